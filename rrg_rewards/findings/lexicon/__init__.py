@@ -1,0 +1,1 @@
+"""Lexicons of the finding engine, as YAML."""
