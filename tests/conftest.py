@@ -1,0 +1,16 @@
+"""Fixtures shared by all tests."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real reports and labels that lie beside the checkout and are never part of it."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"{SHARED_DATA} is absent: tests on real reports need it")
+    return SHARED_DATA
