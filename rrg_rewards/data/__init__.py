@@ -1,0 +1,1 @@
+"""Readers, report pairs and the phantom corpus."""

@@ -1,0 +1,1 @@
+"""Report text to structured findings."""

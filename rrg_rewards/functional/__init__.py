@@ -1,0 +1,25 @@
+"""The metrics' formulas as pure functions on tensors."""
+
+from rrg_rewards.functional.crg import (
+    CRGWeights,
+    LabelCounts,
+    crg_contributions,
+    crg_multilevel_score,
+    crg_score,
+    crg_score_from_counts,
+    crg_weights,
+    label_counts,
+    label_statistics,
+)
+
+__all__ = [
+    "CRGWeights",
+    "LabelCounts",
+    "crg_contributions",
+    "crg_multilevel_score",
+    "crg_score",
+    "crg_score_from_counts",
+    "crg_weights",
+    "label_counts",
+    "label_statistics",
+]

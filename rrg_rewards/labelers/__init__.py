@@ -1,0 +1,6 @@
+"""Labelers: reports to label matrices."""
+
+from rrg_rewards.labelers.base import Labeler
+from rrg_rewards.labelers.registry import get_labeler
+
+__all__ = ["Labeler", "get_labeler"]

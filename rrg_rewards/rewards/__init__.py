@@ -1,0 +1,1 @@
+"""Reward callables for TRL."""

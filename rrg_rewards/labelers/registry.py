@@ -1,0 +1,42 @@
+"""Labelers by name, for command lines and YAML files."""
+
+from importlib import import_module
+
+from rrg_rewards.labelers.base import Labeler
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = ["get_labeler"]
+
+_LABELERS = {
+    "rules": ("rrg_rewards.labelers.rules", "RuleLabeler"),
+    "radbert": ("rrg_rewards.labelers.radbert", "RadBertLabeler"),
+}
+
+
+def get_labeler(labeler: str | Labeler) -> Labeler:
+    """Make a labeler from ``"name:argument"``, or hand a labeler back as it is.
+
+    Args:
+        labeler: ``"rules:ct_rate"``, ``"rules:chexbert"``, ``"radbert:CHECKPOINT"`` (a folder, file or Hub id), or an
+            object that is a labeler already.
+
+    Raises:
+        ValueError: For an unknown name.
+        TypeError: For an object that is no labeler.
+
+    Example:
+        >>> get_labeler("rules:ct_rate").labels[0]
+        'Medical material'
+    """
+    if not isinstance(labeler, str):
+        if not isinstance(labeler, Labeler):
+            raise TypeError(f"labeler must be a name or a labeler, got {type(labeler).__name__}")
+        return labeler
+    name, _, argument = labeler.partition(":")
+    if name not in _LABELERS:
+        raise ValueError(unknown_name_message("labeler", name, _LABELERS))
+    if not argument:
+        raise ValueError(f"labeler {labeler!r} needs an argument, as in 'rules:ct_rate' or 'radbert:CHECKPOINT'")
+    module, cls = _LABELERS[name]
+    made: Labeler = getattr(import_module(module), cls)(argument)
+    return made

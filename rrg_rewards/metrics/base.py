@@ -1,0 +1,140 @@
+"""What every metric on report text has in common: one number per report pair, then sums of it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from rrg_rewards.utilities.checks import check_reports, check_same_length
+
+__all__ = ["ReportMetric", "Scores"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Per-report scores of ``N`` report pairs.
+
+    Args:
+        value: The score, float tensor ``(N,)``; NaN where a pair is unscorable.
+        details: Sub-scores by name, each a float tensor ``(N,)``; NaN where a pair is unscorable.
+
+    Example:
+        >>> import torch
+        >>> Scores(torch.tensor([0.5, float("nan")])).scored
+        tensor([ True, False])
+    """
+
+    value: Tensor
+    details: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    @property
+    def scored(self) -> Tensor:
+        """Which pairs have a score: bool tensor ``(N,)``."""
+        return ~self.value.isnan()
+
+    @property
+    def explanations(self) -> dict[str, list[str]]:
+        """What went wrong in each report, in words: columns of ``N`` texts by name."""
+        return {}
+
+    def expand(self, rows: Tensor) -> "Scores":
+        """Put scores of the pairs chosen by ``rows`` (bool, ``(N,)``) back in their places, NaN elsewhere."""
+        return replace(
+            self,
+            value=_scatter(self.value, rows),
+            details={name: _scatter(detail, rows) for name, detail in self.details.items()},
+        )
+
+
+def _scatter(values: Tensor, rows: Tensor) -> Tensor:
+    out = values.new_full((len(rows), *values.shape[1:]), float("nan"))
+    out[rows] = values
+    return out
+
+
+class ReportMetric(Metric, ABC):
+    """A corpus metric made of per-report scores.
+
+    Subclasses score report pairs in :meth:`_score`, add the scores to their states in :meth:`_accumulate`, and turn
+    states into the corpus value in ``compute``. Inputs of all report metrics are alike: two lists of ``N`` report
+    texts, and further columns of ``N`` values by keyword.
+
+    A pair is unscorable where a prediction is ``None``, or a reference is ``None`` or blank: its score is NaN, it is
+    counted in ``num_unscorable`` and left out of the corpus value. A blank prediction is a report that says nothing,
+    and is scored.
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+
+    num_unscorable: Tensor
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_state("num_unscorable", torch.tensor(0), dist_reduce_fx="sum")
+
+    @property
+    @abstractmethod
+    def signature(self) -> str:
+        """What exactly is computed: metric, version, models and settings in one line."""
+
+    @abstractmethod
+    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> Scores:
+        """Score pairs that are all scorable."""
+
+    @abstractmethod
+    def _accumulate(self, scores: Scores) -> None:
+        """Add scores to the states."""
+
+    def _scorable(
+        self,
+        preds: Sequence[str | None],
+        target: Sequence[str | None],
+        context: Mapping[str, Sequence[Any]],  # noqa: ARG002 (for subclasses)
+    ) -> Tensor:
+        """Tell which pairs can be scored: bool tensor ``(N,)``."""
+        present = [p is not None and t is not None and bool(t.strip()) for p, t in zip(preds, target, strict=True)]
+        return torch.tensor(present, dtype=torch.bool)
+
+    def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]) -> Scores:
+        """Score report pairs one by one, without touching the metric's state.
+
+        Args:
+            preds: ``N`` candidate reports.
+            target: ``N`` reference reports.
+            context: Further columns of ``N`` values that the metric uses, by name.
+
+        Returns:
+            Scores of the ``N`` pairs, in order.
+
+        Raises:
+            TypeError: If a report is no text, by argument and row.
+            ValueError: If lengths differ.
+        """
+        check_reports("preds", preds, allow_none=True)
+        check_reports("target", target, allow_none=True)
+        check_same_length("preds", preds, "target", target)
+        for name, column in context.items():
+            check_same_length("preds", preds, name, column)
+        rows = self._scorable(preds, target, context)
+        chosen = rows.nonzero().flatten().tolist()
+        scores = self._score(
+            [preds[row] or "" for row in chosen],
+            [target[row] or "" for row in chosen],
+            **{name: [column[row] for row in chosen] for name, column in context.items()},
+        )
+        return scores.expand(rows)
+
+    def update(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]) -> None:
+        """Score report pairs and add the scores to the state. Takes what :meth:`score` takes."""
+        scores = self.score(preds, target, **context)
+        self.num_unscorable += int((~scores.scored).sum())
+        self._accumulate(scores)

@@ -1,0 +1,379 @@
+"""CRG as metrics: on label matrices, on structured levels, and on report text through a labeler."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from rrg_rewards.functional.crg import (
+    LabelCounts,
+    crg_contributions,
+    crg_score_from_counts,
+    label_counts,
+    label_statistics,
+    warn_if_undefined,
+)
+from rrg_rewards.labelers.base import Labeler
+from rrg_rewards.labelers.registry import get_labeler
+from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.utilities.signature import format_signature
+
+__all__ = ["CRGScore", "LabelScores", "MultiLevelCRGScore", "ReportCRG"]
+
+
+class _LabelCountsMetric(Metric):
+    """Four synced int64 counters, whose size never depends on how many reports were seen."""
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    plot_lower_bound: float = 0.2
+    plot_upper_bound: float = 1.0
+
+    tp: Tensor
+    fn: Tensor
+    fp: Tensor
+    tn: Tensor
+
+    def _add_count_states(self, shape: tuple[int, ...]) -> None:
+        for name in LabelCounts._fields:
+            self.add_state(name, torch.zeros(shape, dtype=torch.long), dist_reduce_fx="sum")
+
+    def _add_counts(self, counts: LabelCounts) -> None:
+        for name, count in counts._asdict().items():
+            setattr(self, name, getattr(self, name) + count.to(self.device))
+
+    def _counts(self) -> LabelCounts:
+        return LabelCounts(self.tp, self.fn, self.fp, self.tn)
+
+    def _pooled(self) -> LabelCounts:
+        return LabelCounts(*(count.sum() for count in self._counts()))
+
+    def _synced_counts(self) -> LabelCounts:
+        with self.sync_context(
+            dist_sync_fn=self.dist_sync_fn,
+            should_sync=self._to_sync and not self._is_synced,
+            should_unsync=self._should_unsync,
+        ):
+            return self._counts()
+
+    def compute(self) -> Tensor:
+        """CRG of all counts so far: float64 scalar, NaN with a warning where it is undefined."""
+        counts = self._pooled()
+        warn_if_undefined(counts)
+        return crg_score_from_counts(*counts)
+
+    def statistics(self) -> dict[str, Tensor]:
+        """Precision, recall, F1 and Youden's J, pooled over labels, from the counters that CRG is made of.
+
+        Synced over processes as ``compute`` is, so every process must call it.
+
+        Returns:
+            float64 scalars ``precision``, ``recall``, ``f1``, ``youden_j``; NaN where the denominator is 0.
+        """
+        return label_statistics(LabelCounts(*(count.sum() for count in self._synced_counts())))
+
+    def label_statistics(self) -> dict[str, Tensor]:
+        """Counts, precision, recall, F1, Youden's J and CRG of each label, synced as ``compute`` is.
+
+        Returns:
+            Tensors ``(L,)`` by name: int64 ``tp``, ``fn``, ``fp``, ``tn``, and float64 statistics, NaN where undefined.
+
+        Raises:
+            ValueError: If the metric does not keep counts per label.
+        """
+        if self.tp.ndim == 0:
+            raise ValueError("this metric keeps pooled counts only; make it with per_label=True")
+        counts = self._synced_counts()
+        return {**counts._asdict(), **label_statistics(counts), "crg": crg_score_from_counts(*counts)}
+
+
+class CRGScore(_LabelCountsMetric):
+    r"""CRG score of predicted against reference abnormality labels, pooled over reports and labels.
+
+    .. math::
+        CRG = \frac{S_{max}}{2 S_{max} - s} = \frac{1}{3 - 2J}
+
+    See :func:`rrg_rewards.functional.crg_score_from_counts` for the definition. float64 in [1/5, 1], higher is
+    better; 1/3 for an always-normal and for an always-abnormal generator; NaN, with a warning, where the references
+    hold no positive or no negative label. An empty batch ``(0, L)`` adds nothing.
+
+    Source: Hamamci et al., "CRG Score", MIDL 2025, Eq. 2 and 3.
+
+    Args:
+        num_labels: Number of labels :math:`L`.
+        per_label: Keep counts for each label, for :meth:`label_statistics`.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: If ``num_labels`` is not positive; in ``update``, if a matrix is not ``(N, L)`` of 0 and 1.
+
+    Example:
+        >>> import torch
+        >>> from rrg_rewards.metrics import CRGScore
+        >>> metric = CRGScore(num_labels=3)
+        >>> metric.update(torch.tensor([[1, 0, 0], [0, 0, 0]]), torch.tensor([[1, 0, 0], [0, 1, 0]]))
+        >>> metric.compute()
+        tensor(0.5000, dtype=torch.float64)
+        >>> metric.statistics()["recall"]
+        tensor(0.5000, dtype=torch.float64)
+    """
+
+    def __init__(self, num_labels: int = 18, per_label: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if num_labels < 1:
+            raise ValueError(f"num_labels must be positive, got {num_labels}")
+        self.num_labels = num_labels
+        self.per_label = per_label
+        self._add_count_states((num_labels,) if per_label else ())
+
+    @property
+    def signature(self) -> str:
+        """What exactly is computed."""
+        return format_signature("crg", labels=self.num_labels)
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Add label matrices ``(N, L)`` of bool or 0/1 to the counts."""
+        counts = label_counts(preds, target, dim=0 if self.per_label else None)
+        _check_num_labels(preds, self.num_labels)
+        self._add_counts(counts)
+
+
+def _check_num_labels(preds: Tensor, num_labels: int) -> None:
+    if preds.shape[1] != num_labels:
+        raise ValueError(f"preds and target must have {num_labels} columns, one a label, got {preds.shape[1]}")
+
+
+class MultiLevelCRGScore(_LabelCountsMetric):
+    r"""CRG over several levels of structure (abnormality, then type and location, say): the mean of their scores.
+
+    .. math::
+        CRG_{final} = \frac{1}{K} \sum_{k=1}^{K} CRG_k
+
+    float64 in [1/5, 1], higher is better; NaN, with a warning, if any level is undefined. ``statistics`` pools all
+    levels.
+
+    Source: Hamamci et al., "CRG Score", MIDL 2025, Section 2.2.
+
+    Args:
+        num_labels: Number of labels of each of the :math:`K` levels.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: If there is no level or a number is not positive; in ``update``, if the number of levels or the
+            shape of one is wrong, by its index.
+
+    Example:
+        >>> import torch
+        >>> from rrg_rewards.metrics import MultiLevelCRGScore
+        >>> metric = MultiLevelCRGScore(num_labels=(2, 4))
+        >>> abnormalities, types = torch.tensor([[1, 0], [0, 1]]), torch.tensor([[1, 0, 0, 0], [0, 0, 0, 1]])
+        >>> metric.update([abnormalities, 0 * types], [abnormalities, types])
+        >>> metric.compute(), metric.level_scores()
+        (tensor(0.6667, dtype=torch.float64), tensor([1.0000, 0.3333], dtype=torch.float64))
+    """
+
+    def __init__(self, num_labels: Sequence[int], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not num_labels or min(num_labels) < 1:
+            raise ValueError(f"num_labels must hold a positive number for each level, got {list(num_labels)}")
+        self.num_labels = tuple(num_labels)
+        self._add_count_states((len(self.num_labels),))
+
+    @property
+    def signature(self) -> str:
+        """What exactly is computed."""
+        return format_signature("crg-levels", labels=",".join(map(str, self.num_labels)))
+
+    def update(self, preds: Sequence[Tensor], target: Sequence[Tensor]) -> None:
+        """Add one label matrix ``(N_k, L_k)`` a level to the counts."""
+        levels = len(self.num_labels)
+        if len(preds) != levels or len(target) != levels:
+            raise ValueError(f"preds and target must hold {levels} levels, got {len(preds)} and {len(target)}")
+        counts = []
+        for level, (level_preds, level_target) in enumerate(zip(preds, target, strict=True)):
+            try:
+                counts.append(label_counts(level_preds, level_target))
+                _check_num_labels(level_preds, self.num_labels[level])
+            except ValueError as error:
+                raise ValueError(f"level {level}: {error}") from error
+        self._add_counts(LabelCounts(*(torch.stack(column) for column in zip(*counts, strict=True))))
+
+    def level_scores(self) -> Tensor:
+        """CRG of each level: float64 tensor ``(K,)``, synced as ``compute`` is."""
+        return crg_score_from_counts(*self._synced_counts())
+
+    def compute(self) -> Tensor:
+        """Mean CRG of the levels: float64 scalar."""
+        for level in zip(*self._counts(), strict=True):
+            warn_if_undefined(LabelCounts(*level))
+        return crg_score_from_counts(*self._counts()).mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelScores(Scores):
+    """Per-report CRG contributions with the labels they were made from.
+
+    Args:
+        value: Contributions, float64 tensor ``(N,)``; NaN where a pair is unscorable.
+        details: ``tp``, ``fn``, ``fp``, ``precision``, ``recall``, ``predicted_positives``, each ``(N,)``.
+        preds: Labels of the predictions, bool tensor ``(N, L)``, False where unscorable.
+        target: Labels of the references, bool tensor ``(N, L)``, False where unscorable.
+        labels: Names of the columns.
+
+    Example:
+        >>> from rrg_rewards.metrics import ReportCRG
+        >>> scores = ReportCRG().score(["Cardiomegaly."], ["Cardiomegaly. Hiatal hernia."])
+        >>> scores.explanations
+        {'missed': ['Hiatal hernia'], 'invented': ['']}
+    """
+
+    preds: Tensor
+    target: Tensor
+    labels: tuple[str, ...]
+
+    @property
+    def explanations(self) -> dict[str, list[str]]:
+        """The labels ``missed`` and ``invented`` in each report."""
+        return {
+            "missed": self._names(self.target & ~self.preds),
+            "invented": self._names(self.preds & ~self.target),
+        }
+
+    def _names(self, chosen: Tensor) -> list[str]:
+        return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
+
+    def expand(self, rows: Tensor) -> "LabelScores":
+        """Put scores of the pairs chosen by ``rows`` back in their places; unscorable pairs have no label."""
+        preds, target = (labels.new_zeros(len(rows), labels.shape[1]) for labels in (self.preds, self.target))
+        preds[rows], target[rows] = self.preds, self.target
+        scores = super().expand(rows)
+        return replace(self, value=scores.value, details=scores.details, preds=preds, target=target)
+
+
+class ReportCRG(ReportMetric, _LabelCountsMetric):
+    r"""CRG score of report text: labels are read off both reports, then counted as in :class:`CRGScore`.
+
+    The corpus value is :math:`CRG = 1/(2 - \overline{\rho})`, where :math:`\rho_i` is what :meth:`score` gives for a
+    report pair (see :func:`rrg_rewards.functional.crg_contributions`). float64 in [1/5, 1], higher is better.
+
+    Source: Hamamci et al., "CRG Score", MIDL 2025.
+
+    Args:
+        labeler: A labeler, or its name as :func:`rrg_rewards.labelers.get_labeler` takes it.
+        prior: Prevalence of positive labels used by :meth:`score`, in (0, 1). Default: that of the references given
+            in the same call. The corpus value always uses the references seen.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: For an unknown labeler or a prior outside (0, 1).
+
+    Example:
+        >>> from rrg_rewards.metrics import ReportCRG
+        >>> metric = ReportCRG()
+        >>> preds = ["The heart is enlarged.", "No pleural effusion."]
+        >>> target = ["Cardiomegaly. Hiatal hernia.", "Normal chest CT."]
+        >>> metric.update(preds, target)
+        >>> metric.compute()
+        tensor(0.5000, dtype=torch.float64)
+        >>> 1 / (2 - metric.score(preds, target).value.mean())
+        tensor(0.5000, dtype=torch.float64)
+    """
+
+    def __init__(self, labeler: str | Labeler = "rules:ct_rate", prior: float | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if prior is not None and not 0 < prior < 1:
+            raise ValueError(f"prior must lie in (0, 1), got {prior}")
+        self.labeler = get_labeler(labeler)
+        self.prior = prior
+        self._add_count_states((len(self.labeler.labels),))
+
+    @property
+    def signature(self) -> str:
+        """What exactly is computed."""
+        prior = "batch" if self.prior is None else self.prior
+        return format_signature("crg", labeler=f"{{{self.labeler.signature}}}", prior=prior)
+
+    def prevalence(
+        self, target: Sequence[str | None], target_labels: Sequence[Sequence[int] | None] | None = None
+    ) -> float:
+        """Fraction of positive labels in references: the ``prior`` of a data set.
+
+        Args:
+            target: Reference reports; ``None`` or blank ones are left out.
+            target_labels: Labels of the references, ``L`` values of 0 or 1 each, where they are known.
+
+        Raises:
+            ValueError: If no reference can be labelled.
+        """
+        context = {} if target_labels is None else {"target_labels": target_labels}
+        scores = self.score([""] * len(target), target, **context)
+        if not scores.scored.any():
+            raise ValueError("target holds no reference with text or labels, so it has no prevalence")
+        return float(scores.target[scores.scored].double().mean())
+
+    def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]) -> LabelScores:
+        """Contribution of each report pair to the corpus CRG.
+
+        Args:
+            preds: ``N`` candidate reports.
+            target: ``N`` reference reports.
+            context: ``target_labels``: known labels of the references, ``L`` values of 0 or 1 each, in the labeler's
+                order. Where given they are used in place of the reference text, which may then be ``None``.
+
+        Returns:
+            ``value``: contributions; ``details``: ``tp``, ``fn``, ``fp``, ``precision`` (NaN where nothing is
+            reported), ``recall`` (NaN where there is nothing to find), ``predicted_positives``, each ``(N,)``.
+
+        Raises:
+            TypeError: If a report is no text, by argument and row, or a context column is not known.
+            ValueError: If lengths differ or ``target_labels`` is malformed.
+        """
+        unknown = context.keys() - {"target_labels"}
+        if unknown:
+            raise TypeError(f"crg takes no column {', '.join(sorted(unknown))}; it knows target_labels")
+        scores = super().score(preds, target, **context)
+        assert isinstance(scores, LabelScores)
+        return scores
+
+    def _scorable(
+        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
+    ) -> Tensor:
+        if "target_labels" not in context:
+            return super()._scorable(preds, target, context)
+        pairs = zip(preds, context["target_labels"], strict=True)
+        return torch.tensor([p is not None and labels is not None for p, labels in pairs], dtype=torch.bool)
+
+    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> LabelScores:
+        pred_labels = self.labeler(preds)
+        if "target_labels" in context:
+            target_labels = self._given_labels(context["target_labels"])
+        else:
+            target_labels = self.labeler(target)
+        value = crg_contributions(pred_labels, target_labels, prior=self.prior)
+        counts = label_counts(pred_labels, target_labels, dim=1)
+        statistics = label_statistics(counts)
+        details = {
+            **{name: getattr(counts, name).double() for name in ("tp", "fn", "fp")},
+            **{name: statistics[name] for name in ("precision", "recall")},
+            "predicted_positives": (counts.tp + counts.fp).double(),
+        }
+        return LabelScores(value, details, preds=pred_labels, target=target_labels, labels=self.labeler.labels)
+
+    def _given_labels(self, rows: Sequence[Any]) -> Tensor:
+        width = len(self.labeler.labels)
+        for row, labels in enumerate(rows):
+            if len(labels) != width or any(label not in (0, 1) for label in labels):
+                raise ValueError(
+                    f"target_labels[{row}] must be {width} values of 0 or 1, one for each of "
+                    f"{', '.join(self.labeler.labels)}; got {list(labels)}"
+                )
+        return torch.tensor([[bool(label) for label in labels] for labels in rows], dtype=torch.bool).view(-1, width)
+
+    def _accumulate(self, scores: Scores) -> None:
+        assert isinstance(scores, LabelScores)
+        rows = scores.scored
+        self._add_counts(label_counts(scores.preds[rows], scores.target[rows], dim=0))
