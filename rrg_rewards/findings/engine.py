@@ -123,6 +123,10 @@ class FindingEngine:
 
     def _fits(self, rule: Rule, codes: list[int], start: int, end: int, clauses: Clauses) -> bool:
         """Whether the words around a phrase let it name the rule's concept."""
+        if rule.not_next and any(code & rule.not_next for code in codes[end : end + 2]):
+            return False
+        if rule.not_previous and any(code & rule.not_previous for code in codes[max(0, start - 2) : start]):
+            return False
         begin, stop = (0, len(codes)) if rule.wide else clauses.bounds(start)
         if rule.needs or rule.bars:
             around = 0

@@ -6,7 +6,9 @@ from rrg_rewards.findings.vocabulary import CUES
 
 __all__ = ["CUE_MASK", "Clauses"]
 
-BOUNDARY, COMMA, JOINT, VERB, BE, EXIST, SHOW, NOT, NONE, ENDED, OPEN, DOUBT, QUERY = (1 << i for i in range(len(CUES)))
+BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, EXIST, SHOW, RELATIVE, NOT, NONE, ENDED, OPEN, DOUBT, QUERY = (
+    1 << i for i in range(len(CUES))
+)
 CUE_MASK = (1 << len(CUES)) - 1
 # Words between "not" and the verb it negates: "was not clearly observed".
 _NOT_REACH = 3
@@ -38,7 +40,12 @@ class Clauses:
         code, codes = self.codes[i], self.codes
         if code & (EXIST | SHOW):
             return True
-        return bool(code & VERB and any(codes[j] & BE for j in range(max(0, i - 3), i)))
+        if not code & (VERB | PREDICATE):
+            return False
+        for j in range(i - 1, max(-1, i - 4), -1):
+            if codes[j] & BE:
+                return not (j and codes[j - 1] & RELATIVE)
+        return False
 
     def _denials(self) -> list[tuple[int, bool]]:
         """Places of negation, each with whether it looks back ("was not observed") or ahead ("no")."""
@@ -66,7 +73,11 @@ class Clauses:
         for i in self.cues:
             code = self.codes[i]
             split = code & BOUNDARY or (
-                code & (COMMA | JOINT) and i < last_verb and any(begin <= verb < i for verb in self.verbs)
+                code & (COMMA | JOINT)
+                and i < last_verb
+                # "nodules seen earlier, were not observed": what follows lacks a subject of its own
+                and not self.codes[i + 1] & BE
+                and any(begin <= verb < i for verb in self.verbs)
             )
             if split:
                 starts.append(i)
@@ -95,6 +106,8 @@ class Clauses:
                     return ABSENT
                 if not back and place < end and not self._list_ended(place, start):
                     return ABSENT
+                if not back and self._is_denied_with_next(place, end):
+                    return ABSENT
         if any(codes[i] & DOUBT for i in range(max(begin, start - _DOUBT_REACH), start)):
             return UNCERTAIN
         if any(codes[i] & QUERY for i in range(end, min(stop, end + 2))):
@@ -105,3 +118,9 @@ class Clauses:
         """Whether a comma between denial and mention opens a new statement: "no effusion, bilateral nodules"."""
         codes = self.codes
         return any(codes[i] & COMMA and codes[i + 1] & OPEN for i in range(denial + 1, start))
+
+    def _is_denied_with_next(self, denial: int, end: int) -> bool:
+        """Whether "no" after a mention covers it too: "infiltration, no consolidation was observed"."""
+        if denial - end > 1 or (denial > end and not self.codes[end] & COMMA):
+            return False
+        return any(verb > denial for verb in self.verbs) and not any(verb < end for verb in self.verbs)

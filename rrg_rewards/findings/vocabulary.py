@@ -16,7 +16,10 @@ __all__ = ["CUES", "Lexicon", "Rule", "Words", "load_lexicon"]
 _PACKAGE = "rrg_rewards.findings.lexicon"
 _SHARED = "cues"
 # Roles a word can play in scoping, in the order of their bits; `cues.yaml` says which words play them.
-CUES = ("boundary", "comma", "joint", "verb", "be", "exist", "show", "not", "none", "ended", "open", "doubt", "query")
+CUES = (
+    *("boundary", "comma", "joint", "verb", "predicate", "be", "exist", "show", "relative"),
+    *("not", "none", "ended", "open", "doubt", "query"),
+)
 # The words remembered are capped, as numbers and misspellings never end.
 _MAX_WORDS = 50_000
 
@@ -60,6 +63,8 @@ class Rule:
         bars: Bits none of which may occur in the clause.
         at: Site bits one of which must be the nearest site, or 0.
         not_at: Site bits none of which may be the nearest site.
+        not_next: Bits none of which may occur in the two words after the phrase.
+        not_previous: Bits none of which may occur in the two words before the phrase.
         wide: Whether ``needs`` and ``bars`` look at the sentence instead of the clause.
         absent: Whether the phrase itself says that the finding is not there.
         words: All bits that a sentence must have for the rule to apply.
@@ -72,6 +77,8 @@ class Rule:
     bars: int = 0
     at: int = 0
     not_at: int = 0
+    not_next: int = 0
+    not_previous: int = 0
     wide: bool = False
     absent: bool = False
     words: int = 0
@@ -160,6 +167,8 @@ def _compile_rule(compiler: _Compiler, sites: Mapping[str, str], concept: int, e
         bars=compiler.any_of(fields.get("without", ())),
         at=compiler.any_of("|".join(sites[site].split()) for site in fields.get("at", ())),
         not_at=compiler.any_of("|".join(sites[site].split()) for site in fields.get("not_at", ())),
+        not_next=compiler.any_of(fields.get("not_next", ())),
+        not_previous=compiler.any_of(fields.get("not_previous", ())),
         wide=fields.get("scope") == "sentence",
         absent=fields.get("says") == "absent",
         words=first | needs | _union(bit for bit, _ in rest),
