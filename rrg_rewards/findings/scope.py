@@ -6,7 +6,7 @@ from rrg_rewards.findings.vocabulary import CUES
 
 __all__ = ["CUE_MASK", "Clauses"]
 
-BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, EXIST, SHOW, RELATIVE, NOT, NONE, ENDED, OPEN, DOUBT, QUERY = (
+BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, EXIST, SHOW, RELATIVE, NOT, NONE, ENDED, FORMER, CURRENT, OPEN, DOUBT, QUERY = (
     1 << i for i in range(len(CUES))
 )
 CUE_MASK = (1 << len(CUES)) - 1
@@ -108,6 +108,8 @@ class Clauses:
                     return ABSENT
                 if not back and self._is_denied_with_next(place, end):
                     return ABSENT
+        if self._is_former(begin, stop, start):
+            return ABSENT
         if any(codes[i] & DOUBT for i in range(max(begin, start - _DOUBT_REACH), start)):
             return UNCERTAIN
         if any(codes[i] & QUERY for i in range(end, min(stop, end + 2))):
@@ -124,3 +126,11 @@ class Clauses:
         if denial - end > 1 or (denial > end and not self.codes[end] & COMMA):
             return False
         return any(verb > denial for verb in self.verbs) and not any(verb < end for verb in self.verbs)
+
+    def _is_former(self, begin: int, stop: int, start: int) -> bool:
+        """Whether the clause only tells what an earlier examination showed."""
+        former = [i for i in self.cues if begin <= i < stop and self.codes[i] & FORMER]
+        if not former or any(self.codes[i] & CURRENT for i in self.cues if begin <= i < stop):
+            return False
+        # "in the previous examination there were nodules", or "there were nodules in the previous examination"
+        return former[0] <= begin + 1 or (former[0] > start and any(start > verb >= begin and self.codes[verb] & EXIST for verb in self.verbs))
