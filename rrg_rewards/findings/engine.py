@@ -1,6 +1,8 @@
 """Finds the mentions of a lexicon's concepts in report text, one pass over the tokens."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from rrg_rewards.findings.scope import ABSENT, PRESENT, UNCERTAIN, Clauses
@@ -82,44 +84,45 @@ class FindingEngine:
         """Mentions in one sentence, given as the tokens of :func:`rrg_rewards.findings.text.tokenise`."""
         lexicon = self.lexicon
         codes = list(map(lexicon.words.__getitem__, tokens))
-        union = 0
-        for code in codes:
-            union |= code
-        if not union & lexicon.heads:
+        union = reduce(or_, codes, 0)
+        if not union & lexicon.rules.heads:
             return []
-        if union & lexicon.compound_heads:
-            union = self._merge(codes, union)
-        rules = [rule for rule in lexicon.rules if rule.words & union == rule.words]
-        if not rules:
-            return []
-        clauses = Clauses(codes)
-        return list(self._mentions(rules, codes, clauses))
+        if union & lexicon.compounds.heads and self._merge(codes, union):
+            union = reduce(or_, codes, 0)
+        return self._mentions(codes, union)
 
-    def _merge(self, codes: list[int], union: int) -> int:
-        """Replace phrases that mean one other word, in place; returns the union of all codes."""
-        for first, rest, meaning in self.lexicon.compounds:
-            if not union & first:
+    def _merge(self, codes: list[int], union: int) -> bool:
+        """Replace phrases that are read as one other word, in place; returns whether there were any."""
+        compounds, merged = self.lexicon.compounds, False
+        for i, code in enumerate(codes):
+            if not code & compounds.heads:
                 continue
-            for i, code in enumerate(codes):
-                if code & first and (end := _match(codes, i, rest)):
-                    codes[i] = self.lexicon.words[meaning]
+            for compound in compounds[code]:
+                if compound.words & union == compound.words and (end := _match(codes, i, compound.rest)):
+                    codes[i] = self.lexicon.words[compound.meaning]
                     codes[i + 1 : end] = [0] * (end - i - 1)
-        union = 0
-        for code in codes:
-            union |= code
-        return union
+                    merged = True
+                    break
+        return merged
 
-    def _mentions(self, rules: list[Rule], codes: list[int], clauses: Clauses) -> Iterator[Mention]:
-        seen: set[tuple[int, int]] = set()
-        for rule in rules:
-            for i, code in enumerate(codes):
-                if not code & rule.first or (rule.concept, i) in seen:
+    def _mentions(self, codes: list[int], union: int) -> list[Mention]:
+        rules, mentions, clauses = self.lexicon.rules, [], None
+        for i, code in enumerate(codes):
+            if not code & rules.heads:
+                continue
+            named = -1
+            for rule in rules[code]:
+                # A concept's rules follow one another; one of them is enough.
+                if rule.concept == named or rule.words & union != rule.words:
                     continue
-                end = _match(codes, i, rule.rest)
-                if not end or not self._fits(rule, codes, i, end, clauses):
+                end = _match(codes, i, rule.rest) if rule.rest else i + 1
+                if not end:
                     continue
-                seen.add((rule.concept, i))
-                yield Mention(rule.concept, ABSENT if rule.absent else clauses.presence(i, end), i, end)
+                clauses = clauses or Clauses(codes)
+                if self._fits(rule, codes, i, end, clauses):
+                    named = rule.concept
+                    mentions.append(Mention(named, ABSENT if rule.absent else clauses.presence(i, end), i, end))
+        return mentions
 
     def _fits(self, rule: Rule, codes: list[int], start: int, end: int, clauses: Clauses) -> bool:
         """Whether the words around a phrase let it name the rule's concept."""
@@ -129,9 +132,7 @@ class FindingEngine:
             return False
         begin, stop = (0, len(codes)) if rule.wide else clauses.bounds(start)
         if rule.needs or rule.bars:
-            around = 0
-            for code in codes[begin:stop]:
-                around |= code
+            around = reduce(or_, codes[begin:stop], 0)
             if around & rule.needs != rule.needs or around & rule.bars:
                 return False
         if rule.at or rule.not_at:

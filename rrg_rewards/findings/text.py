@@ -1,7 +1,6 @@
 """Report text to sentences and tokens, each with its place in the report."""
 
 import re
-from collections.abc import Iterator
 
 __all__ = ["locate", "normalise", "pieces", "tokenise", "units"]
 
@@ -30,29 +29,32 @@ def units(report: str) -> list[str]:
     return report.split(UNIT_SEPARATOR)
 
 
-def pieces(unit: str) -> Iterator[tuple[int, str]]:
-    """Yield the sentences of a unit with their offsets in it.
+def pieces(unit: str) -> list[tuple[int, str]]:
+    """Sentences of a unit with their offsets in it.
 
     Example:
-        >>> list(pieces('Size 2.5 mm." Effusion'))
+        >>> pieces('Size 2.5 mm." Effusion')
         [(0, 'Size 2.5 mm'), (13, ' Effusion')]
     """
-    start = 0
+    if len(unit) <= _MAX_PIECE and not _BOUNDARY.search(unit):
+        return [(0, unit)] if unit else []
+    found, start = [], 0
     for boundary in _BOUNDARY.finditer(unit):
-        if boundary.start() > start:
-            yield from _bounded(start, unit[start : boundary.start()])
+        found += _bounded(start, unit[start : boundary.start()])
         start = boundary.end()
-    if start < len(unit):
-        yield from _bounded(start, unit[start:] if start else unit)
+    return found + _bounded(start, unit[start:])
 
 
-def _bounded(offset: int, piece: str) -> Iterator[tuple[int, str]]:
+def _bounded(offset: int, piece: str) -> list[tuple[int, str]]:
+    found = []
     while len(piece) > _MAX_PIECE:
         cut = piece.rfind(" ", 1, _MAX_PIECE)
         cut = cut if cut > 0 else _MAX_PIECE
-        yield offset, piece[:cut]
+        found.append((offset, piece[:cut]))
         offset, piece = offset + cut, piece[cut:]
-    yield offset, piece
+    if piece:
+        found.append((offset, piece))
+    return found
 
 
 def normalise(piece: str) -> str:

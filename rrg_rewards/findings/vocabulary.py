@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -22,6 +22,22 @@ CUES = (
 )
 # The words remembered are capped, as numbers and misspellings never end.
 _MAX_WORDS = 50_000
+
+
+Phrase = TypeVar("Phrase", "Compound", "Rule")
+
+
+class Starts(dict[int, tuple[Phrase, ...]]):
+    """Which phrases can start at a word, by the word's bits, worked out when the bits are first met."""
+
+    def __init__(self, phrases: Iterable[Phrase]) -> None:
+        super().__init__()
+        self.phrases = tuple(phrases)
+        self.heads = _union(phrase.first for phrase in self.phrases)
+
+    def __missing__(self, code: int) -> tuple[Phrase, ...]:
+        self[code] = found = tuple(phrase for phrase in self.phrases if phrase.first & code)
+        return found
 
 
 class Words(dict[str, int]):
@@ -51,7 +67,24 @@ class Words(dict[str, int]):
         return code
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Compound:
+    """A phrase that is read as one other word.
+
+    Args:
+        first: Bits of the phrase's first word.
+        rest: For each further word, its bits and how many words may stand before it.
+        meaning: The word that it is read as.
+        words: All bits that a sentence must have for the phrase to occur.
+    """
+
+    first: int
+    rest: tuple[tuple[int, int], ...]
+    meaning: str
+    words: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A phrase that names a concept where its surroundings allow.
 
@@ -84,7 +117,7 @@ class Rule:
     words: int = 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Lexicon:
     """A compiled lexicon; :func:`load_lexicon` makes it.
 
@@ -94,21 +127,19 @@ class Lexicon:
         concepts: Concept identifiers; positions are the indices used by rules and bit masks.
         labels: For each label its concepts, where the lexicon has labels.
         words: Meanings of words.
-        compounds: For each first word's bit, phrases that are read as one other word.
-        rules: For each first word's bit, the rules it can start.
+        compounds: Phrases that are read as one other word.
+        rules: Phrases that name concepts.
         sites: Mask of all site bits.
     """
 
     name: str
     digest: str
-    concepts: tuple[str, ...] = ()
-    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    words: Words = field(default_factory=Words)
-    compounds: list[tuple[int, tuple[tuple[int, int], ...], str]] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
-    sites: int = 0
-    heads: int = 0
-    compound_heads: int = 0
+    concepts: tuple[str, ...]
+    labels: dict[str, tuple[str, ...]]
+    words: Words
+    compounds: Starts[Compound]
+    rules: Starts[Rule]
+    sites: int
 
 
 class _Compiler:
@@ -147,12 +178,14 @@ class _Compiler:
                 gap = 0
         return steps[0][0], tuple(steps[1:])
 
+    def compound(self, phrase: str, meaning: str) -> Compound:
+        """A phrase that is read as the word ``meaning``."""
+        first, rest = self.phrase(phrase)
+        return Compound(first, rest, meaning, first | _union(bit for bit, _ in rest))
+
     def any_of(self, choices: Iterable[str]) -> int:
         """Union of the bits of some choices."""
-        mask = 0
-        for choice in choices:
-            mask |= self.bit(choice)
-        return mask
+        return _union(map(self.bit, choices))
 
 
 def _compile_rule(compiler: _Compiler, sites: Mapping[str, str], concept: int, entry: str | dict[str, Any]) -> Rule:
@@ -216,20 +249,24 @@ def load_lexicon(name: str) -> Lexicon:
     for cue in CUES:
         compiler.bit("|".join(shared["cues"][cue].split()))
     concepts = tuple(own["concepts"])
-    lexicon = Lexicon(
+    compounds = [
+        compiler.compound(phrase, meaning)
+        for meaning, phrases in [*shared["compounds"].items(), *own.get("compounds", {}).items()]
+        for phrase in phrases
+    ]
+    rules = [
+        _compile_rule(compiler, sites, index, entry)
+        for index, concept in enumerate(concepts)
+        for entry in own["concepts"][concept]
+    ]
+    return Lexicon(
         name=name,
         digest=hashlib.sha256(shared_content + own_content).hexdigest()[:8],
         concepts=concepts,
         labels={label: tuple(members) for label, members in own.get("labels", {}).items()},
         words=compiler.words,
+        # Longer phrases first: "no significant change" must be read before "no".
+        compounds=Starts(sorted(compounds, key=lambda compound: -len(compound.rest))),
+        rules=Starts(rules),
         sites=compiler.any_of("|".join(words.split()) for words in sites.values()),
     )
-    for meaning, phrases in [*shared["compounds"].items(), *own.get("compounds", {}).items()]:
-        lexicon.compounds += [(*compiler.phrase(phrase), meaning) for phrase in phrases]
-    # Longer phrases first: "no significant change" must be read before "no".
-    lexicon.compounds.sort(key=lambda compound: -len(compound[1]))
-    for index, concept in enumerate(concepts):
-        lexicon.rules += [_compile_rule(compiler, sites, index, entry) for entry in own["concepts"][concept]]
-    lexicon.heads = _union(rule.first for rule in lexicon.rules)
-    lexicon.compound_heads = _union(first for first, _, _ in lexicon.compounds)
-    return lexicon
