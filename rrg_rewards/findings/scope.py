@@ -6,7 +6,7 @@ from rrg_rewards.findings.vocabulary import CUES
 
 __all__ = ["CUE_MASK", "Clauses"]
 
-BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, EXIST, SHOW, RELATIVE, NOT, NONE, ENDED, FORMER, CURRENT, OPEN, DOUBT, QUERY = (
+BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, EXIST, SHOW, RELATIVE, NOT, NONE, ENDED, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = (
     1 << i for i in range(len(CUES))
 )
 CUE_MASK = (1 << len(CUES)) - 1
@@ -124,16 +124,20 @@ class Clauses:
                 if place >= end and not any(end <= verb < place - 1 for verb in self.verbs):
                     return True
             elif place < end:
-                if not self._list_ended(place, start):
+                if not self._list_ended(place, start, stop):
                     return True
             elif self._is_denied_with_next(place, end):
                 return True
         return False
 
-    def _list_ended(self, denial: int, start: int) -> bool:
+    def _list_ended(self, denial: int, start: int, stop: int) -> bool:
         """Whether a comma between denial and mention opens a new statement: "no effusion, bilateral nodules"."""
         codes = self.codes
-        return any(codes[i] & COMMA and codes[i + 1] & OPEN for i in range(denial + 1, start))
+        for i in range(denial + 1, start):
+            if codes[i] & COMMA and codes[i + 1] & OPEN:
+                # "no consolidation, large effusion or pneumothorax" is still one list
+                return not any(codes[j] & OTHER for j in range(i + 1, stop))
+        return False
 
     def _is_denied_with_next(self, denial: int, end: int) -> bool:
         """Whether "no" after a mention covers it too: "infiltration, no consolidation was observed"."""

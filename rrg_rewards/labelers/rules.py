@@ -1,6 +1,8 @@
 """Labels by rules on the findings of a report: no model, no download, one core."""
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import torch
@@ -16,8 +18,10 @@ __all__ = ["RuleLabeler"]
 
 # Which lexicon carries the label map of which schema.
 _LEXICONS = {"ct_rate": "chest_ct", "chexbert": "chest_xray"}
+# CheXbert's rule: positive unless another label than support devices is positive or uncertain.
 _NO_FINDING = "No Finding"
 _SUPPORT_DEVICES = "Support Devices"
+_MAX_ROWS = 100_000
 
 
 class RuleLabeler(Backend):
@@ -43,12 +47,16 @@ class RuleLabeler(Backend):
         self.schema = schema
         self._labels = label_schema.labels
         self._engine = get_engine(_LEXICONS[schema])
-        concepts = {concept: index for index, concept in enumerate(self._engine.lexicon.concepts)}
-        self._concepts = [
-            sum(3 << 2 * concepts[concept] for concept in self._engine.lexicon.labels.get(label, ()))
-            for label in self._labels
-        ]
+        self._masks = [self._mask(label) for label in self._labels]
+        others = (mask for label, mask in zip(self._labels, self._masks, strict=True) if label != _SUPPORT_DEVICES)
+        # Present and uncertain are neighbouring bits.
+        self._abnormal = reduce(or_, others) * 3
         self._rows: dict[int, int] = {}
+
+    def _mask(self, label: str) -> int:
+        """Bits of the engine's masks that say that a concept of the label is present."""
+        lexicon = self._engine.lexicon
+        return sum(1 << 2 * lexicon.concepts.index(concept) for concept in lexicon.labels.get(label, ()))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -86,20 +94,38 @@ class RuleLabeler(Backend):
         bits = packed[:, None] >> np.arange(len(self._labels)) & 1
         return torch.from_numpy(bits.astype(np.bool_))
 
-    def _row(self, mask: int) -> int:
+    def _row(self, found: int) -> int:
+        """Label bits for the concepts found in a report, remembered."""
         row = 0
-        for index, concepts in enumerate(self._concepts):
-            row |= bool(mask & concepts) << index
-        self._rows[mask] = row
+        for column, mask in enumerate(self._masks):
+            row |= bool(found & mask) << column
+        if _NO_FINDING in self._labels and not found & self._abnormal:
+            row |= 1 << self._labels.index(_NO_FINDING)
+        if len(self._rows) < _MAX_ROWS:
+            self._rows[found] = row
         return row
 
     def explain(self, report: str) -> dict[str, list[Finding]]:
-        """Say which findings make which labels positive."""
+        """Say which findings make which labels positive.
+
+        Args:
+            report: Report text.
+
+        Returns:
+            For each positive label the mentions behind it, with their places in the report; none for a label that
+            is positive because nothing was found ("No Finding").
+
+        Raises:
+            TypeError: If ``report`` is no string.
+
+        Example:
+            >>> RuleLabeler("ct_rate").explain("No effusion. Hiatal hernia.")["Hiatal hernia"][0].start
+            13
+        """
         check_reports("report", [report])
-        positive = [finding for finding in self._engine.extract(report) if finding.presence != "absent"]
         members = self._engine.lexicon.labels
-        grouped = {
-            label: [finding for finding in positive if finding.concept in members.get(label, ())]
-            for label in self._labels
-        }
-        return {label: found for label, found in grouped.items() if found}
+        positive = [
+            label for label, found in zip(self._labels, self([report])[0].tolist(), strict=True) if found
+        ]
+        present = [finding for finding in self._engine.extract(report) if finding.presence == "present"]
+        return {label: [finding for finding in present if finding.concept in members.get(label, ())] for label in positive}
