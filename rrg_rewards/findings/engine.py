@@ -5,7 +5,7 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from rrg_rewards.findings.scope import ABSENT, PRESENT, UNCERTAIN, Clauses
+from rrg_rewards.findings.scope import ABSENT, BOUNDARY, COMMA, PRESENT, UNCERTAIN, Clauses
 from rrg_rewards.findings.text import UNIT_SEPARATOR, locate, pieces, tokenise
 from rrg_rewards.findings.types import Finding, Presence
 from rrg_rewards.findings.vocabulary import Lexicon, Rule
@@ -179,10 +179,13 @@ def _match(codes: list[int], i: int, rest: tuple[tuple[int, int], ...]) -> int:
     """Index after the last word of a phrase that starts at ``i``, or 0 if it does not."""
     position, size = i + 1, len(codes)
     for bit, gap in rest:
-        for j in range(position, min(size, position + gap + 1)):
-            if codes[j] & bit:
+        for j in range(position, min(size, position + abs(gap) + 1)):
+            code = codes[j]
+            if code & bit:
                 position = j + 1
                 break
+            if code & BOUNDARY or (gap > 0 and code & COMMA):
+                return 0
         else:
             return 0
     return position

@@ -9,7 +9,7 @@ UNIT_SEPARATOR = ". "
 _BOUNDARY = re.compile(r'[\n\r;!"“”•]+|\.(?!\d)')
 # Longer runs without a boundary are cut, so that no step of the analysis sees an unbounded sentence.
 _MAX_PIECE = 2000
-_PADDED = ",()?:"
+_PADDED = ",()?:/"
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.%<>" + _PADDED)
 # One character to one character: offsets in the normalised text are offsets in the report.
 _TABLE = {code: ord(chr(code).lower()) if chr(code) in _KEPT else 32 for code in range(128)}

@@ -91,7 +91,7 @@ class Rule:
     Args:
         concept: Index of the concept.
         first: Bits of the phrase's first word.
-        rest: For each further word, its bits and how many words may stand before it.
+        rest: For each further word, its bits and how many words may stand before it; negative if commas may, too.
         needs: Bits that must all occur in the clause, each a choice of words.
         bars: Bits none of which may occur in the clause.
         at: Site bits one of which must be the nearest site, or 0.
@@ -167,12 +167,13 @@ class _Compiler:
                 yield part
 
     def phrase(self, text: str) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """Bits of a phrase's words; ``<n>`` lets up to ``n`` words stand between two of them."""
+        """Bits of a phrase's words; ``<n>`` lets up to ``n`` words stand between two, ``<n,>`` commas too."""
         steps: list[tuple[int, int]] = []
         gap = 0
         for part in text.split():
             if part.startswith("<"):
-                gap = int(part[1:-1])
+                # Kept with its sign: a negative gap may hold commas.
+                gap = -int(part[1:-2]) if part.endswith(",>") else int(part[1:-1])
             else:
                 steps.append((self.bit(part), gap))
                 gap = 0
