@@ -94,8 +94,9 @@ class FindingEngine:
     def _merge(self, codes: list[int], union: int) -> bool:
         """Replace phrases that are read as one other word, in place; returns whether there were any."""
         compounds, merged = self.lexicon.compounds, False
+        heads = compounds.heads
         for i, code in enumerate(codes):
-            if not code & compounds.heads:
+            if not code & heads:
                 continue
             for compound in compounds[code]:
                 if compound.words & union == compound.words and (end := _match(codes, i, compound.rest)):
@@ -107,8 +108,9 @@ class FindingEngine:
 
     def _mentions(self, codes: list[int], union: int) -> list[Mention]:
         rules, mentions, clauses = self.lexicon.rules, [], None
+        heads = rules.heads
         for i, code in enumerate(codes):
-            if not code & rules.heads:
+            if not code & heads:
                 continue
             named = -1
             for rule in rules[code]:
@@ -119,7 +121,7 @@ class FindingEngine:
                 if not end:
                     continue
                 clauses = clauses or Clauses(codes)
-                if self._fits(rule, codes, i, end, clauses):
+                if rule.free or self._fits(rule, codes, i, end, clauses):
                     named = rule.concept
                     mentions.append(Mention(named, ABSENT if rule.absent else clauses.presence(i, end), i, end))
         return mentions

@@ -33,7 +33,7 @@ class Clauses:
     def __init__(self, codes: Sequence[int]) -> None:
         self.codes = codes
         self.size = len(codes)
-        self.kinds = 0
+        kinds = 0
         self.verbs: list[int] = []
         # Places of negation, each with whether it looks back ("was not observed") or ahead ("no").
         self.denials: list[tuple[int, bool]] = []
@@ -42,13 +42,14 @@ class Clauses:
         for i, code in enumerate(codes):
             if not code & CUE_MASK:
                 continue
-            self.kinds |= code
+            kinds |= code
             if code & _STATING and self._is_finite(i):
                 self.verbs.append(i)
             if code & _DENYING:
                 self._add_denial(i)
             if code & _BREAKING:
                 breaks.append(i)
+        self.kinds = kinds
         if breaks:
             self._split(breaks)
 

@@ -101,6 +101,7 @@ class Rule:
         wide: Whether ``needs`` and ``bars`` look at the sentence instead of the clause.
         absent: Whether the phrase itself says that the finding is not there.
         words: All bits that a sentence must have for the rule to apply.
+        free: Whether nothing around the phrase matters.
     """
 
     concept: int
@@ -115,6 +116,7 @@ class Rule:
     wide: bool = False
     absent: bool = False
     words: int = 0
+    free: bool = True
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,7 @@ def _compile_rule(compiler: _Compiler, sites: Mapping[str, str], concept: int, e
     fields: dict[str, Any] = {"phrase": entry} if isinstance(entry, str) else entry
     first, rest = compiler.phrase(fields["phrase"])
     needs = compiler.any_of(fields.get("with", ()))
+    surroundings = ("with", "without", "at", "not_at", "not_next", "not_previous")
     return Rule(
         concept=concept,
         first=first,
@@ -206,6 +209,7 @@ def _compile_rule(compiler: _Compiler, sites: Mapping[str, str], concept: int, e
         wide=fields.get("scope") == "sentence",
         absent=fields.get("says") == "absent",
         words=first | needs | _union(bit for bit, _ in rest),
+        free=not any(key in fields for key in surroundings),
     )
 
 
