@@ -45,7 +45,7 @@ class PhantomStudy:
     Example:
         >>> study = phantom_studies(1, seed=3, style="compact")[0]
         >>> study.study_id, sum(study.labels)
-        ('phantom-compact-3-0', 0)
+        ('phantom-compact-3-0', 3)
     """
 
     study_id: str
@@ -196,5 +196,5 @@ def phantom_vocabulary(style: str = "compact") -> tuple[str, ...]:
     texts = [FINDINGS_HEADER, IMPRESSION_HEADER, ".", *_sentences(wording)]
     if wording.rates["merge"]:
         # A phrase merged into the sentence before it loses its capital.
-        texts.extend([",", *(f"{text[:1].lower()}{text[1:]}" for text in _sentences(wording))])
+        texts.extend([";", *(f"{text[:1].lower()}{text[1:]}" for text in _sentences(wording))])
     return tuple(sorted({token for text in texts for token in _WORD.findall(text)}))

@@ -140,7 +140,7 @@ def _mention(topic: Topic, prior: bool, wording: Wording, draws: Draws) -> _Ment
         size_mm=draws.pick(topic.sizes) if "size" in slots else None,
         severity=draws.pick(topic.severities) if "severity" in slots else None,
         kind=draws.pick(topic.kinds) if "kind" in slots else None,
-        change=draws.pick(tuple(wording.changes)) if changed else None,
+        change=draws.pick(topic.changes) if changed else None,
         suspected=draws.pick(tuple(topic.interpretations)) if hedged else None,
     )
 
@@ -159,7 +159,7 @@ def _choose_topics(positive: Iterable[str], wording: Wording, draws: Draws) -> l
 
 
 def _write_region(
-    region: Region, mentions: list[_Mention], positive: set[str], wording: Wording, draws: Draws
+    region: Region, mentions: list[_Mention], told: set[str], wording: Wording, draws: Draws
 ) -> tuple[list[PhantomFinding], list[str]]:
     """Sentences of one region and what they state: positives, then denials and normal anatomy."""
     findings: list[PhantomFinding] = []
@@ -169,14 +169,14 @@ def _write_region(
         sentences.append(mention.text(mention.template, wording, draws))
     denied: set[str] = set()
     for statement in draws.shuffled(region.negatives) if wording.shuffle else region.negatives:
-        if denied.isdisjoint(statement.denies) and statement.fits(positive) and draws.chance(wording.rates["negative"]):
+        if denied.isdisjoint(statement.denies) and statement.fits(told) and draws.chance(wording.rates["negative"]):
             denied.update(statement.denies)
             findings.extend(PhantomFinding(label, "absent") for label in statement.denies)
             sentences.append(statement.template.fill({}, draws))
     normals = [
         statement.template.fill({}, draws)
         for statement in region.normals
-        if statement.fits(positive) and draws.chance(wording.rates["normal"])
+        if statement.fits(told) and draws.chance(wording.rates["normal"])
     ]
     # Normal anatomy opens a region: "the airways are open" comes before what is wrong in the lungs.
     sentences = normals + sentences
@@ -193,9 +193,8 @@ def _write_impression(mentions: list[_Mention], positive: set[str], wording: Wor
         phrases.append(mention.text(draws.pick(fitting), wording, draws))
     sentences: list[str] = []
     for phrase in phrases:
-        # Commas inside a phrase belong to it, so such a phrase stands alone.
-        if sentences and not {",", ";"} & {*sentences[-1], *phrase} and draws.chance(wording.rates["merge"]):
-            sentences[-1] += f", {phrase[0].lower()}{phrase[1:]}"
+        if sentences and ";" not in sentences[-1] and draws.chance(wording.rates["merge"]):
+            sentences[-1] += f"; {phrase[0].lower()}{phrase[1:]}"
         else:
             sentences.append(phrase)
     closings = [closing for closing in wording.closings if closing.fits(positive)]
@@ -227,13 +226,14 @@ def write_report(labels: tuple[int, ...], prior: bool, wording: Wording, draws: 
     distractors = [topic for topic in wording.distractors if draws.chance(wording.rates["distractor"])]
     mentions = [_mention(topic, prior, wording, draws) for topic in topics]
     asides = [_mention(topic, prior, wording, draws) for topic in distractors]
+    told = positive.union(*(topic.concepts for topic in distractors))
     findings: list[PhantomFinding] = []
     sentences: list[str] = []
     if prior and wording.comparisons:
         sentences.append(draws.pick(wording.comparisons).fill({}, draws))
     for region in wording.regions:
         here = [mention for mention in (*mentions, *asides) if mention.topic.region == region.name]
-        stated, written = _write_region(region, here, positive, wording, draws)
+        stated, written = _write_region(region, here, told, wording, draws)
         findings += stated
         sentences += written
     if not sentences:
