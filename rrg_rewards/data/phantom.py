@@ -45,7 +45,7 @@ class PhantomStudy:
     Example:
         >>> study = phantom_studies(1, seed=3, style="compact")[0]
         >>> study.study_id, sum(study.labels)
-        ('phantom-compact-3-0', 0)
+        ('phantom-compact-3-0', 5)
     """
 
     study_id: str
@@ -85,8 +85,8 @@ class PhantomStudy:
 
 
 def _study(seed: int, index: int, style: str, wording: Wording) -> PhantomStudy:
-    # The index is in the seed, not in the number of draws before it: any study can be made without the others.
-    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, index))))
+    # The index is part of the seed instead of a number of draws before it: a study does not depend on the others.
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(index,))))
     population = load_population()
     labels, age = population.sample(generator)
     draws = Draws(generator)
@@ -196,5 +196,5 @@ def phantom_vocabulary(style: str = "compact") -> tuple[str, ...]:
     texts = [FINDINGS_HEADER, IMPRESSION_HEADER, ".", *_sentences(wording)]
     if wording.rates["merge"]:
         # A phrase merged into the sentence before it loses its capital.
-        texts.extend([",", *(f"{text[:1].lower()}{text[1:]}" for text in _sentences(wording))])
+        texts.extend([";", *(f"{text[:1].lower()}{text[1:]}" for text in _sentences(wording))])
     return tuple(sorted({token for text in texts for token in _WORD.findall(text)}))

