@@ -190,12 +190,12 @@ def _context(
     return context
 
 
-def _references(args: argparse.Namespace, table: "Table", context: Mapping[str, Mapping[str, Any]]) -> list[str | None]:
-    """Reference texts; none are needed where every metric has the references' labels."""
+def _reference_column(args: argparse.Namespace, table: "Table", context: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Name of the column of reference texts; none is needed where every metric has the references' labels."""
     optional = args.reference_column is None and all("target_labels" in columns for columns in context.values())
     if optional and "reference" not in table.columns:
-        return [None] * len(table)
-    return table.texts(args.reference_column or "reference")
+        return None
+    return args.reference_column or "reference"
 
 
 def _predictions(args: argparse.Namespace, table: "Table", terminal: Terminal) -> list[str | None]:
@@ -212,7 +212,7 @@ def _predictions(args: argparse.Namespace, table: "Table", terminal: Terminal) -
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.cli.summary import metric_summary, per_report_columns, summary_tables
+    from rrg_rewards.cli.summary import CONFIDENCE, metric_summary, per_report_columns, summary_tables
     from rrg_rewards.data.readers import read_table
     from rrg_rewards.data.writers import write_table
     from rrg_rewards.version import __version__
@@ -222,23 +222,25 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     table = read_table(args.table, args.format)
     predictions = _predictions(args, table, terminal)
     columns: dict[str, Any] = {}
-    summary: dict[str, Any] = {
-        "version": __version__,
-        "table": args.table,
-        "prediction_column": args.prediction_column,
-        "reference_column": args.reference_column or "reference",
-        "rows": len(table),
-        "bootstrap": {"num_resamples": args.bootstrap, "confidence": 0.95, "seed": args.seed},
-        "metrics": {},
-    }
+    entries: dict[str, Any] = {}
     with terminal.progress("scoring") as report:
         metrics = _make_metrics(args, report)
         context = _context(args, table, metrics)
-        references = _references(args, table, context)
+        reference_column = _reference_column(args, table, context)
+        references = [None] * len(table) if reference_column is None else table.texts(reference_column)
         for name, metric in metrics.items():
             scores = metric.score(predictions, references, **context[name])
             columns.update(per_report_columns(name, scores))
-            summary["metrics"][name] = metric_summary(metric, scores, args.bootstrap, args.seed)
+            entries[name] = metric_summary(metric, scores, args.bootstrap, args.seed)
+    summary = {
+        "version": __version__,
+        "table": args.table,
+        "prediction_column": args.prediction_column,
+        "reference_column": reference_column,
+        "rows": len(table),
+        "bootstrap": {"num_resamples": args.bootstrap, "confidence": CONFIDENCE, "seed": args.seed},
+        "metrics": entries,
+    }
     if args.output is not None:
         scored = with_new_columns(table, columns, args.prefix, terminal)
         write_table(scored, args.output, args.format, args.overwrite)

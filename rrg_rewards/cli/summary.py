@@ -15,9 +15,9 @@ from rrg_rewards.metrics.crg import LabelScores
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["metric_summary", "per_report_columns", "summary_tables"]
+__all__ = ["CONFIDENCE", "metric_summary", "per_report_columns", "summary_tables"]
 
-_CONFIDENCE = 0.95
+CONFIDENCE = 0.95
 
 
 def _cells(values: Tensor) -> list[Any]:
@@ -61,7 +61,7 @@ def metric_summary(metric: ReportMetric, scores: Scores, num_resamples: int, see
     if scored:
         value = float(scores.aggregate(*scores.statistics))
         if num_resamples:
-            low, high = bootstrap_interval(scores.aggregate, scores.statistics, num_resamples, _CONFIDENCE, seed)
+            low, high = bootstrap_interval(scores.aggregate, scores.statistics, num_resamples, CONFIDENCE, seed)
     summary: dict[str, Any] = {
         "value": _number(value),
         "interval": [_number(low), _number(high)],

@@ -188,7 +188,9 @@ def test_reference_labels_take_the_place_of_the_reference_text(words, run, write
     rows = [[pred, *row] for (pred, _), row in zip(PAIRS, matrices(words)[1].int().tolist(), strict=True)]
     path = write_csv("labelled.csv", header, *rows, ["Normal.", *[""] * 18])
     option = ["--reference-label-prefix", prefix] if prefix else ["--reference-labels"]
-    entry = json.loads(run("score", path, "--metrics", "crg", "--json", "-", "--quiet", *option).out)["metrics"]["crg"]
+    summary = json.loads(run("score", path, "--metrics", "crg", "--json", "-", "--quiet", *option).out)
+    assert summary["reference_column"] is None
+    entry = summary["metrics"]["crg"]
     metric = make_metric("crg")
     metric.update(*zip(*PAIRS, strict=True))
     assert (entry["value"], entry["scored"], entry["unscorable"]) == (float(metric.compute()), 5, 1)
