@@ -1,5 +1,6 @@
 """The metrics' formulas as pure functions on tensors."""
 
+from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.crg import (
     CRGWeights,
     LabelCounts,
@@ -15,6 +16,7 @@ from rrg_rewards.functional.crg import (
 __all__ = [
     "CRGWeights",
     "LabelCounts",
+    "bootstrap_interval",
     "crg_contributions",
     "crg_multilevel_score",
     "crg_score",

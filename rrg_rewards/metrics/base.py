@@ -44,6 +44,26 @@ class Scores:
         """What went wrong in each report, in words: columns of ``N`` texts by name."""
         return {}
 
+    @property
+    def statistics(self) -> tuple[Tensor, ...]:
+        """What the corpus value is made of: tensors with one row for each scored pair, for :meth:`aggregate`."""
+        return (self.value[self.scored],)
+
+    @staticmethod
+    def aggregate(*statistics: Tensor) -> Tensor:
+        """Corpus value of scored pairs from their :attr:`statistics`: a scalar, NaN where it is undefined.
+
+        ``scores.aggregate(*scores.statistics)`` is what ``compute`` gives after ``update`` with the same pairs; rows
+        drawn anew give a bootstrap value.
+
+        Example:
+            >>> import torch
+            >>> scores = Scores(torch.tensor([0.5, float("nan"), 1.0]))
+            >>> scores.aggregate(*scores.statistics)
+            tensor(0.7500, dtype=torch.float64)
+        """
+        return statistics[0].double().mean()
+
     def expand(self, rows: Tensor) -> "Scores":
         """Put scores of the pairs chosen by ``rows`` (bool, ``(N,)``) back in their places, NaN elsewhere."""
         return replace(

@@ -243,6 +243,20 @@ class LabelScores(Scores):
             "invented": self._names(self.preds & ~self.target),
         }
 
+    def counts(self, dim: int | None = None) -> LabelCounts:
+        """Confusion counts of the scored pairs, as :func:`rrg_rewards.functional.label_counts` sums them."""
+        return label_counts(self.preds[self.scored], self.target[self.scored], dim=dim)
+
+    @property
+    def statistics(self) -> tuple[Tensor, ...]:
+        """Confusion counts of each scored pair."""
+        return self.counts(dim=1)
+
+    @staticmethod
+    def aggregate(*statistics: Tensor) -> Tensor:
+        """CRG of the pooled counts."""
+        return crg_score_from_counts(*(count.sum() for count in statistics))
+
     def _names(self, chosen: Tensor) -> list[str]:
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
 
