@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import rrg_rewards.callbacks
 import rrg_rewards.recipes
 

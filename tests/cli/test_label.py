@@ -137,7 +137,6 @@ def test_a_table_may_replace_itself(words, run, write_csv):
 
 
 def test_hand_labelled_reports(run, shared_data, tmp_path):
-    pytest.importorskip("rrg_rewards.labelers.rules")
     source = shared_data / "ct_rate_labels" / "reports.csv"
     arguments = ("--text-column", "report_text", "--schema", "ct_rate", "--output", tmp_path / "labels.csv")
     result = run("label", source, *arguments)

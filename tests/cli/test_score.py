@@ -267,7 +267,6 @@ def test_a_score_column_that_exists_is_replaced_with_a_warning(words, run, write
 
 
 def test_reports_with_labels_by_a_model(run, shared_data, tmp_path):
-    pytest.importorskip("rrg_rewards.labelers.rules")
     columns = ("--prediction-column", "Pred_whole_report", "--reference-label-prefix", "GT_")
     pairs = shared_data / "reg2rg_ctrg" / "pairs.csv"
     files = ("--output", tmp_path / "o.csv", "--json", tmp_path / "s.json")

@@ -9,6 +9,7 @@ import pytest
 from rrg_rewards.data import PhantomFinding, PhantomStudy, phantom_rows, phantom_studies, phantom_vocabulary
 from rrg_rewards.data.phantom_population import Population, load_population, read_package_yaml
 from rrg_rewards.data.phantom_wording import STYLES, load_wording
+from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.schemas import CT_RATE
 
 BOTH_SIDES = {"bilateral", "both", "bilaterally"}
@@ -259,10 +260,7 @@ class TestArguments:
 
 @pytest.mark.parametrize("text", ["findings_text", "impression_text", "report"])
 def test_rule_labeler_reads_the_labels(studies, text):
-    labelers = pytest.importorskip("rrg_rewards.labelers")
-    if not hasattr(labelers, "RuleLabeler"):
-        pytest.skip("rrg_rewards.labelers has no RuleLabeler")
-    read = labelers.RuleLabeler("ct_rate")([getattr(study, text) for study in studies]).int().tolist()
+    read = RuleLabeler("ct_rate")([getattr(study, text) for study in studies]).int().tolist()
     wrong = [
         (label, getattr(study, text))
         for study, row in zip(studies, read, strict=True)
