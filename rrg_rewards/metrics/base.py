@@ -11,7 +11,7 @@ from torchmetrics import Metric
 
 from rrg_rewards.utilities.checks import check_reports, check_same_length
 
-__all__ = ["ReportMetric", "Scores"]
+__all__ = ["ReportMetric", "ScalarMetric", "Scores"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,31 @@ def _scatter(values: Tensor, rows: Tensor) -> Tensor:
     return out
 
 
-class ReportMetric(Metric, ABC):
+class ScalarMetric(Metric):
+    """A metric whose ``compute`` gives one number, higher is better unless a subclass says otherwise."""
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+
+    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any = None) -> tuple[Any, Any]:
+        """Plot a value, or several in their order, between the metric's bounds.
+
+        Args:
+            val: What ``compute`` or ``forward`` gave, or a list of it. Default: ``compute()``.
+            ax: Matplotlib axes to draw in. Default: new ones.
+
+        Returns:
+            Matplotlib figure and axes.
+
+        Raises:
+            ModuleNotFoundError: If matplotlib is not installed (extra ``plot``).
+        """
+        figure, axes = self._plot(val, ax)
+        return figure, axes
+
+
+class ReportMetric(ScalarMetric, ABC):
     """A corpus metric made of per-report scores.
 
     Subclasses score report pairs in :meth:`_score`, add the scores to their states in :meth:`_accumulate`, and turn
@@ -70,10 +94,6 @@ class ReportMetric(Metric, ABC):
     counted in ``num_unscorable`` and left out of the corpus value. A blank prediction is a report that says nothing,
     and is scored.
     """
-
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
 
     num_unscorable: Tensor
 
