@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from rrg_rewards.utilities.checks import check_same_length
+
 __all__ = ["ReportBatch", "StepOutput"]
 
 
@@ -73,13 +75,17 @@ class StepOutput:
 
         Raises:
             TypeError: If it is no dict.
-            ValueError: If it lacks a key.
+            ValueError: If it lacks a key, or there are more or fewer identifiers than reports.
         """
         preds, target = (self._column(outputs, step, key) for key in (self.prediction_key, self.reference_key))
+        identifiers: Sequence[Any] = [None] * len(preds)
+        if self.id_key is not None:
+            identifiers = self._column(outputs, step, self.id_key)
+            check_same_length(self.prediction_key, preds, self.id_key, identifiers)
         return ReportBatch(
             preds,
             target,
-            identifiers=[None] * len(preds) if self.id_key is None else self._column(outputs, step, self.id_key),
+            identifiers,
             context={
                 name: {argument: self._column(outputs, step, key) for argument, key in keys.items()}
                 for name, keys in self.context_keys.items()
