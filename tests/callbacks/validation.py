@@ -40,6 +40,8 @@ class Echo(LightningModule):
 
     def __init__(self) -> None:
         super().__init__()
+        # Lets a process be without a batch of a loader.
+        self.allow_zero_length_dataloader_with_multiple_devices = True
         self.weight = torch.nn.Parameter(torch.tensor(1.0))
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
@@ -94,14 +96,17 @@ def _main(output: Path, devices: int, batch_size: int, padded: bool) -> None:
     strategy = "ddp" if devices > 1 else "auto"
     folder = output.parent / output.stem
     trainer = make_trainer(folder, devices=devices, strategy=strategy, callbacks=[callback], num_sanity_val_steps=1)
-    data = rows()
-    sampler = None if padded else UnpaddedDistributedSampler(data)
-    train, val = DataLoader(data, batch_size=4), DataLoader(data, batch_size=batch_size, sampler=sampler)
+
+    def loader(pairs: list[tuple[str, str]]) -> "DataLoader[Any]":
+        data = rows(pairs)
+        return DataLoader(data, batch_size=batch_size, sampler=None if padded else UnpaddedDistributedSampler(data))
+
+    train, val, one_report = DataLoader(rows(), batch_size=4), loader(PAIRS), loader(PAIRS[:1])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         trainer.fit(Echo(), train, val)
     fitted = {name: value.item() for name, value in trainer.callback_metrics.items()}
-    validated = trainer.validate(Echo(), [val, val], verbose=False)
+    validated = trainer.validate(Echo(), [val, one_report], verbose=False)
     assert trainer.world_size == devices
     if trainer.is_global_zero:
         told = [str(warning.message) for warning in caught]

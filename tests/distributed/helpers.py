@@ -84,7 +84,8 @@ def _main(name: str, rank: int, world_size: int, timeout: float) -> None:
     tests.__path__ = [str(ROOT / "tests")]
     sys.modules["tests"] = tests
     # Run as a script, this folder comes first: `helpers` must not be importable under a second name either.
-    sys.path.remove(str(Path(__file__).resolve().parent))
+    own = str(Path(__file__).resolve().parent)
+    sys.path[:] = [entry for entry in sys.path if entry != own]
     dist = importlib.import_module("torch.distributed")
     folder = Path(name)
     dist.init_process_group(
