@@ -18,18 +18,15 @@ from rrg_rewards.functional.crg import (
 )
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import get_labeler
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.base import ReportMetric, ScalarMetric, Scores
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CRGScore", "LabelScores", "MultiLevelCRGScore", "ReportCRG"]
 
 
-class _LabelCountsMetric(Metric):
+class _LabelCountsMetric(ScalarMetric):
     """Four synced int64 counters, whose size never depends on how many reports were seen."""
 
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
     plot_lower_bound: float = 0.2
     plot_upper_bound: float = 1.0
 
@@ -59,6 +56,10 @@ class _LabelCountsMetric(Metric):
             should_unsync=self._should_unsync,
         ):
             return self._counts()
+
+    def set_dtype(self, dst_type: str | torch.dtype) -> Metric:  # noqa: ARG002 (torchmetrics' signature)
+        """Do nothing: the states are counts, which a float16 would hold up to 2048 only."""
+        return self
 
     def compute(self) -> Tensor:
         """CRG of all counts so far: float64 scalar, NaN with a warning where it is undefined."""
