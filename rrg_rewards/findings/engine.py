@@ -109,21 +109,21 @@ class FindingEngine:
     def _mentions(self, codes: list[int], union: int) -> list[Mention]:
         rules, mentions, clauses = self.lexicon.rules, [], None
         heads = rules.heads
+        named: dict[int, int] = {}
         for i, code in enumerate(codes):
             if not code & heads:
                 continue
-            named = -1
             for rule in rules[code]:
-                # A concept's rules follow one another; one of them is enough.
-                if rule.concept == named or rule.words & union != rule.words:
+                # One rule is enough: "pleural effusion" is not also the "effusion" in it.
+                if rule.words & union != rule.words or named.get(rule.concept, 0) > i:
                     continue
                 end = _match(codes, i, rule.rest) if rule.rest else i + 1
                 if not end:
                     continue
                 clauses = clauses or Clauses(codes)
                 if rule.free or self._fits(rule, codes, i, end, clauses):
-                    named = rule.concept
-                    mentions.append(Mention(named, ABSENT if rule.absent else clauses.presence(i, end), i, end))
+                    named[rule.concept] = end
+                    mentions.append(Mention(rule.concept, ABSENT if rule.absent else clauses.presence(i, end), i, end))
         return mentions
 
     def _fits(self, rule: Rule, codes: list[int], start: int, end: int, clauses: Clauses) -> bool:

@@ -127,7 +127,7 @@ class Clauses:
             elif place < end:
                 if not self._list_ended(place, start, stop):
                     return True
-            elif self._is_denied_with_next(place, end):
+            elif self._is_denied_with_next(begin, place, end):
                 return True
         return False
 
@@ -140,9 +140,11 @@ class Clauses:
                 return not any(codes[j] & OTHER for j in range(i + 1, stop))
         return False
 
-    def _is_denied_with_next(self, denial: int, end: int) -> bool:
+    def _is_denied_with_next(self, begin: int, denial: int, end: int) -> bool:
         """Whether "no" after a mention covers it too: "infiltration, no consolidation was observed"."""
         if denial - end > 1 or (denial > end and not self.codes[end] & COMMA):
+            return False
+        if self.codes[begin] & BOUNDARY:
             return False
         return any(verb > denial for verb in self.verbs) and not any(verb < end for verb in self.verbs)
 

@@ -37,7 +37,7 @@ def pieces(unit: str) -> list[tuple[int, str]]:
         [(0, 'Size 2.5 mm'), (13, ' Effusion')]
     """
     if len(unit) <= _MAX_PIECE and not _BOUNDARY.search(unit):
-        return [(0, unit)]
+        return [(0, unit)] if unit else []
     found, start = [], 0
     for boundary in _BOUNDARY.finditer(unit):
         found += _bounded(start, unit[start : boundary.start()])
