@@ -30,8 +30,8 @@ class Mention(NamedTuple):
 class FindingEngine:
     """Finds what reports say about the concepts of one lexicon.
 
-    Sentences repeat from report to report, so the engine remembers what each said, as a bit mask: bit ``2 * i`` for
-    concept ``i`` present, bit ``2 * i + 1`` for it uncertain.
+    Sentences repeat from report to report, so the engine remembers what each said, as a bit mask: bit ``2 * i``
+    for concept ``i`` present, bit ``2 * i + 1`` for it uncertain.
 
     Args:
         lexicon: A compiled lexicon.
@@ -40,7 +40,7 @@ class FindingEngine:
     Example:
         >>> from rrg_rewards.findings.vocabulary import load_lexicon
         >>> engine = FindingEngine(load_lexicon("chest_ct"))
-        >>> [(finding.text, finding.presence) for finding in engine.extract("Hiatal hernia. No pleural effusion.")]
+        >>> [(found.text, found.presence) for found in engine.extract("Hiatal hernia. No pleural effusion.")]
         [('Hiatal hernia', 'present'), ('pleural effusion', 'absent')]
     """
 

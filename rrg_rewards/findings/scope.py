@@ -6,9 +6,26 @@ from rrg_rewards.findings.vocabulary import CUES
 
 __all__ = ["CUE_MASK", "Clauses"]
 
-BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, EXIST, SHOW, RELATIVE, NOT, NONE, ENDED, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = (
-    1 << i for i in range(len(CUES))
-)
+(
+    BOUNDARY,
+    COMMA,
+    JOINT,
+    VERB,
+    PREDICATE,
+    BE,
+    EXIST,
+    SHOW,
+    RELATIVE,
+    NOT,
+    NONE,
+    ENDED,
+    FORMER,
+    CURRENT,
+    OTHER,
+    OPEN,
+    DOUBT,
+    QUERY,
+) = (1 << i for i in range(len(CUES)))
 CUE_MASK = (1 << len(CUES)) - 1
 # Words between "not" and the verb it negates: "was not clearly observed".
 _NOT_REACH = 3
@@ -23,8 +40,8 @@ _BREAKING = BOUNDARY | COMMA | JOINT
 class Clauses:
     """Clauses of one sentence and the cues in them.
 
-    A clause ends at words such as "but", and at a comma or "and" between two statements that each have a verb of
-    their own.
+    A clause ends at words such as "but", and at a comma or "and" between two statements that each have a verb
+    of their own.
 
     Args:
         codes: Meanings of the sentence's tokens.
@@ -54,7 +71,7 @@ class Clauses:
             self._split(breaks)
 
     def _is_finite(self, i: int) -> bool:
-        """Whether the token makes a statement: "there is", "shows", "was observed"; not "nodules observed earlier"."""
+        """Whether the token makes a statement: "there is", "was observed"; not "nodules observed earlier"."""
         codes = self.codes
         if codes[i] & (EXIST | SHOW):
             return True
@@ -132,7 +149,7 @@ class Clauses:
         return False
 
     def _list_ended(self, denial: int, start: int, stop: int) -> bool:
-        """Whether a comma between denial and mention opens a new statement: "no effusion, bilateral nodules"."""
+        """Whether a comma between denial and mention opens a new statement: "no effusion, mild edema"."""
         codes = self.codes
         for i in range(denial + 1, start):
             if codes[i] & COMMA and codes[i + 1] & OPEN:
@@ -156,7 +173,7 @@ class Clauses:
         place = next((begin + i for i, code in enumerate(codes) if code & FORMER), -1)
         if place < 0:
             return False
-        # "in the previous examination there were nodules", or "there were nodules in the previous examination"
+        # "in the previous examination there were nodules", or "there were nodules in the previous one"
         return place <= begin + 1 or (
             place > start and any(begin <= verb < start and self.codes[verb] & EXIST for verb in self.verbs)
         )

@@ -19,8 +19,8 @@ _TABLE.update(dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2018, 0x2
 def units(report: str) -> list[str]:
     """Cut a report at ``". "``: the cheapest cut that never divides a sentence in two.
 
-    Reports repeat whole sentences, so these units are what the engine remembers; :func:`pieces` finds the sentences
-    in one of them.
+    Reports repeat whole sentences, so these units are what the engine remembers; :func:`pieces` finds the
+    sentences in one of them.
 
     Example:
         >>> units("Clear lungs. No effusion.")

@@ -32,7 +32,7 @@ class Starts(dict[int, tuple[Phrase, ...]]):
 
     def __init__(self, phrases: Iterable[Phrase]) -> None:
         super().__init__()
-        self.phrases = tuple(phrases)
+        self.phrases: tuple[Phrase, ...] = tuple(phrases)
         self.heads = _union(phrase.first for phrase in self.phrases)
 
     def __missing__(self, code: int) -> tuple[Phrase, ...]:
@@ -91,7 +91,7 @@ class Rule:
     Args:
         concept: Index of the concept.
         first: Bits of the phrase's first word.
-        rest: For each further word, its bits and how many words may stand before it; negative if commas may, too.
+        rest: For each further word, its bits and how many words may stand before it; negative if commas may.
         needs: Bits that must all occur in the clause, each a choice of words.
         bars: Bits none of which may occur in the clause.
         at: Site bits one of which must be the nearest site, or 0.

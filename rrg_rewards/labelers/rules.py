@@ -43,7 +43,9 @@ class RuleLabeler(Backend):
     def __init__(self, schema: str = "ct_rate") -> None:
         label_schema = get_label_schema(schema)
         if schema not in _LEXICONS:
-            raise ValueError(f"label schema {schema!r} has no rules; schemas with rules: {', '.join(sorted(_LEXICONS))}")
+            raise ValueError(
+                f"label schema {schema!r} has no rules; schemas with rules: {', '.join(sorted(_LEXICONS))}"
+            )
         self.schema = schema
         self._labels = label_schema.labels
         self._engine = get_engine(_LEXICONS[schema])
@@ -112,8 +114,8 @@ class RuleLabeler(Backend):
             report: Report text.
 
         Returns:
-            For each positive label the mentions behind it, with their places in the report; none for a label that
-            is positive because nothing was found ("No Finding").
+            For each positive label the mentions behind it, with their places in the report; none for a label
+            that is positive because nothing was found ("No Finding").
 
         Raises:
             TypeError: If ``report`` is no string.
@@ -124,8 +126,8 @@ class RuleLabeler(Backend):
         """
         check_reports("report", [report])
         members = self._engine.lexicon.labels
-        positive = [
-            label for label, found in zip(self._labels, self([report])[0].tolist(), strict=True) if found
-        ]
+        positive = [label for label, found in zip(self._labels, self([report])[0].tolist(), strict=True) if found]
         present = [finding for finding in self._engine.extract(report) if finding.presence == "present"]
-        return {label: [finding for finding in present if finding.concept in members.get(label, ())] for label in positive}
+        return {
+            label: [finding for finding in present if finding.concept in members.get(label, ())] for label in positive
+        }

@@ -49,7 +49,11 @@ PRESENCE = [
     ("Pleural effusion completely regressed", "pleural_effusion", "absent"),
     ("Resolution of the pleural effusion", "pleural_effusion", "absent"),
     ("The catheter seen before was removed", "medical_material", "absent"),
-    ("Pleural effusion, which was seen in the previous examination, was not detected", "pleural_effusion", "absent"),
+    (
+        "Pleural effusion, which was seen in the previous examination, was not detected",
+        "pleural_effusion",
+        "absent",
+    ),
     ("In the previous examination there was consolidation", "consolidation", "absent"),
     ("Pleural effusion is stable compared with the previous examination", "pleural_effusion", "present"),
     # doubt
@@ -70,7 +74,7 @@ def test_presence(sentence, concept, presence):
 
 
 def test_places_are_exact_and_in_order():
-    report = 'Trachea is open. No Pleural  Effusion.\n• Ground-glass areas, sliding-type hiatal hernia.'
+    report = "Trachea is open. No Pleural  Effusion.\n• Ground-glass areas, sliding-type hiatal hernia."
     findings = extract_findings(report)
     assert [(f.concept, f.text, f.sentence) for f in findings] == [
         ("pleural_effusion", "Pleural  Effusion", 1),
@@ -117,9 +121,7 @@ def test_finding_is_a_value():
     assert first == second
     assert hash(first[0]) == hash(second[0])
     assert not hasattr(first[0], "__dict__")
-    assert first[0] == Finding(
-        concept="emphysema", presence="present", start=0, end=9, sentence=0, text="emphysema"
-    )
+    assert first[0] == Finding(concept="emphysema", presence="present", start=0, end=9, sentence=0, text="emphysema")
 
 
 def test_unknown_lexicon_names_the_nearest():

@@ -9,9 +9,48 @@ from rrg_rewards.findings.scope import ABSENT
 from rrg_rewards.findings.vocabulary import load_lexicon
 
 WORDS = [
-    *("no", "without", "was", "not", "observed", "there", "is", "and", "or", "but", ",", "?", "(", ")", "possible"),
-    *("pleural", "effusion", "nodules", "lung", "lungs", "calcification", "aorta", "coronary", "arteries", "heart"),
-    *("enlarged", "lymph", "nodes", "ground-glass", "previous", "examination", "in", "the", "2.5", "mm", "liver"),
+    *(
+        "no",
+        "without",
+        "was",
+        "not",
+        "observed",
+        "there",
+        "is",
+        "and",
+        "or",
+        "but",
+        ",",
+        "?",
+        "(",
+        ")",
+        "possible",
+    ),
+    *(
+        "pleural",
+        "effusion",
+        "nodules",
+        "lung",
+        "lungs",
+        "calcification",
+        "aorta",
+        "coronary",
+        "arteries",
+        "heart",
+    ),
+    *(
+        "enlarged",
+        "lymph",
+        "nodes",
+        "ground-glass",
+        "previous",
+        "examination",
+        "in",
+        "the",
+        "2.5",
+        "mm",
+        "liver",
+    ),
 ]
 sentences = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
 lexicons = st.sampled_from(["chest_ct", "chest_xray"])
