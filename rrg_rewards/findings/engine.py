@@ -132,7 +132,7 @@ class FindingEngine:
             return False
         if rule.not_previous and any(code & rule.not_previous for code in codes[max(0, start - 2) : start]):
             return False
-        begin, stop = (0, len(codes)) if rule.wide else clauses.bounds(start)
+        begin, stop = (0, len(codes)) if rule.wide else clauses.context(start, self.lexicon.rules.heads)
         if rule.needs or rule.bars:
             around = reduce(or_, codes[begin:stop], 0)
             if around & rule.needs != rule.needs or around & rule.bars:

@@ -1,6 +1,7 @@
 """Clauses of a sentence, and what the cues in a clause say about a mention."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rrg_rewards.findings.vocabulary import CUES
 
@@ -113,6 +114,23 @@ class Clauses:
                 return begin, start
             begin = start
         return begin, self.size
+
+    def context(self, i: int, heads: int) -> tuple[int, int]:
+        """First and last bound of the words that can belong to the mention at token ``i``.
+
+        That is its clause; in a mere list of findings, without a verb, it is the mention's own item and those that
+        follow until the next finding, which ``heads`` tells: "dilated aorta, plaques in the left, right coronary".
+        """
+        begin, stop = self.bounds(i)
+        codes = self.codes
+        if not self.kinds & COMMA or any(begin <= verb < stop for verb in self.verbs):
+            return begin, stop
+        commas = [j for j in range(begin, stop) if codes[j] & COMMA]
+        begin = max((j for j in commas if j < i), default=begin)
+        for comma, end in pairwise([*(j for j in commas if j > i), stop]):
+            if any(code & heads for code in codes[comma:end]):
+                return begin, comma
+        return begin, stop
 
     def presence(self, start: int, end: int) -> int:
         """Whether the mention at tokens ``start`` to ``end`` is there, in doubt or not there."""
