@@ -6,7 +6,7 @@ from operator import or_
 from typing import NamedTuple
 
 from rrg_rewards.findings.scope import ABSENT, BOUNDARY, COMMA, PRESENT, UNCERTAIN, Clauses
-from rrg_rewards.findings.text import UNIT_SEPARATOR, locate, pieces, tokenise
+from rrg_rewards.findings.text import UNIT_SEPARATOR, locate, pieces, sentences, tokenise
 from rrg_rewards.findings.types import Finding, Presence
 from rrg_rewards.findings.vocabulary import Lexicon, Rule
 
@@ -87,7 +87,7 @@ class FindingEngine:
         union = reduce(or_, codes, 0)
         if not union & lexicon.rules.heads:
             return []
-        if union & lexicon.compounds.heads and self._merge(codes, union):
+        if lexicon.compounds.possible(union) and self._merge(codes, union):
             union = reduce(or_, codes, 0)
         return self._mentions(codes, union)
 
@@ -121,7 +121,7 @@ class FindingEngine:
                 if not end:
                     continue
                 clauses = clauses or Clauses(codes)
-                if rule.free or self._fits(rule, codes, i, end, clauses):
+                if not rule.cares & union or self._fits(rule, codes, i, end, clauses):
                     named[rule.concept] = end
                     mentions.append(Mention(rule.concept, ABSENT if rule.absent else clauses.presence(i, end), i, end))
         return mentions
@@ -158,10 +158,10 @@ class FindingEngine:
 
     def _unit_mask(self, unit: str) -> int:
         mask = 0
-        for _, piece in pieces(unit):
-            for mention in self.analyse(tokenise(piece)):
-                if mention.presence != ABSENT:
-                    mask |= 1 << (2 * mention.concept + mention.presence)
+        for tokens in sentences(unit):
+            for concept, presence, _, _ in self.analyse(tokens):
+                if presence != ABSENT:
+                    mask |= 1 << (2 * concept + presence)
         if len(unit) <= _MEMORABLE and self.memory:
             if len(self._masks) >= self.memory:
                 self._masks.clear()

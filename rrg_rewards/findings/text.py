@@ -2,7 +2,7 @@
 
 import re
 
-__all__ = ["locate", "normalise", "pieces", "tokenise", "units"]
+__all__ = ["locate", "normalise", "pieces", "sentences", "tokenise", "units"]
 
 UNIT_SEPARATOR = ". "
 # A full stop between digits is a decimal point; quotes and bullets separate the lines of an impression.
@@ -13,6 +13,7 @@ _PADDED = ",()?:/"
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.%<>" + _PADDED)
 # One character to one character: offsets in the normalised text are offsets in the report.
 _TABLE = {code: ord(chr(code).lower()) if chr(code) in _KEPT else 32 for code in range(128)}
+_TABLE.update(dict.fromkeys(map(ord, '\n\r;!"“”•'), 10))
 _TABLE.update(dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2018, 0x2019, 0x00A0, 0xFEFF), 32))
 
 
@@ -74,7 +75,23 @@ def tokenise(piece: str) -> list[str]:
         >>> tokenise("Nodule (metastasis?), 2.5 mm")
         ['nodule', '(', 'metastasis', '?', ')', ',', '2.5', 'mm']
     """
-    text = piece.translate(_TABLE)
+    return _split(piece.translate(_TABLE))
+
+
+def sentences(unit: str) -> list[list[str]]:
+    """Tokens of the sentences of a unit: what :func:`pieces` and :func:`tokenise` give, faster for one sentence.
+
+    Example:
+        >>> sentences("No effusion; hernia")
+        [['no', 'effusion'], ['hernia']]
+    """
+    text = unit.translate(_TABLE)
+    if "\n" in text or "." in text or len(text) > _MAX_PIECE:
+        return [tokenise(piece) for _, piece in pieces(unit)]
+    return [_split(text)]
+
+
+def _split(text: str) -> list[str]:
     for mark in _PADDED:
         if mark in text:
             text = text.replace(mark, f" {mark} ")
