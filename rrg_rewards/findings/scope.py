@@ -30,6 +30,8 @@ __all__ = ["CUE_MASK", "Clauses"]
 CUE_MASK = (1 << len(CUES)) - 1
 # Words between "not" and the verb it negates: "was not clearly observed".
 _NOT_REACH = 3
+# Words between "not" and the earlier examination in which something was not seen.
+_FORMER_REACH = 5
 # Words before a mention within which a doubt is about it: "suspicious for early pneumonia".
 _DOUBT_REACH = 6
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
@@ -84,6 +86,9 @@ class Clauses:
     def _add_denial(self, i: int) -> None:
         code = self.codes[i]
         if code & NOT:
+            # "new nodules, which were not observed in the previous examination"
+            if any(code & FORMER for code in self.codes[i + 1 : i + 1 + _FORMER_REACH]):
+                return
             for j in range(i + 1, min(self.size, i + 1 + _NOT_REACH)):
                 if self.codes[j] & (SHOW | VERB):
                     self.denials.append((i, not self.codes[j] & SHOW))

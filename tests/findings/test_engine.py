@@ -56,6 +56,8 @@ PRESENCE = [
     ),
     ("In the previous examination there was consolidation", "consolidation", "absent"),
     ("Pleural effusion is stable compared with the previous examination", "pleural_effusion", "present"),
+    ("New consolidation, which was not seen in the previous examination", "consolidation", "present"),
+    ("Consolidation: none", "consolidation", "absent"),
     # doubt
     ("Possible pleural effusion", "pleural_effusion", "uncertain"),
     ("Density in the left base (atelectasis?)", "atelectasis", "uncertain"),
@@ -96,6 +98,20 @@ def test_places_are_exact_and_in_order():
 )
 def test_heads_apart_from_their_vessel(sentence):
     assert "coronary_calcification" in {f.concept for f in extract_findings(sentence)}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("heart size is normal and the aorta is dilated", {"absent"}),
+        ("heart is enlarged and mediastinum is normal", {"present"}),
+        ("the heart is larger than normal", {"present"}),
+        ("cardiothoracic ratio is natural", set()),
+        ("cardiothoracic ratio increased in favor of the heart", {"present"}),
+    ],
+)
+def test_the_nearer_of_large_and_normal_decides(sentence, expected):
+    assert {f.presence for f in extract_findings(sentence) if f.concept == "cardiomegaly"} == expected
 
 
 @pytest.mark.parametrize(
