@@ -25,7 +25,12 @@ _MAX_ROWS = 100_000
 
 
 class RuleLabeler(Backend):
-    """Label reports by the findings that they name as present or uncertain.
+    """Label reports by the findings that they call present.
+
+    A label is positive if one of its findings is; what is denied, doubted or only seen in an earlier examination does
+    not count. "No Finding" of CheXbert is positive if no other label but support devices is, nor is in doubt. The
+    conventions of the annotators (small lymph nodes count, infiltration alone is no opacity, ...) are in the lexicons,
+    ``rrg_rewards/findings/lexicon/*.yaml``.
 
     Args:
         schema: ``ct_rate`` (18 labels, chest CT) or ``chexbert`` (14 labels, chest X-ray).
@@ -85,12 +90,19 @@ class RuleLabeler(Backend):
 
         Raises:
             TypeError: For a lone string, or for a row that is no string.
+
+        Example:
+            >>> RuleLabeler("chexbert")(["Small effusion.", "Clear lungs.", ""]).sum(1).tolist()
+            [1, 1, 0]
         """
         check_reports("reports", reports)
         rows, mask = self._rows, self._engine.mask
-        packed = np.empty(len(reports), dtype=np.int64)
+        packed = np.zeros(len(reports), dtype=np.int64)
         for index, report in enumerate(reports):
             found = mask(report)
+            # A blank report does not say that there is no finding.
+            if not found and not report.strip():
+                continue
             row = rows.get(found)
             packed[index] = self._row(found) if row is None else row
         bits = packed[:, None] >> np.arange(len(self._labels)) & 1

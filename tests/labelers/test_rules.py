@@ -193,7 +193,8 @@ def test_tables_cover_the_schemas():
 @pytest.mark.parametrize(
     ("report", "positive"),
     [
-        ("", True),
+        ("", False),
+        (" \n", False),
         ("The lungs are clear. No effusion.", True),
         ("Sternotomy wires.", True),
         ("Small effusion.", False),
