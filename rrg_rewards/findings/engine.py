@@ -1,7 +1,8 @@
 """Finds the mentions of a lexicon's concepts in report text, one pass over the tokens."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
+from itertools import chain
 from operator import or_
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ _PRESENCES: dict[int, Presence] = {PRESENT: "present", UNCERTAIN: "uncertain", A
 # Units remembered at most, and the longest unit worth remembering, in characters.
 _MEMORY = 200_000
 _MEMORABLE = 1_000
+# Reports read together at most.
+_BATCH = 256
 
 
 class Mention(NamedTuple):
@@ -51,11 +54,45 @@ class FindingEngine:
 
     def mask(self, report: str) -> int:
         """Bits of the concepts that a report calls present or uncertain."""
-        masks, union = self._masks, 0
-        for unit in report.split(UNIT_SEPARATOR):
-            found = masks.get(unit)
-            union |= self._unit_mask(unit) if found is None else found
-        return union
+        return self.masks([report])[0]
+
+    def masks(self, reports: Sequence[str]) -> list[int]:
+        """:meth:`mask` of many reports; those read together share the work on sentences that none had before."""
+        found: list[int] = []
+        for start in range(0, len(reports), _BATCH):
+            found += self._batch_masks(reports[start : start + _BATCH])
+        return found
+
+    def _batch_masks(self, reports: Sequence[str]) -> list[int]:
+        known = self._masks
+        split = [report.split(UNIT_SEPARATOR) for report in reports]
+        fresh = list(set(chain.from_iterable(split)).difference(known))
+        new = dict(zip(fresh, map(self._unit_mask, sentences(fresh)), strict=True)) if fresh else {}
+        found = []
+        for units in split:
+            union = 0
+            for unit in units:
+                mask = known.get(unit)
+                union |= new[unit] if mask is None else mask
+            found.append(union)
+        if self.memory:
+            self._remember(new)
+        return found
+
+    def _unit_mask(self, unit: list[list[str]]) -> int:
+        mask = 0
+        for tokens in unit:
+            for concept, presence, _, _ in self.analyse(tokens):
+                if presence != ABSENT:
+                    mask |= 1 << (2 * concept + presence)
+        return mask
+
+    def _remember(self, new: dict[str, int]) -> None:
+        for unit, mask in new.items():
+            if len(unit) <= _MEMORABLE:
+                if len(self._masks) >= self.memory:
+                    self._masks.clear()
+                self._masks[unit] = mask
 
     def extract(self, report: str) -> list[Finding]:
         """All mentions in a report, in the order of the text."""
@@ -155,18 +192,6 @@ class FindingEngine:
                 if away < distance:
                     best, distance = codes[i] & sites, away
         return best
-
-    def _unit_mask(self, unit: str) -> int:
-        mask = 0
-        for tokens in sentences(unit):
-            for concept, presence, _, _ in self.analyse(tokens):
-                if presence != ABSENT:
-                    mask |= 1 << (2 * concept + presence)
-        if len(unit) <= _MEMORABLE and self.memory:
-            if len(self._masks) >= self.memory:
-                self._masks.clear()
-            self._masks[unit] = mask
-        return mask
 
     @staticmethod
     def _sentences(report: str) -> Iterable[tuple[int, str]]:

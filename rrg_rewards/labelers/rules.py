@@ -96,10 +96,9 @@ class RuleLabeler(Backend):
             [1, 1, 0]
         """
         check_reports("reports", reports)
-        rows, mask = self._rows, self._engine.mask
+        rows = self._rows
         packed = np.zeros(len(reports), dtype=np.int64)
-        for index, report in enumerate(reports):
-            found = mask(report)
+        for index, (report, found) in enumerate(zip(reports, self._engine.masks(reports), strict=True)):
             # A blank report does not say that there is no finding.
             if not found and not report.strip():
                 continue

@@ -90,6 +90,12 @@ def test_memory_changes_nothing(parts, lexicon):
 
 
 @given(st.lists(sentences, max_size=6), lexicons)
+def test_reports_read_together_are_reports_read_alone(reports, lexicon):
+    together, alone = (FindingEngine(load_lexicon(lexicon)) for _ in range(2))
+    assert together.masks(reports) == [alone.mask(report) for report in reports]
+
+
+@given(st.lists(sentences, max_size=6), lexicons)
 def test_masks_are_the_findings(parts, lexicon):
     report = ". ".join(parts)
     engine = FindingEngine(load_lexicon(lexicon))

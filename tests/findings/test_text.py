@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rrg_rewards.findings.text import locate, normalise, pieces, tokenise, units
+from rrg_rewards.findings.text import locate, normalise, pieces, sentences, tokenise, units
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,17 @@ def test_tokens_lie_where_they_say(piece):
     text = normalise(piece)
     assert len(text) == len(piece)
     assert [text[start:end] for start, end in locate(piece, tokens)] == tokens
+
+
+texts = st.text(
+    alphabet=st.sampled_from(["a", "B", "2", " ", ".", ",", ";", "\n", '"', "•", "(", "\x1e", "é", "-"]), max_size=20
+)
+
+
+@given(st.lists(texts, max_size=5))
+def test_units_read_together_are_units_read_alone(parts):
+    alone = [[tokens for _, piece in pieces(part) if (tokens := tokenise(piece))] for part in parts]
+    assert [[tokens for tokens in unit if tokens] for unit in sentences(parts)] == alone
 
 
 @given(st.lists(st.text(alphabet="ab,?.", max_size=5)))
