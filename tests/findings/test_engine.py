@@ -128,6 +128,21 @@ def test_nearest_part_of_the_body_decides(sentence, found):
     assert ("lung_nodule" in {f.concept for f in extract_findings(sentence)}) is found
 
 
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Pleural thickening, pericardial effusion", {"pericardial_effusion"}),
+        ("Pericardial thickening, bilateral pleural effusion", {"pleural_effusion"}),
+        ("Pleural or pericardial effusion", {"pleural_effusion", "pericardial_effusion"}),
+        ("Pericardial, pleural effusion", {"pleural_effusion", "pericardial_effusion"}),
+        ("Pericardial and bilateral pleural effusion", {"pleural_effusion", "pericardial_effusion"}),
+        ("Thickening of the major interlobular fissure", set()),
+    ],
+)
+def test_one_head_of_two_places(sentence, expected):
+    assert {f.concept for f in extract_findings(sentence)} == expected
+
+
 def test_nothing_in_empty_text():
     assert extract_findings("") == extract_findings(" \n\t ") == extract_findings("...") == []
 
