@@ -1,9 +1,10 @@
 """Accuracy of the rule labeler against the labels of a CSV file.
 
-    python benchmarks/label_accuracy.py ../shared/data/ct_rate_labels/reports.csv --text-column report_text
-    python benchmarks/label_accuracy.py ../shared/data/reg2rg_ctrg/pairs.csv --text-column GT_whole_report --prefix GT_
+    python benchmarks/label_accuracy.py reports.csv --text-column report_text
+    python benchmarks/label_accuracy.py pairs.csv --text-column GT_whole_report --prefix GT_
 
-``--errors N`` lists up to N disagreements for each label with the words that decided; they are printed, never kept.
+``--errors N`` lists up to N disagreements for each label with the words that decided; they are printed, never
+kept.
 """
 
 import argparse
@@ -49,7 +50,9 @@ def print_table(labels: tuple[str, ...], predicted: np.ndarray, true: np.ndarray
     print(f"macro F1 {np.mean(scores):.4f}   micro F1 {f1(tp, fp, fn):.4f}   ({len(true)} reports)")
 
 
-def print_errors(labeler: RuleLabeler, texts: list[str], predicted: np.ndarray, true: np.ndarray, column: int, limit: int) -> None:
+def print_errors(
+    labeler: RuleLabeler, texts: list[str], predicted: np.ndarray, true: np.ndarray, column: int, limit: int
+) -> None:
     """Disagreements of one label: the deciding sentences of false positives, the text of false negatives."""
     label = labeler.labels[column]
     print(f"\n== {label}")

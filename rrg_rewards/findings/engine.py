@@ -1,12 +1,13 @@
 """Finds the mentions of a lexicon's concepts in report text, one pass over the tokens."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
+from itertools import chain
 from operator import or_
 from typing import NamedTuple
 
 from rrg_rewards.findings.scope import ABSENT, BOUNDARY, COMMA, PRESENT, UNCERTAIN, Clauses
-from rrg_rewards.findings.text import UNIT_SEPARATOR, locate, pieces, tokenise
+from rrg_rewards.findings.text import UNIT_SEPARATOR, locate, pieces, sentences, tokenise
 from rrg_rewards.findings.types import Finding, Presence
 from rrg_rewards.findings.vocabulary import Lexicon, Rule
 
@@ -16,6 +17,8 @@ _PRESENCES: dict[int, Presence] = {PRESENT: "present", UNCERTAIN: "uncertain", A
 # Units remembered at most, and the longest unit worth remembering, in characters.
 _MEMORY = 200_000
 _MEMORABLE = 1_000
+# Reports read together at most.
+_BATCH = 256
 
 
 class Mention(NamedTuple):
@@ -30,8 +33,8 @@ class Mention(NamedTuple):
 class FindingEngine:
     """Finds what reports say about the concepts of one lexicon.
 
-    Sentences repeat from report to report, so the engine remembers what each said, as a bit mask: bit ``2 * i`` for
-    concept ``i`` present, bit ``2 * i + 1`` for it uncertain.
+    Sentences repeat from report to report, so the engine remembers what each said, as a bit mask: bit ``2 * i``
+    for concept ``i`` present, bit ``2 * i + 1`` for it uncertain.
 
     Args:
         lexicon: A compiled lexicon.
@@ -40,7 +43,7 @@ class FindingEngine:
     Example:
         >>> from rrg_rewards.findings.vocabulary import load_lexicon
         >>> engine = FindingEngine(load_lexicon("chest_ct"))
-        >>> [(finding.text, finding.presence) for finding in engine.extract("Hiatal hernia. No pleural effusion.")]
+        >>> [(found.text, found.presence) for found in engine.extract("Hiatal hernia. No pleural effusion.")]
         [('Hiatal hernia', 'present'), ('pleural effusion', 'absent')]
     """
 
@@ -51,11 +54,45 @@ class FindingEngine:
 
     def mask(self, report: str) -> int:
         """Bits of the concepts that a report calls present or uncertain."""
-        masks, union = self._masks, 0
-        for unit in report.split(UNIT_SEPARATOR):
-            found = masks.get(unit)
-            union |= self._unit_mask(unit) if found is None else found
-        return union
+        return self.masks([report])[0]
+
+    def masks(self, reports: Sequence[str]) -> list[int]:
+        """:meth:`mask` of many reports; those read together share the work on sentences that none had before."""
+        found: list[int] = []
+        for start in range(0, len(reports), _BATCH):
+            found += self._batch_masks(reports[start : start + _BATCH])
+        return found
+
+    def _batch_masks(self, reports: Sequence[str]) -> list[int]:
+        known = self._masks
+        split = [report.split(UNIT_SEPARATOR) for report in reports]
+        fresh = list(set(chain.from_iterable(split)).difference(known))
+        new = dict(zip(fresh, map(self._unit_mask, sentences(fresh)), strict=True)) if fresh else {}
+        found = []
+        for units in split:
+            union = 0
+            for unit in units:
+                mask = known.get(unit)
+                union |= new[unit] if mask is None else mask
+            found.append(union)
+        if self.memory:
+            self._remember(new)
+        return found
+
+    def _unit_mask(self, unit: list[list[str]]) -> int:
+        mask = 0
+        for tokens in unit:
+            for concept, presence, _, _ in self.analyse(tokens):
+                if presence != ABSENT:
+                    mask |= 1 << (2 * concept + presence)
+        return mask
+
+    def _remember(self, new: dict[str, int]) -> None:
+        for unit, mask in new.items():
+            if len(unit) <= _MEMORABLE:
+                if len(self._masks) >= self.memory:
+                    self._masks.clear()
+                self._masks[unit] = mask
 
     def extract(self, report: str) -> list[Finding]:
         """All mentions in a report, in the order of the text."""
@@ -87,7 +124,7 @@ class FindingEngine:
         union = reduce(or_, codes, 0)
         if not union & lexicon.rules.heads:
             return []
-        if union & lexicon.compounds.heads and self._merge(codes, union):
+        if lexicon.compounds.possible(union) and self._merge(codes, union):
             union = reduce(or_, codes, 0)
         return self._mentions(codes, union)
 
@@ -109,21 +146,21 @@ class FindingEngine:
     def _mentions(self, codes: list[int], union: int) -> list[Mention]:
         rules, mentions, clauses = self.lexicon.rules, [], None
         heads = rules.heads
+        named: dict[int, int] = {}
         for i, code in enumerate(codes):
             if not code & heads:
                 continue
-            named = -1
             for rule in rules[code]:
-                # A concept's rules follow one another; one of them is enough.
-                if rule.concept == named or rule.words & union != rule.words:
+                # One rule is enough: "pleural effusion" is not also the "effusion" in it.
+                if rule.words & union != rule.words or named.get(rule.concept, 0) > i:
                     continue
                 end = _match(codes, i, rule.rest) if rule.rest else i + 1
                 if not end:
                     continue
                 clauses = clauses or Clauses(codes)
-                if rule.free or self._fits(rule, codes, i, end, clauses):
-                    named = rule.concept
-                    mentions.append(Mention(named, ABSENT if rule.absent else clauses.presence(i, end), i, end))
+                if not rule.cares & union or self._fits(rule, codes, i, end, clauses):
+                    named[rule.concept] = end
+                    mentions.append(Mention(rule.concept, ABSENT if rule.absent else clauses.presence(i, end), i, end))
         return mentions
 
     def _fits(self, rule: Rule, codes: list[int], start: int, end: int, clauses: Clauses) -> bool:
@@ -132,7 +169,7 @@ class FindingEngine:
             return False
         if rule.not_previous and any(code & rule.not_previous for code in codes[max(0, start - 2) : start]):
             return False
-        begin, stop = (0, len(codes)) if rule.wide else clauses.bounds(start)
+        begin, stop = (0, len(codes)) if rule.wide else clauses.context(start, self.lexicon.rules.heads)
         if rule.needs or rule.bars:
             around = reduce(or_, codes[begin:stop], 0)
             if around & rule.needs != rule.needs or around & rule.bars:
@@ -155,18 +192,6 @@ class FindingEngine:
                 if away < distance:
                     best, distance = codes[i] & sites, away
         return best
-
-    def _unit_mask(self, unit: str) -> int:
-        mask = 0
-        for _, piece in pieces(unit):
-            for mention in self.analyse(tokenise(piece)):
-                if mention.presence != ABSENT:
-                    mask |= 1 << (2 * mention.concept + mention.presence)
-        if len(unit) <= _MEMORABLE and self.memory:
-            if len(self._masks) >= self.memory:
-                self._masks.clear()
-            self._masks[unit] = mask
-        return mask
 
     @staticmethod
     def _sentences(report: str) -> Iterable[tuple[int, str]]:

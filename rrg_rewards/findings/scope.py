@@ -1,17 +1,37 @@
 """Clauses of a sentence, and what the cues in a clause say about a mention."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rrg_rewards.findings.vocabulary import CUES
 
 __all__ = ["CUE_MASK", "Clauses"]
 
-BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, EXIST, SHOW, RELATIVE, NOT, NONE, ENDED, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = (
-    1 << i for i in range(len(CUES))
-)
+(
+    BOUNDARY,
+    COMMA,
+    JOINT,
+    VERB,
+    PREDICATE,
+    BE,
+    EXIST,
+    SHOW,
+    RELATIVE,
+    NOT,
+    NONE,
+    ENDED,
+    FORMER,
+    CURRENT,
+    OTHER,
+    OPEN,
+    DOUBT,
+    QUERY,
+) = (1 << i for i in range(len(CUES)))
 CUE_MASK = (1 << len(CUES)) - 1
 # Words between "not" and the verb it negates: "was not clearly observed".
 _NOT_REACH = 3
+# Words between "not" and the earlier examination in which something was not seen.
+_FORMER_REACH = 5
 # Words before a mention within which a doubt is about it: "suspicious for early pneumonia".
 _DOUBT_REACH = 6
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
@@ -23,8 +43,8 @@ _BREAKING = BOUNDARY | COMMA | JOINT
 class Clauses:
     """Clauses of one sentence and the cues in them.
 
-    A clause ends at words such as "but", and at a comma or "and" between two statements that each have a verb of
-    their own.
+    A clause ends at words such as "but", and at a comma or "and" between two statements that each have a verb
+    of their own.
 
     Args:
         codes: Meanings of the sentence's tokens.
@@ -54,7 +74,7 @@ class Clauses:
             self._split(breaks)
 
     def _is_finite(self, i: int) -> bool:
-        """Whether the token makes a statement: "there is", "shows", "was observed"; not "nodules observed earlier"."""
+        """Whether the token makes a statement: "there is", "was observed"; not "nodules observed earlier"."""
         codes = self.codes
         if codes[i] & (EXIST | SHOW):
             return True
@@ -66,6 +86,9 @@ class Clauses:
     def _add_denial(self, i: int) -> None:
         code = self.codes[i]
         if code & NOT:
+            # "new nodules, which were not observed in the previous examination"
+            if any(code & FORMER for code in self.codes[i + 1 : i + 1 + _FORMER_REACH]):
+                return
             for j in range(i + 1, min(self.size, i + 1 + _NOT_REACH)):
                 if self.codes[j] & (SHOW | VERB):
                     self.denials.append((i, not self.codes[j] & SHOW))
@@ -97,6 +120,23 @@ class Clauses:
             begin = start
         return begin, self.size
 
+    def context(self, i: int, heads: int) -> tuple[int, int]:
+        """First and last bound of the words that can belong to the mention at token ``i``.
+
+        That is its clause; in a mere list of findings, without a verb, it is the mention's own item and those that
+        follow until the next finding, which ``heads`` tells: "dilated aorta, plaques in the left, right coronary".
+        """
+        begin, stop = self.bounds(i)
+        codes = self.codes
+        if not self.kinds & COMMA or any(begin <= verb < stop for verb in self.verbs):
+            return begin, stop
+        commas = [j for j in range(begin, stop) if codes[j] & COMMA]
+        begin = max((j for j in commas if j < i), default=begin)
+        for comma, end in pairwise([*(j for j in commas if j > i), stop]):
+            if any(code & heads for code in codes[comma:end]):
+                return begin, comma
+        return begin, stop
+
     def presence(self, start: int, end: int) -> int:
         """Whether the mention at tokens ``start`` to ``end`` is there, in doubt or not there."""
         kinds, codes = self.kinds, self.codes
@@ -127,12 +167,12 @@ class Clauses:
             elif place < end:
                 if not self._list_ended(place, start, stop):
                     return True
-            elif self._is_denied_with_next(place, end):
+            elif self._is_denied_with_next(begin, place, end):
                 return True
         return False
 
     def _list_ended(self, denial: int, start: int, stop: int) -> bool:
-        """Whether a comma between denial and mention opens a new statement: "no effusion, bilateral nodules"."""
+        """Whether a comma between denial and mention opens a new statement: "no effusion, mild edema"."""
         codes = self.codes
         for i in range(denial + 1, start):
             if codes[i] & COMMA and codes[i + 1] & OPEN:
@@ -140,9 +180,11 @@ class Clauses:
                 return not any(codes[j] & OTHER for j in range(i + 1, stop))
         return False
 
-    def _is_denied_with_next(self, denial: int, end: int) -> bool:
+    def _is_denied_with_next(self, begin: int, denial: int, end: int) -> bool:
         """Whether "no" after a mention covers it too: "infiltration, no consolidation was observed"."""
         if denial - end > 1 or (denial > end and not self.codes[end] & COMMA):
+            return False
+        if self.codes[begin] & BOUNDARY:
             return False
         return any(verb > denial for verb in self.verbs) and not any(verb < end for verb in self.verbs)
 
@@ -154,7 +196,7 @@ class Clauses:
         place = next((begin + i for i, code in enumerate(codes) if code & FORMER), -1)
         if place < 0:
             return False
-        # "in the previous examination there were nodules", or "there were nodules in the previous examination"
+        # "in the previous examination there were nodules", or "there were nodules in the previous one"
         return place <= begin + 1 or (
             place > start and any(begin <= verb < start and self.codes[verb] & EXIST for verb in self.verbs)
         )

@@ -22,8 +22,8 @@ class Finding:
 
     Example:
         >>> from rrg_rewards.findings import extract_findings
-        >>> extract_findings("No pleural effusion.")[0]
-        Finding(concept='pleural_effusion', presence='absent', start=3, end=19, sentence=0, text='pleural effusion')
+        >>> extract_findings("No emphysema.")[0]
+        Finding(concept='emphysema', presence='absent', start=3, end=12, sentence=0, text='emphysema')
     """
 
     concept: str

@@ -32,8 +32,20 @@ class Starts(dict[int, tuple[Phrase, ...]]):
 
     def __init__(self, phrases: Iterable[Phrase]) -> None:
         super().__init__()
-        self.phrases = tuple(phrases)
+        self.phrases: tuple[Phrase, ...] = tuple(phrases)
         self.heads = _union(phrase.first for phrase in self.phrases)
+        self.bits = _union(phrase.words for phrase in self.phrases)
+        self._possible: dict[int, bool] = {}
+
+    def possible(self, union: int) -> bool:
+        """Whether a sentence whose words have the bits ``union`` can hold one of the phrases."""
+        bits = union & self.bits
+        found = self._possible.get(bits)
+        if found is None:
+            found = any(phrase.words & bits == phrase.words for phrase in self.phrases)
+            if len(self._possible) < _MAX_WORDS:
+                self._possible[bits] = found
+        return found
 
     def __missing__(self, code: int) -> tuple[Phrase, ...]:
         self[code] = found = tuple(phrase for phrase in self.phrases if phrase.first & code)
@@ -46,22 +58,21 @@ class Words(dict[str, int]):
     def __init__(self) -> None:
         super().__init__()
         self.exact: dict[str, int] = {}
-        self.stems: dict[str, int] = {}
-        self.lengths: tuple[int, ...] = ()
+        # Stems by their first two letters, as most words share no stem's.
+        self.stems: dict[str, list[tuple[str, int]]] = {}
 
     def add(self, word: str, bit: int) -> None:
         """Give ``word``, or with a trailing ``*`` all words that start with it, one more meaning."""
-        table = self.stems if word.endswith("*") else self.exact
-        word = word.removesuffix("*")
-        table[word] = table.get(word, 0) | bit
-        self.lengths = tuple(sorted({len(stem) for stem in self.stems}))
+        if word.endswith("*"):
+            self.stems.setdefault(word[:2], []).append((word[:-1], bit))
+        else:
+            self.exact[word] = self.exact.get(word, 0) | bit
 
     def __missing__(self, word: str) -> int:
         code = self.exact.get(word, 0)
-        for length in self.lengths:
-            if length > len(word):
-                break
-            code |= self.stems.get(word[:length], 0)
+        for stem, bit in self.stems.get(word[:2], ()):
+            if word.startswith(stem):
+                code |= bit
         if len(self) < _MAX_WORDS:
             self[word] = code
         return code
@@ -91,7 +102,7 @@ class Rule:
     Args:
         concept: Index of the concept.
         first: Bits of the phrase's first word.
-        rest: For each further word, its bits and how many words may stand before it; negative if commas may, too.
+        rest: For each further word, its bits and how many words may stand before it; negative if commas may.
         needs: Bits that must all occur in the clause, each a choice of words.
         bars: Bits none of which may occur in the clause.
         at: Site bits one of which must be the nearest site, or 0.
@@ -101,7 +112,7 @@ class Rule:
         wide: Whether ``needs`` and ``bars`` look at the sentence instead of the clause.
         absent: Whether the phrase itself says that the finding is not there.
         words: All bits that a sentence must have for the rule to apply.
-        free: Whether nothing around the phrase matters.
+        cares: Bits without which in the sentence nothing around the phrase matters.
     """
 
     concept: int
@@ -116,7 +127,7 @@ class Rule:
     wide: bool = False
     absent: bool = False
     words: int = 0
-    free: bool = True
+    cares: int = 0
 
 
 @dataclass(frozen=True)
@@ -194,22 +205,26 @@ class _Compiler:
 def _compile_rule(compiler: _Compiler, sites: Mapping[str, str], concept: int, entry: str | dict[str, Any]) -> Rule:
     fields: dict[str, Any] = {"phrase": entry} if isinstance(entry, str) else entry
     first, rest = compiler.phrase(fields["phrase"])
-    needs = compiler.any_of(fields.get("with", ()))
-    surroundings = ("with", "without", "at", "not_at", "not_next", "not_previous")
+    words = first | _union(bit for bit, _ in rest)
+    choices = {key: compiler.any_of(fields.get(key, ())) for key in ("with", "without", "not_next", "not_previous")}
+    places = {
+        key: compiler.any_of("|".join(sites[site].split()) for site in fields.get(key, ())) for key in ("at", "not_at")
+    }
     return Rule(
         concept=concept,
         first=first,
         rest=rest,
-        needs=needs,
-        bars=compiler.any_of(fields.get("without", ())),
-        at=compiler.any_of("|".join(sites[site].split()) for site in fields.get("at", ())),
-        not_at=compiler.any_of("|".join(sites[site].split()) for site in fields.get("not_at", ())),
-        not_next=compiler.any_of(fields.get("not_next", ())),
-        not_previous=compiler.any_of(fields.get("not_previous", ())),
+        needs=choices["with"],
+        bars=choices["without"],
+        at=places["at"],
+        not_at=places["not_at"],
+        not_next=choices["not_next"],
+        not_previous=choices["not_previous"],
         wide=fields.get("scope") == "sentence",
         absent=fields.get("says") == "absent",
-        words=first | needs | _union(bit for bit, _ in rest),
-        free=not any(key in fields for key in surroundings),
+        words=words | choices["with"],
+        # A rule that wants a place must look even where no place is named.
+        cares=_union([*choices.values(), *places.values(), words if places["at"] else 0]),
     )
 
 

@@ -25,7 +25,12 @@ _MAX_ROWS = 100_000
 
 
 class RuleLabeler(Backend):
-    """Label reports by the findings that they name as present or uncertain.
+    """Label reports by the findings that they call present.
+
+    A label is positive if one of its findings is; what is denied, doubted or only seen in an earlier examination does
+    not count. "No Finding" of CheXbert is positive if no other label but support devices is, nor is in doubt. The
+    conventions of the annotators (small lymph nodes count, infiltration alone is no opacity, ...) are in the lexicons,
+    ``rrg_rewards/findings/lexicon/*.yaml``.
 
     Args:
         schema: ``ct_rate`` (18 labels, chest CT) or ``chexbert`` (14 labels, chest X-ray).
@@ -43,7 +48,9 @@ class RuleLabeler(Backend):
     def __init__(self, schema: str = "ct_rate") -> None:
         label_schema = get_label_schema(schema)
         if schema not in _LEXICONS:
-            raise ValueError(f"label schema {schema!r} has no rules; schemas with rules: {', '.join(sorted(_LEXICONS))}")
+            raise ValueError(
+                f"label schema {schema!r} has no rules; schemas with rules: {', '.join(sorted(_LEXICONS))}"
+            )
         self.schema = schema
         self._labels = label_schema.labels
         self._engine = get_engine(_LEXICONS[schema])
@@ -83,12 +90,18 @@ class RuleLabeler(Backend):
 
         Raises:
             TypeError: For a lone string, or for a row that is no string.
+
+        Example:
+            >>> RuleLabeler("chexbert")(["Small effusion.", "Clear lungs.", ""]).sum(1).tolist()
+            [1, 1, 0]
         """
         check_reports("reports", reports)
-        rows, mask = self._rows, self._engine.mask
-        packed = np.empty(len(reports), dtype=np.int64)
-        for index, report in enumerate(reports):
-            found = mask(report)
+        rows = self._rows
+        packed = np.zeros(len(reports), dtype=np.int64)
+        for index, (report, found) in enumerate(zip(reports, self._engine.masks(reports), strict=True)):
+            # A blank report does not say that there is no finding.
+            if not found and not report.strip():
+                continue
             row = rows.get(found)
             packed[index] = self._row(found) if row is None else row
         bits = packed[:, None] >> np.arange(len(self._labels)) & 1
@@ -112,8 +125,8 @@ class RuleLabeler(Backend):
             report: Report text.
 
         Returns:
-            For each positive label the mentions behind it, with their places in the report; none for a label that
-            is positive because nothing was found ("No Finding").
+            For each positive label the mentions behind it, with their places in the report; none for a label
+            that is positive because nothing was found ("No Finding").
 
         Raises:
             TypeError: If ``report`` is no string.
@@ -124,8 +137,8 @@ class RuleLabeler(Backend):
         """
         check_reports("report", [report])
         members = self._engine.lexicon.labels
-        positive = [
-            label for label, found in zip(self._labels, self([report])[0].tolist(), strict=True) if found
-        ]
+        positive = [label for label, found in zip(self._labels, self([report])[0].tolist(), strict=True) if found]
         present = [finding for finding in self._engine.extract(report) if finding.presence == "present"]
-        return {label: [finding for finding in present if finding.concept in members.get(label, ())] for label in positive}
+        return {
+            label: [finding for finding in present if finding.concept in members.get(label, ())] for label in positive
+        }
