@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import rrg_rewards.callbacks
 import rrg_rewards.recipes
 
