@@ -1,7 +1,8 @@
 """Report text to sentences and tokens, each with its place in the report."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress
 
 __all__ = ["locate", "normalise", "pieces", "sentences", "tokenise", "units"]
 
@@ -83,25 +84,24 @@ def tokenise(piece: str) -> list[str]:
     return _pad(piece.translate(_TABLE)).split()
 
 
-def sentences(units: Sequence[str]) -> list[list[list[str]]]:
-    """Tokens of the sentences of each of many units.
+def sentences(units: Sequence[str]) -> Iterator[list[list[str]]]:
+    """Yield for each of many units the tokens of its sentences.
 
     The result is that of :func:`pieces` and :func:`tokenise`; the string operations run once over all units.
 
     Example:
-        >>> sentences(["No effusion; hernia", "Clear."])
+        >>> list(sentences(["No effusion; hernia", "Clear."]))
         [[['no', 'effusion'], ['hernia']], [['clear']]]
     """
     # One character that is not ASCII would slow all of them down, and an endless unit needs cutting.
-    plain = [unit for unit in units if unit.isascii() and len(unit) <= _MAX_PIECE and _UNIT_MARK not in unit]
-    text = _pad(_STOP.sub("\n", _UNIT_MARK.join(plain).translate(_TABLE)))
-    found = dict(zip(plain, text.split(_UNIT_MARK), strict=False))
-    return [
-        [tokens for line in found[unit].split("\n") if (tokens := line.split())]
-        if unit in found
-        else [tokenise(piece) for _, piece in pieces(unit)]
-        for unit in units
-    ]
+    plain = [unit.isascii() and len(unit) <= _MAX_PIECE and _UNIT_MARK not in unit for unit in units]
+    text = _UNIT_MARK.join(compress(units, plain)).translate(_TABLE)
+    texts = iter(_pad(_STOP.sub("\n", text)).split(_UNIT_MARK))
+    for unit, is_plain in zip(units, plain, strict=True):
+        if is_plain:
+            yield [tokens for line in next(texts).split("\n") if (tokens := line.split())]
+        else:
+            yield [tokenise(piece) for _, piece in pieces(unit)]
 
 
 def _pad(text: str) -> str:

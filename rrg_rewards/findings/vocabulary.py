@@ -34,7 +34,8 @@ class Starts(dict[int, tuple[Phrase, ...]]):
         super().__init__()
         self.phrases: tuple[Phrase, ...] = tuple(phrases)
         self.heads = _union(phrase.first for phrase in self.phrases)
-        self.bits = _union(phrase.words for phrase in self.phrases)
+        self._words = sorted({phrase.words for phrase in self.phrases})
+        self.bits = _union(self._words)
         self._possible: dict[int, bool] = {}
 
     def possible(self, union: int) -> bool:
@@ -42,7 +43,11 @@ class Starts(dict[int, tuple[Phrase, ...]]):
         bits = union & self.bits
         found = self._possible.get(bits)
         if found is None:
-            found = any(phrase.words & bits == phrase.words for phrase in self.phrases)
+            found = False
+            for words in self._words:
+                if words & bits == words:
+                    found = True
+                    break
             if len(self._possible) < _MAX_WORDS:
                 self._possible[bits] = found
         return found

@@ -49,7 +49,7 @@ CT = {
             "Fluid in the pericardial space",
             "Pericardial and pleural effusion",
         ],
-        ["Pericardial effusion was not observed", "No pleural or pericardial effusion", "Pleural effusion"],
+        ["Pericardial effusion is not visible", "No pleural or pericardial effusion", "Pleural effusion"],
     ),
     "Coronary artery wall calcification": (
         ["Calcific plaques in the coronary arteries", "Atheroma plaque in the LAD"],
@@ -97,7 +97,7 @@ CT = {
     ),
     "Pleural effusion": (
         ["Bilateral pleural effusion", "Effusion reaching 12 mm on the left", "Hydrothorax on the right"],
-        ["No pleural effusion", "Pleural effusion-thickening was not detected", "Pericardial effusion"],
+        ["No pleural effusion", "Pleural effusion-thickening could not be seen", "Pericardial effusion"],
     ),
     "Mosaic attenuation pattern": (["Mosaic attenuation in both lungs"], ["No mosaic attenuation"]),
     "Peribronchial thickening": (
@@ -106,7 +106,7 @@ CT = {
     ),
     "Consolidation": (
         ["Consolidation in the left lower lobe", "Consolidative area with air bronchogram"],
-        ["No consolidation", "Infiltration, no consolidation was observed", "Consolidation?"],
+        ["No consolidation", "Infiltration, no consolidation was noted", "Consolidation?"],
     ),
     "Bronchiectasis": (
         ["Traction bronchiectasis", "Bronchiectatic changes", "The bronchi are dilated"],
