@@ -1,0 +1,142 @@
+"""``rrg-rewards demo``: a small policy gets better at reports, from nothing to curves, on this machine."""
+
+import argparse
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rrg_rewards.cli.options import add_common_options, new_parser_options, positive_int
+from rrg_rewards.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
+
+__all__ = ["add_command"]
+
+_DESCRIPTION = """\
+Reinforcement learning of report generation on this machine, without a download, in a few minutes on two CPU cores.
+
+1. Synthetic chest-CT studies (the phantom corpus) are written, with their true labels.
+2. A language model of under half a million parameters learns to write the impression from the findings, by imitating
+   impressions that leave statements out at random. It learns to leave findings out. It is a model for this demo, not
+   one for patients.
+3. GRPO (TRL) on the CRG reward, read off its reports by the rule labeler, mends that.
+
+Printed: CRG, precision and recall on held-out studies before and after, with bootstrap 95 % intervals, and three
+reports. Written to the run folder: curves as PNG, the evaluations, all held-out reports, the policy, the configuration.
+"""
+
+_EXAMPLE = """\
+examples:
+  rrg-rewards demo
+  rrg-rewards demo --output runs/my_demo --steps 200
+"""
+
+_NUM_REPORTS = 3
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``demo`` to the command line."""
+    parser = commands.add_parser(
+        "demo",
+        help="train a small policy on a CRG reward, here and now",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLE,
+        **new_parser_options(),
+    )
+    parser.add_argument("--output", metavar="FOLDER", type=Path, help="run folder (default: runs/demo-DATE-TIME)")
+    parser.add_argument("--steps", type=positive_int, default=100, help="GRPO steps (default: 100)")
+    parser.add_argument(
+        "--warm-start-steps", type=positive_int, default=600, help="steps of imitation before (default: 600)"
+    )
+    parser.add_argument("--train-rows", type=positive_int, default=8000, help="studies to train on (default: 8000)")
+    parser.add_argument("--heldout-rows", type=positive_int, default=300, help="studies held out (default: 300)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything (default: 0)")
+    add_common_options(parser)
+    parser.set_defaults(run=_demo, parser=parser)
+
+
+def _demo(args: argparse.Namespace, terminal: Terminal) -> int:
+    folder = args.output or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists; choose another --output")
+    # Nothing here needs the Hub, and trainers report their use to it unless told not to.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    start = time.monotonic()
+    _train(args, folder, terminal)
+    evaluation = json.loads((folder / "grpo" / "evaluation.json").read_text(encoding="utf-8"))
+    terminal.show(_grid(evaluation, args.heldout_rows), *_report_lines(folder))
+    terminal.show(_verdict(evaluation))
+    terminal.note(f"{time.monotonic() - start:.0f} s; curves in {folder / 'grpo' / 'curve_crg.png'}, all else beside it")
+    return 0
+
+
+def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
+    from rrg_rewards.utilities.imports import require
+
+    require("trl", extra="demo")
+    require("matplotlib", extra="demo")
+    from rrg_rewards.recipes import grpo, recipe_path
+    from rrg_rewards.recipes.phantom.warm_start import warm_start, write_corpus
+
+    rows = write_corpus(folder, args.train_rows, args.heldout_rows, args.seed)
+    terminal.note(f"phantom corpus: {args.train_rows} studies to train on, {args.heldout_rows} held out")
+    with terminal.progress("imitating abridged impressions") as progress:
+        policy = warm_start(folder, rows, steps=args.warm_start_steps, seed=args.seed, progress=progress)
+    overrides = {
+        "config": recipe_path("phantom/impression_grpo_crg"),
+        "model_name_or_path": policy,
+        "dataset": folder / "train.jsonl",
+        "heldout_file": folder / "heldout.jsonl",
+        "heldout_rows": args.heldout_rows,
+        "output_dir": folder / "grpo",
+        "max_steps": args.steps,
+        "seed": args.seed,
+    }
+    with terminal.progress("GRPO on CRG") as progress:
+        argv = [part for name, value in overrides.items() for part in (f"--{name}", str(value))]
+        grpo.run(*grpo.parse(argv), progress=progress).end()
+
+
+def _grid(evaluation: Mapping[str, Any], rows: int) -> "Grid":
+    from rich.table import Table as Grid
+
+    grid = Grid(title=f"{rows} held-out studies, greedy decoding, bootstrap 95 % intervals", title_justify="left")
+    for heading in ("", "before", "after", "change"):
+        grid.add_column(heading, justify="left" if not heading else "right")
+    for name in ("crg", "precision", "recall", "predicted_positives", "words"):
+        cells = (_cell(evaluation[stage]["crg"][name]) for stage in ("before", "after", "change"))
+        grid.add_row(name.replace("_", " "), *cells)
+    return grid
+
+
+def _cell(interval: Mapping[str, float | None]) -> str:
+    numbers = [interval[name] for name in ("estimate", "low", "high")]
+    estimate, low, high = ("-" if number is None else f"{number:.3f}" for number in numbers)
+    return f"{estimate} ({low} to {high})"
+
+
+def _report_lines(folder: Path) -> list[str]:
+    """The first held-out studies with several findings, and what the policy wrote before and after."""
+    before, after = (_read_rows(folder / "grpo" / f"heldout_{stage}.jsonl") for stage in ("before", "after"))
+    lines = []
+    chosen = [pair for pair in zip(before, after, strict=True) if sum(pair[0]["labels"]) > 2][:_NUM_REPORTS]
+    for old, new in chosen:
+        lines += ["", f"reference: {old['impression']}", f"before:    {old['report']}", f"after:     {new['report']}"]
+    return lines
+
+
+def _read_rows(path: Path) -> Sequence[Mapping[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _verdict(evaluation: Mapping[str, Any]) -> str:
+    crg = evaluation["change"]["crg"]["crg"]
+    if crg["low"] > 0:
+        return f"\nCRG rose by {_cell(crg)}: more than its interval."
+    return f"\nCRG changed by {_cell(crg)}: no more than its interval; try more --steps."
