@@ -246,6 +246,26 @@ class LabelScores(Scores):
     def _names(self, chosen: Tensor) -> list[str]:
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
 
+    def with_prior(self, prior: float | None) -> "LabelScores":
+        """The same labels scored with another prevalence of positive references.
+
+        Args:
+            prior: Prevalence in [0, 1]; 0 and 1 take the limit that :func:`rrg_rewards.functional.crg_contributions`
+                has for references without any positive, or any negative, and ``None`` the prevalence of these.
+
+        Raises:
+            ValueError: If the prior is 0 or 1 and these references contradict it, or it lies outside [0, 1].
+        """
+        rows = self.scored
+        target = self.target[rows]
+        if prior in (0, 1):
+            if bool((target != bool(prior)).any()):
+                raise ValueError(f"prior must lie in (0, 1) for references with other labels, got {prior}")
+            prior = None
+        value = self.value.clone()
+        value[rows] = crg_contributions(self.preds[rows], target, prior=prior)
+        return replace(self, value=value)
+
     def expand(self, rows: Tensor) -> "LabelScores":
         """Put scores of the pairs chosen by ``rows`` back in their places; unscorable pairs have no label."""
         preds, target = (labels.new_zeros(len(rows), labels.shape[1]) for labels in (self.preds, self.target))
