@@ -1,5 +1,6 @@
 """The metrics' formulas as pure functions on tensors."""
 
+from rrg_rewards.functional.bootstrap import Interval, bootstrap_interval
 from rrg_rewards.functional.crg import (
     CRGWeights,
     LabelCounts,
@@ -14,7 +15,9 @@ from rrg_rewards.functional.crg import (
 
 __all__ = [
     "CRGWeights",
+    "Interval",
     "LabelCounts",
+    "bootstrap_interval",
     "crg_contributions",
     "crg_multilevel_score",
     "crg_score",
