@@ -250,20 +250,14 @@ class LabelScores(Scores):
         """The same labels scored with another prevalence of positive references.
 
         Args:
-            prior: Prevalence in [0, 1]; 0 and 1 take the limit that :func:`rrg_rewards.functional.crg_contributions`
-                has for references without any positive, or any negative, and ``None`` the prevalence of these.
+            prior: Prevalence in (0, 1); ``None`` for that of these references.
 
         Raises:
-            ValueError: If the prior is 0 or 1 and these references contradict it, or it lies outside [0, 1].
+            ValueError: If the prior lies outside (0, 1).
         """
         rows = self.scored
-        target = self.target[rows]
-        if prior in (0, 1):
-            if bool((target != bool(prior)).any()):
-                raise ValueError(f"prior must lie in (0, 1) for references with other labels, got {prior}")
-            prior = None
         value = self.value.clone()
-        value[rows] = crg_contributions(self.preds[rows], target, prior=prior)
+        value[rows] = crg_contributions(self.preds[rows], self.target[rows], prior=prior)
         return replace(self, value=value)
 
     def expand(self, rows: Tensor) -> "LabelScores":

@@ -130,6 +130,19 @@ class MetricReward:
         """Learn what the reward needs of the training set, given as whole :attr:`columns`; most need nothing."""
         return self
 
+    def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
+        """The metric's scores of completions, without a sign, and without touching what the reward has learnt.
+
+        Args:
+            completions: ``N`` completions, texts or lists of messages.
+            columns: ``N`` values of each column of the data set.
+
+        Raises:
+            ValueError: If a column that the reward reads is missing, or a length differs.
+        """
+        references, context = self._inputs(columns, len(completions))
+        return self.metric.score([completion_text(completion) for completion in completions], references, **context)
+
     def __call__(
         self,
         completions: Sequence[Completion],
@@ -152,7 +165,7 @@ class MetricReward:
         Raises:
             ValueError: If a column that the reward reads is missing, or a length differs.
         """
-        scores = self._score([completion_text(completion) for completion in completions], columns)
+        scores = self._score(completions, columns)
         if log_metric is not None:
             for name, value in self._sub_scores(scores).items():
                 log_metric(f"{self.__name__}/{name}", value)
@@ -161,10 +174,9 @@ class MetricReward:
                 log_extra(f"{self.__name__}/{name}", texts)
         return [None if math.isnan(value) else self.sign * value for value in scores.value.tolist()]
 
-    def _score(self, texts: Sequence[str | None], columns: Mapping[str, Any]) -> Scores:
-        """Score texts against the references in ``columns``."""
-        references, context = self._inputs(columns, len(texts))
-        return self.metric.score(texts, references, **context)
+    def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
+        """Score a batch in training."""
+        return self.score(completions, **columns)
 
     def _sub_scores(self, scores: Scores) -> dict[str, float]:
         """What to log of a batch: the same names in each call."""

@@ -9,7 +9,7 @@ from rrg_rewards.functional.crg import label_counts, label_statistics
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.metrics.base import Scores
 from rrg_rewards.metrics.crg import LabelScores, ReportCRG
-from rrg_rewards.rewards.base import MetricReward
+from rrg_rewards.rewards.base import Completion, MetricReward
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CRGReward", "PriorMode"]
@@ -131,21 +131,37 @@ class CRGReward(MetricReward):
             self.metric.prior = prior
         return self
 
-    def _score(self, texts: Sequence[str | None], columns: Mapping[str, Any]) -> LabelScores:
-        if self.prior_mode == "dataset" and self.metric.prior is None:
+    def score(self, completions: Sequence[Completion], **columns: Any) -> LabelScores:
+        """Contributions of completions to the corpus CRG, with the prior in use.
+
+        A running prior is not updated, and that of the given references takes its place before any was seen.
+
+        Raises:
+            ValueError: If the prior has yet to be fitted, a column is missing, or a length differs.
+        """
+        if self.prior_mode == "dataset" and self.prior is None:
             arguments = ", ".join(f"{column}=dataset[{column!r}]" for column in self.columns)
             raise ValueError(
                 f"reward {self.__name__!r} has prior='dataset', which is measured on the training set: call "
                 f"reward.fit({arguments}) before training, or give the prevalence as a number"
             )
-        scores = super()._score(texts, columns)
+        scores = super().score(completions, **columns)
         assert isinstance(scores, LabelScores)
+        return self._with_running_prior(scores) if self.prior_mode == "running" else scores
+
+    def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> LabelScores:
+        scores = self.score(completions, **columns)
         if self.prior_mode != "running":
             return scores
         seen = scores.target[scores.scored]
         self._positives += int(seen.sum())
         self._labels += seen.numel()
-        return scores.with_prior(self.prior)
+        return self._with_running_prior(scores)
+
+    def _with_running_prior(self, scores: LabelScores) -> LabelScores:
+        # At 0 or 1 no reference seen differs from another: CRG's weights have no meaning, its limit has.
+        prior = self.prior
+        return scores.with_prior(prior if prior is not None and 0 < prior < 1 else None)
 
     def _sub_scores(self, scores: Scores) -> dict[str, float]:
         assert isinstance(scores, LabelScores)

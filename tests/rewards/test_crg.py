@@ -133,3 +133,13 @@ def test_signature_tells_the_kind_of_prior() -> None:
     assert "|prior:running|sign:+1" in CRGReward(KeywordLabeler(), prior="running").signature
     assert "|prior:None|" in CRGReward(KeywordLabeler()).signature
     assert f"|prior:{4 / 15}|" in CRGReward(KeywordLabeler()).fit(reference=TRAIN).signature
+
+
+def test_score_leaves_the_running_counts_alone() -> None:
+    reward = CRGReward(KeywordLabeler(), prior="running")
+    before = reward.score(PREDS, reference=TRAIN).value.tolist()
+    assert reward.prior is None
+    assert before == ReportCRG(KeywordLabeler()).score(PREDS, TRAIN).value.tolist()
+    reward(["edema"], reference=["edema"])
+    expected = ReportCRG(KeywordLabeler(), prior=1 / 3).score(PREDS, TRAIN).value.tolist()
+    assert reward.score(PREDS, reference=TRAIN).value.tolist() == expected
