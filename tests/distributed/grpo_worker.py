@@ -1,0 +1,27 @@
+"""One process of a distributed recipe run; started by torchrun with the recipe and a folder for its results."""
+
+import json
+import sys
+from pathlib import Path
+
+from rrg_rewards.labelers import registry
+from rrg_rewards.recipes._arguments import parse
+from rrg_rewards.recipes.grpo import run
+
+
+def main(config: str, folder: str) -> None:
+    registry._LABELERS["keywords"] = ("keyword_labeler", "KeywordLabeler")
+    trainer = run(*parse(["--config", config]))
+    result = {
+        "world_size": trainer.args.world_size,
+        "steps": trainer.state.global_step,
+        "weights": sum(float(weights.detach().double().abs().sum()) for weights in trainer.model.parameters()),
+        "priors": [reward.prior for reward in trainer.reward_funcs],
+        "history": trainer.state.log_history,
+    }
+    Path(folder, f"rank{trainer.args.process_index}.json").write_text(json.dumps(result))
+    trainer.end()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
