@@ -120,15 +120,17 @@ def greedy_reports(trainer: Any, prompts: Sequence[Any], batch_size: int) -> lis
 
 def _complete(trainer: Any, model: Any, prompts: list[Any]) -> list[str]:
     tokenizer, arguments = trainer.processing_class, trainer.args
-    layout = {"padding": True, "padding_side": "left", "return_tensors": "pt"}
-    if isinstance(prompts[0], str):
-        inputs = tokenizer(prompts, **layout)
-    else:
+    conversational = not isinstance(prompts[0], str)
+    if conversational:
         template = arguments.chat_template_kwargs or {}
-        inputs = tokenizer.apply_chat_template(
-            prompts, add_generation_prompt=True, tokenize=True, return_dict=True, **layout, **template
-        )
-    inputs = inputs.to(trainer.accelerator.device)
+        prompts = [
+            tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **template)
+            for prompt in prompts
+        ]
+    # Chat templates write special tokens themselves. Padding on the right would be read as part of the prompt.
+    inputs = tokenizer(
+        prompts, padding=True, padding_side="left", add_special_tokens=not conversational, return_tensors="pt"
+    ).to(trainer.accelerator.device)
     config = GenerationConfig(
         do_sample=False,
         max_new_tokens=arguments.max_completion_length,

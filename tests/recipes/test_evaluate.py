@@ -1,13 +1,16 @@
 """Corpus statistics of held-out reports."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate import Accelerator
 from keyword_labeler import KeywordLabeler
+from tiny_policy import tiny_model, tiny_tokenizer
 
 from rrg_rewards.functional import crg_score
-from rrg_rewards.recipes._evaluate import Evaluation, _per_report, change
+from rrg_rewards.recipes._evaluate import Evaluation, _per_report, change, greedy_reports
 from rrg_rewards.rewards import CRGReward
 
 TARGET = ["edema", "edema effusion", "nodule", "normal", None]
@@ -39,6 +42,25 @@ def test_change_is_paired() -> None:
     assert changes["crg"]["estimate"] == pytest.approx(gain)
     assert changes["crg"]["low"] > 0
     assert change(before, before)["crg"]["crg"] == {"estimate": 0, "low": 0, "high": 0}
+
+
+@pytest.mark.parametrize("conversational", [True, False])
+def test_a_greedy_report_does_not_depend_on_its_batch(conversational: bool) -> None:
+    texts = ["edema", "edema effusion nodule heart lungs", "nodule heart", "normal"]
+    prompts = [[{"role": "user", "content": text}] for text in texts] if conversational else texts
+    model = tiny_model()
+    # Scaled up so that the choice of the next word depends on the prompt.
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.mul_(8)
+    arguments = SimpleNamespace(max_completion_length=6, chat_template_kwargs=None)
+    trainer = SimpleNamespace(
+        accelerator=Accelerator(cpu=True), model_wrapped=model, processing_class=tiny_tokenizer(), args=arguments
+    )
+    alone = greedy_reports(trainer, prompts, batch_size=1)
+    assert len(set(alone)) > 1
+    assert greedy_reports(trainer, prompts, batch_size=4) == alone
+    assert greedy_reports(trainer, prompts, batch_size=3) == alone
 
 
 def test_nothing_scorable_is_nan() -> None:
