@@ -87,7 +87,7 @@ def parse(argv: Sequence[str]) -> tuple[RecipeArguments, Any, Any]:
     first.add_argument("--config")
     first.add_argument("--algorithm")
     known, _ = first.parse_known_args(argv)
-    config = {} if known.config is None else yaml.safe_load(Path(known.config).read_text(encoding="utf-8"))
+    config = {} if known.config is None else _read(Path(known.config))
     algorithm = known.algorithm or config.get("algorithm", "grpo")
     if algorithm not in ALGORITHMS:
         raise ValueError(unknown_name_message("algorithm", algorithm, ALGORITHMS))
@@ -115,6 +115,16 @@ def validate(path: Path) -> None:
             raise ValueError(message.getvalue().strip().splitlines()[-1]) from error
     for setting in recipe.reward_settings():
         setting.check()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is no YAML: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} must hold a mapping of keys to values")
+    return config
 
 
 def _check_keys(config: Mapping[str, Any], classes: Sequence[Any]) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 from datasets import Dataset, load_dataset
 
+from rrg_rewards.data.readers import read_table
+from rrg_rewards.data.tables import FORMATS, Table
 from rrg_rewards.recipes._arguments import RecipeArguments
 
 __all__ = ["RecipeData", "load_recipe_data", "load_table"]
 
 logger = logging.getLogger(__name__)
 
-_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 _LABELS = "labels"
 
 
@@ -35,22 +36,19 @@ class RecipeData:
     dropped: Mapping[str, int]
 
 
-def load_table(name: str, config: str | None = None, split: str = "train") -> Any:
+def load_table(name: str, config: str | None = None, split: str = "train") -> Table:
     """Load a CSV, JSONL or Parquet file, told apart by its ending, or a data set on the Hub.
 
     Raises:
-        FileNotFoundError: If the name ends like a file and there is none.
-        ValueError: If the table has no row.
+        ValueError: If there is no such file, it is malformed, or has no row.
     """
-    form = _FORMATS.get(Path(name).suffix.lower())
-    if form is None:
-        table = load_dataset(name, config, split=split)
-    elif not Path(name).is_file():
-        raise FileNotFoundError(f"data set {name} does not exist (looked in {Path.cwd()})")
+    if Path(name).suffix.lower() in FORMATS:
+        table = read_table(name)
     else:
-        table = load_dataset(form, data_files=name, split="train")
+        rows = load_dataset(name, config, split=split)
+        table = Table({column: list(rows[column]) for column in rows.column_names}, source=name)
     if not len(table):
-        raise ValueError(f"data set {name} has no rows")
+        raise ValueError(f"{name}: no rows")
     return table
 
 
@@ -68,7 +66,7 @@ def load_recipe_data(arguments: RecipeArguments, reward_columns: Sequence[str]) 
 
     def prepare(name: str) -> Any:
         table = load_table(name, arguments.dataset_config, arguments.dataset_split)
-        return _prepare(table, name, arguments, reward_columns, dropped)
+        return _prepare(table, arguments, reward_columns, dropped)
 
     rows = prepare(arguments.dataset)
     if arguments.heldout_file is not None:
@@ -82,31 +80,22 @@ def load_recipe_data(arguments: RecipeArguments, reward_columns: Sequence[str]) 
     return RecipeData(train, heldout.select(range(min(arguments.heldout_rows, len(heldout)))), dropped)
 
 
-def _prepare(
-    table: Any, name: str, arguments: RecipeArguments, reward_columns: Sequence[str], dropped: dict[str, int]
-) -> Any:
-    placeholders = [key for _, key, _, _ in string.Formatter().parse(arguments.prompt_template) if key is not None]
-    label_columns = arguments.label_columns or []
-    made = {"input"} if not label_columns else {"input", _LABELS}
-    needed = {arguments.input_column, *label_columns, *(set(placeholders) - {"input"}), *(set(reward_columns) - made)}
-    missing = sorted(needed - set(table.column_names))
-    if missing:
-        raise ValueError(
-            f"data set {name} lacks the column {', '.join(map(repr, missing))}; it has "
-            f"{', '.join(table.column_names)}. Set input_column, reference_column, label_columns, prompt_template or "
-            "the reward's columns to names that exist"
-        )
+def _prepare(table: Table, arguments: RecipeArguments, reward_columns: Sequence[str], dropped: dict[str, int]) -> Any:
+    if arguments.label_columns:
+        table = table.with_columns({_LABELS: _labels(table, arguments.label_columns)})
+    placeholders = {key for _, key, _, _ in string.Formatter().parse(arguments.prompt_template) if key is not None}
+    for column in sorted({arguments.input_column, *(placeholders - {"input"}), *reward_columns}):
+        table.column(column)
     rows = []
-    for row in table:
+    for cells in zip(*table.columns.values(), strict=True):
+        row = dict(zip(table.names, cells, strict=True))
         reason = _reason_to_drop(row, arguments)
-        if reason is not None:
+        if reason is None:
+            rows.append({"prompt": _prompt(row, arguments), **{column: row[column] for column in reward_columns}})
+        else:
             dropped[reason] += 1
-            continue
-        if label_columns:
-            row[_LABELS] = _labels(row, label_columns)
-        rows.append({"prompt": _prompt(row, arguments), **{column: row[column] for column in reward_columns}})
     if not rows:
-        raise ValueError(f"data set {name} has no usable row among {len(table)}: {dropped}")
+        raise ValueError(f"{table.source}: no usable row among {len(table)}; left out: {dropped}")
     return Dataset.from_list(rows)
 
 
@@ -129,13 +118,8 @@ def _prompt(row: Mapping[str, Any], arguments: RecipeArguments) -> str | list[di
     return [*system, {"role": "user", "content": text}]
 
 
-def _labels(row: Mapping[str, Any], columns: Sequence[str]) -> list[int] | None:
-    """Labels of a row in the order of ``columns``; ``None``, which is unscorable, where one is blank."""
-    if len(columns) == 1:
-        values = row[columns[0]]
-        values = json.loads(values) if isinstance(values, str) else values
-    else:
-        values = [row[column] for column in columns]
-    if values is None or any(value is None for value in values):
-        return None
-    return [int(value) for value in values]
+def _labels(table: Table, columns: Sequence[str]) -> Sequence[Any]:
+    """Labels of each row in the order of ``columns``; ``None``, which is unscorable, where they are missing."""
+    if len(columns) > 1:
+        return [None if labels is None else list(labels) for labels in table.labels(columns)]
+    return [json.loads(cell) if isinstance(cell, str) else cell for cell in table.column(columns[0])]

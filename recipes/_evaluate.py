@@ -10,24 +10,24 @@ from torch import Tensor
 from transformers import GenerationConfig
 from trl.models.utils import unwrap_model_for_generation
 
-from rrg_rewards.functional import Interval, bootstrap_interval, crg_score_from_counts, label_counts
+from rrg_rewards.functional import bootstrap_interval, crg_score_from_counts, label_counts
 from rrg_rewards.metrics import LabelScores, Scores
 from rrg_rewards.rewards import MetricReward
 
 __all__ = ["Evaluation", "change", "evaluate", "greedy_reports"]
 
-_Statistic = Callable[[Tensor], Tensor]
+_Statistic = Callable[..., Tensor]
 
 # On sums of (score, report, words), then of (tp, fn, fp, tn) where the metric counts labels.
 _OF_SCORES: dict[str, _Statistic] = {
-    "score": lambda sums: sums[..., 0] / sums[..., 1],
-    "words": lambda sums: sums[..., 2] / sums[..., 1],
+    "score": lambda sums: sums[0] / sums[1],
+    "words": lambda sums: sums[2] / sums[1],
 }
 _OF_LABELS: dict[str, _Statistic] = {
-    "crg": lambda sums: crg_score_from_counts(*sums[..., 3:7].unbind(-1)),
-    "precision": lambda sums: sums[..., 3] / (sums[..., 3] + sums[..., 5]),
-    "recall": lambda sums: sums[..., 3] / (sums[..., 3] + sums[..., 4]),
-    "predicted_positives": lambda sums: (sums[..., 3] + sums[..., 5]) / sums[..., 1],
+    "crg": lambda sums: crg_score_from_counts(*sums[3:7]),
+    "precision": lambda sums: sums[3] / (sums[3] + sums[5]),
+    "recall": lambda sums: sums[3] / (sums[3] + sums[4]),
+    "predicted_positives": lambda sums: (sums[3] + sums[5]) / sums[1],
 }
 
 
@@ -48,7 +48,7 @@ class Evaluation:
         summaries = {}
         for name, rows in self.per_report.items():
             scored = ~rows.isnan().any(dim=1)
-            summaries[name] = {**_intervals(rows[scored], _statistics(rows)), "unscorable": int((~scored).sum())}
+            summaries[name] = {**_intervals(_statistics(rows), rows[scored]), "unscorable": int((~scored).sum())}
         return summaries
 
 
@@ -56,26 +56,31 @@ def _statistics(rows: Tensor) -> dict[str, _Statistic]:
     return {**_OF_SCORES, **(_OF_LABELS if rows.shape[1] > 3 else {})}
 
 
-def _intervals(rows: Tensor, statistics: Mapping[str, _Statistic]) -> dict[str, dict[str, float]]:
-    if not len(rows):
-        return {name: Interval(*[float("nan")] * 3)._asdict() for name in statistics}
-    return {name: bootstrap_interval(statistic, rows)._asdict() for name, statistic in statistics.items()}
+def _intervals(statistics: Mapping[str, _Statistic], *columns: Tensor) -> dict[str, dict[str, float]]:
+    """Estimate and bootstrap interval of each statistic of the columns' sums."""
+    intervals = {}
+    for name, statistic in statistics.items():
+        low, high = bootstrap_interval(lambda *rows, of=statistic: of(*(row.sum(0) for row in rows)), columns)
+        intervals[name] = {
+            "estimate": float(statistic(*(column.sum(0) for column in columns))),
+            "low": low,
+            "high": high,
+        }
+    return intervals
 
 
 def change(before: Evaluation, after: Evaluation) -> dict[str, dict[str, dict[str, float]]]:
     """What changed between two evaluations of the same rows, with paired bootstrap intervals, by reward."""
     changes = {}
     for name, rows in before.per_report.items():
-        both = torch.cat([rows, after.per_report[name]], dim=1)
-        both = both[~both.isnan().any(dim=1)]
-        width = rows.shape[1]
-        statistics = {key: _difference(statistic, width) for key, statistic in _statistics(rows).items()}
-        changes[name] = _intervals(both, statistics)
+        scored = ~torch.cat([rows, after.per_report[name]], dim=1).isnan().any(dim=1)
+        statistics = {key: _difference(statistic) for key, statistic in _statistics(rows).items()}
+        changes[name] = _intervals(statistics, rows[scored], after.per_report[name][scored])
     return changes
 
 
-def _difference(statistic: _Statistic, width: int) -> _Statistic:
-    return lambda sums: statistic(sums[..., width:]) - statistic(sums[..., :width])
+def _difference(statistic: _Statistic) -> _Statistic:
+    return lambda before, after: statistic(after) - statistic(before)
 
 
 def evaluate(trainer: Any, rewards: Sequence[MetricReward], rows: Any, batch_size: int) -> Evaluation:

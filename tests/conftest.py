@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A deadline would assert a timing: the first example pays for what torch sets up lazily.
+settings.register_profile("no_deadline", deadline=None)
+settings.load_profile("no_deadline")
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"

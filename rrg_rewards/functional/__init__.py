@@ -1,6 +1,6 @@
 """The metrics' formulas as pure functions on tensors."""
 
-from rrg_rewards.functional.bootstrap import Interval, bootstrap_interval
+from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.crg import (
     CRGWeights,
     LabelCounts,
@@ -15,7 +15,6 @@ from rrg_rewards.functional.crg import (
 
 __all__ = [
     "CRGWeights",
-    "Interval",
     "LabelCounts",
     "bootstrap_interval",
     "crg_contributions",

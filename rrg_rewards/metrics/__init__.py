@@ -2,5 +2,15 @@
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.metrics.crg import CRGScore, LabelScores, MultiLevelCRGScore, ReportCRG
+from rrg_rewards.metrics.registry import available_metrics, make_metric
 
-__all__ = ["CRGScore", "LabelScores", "MultiLevelCRGScore", "ReportCRG", "ReportMetric", "Scores"]
+__all__ = [
+    "CRGScore",
+    "LabelScores",
+    "MultiLevelCRGScore",
+    "ReportCRG",
+    "ReportMetric",
+    "Scores",
+    "available_metrics",
+    "make_metric",
+]

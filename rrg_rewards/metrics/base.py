@@ -11,7 +11,7 @@ from torchmetrics import Metric
 
 from rrg_rewards.utilities.checks import check_reports, check_same_length
 
-__all__ = ["ReportMetric", "Scores"]
+__all__ = ["ReportMetric", "ScalarMetric", "Scores"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,26 @@ class Scores:
         """What went wrong in each report, in words: columns of ``N`` texts by name."""
         return {}
 
+    @property
+    def statistics(self) -> tuple[Tensor, ...]:
+        """What the corpus value is made of: tensors with one row for each scored pair, for :meth:`aggregate`."""
+        return (self.value[self.scored],)
+
+    @staticmethod
+    def aggregate(*statistics: Tensor) -> Tensor:
+        """Corpus value of scored pairs from their :attr:`statistics`: a scalar, NaN where it is undefined.
+
+        ``scores.aggregate(*scores.statistics)`` is what ``compute`` gives after ``update`` with the same pairs; rows
+        drawn anew give a bootstrap value.
+
+        Example:
+            >>> import torch
+            >>> scores = Scores(torch.tensor([0.5, float("nan"), 1.0]))
+            >>> scores.aggregate(*scores.statistics)
+            tensor(0.7500, dtype=torch.float64)
+        """
+        return statistics[0].double().mean()
+
     def expand(self, rows: Tensor) -> "Scores":
         """Put scores of the pairs chosen by ``rows`` (bool, ``(N,)``) back in their places, NaN elsewhere."""
         return replace(
@@ -59,7 +79,31 @@ def _scatter(values: Tensor, rows: Tensor) -> Tensor:
     return out
 
 
-class ReportMetric(Metric, ABC):
+class ScalarMetric(Metric):
+    """A metric whose ``compute`` gives one number, higher is better unless a subclass says otherwise."""
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+
+    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any = None) -> tuple[Any, Any]:
+        """Plot a value, or several in their order, between the metric's bounds.
+
+        Args:
+            val: What ``compute`` or ``forward`` gave, or a list of it. Default: ``compute()``.
+            ax: Matplotlib axes to draw in. Default: new ones.
+
+        Returns:
+            Matplotlib figure and axes.
+
+        Raises:
+            ModuleNotFoundError: If matplotlib is not installed (extra ``plot``).
+        """
+        figure, axes = self._plot(val, ax)
+        return figure, axes
+
+
+class ReportMetric(ScalarMetric, ABC):
     """A corpus metric made of per-report scores.
 
     Subclasses score report pairs in :meth:`_score`, add the scores to their states in :meth:`_accumulate`, and turn
@@ -71,15 +115,15 @@ class ReportMetric(Metric, ABC):
     and is scored.
     """
 
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
-
     num_unscorable: Tensor
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.add_state("num_unscorable", torch.tensor(0), dist_reduce_fx="sum")
+        # A MetricCollection takes metrics whose states are equal after the first batch for one and the same, and from
+        # then on updates only one of them: two labelers or judges that agree on a batch would share one value. NaN
+        # equals nothing, so a report metric is never taken for another.
+        self.add_state("never_shared", torch.tensor(float("nan")), dist_reduce_fx="max")
 
     @property
     @abstractmethod
@@ -135,6 +179,27 @@ class ReportMetric(Metric, ABC):
 
     def update(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]) -> None:
         """Score report pairs and add the scores to the state. Takes what :meth:`score` takes."""
-        scores = self.score(preds, target, **context)
+        self._add(self.score(preds, target, **context))
+
+    def add_scores(self, scores: Scores) -> None:
+        """Add scores that :meth:`score` gave: ``update`` in two steps, for those who need the scores too.
+
+        Args:
+            scores: What :meth:`score` of this metric returned.
+
+        Example:
+            >>> from rrg_rewards.metrics import ReportCRG
+            >>> metric = ReportCRG()
+            >>> scores = metric.score(["Cardiomegaly."], ["Cardiomegaly. Hiatal hernia."])
+            >>> metric.add_scores(scores)
+            >>> metric.compute()
+            tensor(0.5000, dtype=torch.float64)
+        """
+        # What torchmetrics does around `update`: forget the value computed before, and count the call.
+        self._computed = None
+        self._update_count += 1
+        self._add(scores)
+
+    def _add(self, scores: Scores) -> None:
         self.num_unscorable += int((~scores.scored).sum())
         self._accumulate(scores)

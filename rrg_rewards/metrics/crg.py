@@ -18,18 +18,15 @@ from rrg_rewards.functional.crg import (
 )
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import get_labeler
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.base import ReportMetric, ScalarMetric, Scores
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CRGScore", "LabelScores", "MultiLevelCRGScore", "ReportCRG"]
 
 
-class _LabelCountsMetric(Metric):
+class _LabelCountsMetric(ScalarMetric):
     """Four synced int64 counters, whose size never depends on how many reports were seen."""
 
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
     plot_lower_bound: float = 0.2
     plot_upper_bound: float = 1.0
 
@@ -59,6 +56,10 @@ class _LabelCountsMetric(Metric):
             should_unsync=self._should_unsync,
         ):
             return self._counts()
+
+    def set_dtype(self, dst_type: str | torch.dtype) -> Metric:  # noqa: ARG002 (torchmetrics' signature)
+        """Do nothing: the states are counts, which a float16 would hold up to 2048 only."""
+        return self
 
     def compute(self) -> Tensor:
         """CRG of all counts so far: float64 scalar, NaN with a warning where it is undefined."""
@@ -242,6 +243,20 @@ class LabelScores(Scores):
             "missed": self._names(self.target & ~self.preds),
             "invented": self._names(self.preds & ~self.target),
         }
+
+    def counts(self, dim: int | None = None) -> LabelCounts:
+        """Confusion counts of the scored pairs, as :func:`rrg_rewards.functional.label_counts` sums them."""
+        return label_counts(self.preds[self.scored], self.target[self.scored], dim=dim)
+
+    @property
+    def statistics(self) -> tuple[Tensor, ...]:
+        """Confusion counts of each scored pair."""
+        return self.counts(dim=1)
+
+    @staticmethod
+    def aggregate(*statistics: Tensor) -> Tensor:
+        """CRG of the pooled counts."""
+        return crg_score_from_counts(*(count.sum() for count in statistics))
 
     def _names(self, chosen: Tensor) -> list[str]:
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]

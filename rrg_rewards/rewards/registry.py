@@ -6,31 +6,34 @@ from importlib import import_module
 from typing import Any
 
 from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.registry import available_metrics, metric_class
 from rrg_rewards.rewards.base import MetricReward
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["available_rewards", "check_reward_options", "make_reward"]
 
-# Reward classes, or metric classes to be wrapped; imported when asked for.
+# Rewards that do more than a metric's score; imported when asked for. Every other metric is wrapped.
 _REWARDS = {"crg": "rrg_rewards.rewards.crg:CRGReward"}
 
 
 def available_rewards() -> tuple[str, ...]:
-    """Names that :func:`make_reward` knows.
+    """Names that :func:`make_reward` knows: every metric, some with more to set.
 
     Example:
         >>> "crg" in available_rewards()
         True
     """
-    return tuple(sorted(_REWARDS))
+    return tuple(sorted({*_REWARDS, *available_metrics()}))
 
 
 def _load(name: str) -> type[MetricReward] | type[ReportMetric]:
-    path = name if ":" in name else _REWARDS.get(name)
-    if path is None:
-        raise ValueError(unknown_name_message("reward", name, _REWARDS))
-    module, _, attribute = path.partition(":")
-    found = getattr(import_module(module), attribute, None)
+    if name in _REWARDS or ":" in name:
+        module, _, attribute = _REWARDS.get(name, name).partition(":")
+        found = getattr(import_module(module), attribute, None)
+    elif name in available_metrics():
+        found = metric_class(name)
+    else:
+        raise ValueError(unknown_name_message("reward", name, available_rewards()))
     if not (isinstance(found, type) and issubclass(found, MetricReward | ReportMetric)):
         raise ValueError(f"reward {name!r} must name a MetricReward or ReportMetric class as 'module:Class'")
     return found

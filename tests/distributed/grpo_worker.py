@@ -1,5 +1,6 @@
 """One process of a distributed recipe run; started by torchrun with the recipe and a folder for its results."""
 
+import faulthandler
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from rrg_rewards.recipes.grpo import run
 
 
 def main(config: str, folder: str) -> None:
+    # A process that hangs says where, and ends the run.
+    faulthandler.dump_traceback_later(180, exit=True)
     registry._LABELERS["keywords"] = ("keyword_labeler", "KeywordLabeler")
     trainer = run(*parse(["--config", config]))
     result = {

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -50,12 +49,6 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
-
-
 def launch_and_wait(command: list[str], environment: dict[str, str], timeout: float) -> None:
     """Run a launcher to its end; where it hangs or fails, end its whole process group and fail."""
     with subprocess.Popen(
@@ -77,7 +70,7 @@ def test_two_processes_train_one_policy(config: Path, tmp_path: Path) -> None:
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(HERE.parent / "helpers"), os.environ.get("PYTHONPATH", "")]),
     }
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(free_port())]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     command = [*launch, str(HERE / "grpo_worker.py"), str(config), str(tmp_path)]
     launch_and_wait(command, environment, timeout=240)
 

@@ -83,9 +83,8 @@ def test_a_good_recipe_passes_and_leaves_the_environment(write: Callable[..., Pa
 def test_a_wrong_recipe_is_told_by_its_key(
     write: Callable[..., Path], changes: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=message):
         validate_recipe(write(**changes))
-    assert "recipe.yaml" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -98,3 +97,11 @@ def test_a_wrong_recipe_is_told_by_its_key(
 def test_a_header_that_lacks_a_part_is_told(write: Callable[..., Path], header: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         validate_recipe(write(header=header))
+
+
+@pytest.mark.parametrize(("text", "message"), [("- a list", "must hold a mapping"), ("a: [", "is no YAML")])
+def test_a_file_that_holds_no_mapping_is_told(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(HEADER + text)
+    with pytest.raises(ValueError, match=message):
+        validate_recipe(path)

@@ -85,7 +85,7 @@ def test_the_logged_reward_is_the_metrics_score(recipe: Callable[..., Path], tmp
 def test_unscorable_rows_are_skipped(recipe: Callable[..., Path], table: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     for row in rows[::2]:
-        row["edema"] = None
+        row.update(edema=None, effusion=None, nodule=None)
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     reward = {"name": "crg", "labeler": "keywords:edema effusion nodule", "label_column": "labels"}
     main(["--config", str(recipe(rewards=[reward], max_steps=4, shuffle_dataset=False))])

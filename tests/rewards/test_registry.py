@@ -3,12 +3,14 @@
 import pytest
 from keyword_labeler import KeywordLabeler
 
+from rrg_rewards.metrics import registry
+from rrg_rewards.metrics.registry import available_metrics
 from rrg_rewards.rewards import CRGReward, MetricReward, available_rewards, make_reward
 from rrg_rewards.rewards.registry import check_reward_options
 
 
 def test_known_names_make_rewards() -> None:
-    assert available_rewards() == ("crg",)
+    assert "crg" in available_rewards()
     reward = make_reward("crg", reference_column="report", labeler=KeywordLabeler(), prior=0.2, name="crg_fixed")
     assert isinstance(reward, CRGReward)
     assert reward.__name__ == "crg_fixed"
@@ -21,6 +23,14 @@ def test_a_metric_is_wrapped() -> None:
     assert type(reward) is MetricReward
     assert reward.__name__ == "other"
     assert reward.metric.prior == 0.2
+
+
+def test_every_metric_is_a_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(available_metrics()) <= set(available_rewards())
+    monkeypatch.setitem(registry._METRICS, "other", registry.MetricEntry("rrg_rewards.metrics.crg:ReportCRG"))
+    reward = make_reward("other", labeler=KeywordLabeler(), prior=0.2)
+    assert type(reward) is MetricReward
+    assert "other" in available_rewards()
 
 
 def test_a_reward_class_by_path() -> None:

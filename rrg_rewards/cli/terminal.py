@@ -1,0 +1,86 @@
+"""What a command says: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = ["Terminal"]
+
+# Where output goes to a file or pipe there is no width; tables need about this much.
+_PIPE_WIDTH = 120
+
+
+class Terminal:
+    """Writes messages, tables and progress bars.
+
+    Args:
+        quiet: Write results and errors only.
+
+    Example:
+        >>> Terminal().show("crg 0.41")
+        crg 0.41
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+
+    @staticmethod
+    def _console(stderr: bool) -> Console:
+        from rich.console import Console
+
+        console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+        if not console.is_terminal:
+            console.width = _PIPE_WIDTH
+        return console
+
+    def _say(self, text: str) -> None:
+        self._console(stderr=True).print(f"rrg-rewards: {text}", soft_wrap=True)
+
+    def error(self, text: str) -> None:
+        """Say why the command failed."""
+        self._say(f"error: {text}")
+
+    def warn(self, text: str) -> None:
+        """Say what the user may not expect."""
+        if not self.quiet:
+            self._say(f"warning: {text}")
+
+    def note(self, text: str) -> None:
+        """Say what was done."""
+        if not self.quiet:
+            self._say(text)
+
+    def show(self, *results: RenderableType, stderr: bool = False) -> None:
+        """Show results: on standard error where standard output carries data, and there not if quiet."""
+        if stderr and self.quiet:
+            return
+        console = self._console(stderr)
+        for result in results:
+            console.print(result, soft_wrap=isinstance(result, str))
+
+    @contextmanager
+    def progress(self, description: str) -> Iterator[Callable[[int, int], None]]:
+        """Show a progress bar on standard error if that is a terminal.
+
+        Yields:
+            A function of two numbers that adds the first to what is done and the second to what there is to do.
+        """
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = self._console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True, disable=self.quiet or not console.is_terminal) as bar:
+            task = bar.add_task(description, total=None)
+            done = expected = 0
+
+            def report(finished: int, added: int) -> None:
+                nonlocal done, expected
+                done, expected = done + finished, expected + added
+                bar.update(task, completed=done, total=expected)
+
+            yield report

@@ -1,0 +1,202 @@
+"""Clauses of a sentence, and what the cues in a clause say about a mention."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rrg_rewards.findings.vocabulary import CUES
+
+__all__ = ["CUE_MASK", "Clauses"]
+
+(
+    BOUNDARY,
+    COMMA,
+    JOINT,
+    VERB,
+    PREDICATE,
+    BE,
+    EXIST,
+    SHOW,
+    RELATIVE,
+    NOT,
+    NONE,
+    ENDED,
+    FORMER,
+    CURRENT,
+    OTHER,
+    OPEN,
+    DOUBT,
+    QUERY,
+) = (1 << i for i in range(len(CUES)))
+CUE_MASK = (1 << len(CUES)) - 1
+# Words between "not" and the verb it negates: "was not clearly observed".
+_NOT_REACH = 3
+# Words between "not" and the earlier examination in which something was not seen.
+_FORMER_REACH = 5
+# Words before a mention within which a doubt is about it: "suspicious for early pneumonia".
+_DOUBT_REACH = 6
+PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
+_STATING = VERB | PREDICATE | EXIST | SHOW
+_DENYING = NOT | NONE | ENDED
+_BREAKING = BOUNDARY | COMMA | JOINT
+
+
+class Clauses:
+    """Clauses of one sentence and the cues in them.
+
+    A clause ends at words such as "but", and at a comma or "and" between two statements that each have a verb
+    of their own.
+
+    Args:
+        codes: Meanings of the sentence's tokens.
+    """
+
+    def __init__(self, codes: Sequence[int]) -> None:
+        self.codes = codes
+        self.size = len(codes)
+        kinds = 0
+        self.verbs: list[int] = []
+        # Places of negation, each with whether it looks back ("was not observed") or ahead ("no").
+        self.denials: list[tuple[int, bool]] = []
+        self.starts = [0]
+        breaks = []
+        for i, code in enumerate(codes):
+            if not code & CUE_MASK:
+                continue
+            kinds |= code
+            if code & _STATING and self._is_finite(i):
+                self.verbs.append(i)
+            if code & _DENYING:
+                self._add_denial(i)
+            if code & _BREAKING:
+                breaks.append(i)
+        self.kinds = kinds
+        if breaks:
+            self._split(breaks)
+
+    def _is_finite(self, i: int) -> bool:
+        """Whether the token makes a statement: "there is", "was observed"; not "nodules observed earlier"."""
+        codes = self.codes
+        if codes[i] & (EXIST | SHOW):
+            return True
+        for j in range(i - 1, max(-1, i - 4), -1):
+            if codes[j] & BE:
+                return not (j and codes[j - 1] & RELATIVE)
+        return False
+
+    def _add_denial(self, i: int) -> None:
+        code = self.codes[i]
+        if code & NOT:
+            # "new nodules, which were not observed in the previous examination"
+            if any(code & FORMER for code in self.codes[i + 1 : i + 1 + _FORMER_REACH]):
+                return
+            for j in range(i + 1, min(self.size, i + 1 + _NOT_REACH)):
+                if self.codes[j] & (SHOW | VERB):
+                    self.denials.append((i, not self.codes[j] & SHOW))
+                    break
+        else:
+            self.denials.append((i, bool(code & ENDED)))
+
+    def _split(self, breaks: list[int]) -> None:
+        """Find the first tokens of the clauses."""
+        codes, begin = self.codes, 0
+        last_verb = self.verbs[-1] if self.verbs else -1
+        for i in breaks:
+            if not codes[i] & BOUNDARY:
+                # "is normal," is complete; after other verbs a list may go on
+                if not 0 < i < self.size - 1 or (i > last_verb and not codes[i - 1] & PREDICATE):
+                    continue
+                # "nodules seen earlier, were not observed": what follows lacks a subject of its own
+                if codes[i + 1] & BE or not any(begin <= verb < i for verb in self.verbs):
+                    continue
+            self.starts.append(i)
+            begin = i
+
+    def bounds(self, i: int) -> tuple[int, int]:
+        """First token of the clause around token ``i``, and the token after its last."""
+        begin = 0
+        for start in self.starts:
+            if start > i:
+                return begin, start
+            begin = start
+        return begin, self.size
+
+    def context(self, i: int, heads: int) -> tuple[int, int]:
+        """First and last bound of the words that can belong to the mention at token ``i``.
+
+        That is its clause; in a mere list of findings, without a verb, it is the mention's own item and those that
+        follow until the next finding, which ``heads`` tells: "dilated aorta, plaques in the left, right coronary".
+        """
+        begin, stop = self.bounds(i)
+        codes = self.codes
+        if not self.kinds & COMMA or any(begin <= verb < stop for verb in self.verbs):
+            return begin, stop
+        commas = [j for j in range(begin, stop) if codes[j] & COMMA]
+        begin = max((j for j in commas if j < i), default=begin)
+        for comma, end in pairwise([*(j for j in commas if j > i), stop]):
+            if any(code & heads for code in codes[comma:end]):
+                return begin, comma
+        return begin, stop
+
+    def presence(self, start: int, end: int) -> int:
+        """Whether the mention at tokens ``start`` to ``end`` is there, in doubt or not there."""
+        kinds, codes = self.kinds, self.codes
+        if not kinds & (_DENYING | FORMER | DOUBT | QUERY):
+            return PRESENT
+        begin, stop = self.bounds(start)
+        if kinds & NOT and any(codes[i] & NOT for i in range(max(begin, start - 1), end)):
+            return ABSENT
+        if self.denials and self._is_denied(begin, stop, start, end):
+            return ABSENT
+        if kinds & FORMER and self._is_former(begin, stop, start):
+            return ABSENT
+        if kinds & DOUBT and any(codes[i] & DOUBT for i in range(max(begin, start - _DOUBT_REACH), start)):
+            return UNCERTAIN
+        if kinds & QUERY and any(codes[i] & QUERY for i in range(end, min(stop, end + 2))):
+            return UNCERTAIN
+        return PRESENT
+
+    def _is_denied(self, begin: int, stop: int, start: int, end: int) -> bool:
+        """Whether a negation in the clause from ``begin`` to ``stop`` covers the mention."""
+        for place, back in self.denials:
+            if not begin <= place < stop:
+                continue
+            if back:
+                # "there is effusion and it was not drained": a statement in between keeps its own truth
+                if place >= end and not any(end <= verb < place - 1 for verb in self.verbs):
+                    return True
+            elif place < end:
+                if not self._list_ended(place, start, stop):
+                    return True
+            elif self._is_denied_with_next(begin, place, end):
+                return True
+        return False
+
+    def _list_ended(self, denial: int, start: int, stop: int) -> bool:
+        """Whether a comma between denial and mention opens a new statement: "no effusion, mild edema"."""
+        codes = self.codes
+        for i in range(denial + 1, start):
+            if codes[i] & COMMA and codes[i + 1] & OPEN:
+                # "no consolidation, large effusion or pneumothorax" is still one list
+                return not any(codes[j] & OTHER for j in range(i + 1, stop))
+        return False
+
+    def _is_denied_with_next(self, begin: int, denial: int, end: int) -> bool:
+        """Whether "no" after a mention covers it too: "infiltration, no consolidation was observed"."""
+        if denial - end > 1 or (denial > end and not self.codes[end] & COMMA):
+            return False
+        if self.codes[begin] & BOUNDARY:
+            return False
+        return any(verb > denial for verb in self.verbs) and not any(verb < end for verb in self.verbs)
+
+    def _is_former(self, begin: int, stop: int, start: int) -> bool:
+        """Whether the clause only tells what an earlier examination showed."""
+        codes = self.codes[begin:stop]
+        if any(code & CURRENT for code in codes):
+            return False
+        place = next((begin + i for i, code in enumerate(codes) if code & FORMER), -1)
+        if place < 0:
+            return False
+        # "in the previous examination there were nodules", or "there were nodules in the previous one"
+        return place <= begin + 1 or (
+            place > start and any(begin <= verb < start and self.codes[verb] & EXIST for verb in self.verbs)
+        )

@@ -1,0 +1,126 @@
+"""Report text to sentences and tokens, each with its place in the report."""
+
+import re
+from collections.abc import Sequence
+
+__all__ = ["locate", "normalise", "pieces", "sentences", "tokenise", "units"]
+
+UNIT_SEPARATOR = ". "
+# A full stop between digits is a decimal point; quotes and bullets separate the lines of an impression.
+_STOP = re.compile(r"\.(?!\d)")
+_BOUNDARY = re.compile(r'[\n\r;!"“”•]+|\.(?!\d)')
+# Longer runs without a boundary are cut, so that no step of the analysis sees an unbounded sentence.
+_MAX_PIECE = 2000
+_PADDED = ",()?:/"
+_KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.%<>" + _PADDED)
+# One character to one character: offsets in the normalised text are offsets in the report.
+_TABLE = {code: ord(chr(code).lower()) if chr(code) in _KEPT else 32 for code in range(128)}
+# Stands between units that are read together; as any control character it means nothing in a report.
+_UNIT_MARK = "\x1e"
+_TABLE[ord(_UNIT_MARK)] = ord(_UNIT_MARK)
+_TABLE.update(dict.fromkeys(map(ord, '\n\r;!"“”•'), 10))
+_TABLE.update(dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2018, 0x2019, 0x00A0, 0xFEFF), 32))
+
+
+def units(report: str) -> list[str]:
+    """Cut a report at ``". "``: the cheapest cut that never divides a sentence in two.
+
+    Reports repeat whole sentences, so these units are what the engine remembers; :func:`pieces` finds the
+    sentences in one of them.
+
+    Example:
+        >>> units("Clear lungs. No effusion.")
+        ['Clear lungs', 'No effusion.']
+    """
+    return report.split(UNIT_SEPARATOR)
+
+
+def pieces(unit: str) -> list[tuple[int, str]]:
+    """Sentences of a unit with their offsets in it.
+
+    Example:
+        >>> pieces('Size 2.5 mm." Effusion')
+        [(0, 'Size 2.5 mm'), (13, ' Effusion')]
+    """
+    if len(unit) <= _MAX_PIECE and not _BOUNDARY.search(unit):
+        return [(0, unit)] if unit else []
+    found, start = [], 0
+    for boundary in _BOUNDARY.finditer(unit):
+        found += _bounded(start, unit[start : boundary.start()])
+        start = boundary.end()
+    return found + _bounded(start, unit[start:])
+
+
+def _bounded(offset: int, piece: str) -> list[tuple[int, str]]:
+    found = []
+    while len(piece) > _MAX_PIECE:
+        cut = piece.rfind(" ", 1, _MAX_PIECE)
+        cut = cut if cut > 0 else _MAX_PIECE
+        found.append((offset, piece[:cut]))
+        offset, piece = offset + cut, piece[cut:]
+    if piece:
+        found.append((offset, piece))
+    return found
+
+
+def normalise(piece: str) -> str:
+    """Lower-case ASCII letters and blank what never matters, keeping the length.
+
+    Example:
+        >>> normalise("Ground-glass [RUL]")
+        'ground glass  rul '
+    """
+    return piece.translate(_TABLE)
+
+
+def tokenise(piece: str) -> list[str]:
+    """Words, numbers and the punctuation that bounds scopes, in lower case.
+
+    Example:
+        >>> tokenise("Nodule (metastasis?), 2.5 mm")
+        ['nodule', '(', 'metastasis', '?', ')', ',', '2.5', 'mm']
+    """
+    return _pad(piece.translate(_TABLE)).split()
+
+
+def sentences(units: Sequence[str]) -> list[list[list[str]]]:
+    """Tokens of the sentences of each of many units.
+
+    The result is that of :func:`pieces` and :func:`tokenise`; the string operations run once over all units.
+
+    Example:
+        >>> sentences(["No effusion; hernia", "Clear."])
+        [[['no', 'effusion'], ['hernia']], [['clear']]]
+    """
+    # One character that is not ASCII would slow all of them down, and an endless unit needs cutting.
+    plain = [unit for unit in units if unit.isascii() and len(unit) <= _MAX_PIECE and _UNIT_MARK not in unit]
+    text = _pad(_STOP.sub("\n", _UNIT_MARK.join(plain).translate(_TABLE)))
+    found = dict(zip(plain, text.split(_UNIT_MARK), strict=False))
+    return [
+        [tokens for line in found[unit].split("\n") if (tokens := line.split())]
+        if unit in found
+        else [tokenise(piece) for _, piece in pieces(unit)]
+        for unit in units
+    ]
+
+
+def _pad(text: str) -> str:
+    for mark in _PADDED:
+        if mark in text:
+            text = text.replace(mark, f" {mark} ")
+    return text
+
+
+def locate(piece: str, tokens: list[str]) -> list[tuple[int, int]]:
+    """Offsets in ``piece`` of the tokens that :func:`tokenise` made of it.
+
+    Example:
+        >>> locate("No effusion", ["no", "effusion"])
+        [(0, 2), (3, 11)]
+    """
+    text, spans, position = normalise(piece), [], 0
+    for token in tokens:
+        position = text.index(token, position)
+        spans.append((position, position + len(token)))
+        position += len(token)
+    return spans

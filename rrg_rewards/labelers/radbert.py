@@ -1,0 +1,209 @@
+"""The published CT-RATE report classifier as a labeler."""
+
+import hashlib
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from rrg_rewards.models.radbert import load_radbert_classifier
+from rrg_rewards.schemas import get_label_schema
+from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.checks import check_reports
+from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.signature import format_signature
+
+__all__ = ["RadBertLabeler"]
+
+_ENCODER = "zzxslp/RadBERT-RoBERTa-4m"
+_WEIGHT_FILES = ("model.safetensors", "RadBertClassifier.pth", "pytorch_model.bin")
+_MAX_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    model: nn.Module
+    tokenizer: Any
+    weights_hash: str
+
+
+class RadBertLabeler(Backend):
+    """Label reports with the classifier that made CT-RATE's labels.
+
+    Reports are lower-cased, tokenised and run in batches of similar length; a label is positive where the sigmoid of
+    its logit is at least 0.5. A blank report has no positive label and is not run.
+
+    Reports of more than 512 tokens: ``"truncate"`` reads the first 512, as the published classifier does;
+    ``"windows"`` reads overlapping windows that together cover the report, and a label is positive where any window
+    says so. CT reports average 275 words, so some overflow, and their impression comes last.
+
+    The model is loaded at the first call, once a process for each setting. Nothing is sent anywhere; weights load
+    without executing pickled code.
+
+    Source: Hamamci et al., CT-RATE, arXiv:2403.17834.
+
+    Args:
+        checkpoint: A state_dict file (``RadBertClassifier.pth``), or a folder or Hub id in Hugging Face form with
+            weights, ``config.json`` and tokenizer.
+        encoder: Folder or Hub id with the encoder's ``config.json`` and tokenizer, for a state_dict file.
+        schema: Label schema of the classifier's outputs.
+        long_reports: ``"truncate"`` or ``"windows"``.
+        batch_size: Reports run at once.
+        dtype: ``"float32"`` or ``"bfloat16"``.
+        device: Where to run; default: CUDA where there is one, else the CPU.
+        revision: Revision of Hub ids.
+
+    Raises:
+        ValueError: For an unknown schema, dtype or rule for long reports; when loading, if weights do not fit.
+        FileNotFoundError: When loading, if a folder holds no known weight file.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str | Path,
+        *,
+        encoder: str | Path = _ENCODER,
+        schema: str = "ct_rate",
+        long_reports: Literal["truncate", "windows"] = "truncate",
+        batch_size: int = 32,
+        dtype: Literal["float32", "bfloat16"] = "float32",
+        device: str | None = None,
+        revision: str | None = None,
+    ) -> None:
+        if long_reports not in ("truncate", "windows"):
+            raise ValueError(f"long_reports must be 'truncate' or 'windows', got {long_reports!r}")
+        if dtype not in ("float32", "bfloat16"):
+            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be positive, got {batch_size}")
+        self.checkpoint = str(checkpoint)
+        self.encoder = str(encoder)
+        self.schema = get_label_schema(schema)
+        self.long_reports = long_reports
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.device = device
+        self.revision = revision
+
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this labeler."""
+        return {
+            "checkpoint": self.checkpoint,
+            "encoder": self.encoder,
+            "schema": self.schema.name,
+            "long_reports": self.long_reports,
+            "batch_size": self.batch_size,
+            "dtype": self.dtype,
+            "device": self.device,
+            "revision": self.revision,
+        }
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self.schema.labels
+
+    @property
+    def signature(self) -> str:
+        """What exactly labels; the weights are named by the first digits of their SHA-256."""
+        return format_signature(
+            "radbert",
+            checkpoint=f"{Path(self.checkpoint).name}@{self._load().weights_hash}",
+            schema=self.schema.name,
+            long_reports=self.long_reports,
+            dtype=self.dtype,
+        )
+
+    def _load(self) -> _Loaded:
+        device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return _load(self.checkpoint, self.encoder, self.revision, self.labels, getattr(torch, self.dtype), device)
+
+    def __call__(self, reports: Sequence[str]) -> Tensor:
+        """Label reports.
+
+        Args:
+            reports: ``N`` report texts.
+
+        Returns:
+            Bool tensor ``(N, L)`` on the CPU.
+
+        Raises:
+            TypeError: If a report is no text, by row.
+        """
+        check_reports("reports", reports)
+        labels = torch.zeros(len(reports), len(self.labels), dtype=torch.bool)
+        rows = [row for row, report in enumerate(reports) if report.strip()]
+        if not rows:
+            return labels
+        loaded = self._load()
+        windows, owners = self._tokenize([reports[row] for row in rows], loaded.tokenizer)
+        positive = self._run(windows, loaded)
+        for window, owner in enumerate(owners):
+            labels[rows[owner]] |= positive[window]
+        return labels
+
+    def _tokenize(self, reports: Sequence[str], tokenizer: Any) -> tuple[list[list[int]], list[int]]:
+        encoded = tokenizer(
+            [report.lower() for report in reports],
+            truncation=True,
+            max_length=_MAX_TOKENS,
+            stride=_MAX_TOKENS // 4 if self.long_reports == "windows" else 0,
+            return_overflowing_tokens=self.long_reports == "windows",
+        )
+        owners = encoded.get("overflow_to_sample_mapping", range(len(reports)))
+        return encoded["input_ids"], list(owners)
+
+    @torch.inference_mode()
+    def _run(self, windows: Sequence[list[int]], loaded: _Loaded) -> Tensor:
+        device = next(loaded.model.parameters()).device
+        positive = torch.empty(len(windows), len(self.labels), dtype=torch.bool)
+        by_length = sorted(range(len(windows)), key=lambda window: len(windows[window]))
+        for start in range(0, len(by_length), self.batch_size):
+            chosen = by_length[start : start + self.batch_size]
+            batch = loaded.tokenizer.pad({"input_ids": [windows[window] for window in chosen]}, return_tensors="pt")
+            logits = loaded.model(batch["input_ids"].to(device), batch["attention_mask"].to(device))
+            positive[chosen] = (logits >= 0).cpu()
+        return positive
+
+
+@lru_cache(maxsize=4)
+def _load(
+    checkpoint: str, encoder: str, revision: str | None, labels: tuple[str, ...], dtype: torch.dtype, device: str
+) -> _Loaded:
+    transformers = require("transformers", extra="labelers")
+    weights, source, revision = _locate(checkpoint, encoder, revision)
+    config = transformers.AutoConfig.from_pretrained(source, revision=revision)
+    _check_label_names(config, labels)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision)
+    model = load_radbert_classifier(weights, config, len(labels))
+    with weights.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        weights_hash = hashlib.sha256(content).hexdigest()[:8]
+    return _Loaded(model.to(device=device, dtype=dtype), tokenizer, weights_hash)
+
+
+def _locate(checkpoint: str, encoder: str, revision: str | None) -> tuple[Path, str, str | None]:
+    """The weight file, where the configuration and tokenizer are, and their revision."""
+    path = Path(checkpoint)
+    if path.is_file():
+        return path, encoder, None
+    if not path.is_dir():
+        hub = require("huggingface_hub", extra="labelers")
+        patterns = [*_WEIGHT_FILES, "*.json", "*.txt"]
+        path = Path(hub.snapshot_download(checkpoint, revision=revision, allow_patterns=patterns))
+    for name in _WEIGHT_FILES:
+        if (path / name).is_file():
+            return path / name, str(path) if (path / "config.json").is_file() else encoder, None
+    raise FileNotFoundError(f"{checkpoint} holds no weights; expected one of {', '.join(_WEIGHT_FILES)}")
+
+
+def _check_label_names(config: Any, labels: tuple[str, ...]) -> None:
+    """Refuse a classifier whose named outputs are other labels, or the same in another order."""
+    named = tuple(config.id2label.values())
+    if all(name.startswith("LABEL_") for name in named) or named == labels:
+        return
+    raise ValueError(f"the checkpoint's labels are {', '.join(named)}; the schema's are {', '.join(labels)}")

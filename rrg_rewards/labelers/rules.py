@@ -1,0 +1,144 @@
+"""Labels by rules on the findings of a report: no model, no download, one core."""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rrg_rewards.findings import Finding, get_engine
+from rrg_rewards.schemas import get_label_schema
+from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.checks import check_reports
+from rrg_rewards.utilities.signature import format_signature
+
+__all__ = ["RuleLabeler"]
+
+# Which lexicon carries the label map of which schema.
+_LEXICONS = {"ct_rate": "chest_ct", "chexbert": "chest_xray"}
+# CheXbert's rule: positive unless another label than support devices is positive or uncertain.
+_NO_FINDING = "No Finding"
+_SUPPORT_DEVICES = "Support Devices"
+_MAX_ROWS = 100_000
+
+
+class RuleLabeler(Backend):
+    """Label reports by the findings that they call present.
+
+    A label is positive if one of its findings is; what is denied, doubted or only seen in an earlier examination does
+    not count. "No Finding" of CheXbert is positive if no other label but support devices is, nor is in doubt. The
+    conventions of the annotators (small lymph nodes count, infiltration alone is no opacity, ...) are in the lexicons,
+    ``rrg_rewards/findings/lexicon/*.yaml``.
+
+    Args:
+        schema: ``ct_rate`` (18 labels, chest CT) or ``chexbert`` (14 labels, chest X-ray).
+
+    Raises:
+        ValueError: For an unknown schema, or one without rules.
+
+    Example:
+        >>> labeler = RuleLabeler("ct_rate")
+        >>> row = labeler(["Hiatal hernia. No pleural effusion."])[0]
+        >>> [label for label, positive in zip(labeler.labels, row.tolist()) if positive]
+        ['Hiatal hernia']
+    """
+
+    def __init__(self, schema: str = "ct_rate") -> None:
+        label_schema = get_label_schema(schema)
+        if schema not in _LEXICONS:
+            raise ValueError(
+                f"label schema {schema!r} has no rules; schemas with rules: {', '.join(sorted(_LEXICONS))}"
+            )
+        self.schema = schema
+        self._labels = label_schema.labels
+        self._engine = get_engine(_LEXICONS[schema])
+        self._masks = [self._mask(label) for label in self._labels]
+        others = (mask for label, mask in zip(self._labels, self._masks, strict=True) if label != _SUPPORT_DEVICES)
+        # Present and uncertain are neighbouring bits.
+        self._abnormal = reduce(or_, others) * 3
+        self._rows: dict[int, int] = {}
+
+    def _mask(self, label: str) -> int:
+        """Bits of the engine's masks that say that a concept of the label is present."""
+        lexicon = self._engine.lexicon
+        return sum(1 << 2 * lexicon.concepts.index(concept) for concept in lexicon.labels.get(label, ()))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self._labels
+
+    @property
+    def signature(self) -> str:
+        """Schema, lexicon contents and version."""
+        return format_signature("rules", schema=self.schema, lexicon=self._engine.lexicon.digest)
+
+    def arguments(self) -> dict[str, str]:
+        """Keyword arguments that rebuild this labeler."""
+        return {"schema": self.schema}
+
+    def __call__(self, reports: Sequence[str]) -> Tensor:
+        """Label reports.
+
+        Args:
+            reports: ``N`` report texts; an empty one has no positive label.
+
+        Returns:
+            Bool tensor of shape ``(N, L)``.
+
+        Raises:
+            TypeError: For a lone string, or for a row that is no string.
+
+        Example:
+            >>> RuleLabeler("chexbert")(["Small effusion.", "Clear lungs.", ""]).sum(1).tolist()
+            [1, 1, 0]
+        """
+        check_reports("reports", reports)
+        rows = self._rows
+        packed = np.zeros(len(reports), dtype=np.int64)
+        for index, (report, found) in enumerate(zip(reports, self._engine.masks(reports), strict=True)):
+            # A blank report does not say that there is no finding.
+            if not found and not report.strip():
+                continue
+            row = rows.get(found)
+            packed[index] = self._row(found) if row is None else row
+        bits = packed[:, None] >> np.arange(len(self._labels)) & 1
+        return torch.from_numpy(bits.astype(np.bool_))
+
+    def _row(self, found: int) -> int:
+        """Label bits for the concepts found in a report, remembered."""
+        row = 0
+        for column, mask in enumerate(self._masks):
+            row |= bool(found & mask) << column
+        if _NO_FINDING in self._labels and not found & self._abnormal:
+            row |= 1 << self._labels.index(_NO_FINDING)
+        if len(self._rows) < _MAX_ROWS:
+            self._rows[found] = row
+        return row
+
+    def explain(self, report: str) -> dict[str, list[Finding]]:
+        """Say which findings make which labels positive.
+
+        Args:
+            report: Report text.
+
+        Returns:
+            For each positive label the mentions behind it, with their places in the report; none for a label
+            that is positive because nothing was found ("No Finding").
+
+        Raises:
+            TypeError: If ``report`` is no string.
+
+        Example:
+            >>> RuleLabeler("ct_rate").explain("No effusion. Hiatal hernia.")["Hiatal hernia"][0].start
+            13
+        """
+        check_reports("report", [report])
+        members = self._engine.lexicon.labels
+        positive = [label for label, found in zip(self._labels, self([report])[0].tolist(), strict=True) if found]
+        present = [finding for finding in self._engine.extract(report) if finding.presence == "present"]
+        return {
+            label: [finding for finding in present if finding.concept in members.get(label, ())] for label in positive
+        }

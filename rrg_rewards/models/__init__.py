@@ -1,0 +1,1 @@
+"""Neural networks in Hugging Face form."""

@@ -1,0 +1,284 @@
+"""The callback in real Lightning runs, in one process."""
+
+import csv
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from torch.utils.data import DataLoader
+from torchmetrics import MetricCollection
+
+from rrg_rewards.callbacks import ReportMetricsCallback
+from rrg_rewards.metrics import CRGScore, ReportCRG
+from tests.callbacks.validation import PAIRS, Echo, make_trainer, rows
+from tests.words import WordLabeler
+
+LABELER = WordLabeler()
+# A blank reference cannot be scored; its known labels can.
+KNOWN = [(pred, ref if ref.strip() else "Normal.") for pred, ref in PAIRS]
+STATISTICS = ("precision", "recall", "f1", "youden_j")
+
+
+def loader(pairs: list[tuple[str, str]] = PAIRS) -> "DataLoader[Any]":
+    return DataLoader(rows(pairs), batch_size=2)
+
+
+def crg(pairs: list[tuple[str, str]] = PAIRS) -> float:
+    metric = ReportCRG(LABELER)
+    metric.update(*([pair[column] for pair in pairs] for column in range(2)))
+    return metric.compute().item()
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def validate(callback: ReportMetricsCallback, folder: Path, model: Echo | None = None, loaders: Any = None) -> Any:
+    trainer = make_trainer(folder, callbacks=[callback])
+    return trainer.validate(model or Echo(), loaders or loader(), verbose=False)
+
+
+class TableLogger(CSVLogger):
+    """Takes tables as Weights & Biases' logger does, and notes all it is given."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.tables: list[dict[str, Any]] = []
+        self.steps: list[tuple[int | None, dict[str, float]]] = []
+
+    def log_table(self, **table: Any) -> None:
+        self.tables.append(table)
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        self.steps.append((step, dict(metrics)))
+        super().log_metrics(metrics, step)
+
+
+def test_validate_logs_the_corpus_values(tmp_path: Path) -> None:
+    (logged,) = validate(ReportMetricsCallback(ReportCRG(LABELER)), tmp_path)
+    metric = ReportCRG(LABELER)
+    metric.update(*([pair[column] for pair in PAIRS] for column in range(2)))
+    expected = {f"val/crg_{name}": value.item() for name, value in metric.statistics().items()}
+    assert logged == {"val/crg": crg(), "val/crg_num_unscorable": 1, **expected}
+    assert {f"val/crg_{name}" for name in STATISTICS} <= logged.keys()
+
+
+def test_test_loop(tmp_path: Path) -> None:
+    callback = ReportMetricsCallback(ReportCRG(LABELER), table_dir=tmp_path)
+    trainer = make_trainer(tmp_path, callbacks=[callback])
+    (logged,) = trainer.test(Echo(), loader(), verbose=False)
+    assert logged["test/crg"] == crg()
+    assert (tmp_path / "test_crg_worst.csv").is_file()
+
+
+def test_fit_logs_each_epoch_anew_and_can_be_monitored(tmp_path: Path) -> None:
+    class Changing(Echo):
+        """Predicts nothing but normal reports in the first epoch."""
+
+        def step(self, batch: Any) -> Any:
+            output = super().step(batch)
+            return {**output, "prediction": ["Normal."] * len(batch[0])} if self.current_epoch == 0 else output
+
+    logger = TableLogger(tmp_path)
+    best = ModelCheckpoint(tmp_path / "best", monitor="val/crg", mode="max", filename="best")
+    trainer = make_trainer(
+        tmp_path,
+        callbacks=[ReportMetricsCallback(ReportCRG(LABELER)), best],
+        logger=logger,
+        enable_checkpointing=True,
+        max_epochs=3,
+        num_sanity_val_steps=2,
+    )
+    trainer.fit(Changing(), loader(), loader())
+    values = [metrics["val/crg"] for _, metrics in logger.steps if "val/crg" in metrics]
+    assert values == [pytest.approx(1 / 3), crg(), crg()]
+    assert best.best_model_score.item() == crg()
+
+
+def test_sanity_check_leaves_no_trace(tmp_path: Path) -> None:
+    seen = []
+
+    class Watch(ReportMetricsCallback):
+        def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
+            seen.append((dict(trainer.callback_metrics), list(tmp_path.glob("*.csv")), list(logger.tables)))
+
+    logger = TableLogger(tmp_path)
+    callback = Watch(ReportCRG(LABELER), table_dir=tmp_path, log_tables=True)
+    trainer = make_trainer(tmp_path, callbacks=[callback], logger=logger, num_sanity_val_steps=2)
+    trainer.fit(Echo(), loader(), loader())
+    assert seen == [({}, [], [])]
+    assert trainer.callback_metrics["val/crg"].item() == crg()
+    assert len(logger.tables) == 1
+
+
+def test_sanity_check_finds_a_wrong_output(tmp_path: Path) -> None:
+    class Silent(Echo):
+        def step(self, batch: Any) -> Any:
+            return {}
+
+    trainer = make_trainer(tmp_path, callbacks=[ReportMetricsCallback(ReportCRG(LABELER))], num_sanity_val_steps=1)
+    with pytest.raises(ValueError, match="lacks 'prediction'"):
+        trainer.fit(Silent(), loader(), loader())
+
+
+def test_loaders_are_kept_apart(tmp_path: Path) -> None:
+    parts = [PAIRS[:4], PAIRS[4:]]
+    callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), table_dir=tmp_path, num_worst=2)
+    logged = validate(callback, tmp_path, loaders=[loader(part) for part in parts])
+    for index, part in enumerate(parts):
+        assert logged[index][f"val/crg/dataloader_idx_{index}"] == crg(part)
+    assert logged[0]["val/crg_num_unscorable/dataloader_idx_0"] == 0
+    assert logged[1]["val/crg_num_unscorable/dataloader_idx_1"] == 1
+    written = table(tmp_path / "val_crg_worst.csv")
+    assert [row["dataloader"] for row in written] == ["0", "0", "1", "1"]
+    assert [PAIRS[4 * int(row["dataloader"]) + int(row["index"])][1] for row in written] == [
+        row["reference"] for row in written
+    ]
+
+
+def test_a_loader_without_reports_is_not_logged(tmp_path: Path) -> None:
+    class SecondSilent(Echo):
+        def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+            return {"prediction": [], "reference": []} if dataloader_idx == 1 else self.step(batch)
+
+    logged = validate(
+        ReportMetricsCallback(ReportCRG(LABELER)), tmp_path, SecondSilent(), loaders=[loader(), loader(PAIRS[:3])]
+    )
+    assert logged[0]["val/crg/dataloader_idx_0"] == crg()
+    assert not any(name.endswith("dataloader_idx_1") for part in logged for name in part)
+
+
+def test_worst_reports(tmp_path: Path) -> None:
+    metric = ReportCRG(LABELER, prior=0.3)
+    validate(ReportMetricsCallback(metric, table_dir=tmp_path, num_worst=3, id_key="study"), tmp_path)
+    scores = metric.score([pred for pred, _ in PAIRS], [ref for _, ref in PAIRS]).value.tolist()
+    order = sorted((score, index) for index, score in enumerate(scores) if score == score)[:3]
+    written = table(tmp_path / "val_crg_worst.csv")
+    assert [(float(row["score"]), int(row["index"])) for row in written] == order
+    for row in written:
+        assert (row["prediction"], row["reference"]) == PAIRS[int(row["index"])]
+        assert row["id"] == f"study-{row['index']}"
+    assert [(row["missed"], row["invented"]) for row in written] == [
+        ("hernia", "nodule"),
+        ("", "effusion, nodule"),
+        ("hernia", ""),
+    ]
+
+
+def test_no_text_is_kept_or_logged_unless_asked(tmp_path: Path) -> None:
+    logger = TableLogger(tmp_path)
+    trainer = make_trainer(tmp_path, callbacks=[ReportMetricsCallback(ReportCRG(LABELER))], logger=logger)
+    trainer.validate(Echo(), loader(), verbose=False)
+    assert logger.tables == []
+    assert not list(tmp_path.rglob("*worst*"))
+
+
+def test_tables_reach_loggers(tmp_path: Path) -> None:
+    takes, plain = TableLogger(tmp_path / "a"), CSVLogger(tmp_path / "b")
+    callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), log_tables=True, num_worst=2)
+    trainer = make_trainer(tmp_path, callbacks=[callback], logger=[takes, plain])
+    trainer.fit(Echo(), loader(), loader())
+    (logged,) = takes.tables
+    assert logged["key"] == "val/crg_worst"
+    assert logged["step"] == 6
+    assert [row[logged["columns"].index("missed")] for row in logged["data"]] == ["hernia", ""]
+
+
+def test_several_metrics_with_a_column_each(tmp_path: Path) -> None:
+    class Labelled(Echo):
+        def step(self, batch: Any) -> Any:
+            return {**super().step(batch), "known": LABELER(batch[1]).int()}
+
+    callback = ReportMetricsCallback(
+        {"text": ReportCRG(LABELER), "known": ReportCRG(LABELER), "few": ReportCRG(WordLabeler(("hernia",)))},
+        context_keys={"known": {"target_labels": "known"}},
+        prefix="valid",
+    )
+    (logged,) = validate(callback, tmp_path, Labelled())
+    assert logged["valid/text"] == crg()
+    assert logged["valid/known"] == crg(KNOWN)
+    assert logged["valid/few"] != crg()
+    assert logged["valid/text_num_unscorable"] == 1
+    assert logged["valid/known_num_unscorable"] == 0
+
+
+def test_a_column_for_every_metric(tmp_path: Path) -> None:
+    class Labelled(Echo):
+        def step(self, batch: Any) -> Any:
+            return {"text": batch[0], "truth": [None] * len(batch[0]), "known": LABELER(batch[1])}
+
+    callback = ReportMetricsCallback(
+        MetricCollection([ReportCRG(LABELER)]),
+        prediction_key="text",
+        reference_key="truth",
+        context_keys={"target_labels": "known"},
+    )
+    (logged,) = validate(callback, tmp_path, Labelled())
+    assert logged["val/ReportCRG"] == crg(KNOWN)
+
+
+def test_given_metrics_are_not_updated(tmp_path: Path) -> None:
+    metric = ReportCRG(LABELER)
+    validate(ReportMetricsCallback(metric), tmp_path)
+    assert not metric.update_called
+    assert int(metric.tp.sum()) == 0
+
+
+def test_trainers_in_turn(tmp_path: Path) -> None:
+    callback = ReportMetricsCallback(ReportCRG(LABELER))
+    first, second = (validate(callback, tmp_path, loaders=loader(part)) for part in (PAIRS, PAIRS[:4]))
+    assert first[0]["val/crg"] == crg()
+    assert second[0]["val/crg"] == crg(PAIRS[:4])
+
+
+def test_pickles_small() -> None:
+    written = pickle.dumps(ReportMetricsCallback(ReportCRG(LABELER)))
+    assert len(written) < 10_000
+    assert sorted(pickle.loads(written).metrics) == ["crg"]
+
+
+@pytest.mark.parametrize(
+    ("output", "error", "message"),
+    [
+        (
+            {"reference": ["a"], "loss": 1},
+            ValueError,
+            r"validation_step lacks 'prediction'; it holds 'reference', 'loss'",
+        ),
+        ({"prediction": ["a"]}, ValueError, r"lacks 'reference'; it holds 'prediction'; return {'prediction': \[...\]"),
+        ({"prediction": ["a"], "reference": ["a"]}, ValueError, "lacks 'study'"),
+        (None, TypeError, "validation_step returned NoneType, which holds no reports; .*empty lists"),
+        (torch.tensor(1.0), TypeError, "validation_step returned Tensor"),
+        ({"prediction": ["a", "b"], "reference": ["a"], "study": [1, 2]}, ValueError, "preds and target .* 2 and 1"),
+        ({"prediction": "a", "reference": "b", "study": ["s"]}, TypeError, "got one string"),
+        ({"prediction": ["a"], "reference": [1], "study": ["s"]}, TypeError, r"target\[0\] must be a report text"),
+        ({"prediction": ["a"], "reference": ["a"], "study": []}, ValueError, "prediction and study .* 1 and 0"),
+    ],
+)
+def test_wrong_outputs_raise(tmp_path: Path, output: Any, error: type[Exception], message: str) -> None:
+    class Wrong(Echo):
+        def step(self, batch: Any) -> Any:
+            return output
+
+    with pytest.raises(error, match=message):
+        validate(ReportMetricsCallback(ReportCRG(LABELER), id_key="study"), tmp_path, Wrong())
+
+
+@pytest.mark.parametrize(
+    ("metrics", "settings", "error", "message"),
+    [
+        (CRGScore(3), {}, TypeError, "metrics must be a report metric or several by name, got CRGScore"),
+        ({"labels": CRGScore(3)}, {}, TypeError, r"metrics\['labels'\] must be a report metric, got CRGScore"),
+        ({}, {}, ValueError, "at least one metric"),
+        (ReportCRG(LABELER), {"num_worst": 0}, ValueError, "num_worst must be positive, got 0"),
+        (ReportCRG(LABELER), {"context_keys": {"crgg": {"a": "b"}}}, ValueError, "names no metric crgg; there are crg"),
+    ],
+)
+def test_wrong_arguments_raise(metrics: Any, settings: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ReportMetricsCallback(metrics, **settings)

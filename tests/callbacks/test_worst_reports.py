@@ -1,0 +1,122 @@
+"""The table of worst reports: bounded, mergeable, written whole or not at all."""
+
+import csv
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rrg_rewards.callbacks.worst_reports import Table, WorstReport, WorstReports, log_table, make_table, write_csv
+
+
+def report(score: float, index: int, rank: int = 0, **fields: Any) -> WorstReport:
+    settings: dict[str, Any] = {"identifier": None, "reference": "a", "prediction": "b", **fields}
+    return WorstReport(score, 0, rank, index, **settings)
+
+
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_keeps_the_worst_in_order(higher_is_better: bool) -> None:
+    scores = [random.Random(0).randint(0, 20) / 10 for _ in range(200)]
+    worst = WorstReports(7, higher_is_better)
+    for index, score in enumerate(scores):
+        if worst.takes(score):
+            worst.add(report(score, index))
+        assert len(worst.rows()) == min(index + 1, 7)
+    order = sorted(range(200), key=lambda index: (scores[index] if higher_is_better else -scores[index], index))
+    assert [row.index for row in worst.rows()] == order[:7]
+
+
+def test_unscored_reports_are_not_taken() -> None:
+    assert not WorstReports(3, higher_is_better=True).takes(math.nan)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_merging_processes_equals_one(processes: int) -> None:
+    """Reports dealt out in turn: the merged table is that of one process, ties included."""
+    scores = [random.Random(1).randint(0, 5) / 5 for _ in range(50)]
+    alone, merged = WorstReports(6, True), WorstReports(6, True)
+    shares = [WorstReports(6, True) for _ in range(processes)]
+    for place, score in enumerate(scores):
+        alone.add(report(score, place))
+        shares[place % processes].add(report(score, place // processes, rank=place % processes))
+    for share in reversed(shares):
+        for row in share.rows():
+            merged.add(row)
+    assert [row.index * processes + row.rank for row in merged.rows()] == [row.index for row in alone.rows()]
+
+
+def test_table_columns() -> None:
+    rows = [
+        report(0.1, 3, identifier="s1", explanations={"missed": "nodule"}),
+        report(0.2, 4, explanations={"invented": "cyst"}),
+    ]
+    table = make_table(rows, epoch=2, step=30)
+    place = ["epoch", "step", "dataloader", "rank", "index"]
+    assert table.columns == [*place, "id", "score", "reference", "prediction", "missed", "invented"]
+    assert table.rows == [
+        [2, 30, 0, 0, 3, "s1", 0.1, "a", "b", "nodule", ""],
+        [2, 30, 0, 0, 4, None, 0.2, "a", "b", "", "cyst"],
+    ]
+    assert "id" not in make_table(rows[1:], 0, 0).columns
+
+
+def test_csv_round_trip(tmp_path: Path) -> None:
+    text = 'Says "no",\nthen | yes: ö'
+    path = tmp_path / "new" / "folder" / "table.csv"
+    write_csv(path, Table(["score", "reference"], [[0.1, text]]))
+    with path.open(newline="", encoding="utf-8") as file:
+        assert list(csv.DictReader(file)) == [{"score": "0.1", "reference": text}]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    class Unwritable:
+        def __str__(self) -> str:
+            raise OSError("disk full")
+
+    path = tmp_path / "table.csv"
+    write_csv(path, Table(["a"], [[1]]))
+    with pytest.raises(OSError, match="disk full"):
+        write_csv(path, Table(["a"], [[2], [Unwritable()]]))
+    assert path.read_text().split() == ["a", "1"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+class Recorder:
+    """Notes the calls of whatever methods it is given."""
+
+    def __init__(self, *methods: str, **attributes: Any) -> None:
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        for method in methods:
+            setattr(self, method, lambda *args, **kwargs: self.calls.append((args, kwargs)))
+        self.__dict__.update(attributes)
+
+
+TABLE = Table(["score", "reference"], [[0.5, "one|two\nthree"], [0.7, None]])
+
+
+def test_logger_with_tables() -> None:
+    logger = Recorder("log_table")
+    assert log_table(logger, "val/crg_worst", TABLE, step=7)
+    assert logger.calls == [((), {"key": "val/crg_worst", "columns": TABLE.columns, "data": TABLE.rows, "step": 7})]
+
+
+def test_mlflow_client() -> None:
+    client = Recorder("log_table")
+    assert log_table(Recorder(experiment=client, run_id="r1"), "val/crg_worst", TABLE, step=7)
+    data = {"score": [0.5, 0.7], "reference": ["one|two\nthree", None]}
+    assert client.calls == [((), {"run_id": "r1", "data": data, "artifact_file": "val/crg_worst/step_7.json"})]
+
+
+def test_tensorboard_writer_gets_markdown() -> None:
+    writer = Recorder("add_text")
+    assert log_table(Recorder(experiment=writer), "val/crg_worst", TABLE, step=7)
+    markdown = "| score | reference |\n| --- | --- |\n| 0.5 | one\\|two<br>three |\n| 0.7 |  |"
+    assert writer.calls == [(("val/crg_worst", markdown), {"global_step": 7})]
+
+
+def test_other_loggers_are_left_alone() -> None:
+    assert not log_table(Recorder(experiment=Recorder()), "val/crg_worst", TABLE, step=7)
+    assert not log_table(Recorder(), "val/crg_worst", TABLE, step=7)

@@ -1,0 +1,121 @@
+"""The command line as a whole: help, exit codes, speed of start, pipes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rrg_rewards
+from rrg_rewards.cli import main as main_module
+from rrg_rewards.version import __version__
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(rrg_rewards.__file__).parent.parent)}
+COMMANDS = [[], ["label"], ["score"], ["recipes"], ["recipes", "cp"], ["recipes", "validate"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_teaches_with_an_example(run, command):
+    result = run(*command, "--help")
+    assert (result.code, result.err) == (0, "")
+    assert "example" in result.out
+    assert f"\n  {' '.join(['rrg-rewards', *command])} " in result.out
+
+
+def test_help_imports_nothing_heavy():
+    script = f"""
+import sys
+from rrg_rewards.cli.main import main
+for command in {COMMANDS}:
+    assert main([*command, "--help"]) == 0
+assert main(["label", "reports.csv"]) == 2
+heavy = {{"torch", "transformers", "trl", "lightning", "pyarrow", "numpy", "rich"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, check=True, capture_output=True)
+
+
+def test_version(run):
+    assert run("--version").out == f"rrg-rewards {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["lable"], "invalid choice: 'lable'"),
+        (["label", "a.csv"], "required: --text-column"),
+        (["label", "a.csv", "--text", "t"], "required: --text-column"),
+        (["label", "a.csv", "--text-column", "t", "--schema", "ct-rate"], "did you mean 'ct_rate'?"),
+        (["label", "a.csv", "--text-column", "t", "--batch-size", "0"], "must be a positive integer, got '0'"),
+        (["score", "a.csv"], "required: --metrics"),
+        (["score", "a.csv", "--metrics", "crg", "--bootstrap", "-1"], "--bootstrap"),
+        (["recipes"], "required: ACTION"),
+    ],
+    ids=str,
+)
+def test_a_wrong_command_line_ends_with_2_and_shows_the_usage(run, arguments, message):
+    result = run(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert "usage: rrg-rewards" in result.err
+    assert message in result.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ValueError("row 3 is bad"), 1, "rrg-rewards: error: row 3 is bad\n"),
+        (ImportError("run: pip install x[y]"), 1, "rrg-rewards: error: run: pip install x[y]\n"),
+        (RuntimeError("boom"), 1, "rrg-rewards: error: RuntimeError: boom (run again with --traceback to see where)\n"),
+        (KeyboardInterrupt(), 130, "rrg-rewards: error: interrupted\n"),
+        (BrokenPipeError(), 141, ""),
+    ],
+    ids=repr,
+)
+def test_an_error_is_one_line_and_an_exit_code(run, monkeypatch, tmp_path, error, code, message):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr("rrg_rewards.data.readers.read_table", fail)
+    monkeypatch.setattr(main_module, "_drop_standard_output", lambda: None)
+    result = run("label", "a.csv", "--text-column", "t", "--output", tmp_path / "out.csv", "--quiet")
+    assert (result.code, result.out, result.err) == (code, "", message)
+
+
+def test_traceback_shows_where_an_error_was_raised(run):
+    result = run("label", "none.csv", "--text-column", "t", "--traceback")
+    assert result.code == 1
+    assert "Traceback" in result.err
+    assert "none.csv: no such file" in result.err
+
+
+def test_a_closed_pipe_ends_the_command_without_a_word():
+    script = """
+import sys
+from types import ModuleType
+import torch
+from rrg_rewards.cli.main import main
+class Labeler:
+    labels, signature = ("Edema",), "none"
+    def __init__(self, schema): pass
+    def __call__(self, reports): return torch.zeros(len(reports), 1, dtype=torch.bool)
+rules = sys.modules["rrg_rewards.labelers.rules"] = ModuleType("rules")
+rules.RuleLabeler = Labeler
+sys.stdin.buffer.peek(1)
+sys.exit(main(["label", "-", "--text-column", "t", "--quiet"]))
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.close()
+    process.stdin.write(b"t\n" + b"Normal.\n" * 50_000)
+    process.stdin.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 141

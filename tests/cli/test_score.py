@@ -1,0 +1,277 @@
+"""``rrg-rewards score``."""
+
+import csv
+import json
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
+
+from rrg_rewards.data.readers import read_table
+from rrg_rewards.metrics import registry
+from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.registry import make_metric
+from rrg_rewards.schemas import CT_RATE
+
+PAIRS = [
+    ("Cardiomegaly. Emphysema.", "Cardiomegaly. Hiatal hernia."),
+    ("No emphysema.", "Normal chest CT."),
+    ("Atelectasis. Lung nodule.", "Normal chest CT."),
+    ("Normal.", "Pleural effusion. Atelectasis."),
+    ("Pleural effusion, atelectasis.", "Pleural effusion. Atelectasis. Cardiomegaly."),
+]
+
+
+class LengthRatio(ReportMetric):
+    """Words predicted per reference word, scaled: a metric without labels."""
+
+    def __init__(self, scale: float = 1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = scale
+
+    signature = "length"
+
+    def _score(self, preds, target, **context):
+        ages = torch.tensor([float(age) for age in context.get("age", [1.0] * len(preds))])
+        ratios = [self.scale * len(p.split()) / len(t.split()) for p, t in zip(preds, target, strict=True)]
+        return Scores(torch.tensor(ratios) * ages)
+
+    def _accumulate(self, scores):
+        raise AssertionError("the command needs no state")
+
+    def compute(self):
+        raise AssertionError("the command needs no state")
+
+
+@pytest.fixture
+def length(monkeypatch):
+    """Register a second metric, which takes other options and columns."""
+    module = ModuleType("length_ratio")
+    module.LengthRatio = LengthRatio
+    monkeypatch.setitem(sys.modules, "length_ratio", module)
+    monkeypatch.setitem(registry._METRICS, "length", registry.MetricEntry("length_ratio:LengthRatio", ("age",)))
+
+
+@pytest.fixture
+def pairs(write_csv):
+    return write_csv("pairs.csv", ["prediction", "reference", "age"], *([*pair, 50] for pair in PAIRS))
+
+
+def matrices(words):
+    labeler = words("ct_rate")
+    return labeler([pred for pred, _ in PAIRS]), labeler([target for _, target in PAIRS])
+
+
+def test_corpus_values_agree_with_scikit_learn_and_with_the_metric(words, run, pairs, tmp_path):
+    result = run("score", pairs, "--metrics", "crg", "--json", tmp_path / "s.json")
+    assert result.code == 0, result.err
+    summary = json.loads((tmp_path / "s.json").read_text())
+    entry = summary["metrics"]["crg"]
+    preds, target = (matrix.flatten().numpy() for matrix in matrices(words))
+    tn, fp, fn, tp = confusion_matrix(target, preds).ravel().tolist()
+    assert entry["counts"] == {"tp": tp, "fn": fn, "fp": fp, "tn": tn}
+    youden = tp / (tp + fn) - fp / (fp + tn)
+    assert entry["value"] == pytest.approx(1 / (3 - 2 * youden))
+    assert entry["statistics"] == pytest.approx(
+        {
+            "precision": precision_score(target, preds),
+            "recall": recall_score(target, preds),
+            "f1": f1_score(target, preds),
+            "youden_j": youden,
+        }
+    )
+    metric = make_metric("crg")
+    metric.update(*zip(*PAIRS, strict=True))
+    assert entry["value"] == float(metric.compute())
+    assert entry["signature"] == metric.signature
+    low, high = entry["interval"]
+    assert low <= entry["value"] <= high
+    assert (summary["rows"], entry["scored"], entry["unscorable"]) == (5, 5, 0)
+
+
+def test_each_label_has_its_counts(words, run, pairs, tmp_path):
+    run("score", pairs, "--metrics", "crg", "--json", tmp_path / "s.json")
+    rows = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]["labels"]
+    preds, target = matrices(words)
+    assert [row["label"] for row in rows] == list(CT_RATE.labels)
+    for index, row in enumerate(rows):
+        tn, fp, fn, tp = confusion_matrix(target[:, index], preds[:, index], labels=[False, True]).ravel().tolist()
+        assert (row["tp"], row["fn"], row["fp"], row["tn"]) == (tp, fn, fp, tn)
+        assert row["recall"] == (None if tp + fn == 0 else pytest.approx(tp / (tp + fn)))
+
+
+def test_per_report_columns_explain_the_score(words, run, pairs, tmp_path):
+    assert run("score", pairs, "--metrics", "crg", "--output", tmp_path / "scores.csv").code == 0
+    table = read_table(tmp_path / "scores.csv")
+    assert table.names[:4] == ("prediction", "reference", "age", "crg")
+    assert table.columns["crg_missed"] == [
+        "Hiatal hernia",
+        None,
+        None,
+        "Atelectasis, Pleural effusion",
+        "Cardiomegaly",
+    ]
+    assert table.columns["crg_invented"] == ["Emphysema", None, "Atelectasis, Lung nodule", None, None]
+    assert table.columns["crg_precision"] == ["0.5", None, "0.0", None, "1.0"]
+    metric = make_metric("crg")
+    assert [float(cell) for cell in table.columns["crg"]] == metric.score(*zip(*PAIRS, strict=True)).value.tolist()
+
+
+def test_the_mean_of_the_column_is_the_corpus_value(words, run, pairs, tmp_path):
+    run("score", pairs, "--metrics", "crg", "--output", tmp_path / "o.jsonl", "--json", tmp_path / "s.json")
+    column = read_table(tmp_path / "o.jsonl").columns["crg"]
+    value = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]["value"]
+    assert 1 / (2 - sum(column) / len(column)) == pytest.approx(value)
+
+
+def test_batches_do_not_change_scores(words, run, pairs):
+    arguments = ("score", pairs, "--metrics", "crg", "--output", "-", "--quiet")
+    outputs = {run(*arguments, "--batch-size", size).out for size in (1, 2, 100)}
+    assert len(outputs) == 1
+    assert max(words.calls[:10]) == 1
+
+
+def test_a_seed_fixes_the_interval(words, run, pairs):
+    def interval(*options):
+        out = run("score", pairs, "--metrics", "crg", "--json", "-", "--quiet", *options).out
+        return json.loads(out)["metrics"]["crg"]["interval"]
+
+    assert interval() == interval("--seed", 0) != interval("--seed", 1)
+    assert interval("--bootstrap", 0) == [None, None]
+
+
+def test_unscorable_pairs_are_empty_counted_and_left_out(words, run, write_csv, tmp_path):
+    rows = [*PAIRS, ("", "Emphysema."), ("Emphysema.", ""), ("Emphysema.", "  ")]
+    path = write_csv("pairs.csv", ["prediction", "reference"], *rows)
+    files = ("--output", tmp_path / "o.csv", "--json", tmp_path / "s.json")
+    result = run("score", path, "--metrics", "crg", *files)
+    assert "1 of 8 predictions are missing and left out of the corpus value" in result.err
+    table = read_table(tmp_path / "o.csv")
+    new = [name for name in table.names if name.startswith("crg")]
+    assert all(table.columns[name][5:] == [None] * 3 for name in new)
+    entry = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]
+    assert (entry["scored"], entry["unscorable"]) == (5, 3)
+    metric = make_metric("crg")
+    metric.update(*zip(*PAIRS, strict=True))
+    assert entry["value"] == float(metric.compute())
+
+
+def test_a_missing_prediction_may_count_as_a_report_that_says_nothing(words, run, write_csv):
+    path = write_csv("pairs.csv", ["prediction", "reference"], ["", "Emphysema."], ["Normal.", "Normal."])
+    arguments = ("score", path, "--metrics", "crg", "--json", "-", "--quiet", "--missing-prediction", "score")
+    entry = json.loads(run(*arguments).out)["metrics"]["crg"]
+    assert entry["scored"] == 2
+    assert entry["counts"] == {"tp": 0, "fn": 1, "fp": 0, "tn": 35}
+
+
+def test_empty_text_in_jsonl_is_a_prediction(words, run, tmp_path):
+    (tmp_path / "pairs.jsonl").write_text('{"prediction": "", "reference": "Emphysema."}\n')
+    result = run("score", tmp_path / "pairs.jsonl", "--metrics", "crg", "--json", "-", "--quiet")
+    assert json.loads(result.out)["metrics"]["crg"]["scored"] == 1
+
+
+@pytest.mark.parametrize("rows", [[], [("", "Emphysema.")], [("Normal.", "Normal.")]])
+def test_what_is_undefined_is_null(words, run, write_csv, rows, tmp_path):
+    path = write_csv("pairs.csv", ["prediction", "reference"], *rows)
+    result = run("score", path, "--metrics", "crg", "--json", tmp_path / "s.json", "--output", "-")
+    assert result.code == 0, result.err
+    entry = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]
+    assert (entry["value"], entry["interval"]) == (None, [None, None])
+    assert len(list(csv.DictReader(result.out.splitlines()))) == len(rows)
+
+
+@pytest.mark.parametrize("prefix", ["", "GT_"])
+def test_reference_labels_take_the_place_of_the_reference_text(words, run, write_csv, tmp_path, prefix):
+    header = ["prediction", *(prefix + label for label in CT_RATE.labels)]
+    rows = [[pred, *row] for (pred, _), row in zip(PAIRS, matrices(words)[1].int().tolist(), strict=True)]
+    path = write_csv("labelled.csv", header, *rows, ["Normal.", *[""] * 18])
+    option = ["--reference-label-prefix", prefix] if prefix else ["--reference-labels"]
+    summary = json.loads(run("score", path, "--metrics", "crg", "--json", "-", "--quiet", *option).out)
+    assert summary["reference_column"] is None
+    entry = summary["metrics"]["crg"]
+    metric = make_metric("crg")
+    metric.update(*zip(*PAIRS, strict=True))
+    assert (entry["value"], entry["scored"], entry["unscorable"]) == (float(metric.compute()), 5, 1)
+    result = run("score", path, "--metrics", "crg", "--reference-label-prefix", "no_")
+    assert result.code == 1
+    assert "unknown column 'no_Medical material'" in result.err
+
+
+def test_several_metrics_with_options_and_columns_of_their_own(words, length, run, pairs, tmp_path):
+    options = ("--set", "length.scale=2", "--set", "crg.prior=0.5", "--context", "age=age")
+    files = ("--output", tmp_path / "o.csv", "--json", tmp_path / "s.json")
+    result = run("score", pairs, "--metrics", "crg, length", *options, *files)
+    assert result.code == 0, result.err
+    table = read_table(tmp_path / "o.csv")
+    assert [float(cell) for cell in table.columns["length"]] == pytest.approx([200 / 3, 200 / 3, 100, 100 / 3, 75])
+    metrics = json.loads((tmp_path / "s.json").read_text())["metrics"]
+    assert list(metrics) == ["crg", "length"]
+    assert metrics["length"]["value"] == pytest.approx(205 / 3)
+    assert "prior:0.5" in metrics["crg"]["signature"]
+    assert "labels" not in metrics["length"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--metrics", "crgg"], 2, "argument --metrics: unknown metric 'crgg'; did you mean 'crg'?"),
+        (["--metrics", "crg,"], 2, "argument --metrics: unknown metric ''"),
+        (["--metrics", "crg,crg"], 2, "argument --metrics: crg is named more than once"),
+        (["--metrics", "crg", "--labeler", "rulez:ct_rate"], 2, "unknown labeler 'rulez'; did you mean 'rules'?"),
+        (["--metrics", "length", "--labeler", "rules:ct_rate"], 2, "no metric among length takes one"),
+        (["--metrics", "crg", "--set", "crg.pior=1"], 2, "unknown crg option 'pior'; did you mean 'prior'?"),
+        (["--metrics", "crg", "--set", "crg.prior=7"], 2, "prior must lie in (0, 1), got 7"),
+        (["--metrics", "crg", "--set", "prior=0.1"], 2, "must be METRIC.OPTION=VALUE, got 'prior=0.1'"),
+        (["--metrics", "crg", "--set", "length.scale=1"], 2, "'length' is not among --metrics crg"),
+        (["--metrics", "crg", "--set", "crg.prior=["], 2, "cannot read the value of 'crg.prior=['"),
+        (["--metrics", "crg", "--context", "age=age"], 2, "no metric among crg takes 'age'; they take: target_labels"),
+        (["--metrics", "crg", "--context", "age"], 2, "must be NAME=COLUMN, got 'age'"),
+        (["--metrics", "length", "--reference-labels"], 2, "no metric among length uses reference labels"),
+        (["--metrics", "crg", "--prediction-column", "pred"], 1, "unknown column 'pred'"),
+        (["--metrics", "crg", "--reference-column", "refrence"], 1, "did you mean 'reference'?"),
+        (["--metrics", "length", "--context", "age=years"], 1, "unknown column 'years'"),
+        (["--metrics", "crg", "--output", "{}/no/o.csv"], 1, "the folder"),
+        (["--metrics", "crg", "--output", "{}/pairs.csv"], 1, "exists already; pass --overwrite"),
+        (["--metrics", "crg", "--output", "{}/o.csv", "--json", "{}/o.csv"], 2, "must differ"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_told_before_any_work(words, length, run, pairs, tmp_path, options, code, message):
+    result = run("score", pairs, *(option.replace("{}", str(tmp_path)) for option in options))
+    assert result.code == code
+    assert message in result.err
+    assert result.out == ""
+    assert "Traceback" not in result.err
+    assert words.calls == []
+    assert list(tmp_path.iterdir()) == [pairs]
+
+
+def test_the_table_leaves_standard_output_to_data(words, run, pairs):
+    result = run("score", pairs, "--metrics", "crg")
+    assert "5 report pairs" in result.out
+    assert "Coronary artery wall calcification" in result.out
+    result = run("score", pairs, "--metrics", "crg", "--output", "-")
+    assert len(list(csv.DictReader(result.out.splitlines()))) == 5
+    assert "5 report pairs" in result.err
+
+
+def test_a_score_column_that_exists_is_replaced_with_a_warning(words, run, write_csv):
+    path = write_csv("pairs.csv", ["crg", "prediction", "reference"], ["old", *PAIRS[0]])
+    result = run("score", path, "--metrics", "crg", "--output", "-")
+    assert "replaces 1 input column(s) of the same name: crg" in result.err
+    assert result.out.startswith("crg,prediction,reference,crg_tp")
+    result = run("score", path, "--metrics", "crg", "--output", "-", "--prefix", "new_", "--quiet")
+    assert result.out.startswith("crg,prediction,reference,new_crg,new_crg_tp")
+
+
+def test_reports_with_labels_by_a_model(run, shared_data, tmp_path):
+    columns = ("--prediction-column", "Pred_whole_report", "--reference-label-prefix", "GT_")
+    pairs = shared_data / "reg2rg_ctrg" / "pairs.csv"
+    files = ("--output", tmp_path / "o.csv", "--json", tmp_path / "s.json")
+    result = run("score", pairs, "--metrics", "crg", *columns, *files)
+    assert result.code == 0, result.err
+    entry = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]
+    assert entry["scored"] == len(read_table(pairs))
+    assert 1 / 3 < entry["interval"][0] <= entry["value"] <= entry["interval"][1] < 0.5

@@ -1,0 +1,132 @@
+"""CRG metrics in real processes: every process gets the value that one process would, whoever saw which reports."""
+
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection
+
+from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore, ReportCRG
+from tests.distributed.helpers import run_distributed
+from tests.words import WordLabeler
+
+ROWS = 24
+# Number of rows of each process.
+SHARES = {
+    2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
+    3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
+}
+KINDS = ("pooled", "per label", "levels", "text")
+REPORTS = ["Effusion.", "A nodule and a hernia.", "Normal.", "", "Nodule, effusion.", "Hernia."]
+
+
+def make(kind: str) -> Metric:
+    metrics = {
+        "pooled": lambda: CRGScore(3),
+        "per label": lambda: CRGScore(3, per_label=True),
+        "levels": lambda: MultiLevelCRGScore([3, 3]),
+        "text": lambda: ReportCRG(WordLabeler()),
+    }
+    made: Metric = metrics[kind]()
+    return made
+
+
+def batch(kind: str, rows: slice, seed: int) -> tuple[Any, Any]:
+    """Rows of a corpus that is the same in all processes, as the metric takes them."""
+    generator = torch.Generator().manual_seed(seed)
+    picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
+    preds, target = ([REPORTS[pick] for pick in column] for column in picks)
+    if kind == "text":
+        return preds, target
+    labels: tuple[Tensor, Tensor] = (WordLabeler()(preds), WordLabeler()(target))
+    return ([labels[0], labels[1]], [labels[1], labels[1]]) if kind == "levels" else labels
+
+
+def run_one(kind: str, rows: slice, seed: int, metric: Metric) -> Metric:
+    """Give a metric its rows in two batches; a process without rows calls update not once."""
+    middle = (rows.start + rows.stop) // 2
+    for part in (slice(rows.start, middle), slice(middle, rows.stop)):
+        if part.start < part.stop:
+            metric.update(*batch(kind, part, seed))
+    return metric
+
+
+def results(kind: str, metric: Metric) -> dict[str, Any]:
+    found: dict[str, Any] = {"compute": metric.compute().item()}
+    found["statistics"] = {name: value.item() for name, value in metric.statistics().items()}
+    if kind in ("per label", "text"):
+        found["label_statistics"] = {name: value.tolist() for name, value in metric.label_statistics().items()}
+    if kind == "levels":
+        found["levels"] = metric.level_scores().tolist()
+    return found
+
+
+def exercise(kind: str, rows: slice) -> dict[str, Any]:
+    """Everything a process can do to a metric, in the same order in all processes."""
+    metric = run_one(kind, rows, 0, make(kind))
+    local = metric.tp.clone()
+    found = {"first": results(kind, metric), "repeated": results(kind, metric)}
+    found["local state back"] = torch.equal(metric.tp, local) and not metric._is_synced
+    found["cloned"] = results(kind, metric.clone())
+    found["unpickled"] = results(kind, pickle.loads(pickle.dumps(metric)))
+    metric.reset()
+    found["after reset"] = results(kind, run_one(kind, rows, 1, metric))
+    collection = MetricCollection({"a": make(kind), "b": make(kind)})
+    run_one(kind, rows, 0, collection)
+    found["collection"] = {name: value.item() for name, value in collection.compute().items()}
+    fresh = make(kind)
+    found["forward"] = fresh(*batch(kind, rows, 0)).item()
+    found["after forward"] = results(kind, fresh)
+    return found
+
+
+def exercise_all(rank: int, world_size: int) -> dict[str, dict[str, dict[str, Any]]]:
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for share, lengths in SHARES[world_size].items():
+        start = sum(lengths[:rank])
+        found[share] = {kind: exercise(kind, slice(start, start + lengths[rank])) for kind in KINDS}
+    return found
+
+
+@pytest.fixture(scope="module", params=SHARES, ids=lambda world_size: f"{world_size} processes")
+def by_rank(request: pytest.FixtureRequest) -> list[dict[str, dict[str, dict[str, Any]]]]:
+    """What each process found; the processes are started once for all tests."""
+    return run_distributed(exercise_all, request.param)
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, dict[str, Any]]:
+    """What one process finds that sees all rows."""
+    return {kind: exercise(kind, slice(0, ROWS)) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "use",
+    ["first", "repeated", "cloned", "unpickled", "after reset", "collection", "after forward", "local state back"],
+)
+def test_equals_one_process(by_rank: Any, alone: Any, kind: str, use: str) -> None:
+    for rank, shares in enumerate(by_rank):
+        for share, found in shares.items():
+            # Equal and not close: counters are added before anything is divided. repr takes NaN for equal to NaN.
+            assert repr(found[kind][use]) == repr(alone[kind][use]), (rank, share)
+
+
+# A process without rows has no value of its own.
+@pytest.mark.filterwarnings("ignore:CRG is undefined", "ignore:The ``compute`` method")
+@pytest.mark.parametrize("kind", KINDS)
+def test_forward_gives_the_processes_own_batch(by_rank: Any, kind: str) -> None:
+    for rank, shares in enumerate(by_rank):
+        for share, found in shares.items():
+            lengths = SHARES[len(by_rank)][share]
+            start = sum(lengths[:rank])
+            own = run_one(kind, slice(start, start + lengths[rank]), 0, make(kind)).compute().item()
+            assert repr(found[kind]["forward"]) == repr(own), (rank, share)
+
+
+def test_data_tell_processes_apart() -> None:
+    """The tests above would pass for a metric that never syncs, if every share had the value of the whole."""
+    whole, share = (run_one("text", rows, 0, make("text")).compute() for rows in (slice(0, ROWS), slice(0, 12)))
+    assert whole != share

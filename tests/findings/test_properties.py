@@ -1,0 +1,108 @@
+"""What holds for any text."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rrg_rewards.findings import extract_findings
+from rrg_rewards.findings.engine import FindingEngine
+from rrg_rewards.findings.scope import ABSENT
+from rrg_rewards.findings.vocabulary import load_lexicon
+
+WORDS = [
+    *(
+        "no",
+        "without",
+        "was",
+        "not",
+        "observed",
+        "there",
+        "is",
+        "and",
+        "or",
+        "but",
+        ",",
+        "?",
+        "(",
+        ")",
+        "possible",
+    ),
+    *(
+        "pleural",
+        "effusion",
+        "nodules",
+        "lung",
+        "lungs",
+        "calcification",
+        "aorta",
+        "coronary",
+        "arteries",
+        "heart",
+    ),
+    *(
+        "enlarged",
+        "lymph",
+        "nodes",
+        "ground-glass",
+        "previous",
+        "examination",
+        "in",
+        "the",
+        "2.5",
+        "mm",
+        "liver",
+    ),
+]
+sentences = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
+lexicons = st.sampled_from(["chest_ct", "chest_xray"])
+
+
+@given(st.text(max_size=300), lexicons)
+def test_any_text_is_read(text, lexicon):
+    for finding in extract_findings(text, lexicon=lexicon):
+        assert text[finding.start : finding.end] == finding.text
+
+
+@given(st.lists(sentences, max_size=6), lexicons)
+def test_places_of_findings(parts, lexicon):
+    report = ". ".join(parts)
+    for finding in extract_findings(report, lexicon=lexicon):
+        assert report[finding.start : finding.end] == finding.text
+        assert finding.text
+
+
+@given(st.lists(sentences, min_size=1, max_size=6), lexicons)
+def test_a_report_says_what_its_sentences_say(parts, lexicon):
+    engine = FindingEngine(load_lexicon(lexicon))
+    union = 0
+    for part in parts:
+        union |= engine.mask(part)
+    assert engine.mask(". ".join(parts)) == union
+    assert engine.mask("\n".join(parts)) == union
+
+
+@given(st.lists(sentences, max_size=6), lexicons)
+def test_memory_changes_nothing(parts, lexicon):
+    report = ". ".join(parts)
+    remembering = FindingEngine(load_lexicon(lexicon))
+    forgetting = FindingEngine(load_lexicon(lexicon), memory=0)
+    assert remembering.mask(report) == remembering.mask(report) == forgetting.mask(report)
+    assert not forgetting._masks
+
+
+@given(st.lists(sentences, max_size=6), lexicons)
+def test_reports_read_together_are_reports_read_alone(reports, lexicon):
+    together, alone = (FindingEngine(load_lexicon(lexicon)) for _ in range(2))
+    assert together.masks(reports) == [alone.mask(report) for report in reports]
+
+
+@given(st.lists(sentences, max_size=6), lexicons)
+def test_masks_are_the_findings(parts, lexicon):
+    report = ". ".join(parts)
+    engine = FindingEngine(load_lexicon(lexicon))
+    bits = {"present": 0, "uncertain": 1}
+    expected = 0
+    for finding in engine.extract(report):
+        if finding.presence in bits:
+            expected |= 1 << 2 * engine.lexicon.concepts.index(finding.concept) + bits[finding.presence]
+    assert engine.mask(report) == expected
+    assert ABSENT not in bits.values()

@@ -1,0 +1,291 @@
+"""The rule labeler on sentences of its own: one table a schema, contract, copies, errors."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rrg_rewards.labelers import Labeler, RuleLabeler
+from rrg_rewards.schemas import CHEXBERT, CT_RATE
+
+# Label, sentences that make it positive, sentences that do not.
+CT = {
+    "Medical material": (
+        [
+            "A pacemaker lead is seen",
+            "Coronary stents",
+            "Metallic sutures in the sternum",
+            "Nasogastric tube in place",
+        ],
+        ["No catheter was seen", "The drainage tube was removed", "Sclerosis of the vertebral end plates"],
+    ),
+    "Arterial wall calcification": (
+        [
+            "Calcification in the wall of the aorta",
+            "Atheroma plaques in the aortic arch",
+            "Aortic atherosclerosis",
+        ],
+        [
+            "Calcified nodule",
+            "Calcification of the coronary arteries",
+            "No calcification of the aorta was seen",
+        ],
+    ),
+    "Cardiomegaly": (
+        [
+            "Cardiomegaly",
+            "The heart is enlarged",
+            "Heart size has increased",
+            "Cardiothoracic ratio is increased",
+        ],
+        ["Heart size is normal", "The heart is not enlarged", "The heart and great vessels are normal"],
+    ),
+    "Pericardial effusion": (
+        [
+            "Minimal pericardial effusion",
+            "Fluid in the pericardial space",
+            "Pericardial and pleural effusion",
+        ],
+        ["Pericardial effusion was not observed", "No pleural or pericardial effusion", "Pleural effusion"],
+    ),
+    "Coronary artery wall calcification": (
+        ["Calcific plaques in the coronary arteries", "Atheroma plaque in the LAD"],
+        ["Calcific plaques in the aorta", "No coronary calcification"],
+    ),
+    "Hiatal hernia": (
+        ["Sliding type hiatal hernia", "Hiatus hernia is seen", "Gastric hernia into the thorax"],
+        ["Umbilical hernia", "No hiatal hernia was detected"],
+    ),
+    "Lymphadenopathy": (
+        ["Lymph nodes with a short axis of 14 mm", "Mediastinal LAP", "Millimetric lymph nodes are seen"],
+        [
+            "No enlarged lymph nodes",
+            "Lymph nodes of pathological size were not detected",
+            "Intrapulmonary lymph node",
+        ],
+    ),
+    "Emphysema": (
+        ["Emphysematous changes", "Paraseptal emphysema", "Bullae in the upper lobes"],
+        ["No emphysema", "Emphysema was not observed"],
+    ),
+    "Atelectasis": (
+        ["Linear atelectasis", "Atelectatic changes in the lower lobes"],
+        ["Fibroatelectatic changes", "No atelectasis", "Collapse fracture of a vertebral body"],
+    ),
+    "Lung nodule": (
+        ["A 4 mm nodule in the right lung", "Millimetric nodules", "Nodular lesion in the left lower lobe"],
+        ["Thyroid nodule", "Nodular consolidation in the lung", "No nodule was detected in the lungs"],
+    ),
+    "Lung opacity": (
+        [
+            "Ground-glass areas in both lungs",
+            "Density increases in the lower lobes",
+            "Patchy high-density shadow in the lung",
+        ],
+        [
+            "No ground glass was seen",
+            "Ground-glass nodule",
+            "Density increase in the fatty tissue of the breast",
+        ],
+    ),
+    "Pulmonary fibrotic sequela": (
+        ["Sequela changes in both apices", "Pleuroparenchymal bands", "Fibrotic changes", "Fibroatelectasis"],
+        ["Sequela scarring of the left kidney", "No sequela change was detected"],
+    ),
+    "Pleural effusion": (
+        ["Bilateral pleural effusion", "Effusion reaching 12 mm on the left", "Hydrothorax on the right"],
+        ["No pleural effusion", "Pleural effusion-thickening was not detected", "Pericardial effusion"],
+    ),
+    "Mosaic attenuation pattern": (["Mosaic attenuation in both lungs"], ["No mosaic attenuation"]),
+    "Peribronchial thickening": (
+        ["Peribronchial thickening", "Thickening of the peribronchial sheath"],
+        ["No peribronchial thickening", "Thickening of the pleura"],
+    ),
+    "Consolidation": (
+        ["Consolidation in the left lower lobe", "Consolidative area with air bronchogram"],
+        ["No consolidation", "Infiltration, no consolidation was observed", "Consolidation?"],
+    ),
+    "Bronchiectasis": (
+        ["Traction bronchiectasis", "Bronchiectatic changes", "The bronchi are dilated"],
+        ["No bronchiectasis", "Bronchial calibration is normal"],
+    ),
+    "Interlobular septal thickening": (
+        ["Interlobular septal thickening", "Thickening of the septa", "Interlobular septa are thickened"],
+        ["No interlobular septal thickening", "Septal thickening was not observed"],
+    ),
+}
+XRAY = {
+    "Enlarged Cardiomediastinum": (
+        ["Widened mediastinum"],
+        ["Mediastinal contours are normal", "No mediastinal widening"],
+    ),
+    "Cardiomegaly": (["Mild cardiomegaly", "The cardiac silhouette is enlarged"], ["Heart size is normal"]),
+    "Lung Opacity": (["Patchy opacity at the left base", "Airspace disease"], ["No focal airspace opacity"]),
+    "Lung Lesion": (
+        ["A nodule in the right upper lobe", "Left hilar mass"],
+        ["No suspicious nodule or mass"],
+    ),
+    "Edema": (["Pulmonary edema", "Pulmonary vascular congestion"], ["No overt edema"]),
+    "Consolidation": (
+        ["Left lower lobe consolidation"],
+        ["Lungs are clear of consolidation, effusion or mass"],
+    ),
+    "Pneumonia": (["Right middle lobe pneumonia"], ["No evidence of pneumonia", "Possible pneumonia"]),
+    "Atelectasis": (["Bibasilar atelectasis"], ["May represent atelectasis"]),
+    "Pneumothorax": (
+        ["Small apical pneumothorax"],
+        ["No pneumothorax", "Resolution of the apical pneumothorax"],
+    ),
+    "Pleural Effusion": (
+        ["Small right effusion", "Blunting of the costophrenic angle"],
+        ["No effusion or pneumothorax"],
+    ),
+    "Pleural Other": (["Apical pleural thickening"], ["No pleural thickening"]),
+    "Fracture": (["Healing rib fractures"], ["No displaced fracture"]),
+    "Support Devices": (
+        ["Endotracheal tube above the carina", "Sternotomy wires"],
+        ["The PICC line has been removed"],
+    ),
+}
+
+
+def cases(table):
+    return [
+        (sentence, label, positive)
+        for label, columns in table.items()
+        for positive, sentences in zip((True, False), columns, strict=True)
+        for sentence in sentences
+    ]
+
+
+@pytest.fixture(scope="module")
+def ct():
+    return RuleLabeler("ct_rate")
+
+
+@pytest.fixture(scope="module")
+def xray():
+    return RuleLabeler("chexbert")
+
+
+def positives(labeler, report):
+    return {label for label, value in zip(labeler.labels, labeler([report])[0].tolist(), strict=True) if value}
+
+
+@pytest.mark.parametrize(("sentence", "label", "positive"), cases(CT))
+def test_ct_rate(ct, sentence, label, positive):
+    assert (label in positives(ct, sentence)) is positive
+
+
+@pytest.mark.parametrize(("sentence", "label", "positive"), cases(XRAY))
+def test_chexbert(xray, sentence, label, positive):
+    assert (label in positives(xray, sentence)) is positive
+
+
+def test_tables_cover_the_schemas():
+    assert tuple(CT) == CT_RATE.labels
+    assert (*XRAY, "No Finding") == CHEXBERT.labels
+
+
+@pytest.mark.parametrize(
+    ("report", "positive"),
+    [
+        ("", False),
+        (" \n", False),
+        ("The lungs are clear. No effusion.", True),
+        ("Sternotomy wires.", True),
+        ("Small effusion.", False),
+        ("Possible small effusion.", False),
+        ("Sternotomy wires. Cardiomegaly.", False),
+    ],
+)
+def test_no_finding(xray, report, positive):
+    assert ("No Finding" in positives(xray, report)) is positive
+
+
+def test_is_a_labeler_with_labels_and_signature(ct):
+    assert isinstance(ct, Labeler)
+    assert ct.labels == CT_RATE.labels
+    assert ct.signature.startswith("rules|schema:ct_rate|lexicon:")
+    assert ct.signature != RuleLabeler("chexbert").signature
+
+
+def test_shape_and_type(ct):
+    labels = ct(["Emphysema.", "", " \n "])
+    assert labels.shape == (3, 18)
+    assert labels.dtype is torch.bool
+    assert labels.sum(1).tolist() == [1, 0, 0]
+    assert ct([]).shape == (0, 18)
+    assert ct(("Emphysema.",)).shape == (1, 18)
+
+
+def test_labels_of_a_large_report_are_those_of_its_unit(ct):
+    unit = "Ground-glass areas in both lungs. No pleural effusion. A nodule, 4 mm, in the left lung. "
+    assert torch.equal(ct([unit * 12_000]), ct([unit]))
+    endless = "emphysema and pleural effusion "
+    assert torch.equal(ct([endless * 30_000]), ct([endless]))
+
+
+@pytest.mark.parametrize(
+    "report", ["\x00\x07 emphysema \x1f", "emphysema\u200b\u202e", "İ emphysema", "emphysema\n\n\n"]
+)
+def test_odd_characters(ct, report):
+    assert ct([report]).any()
+
+
+def test_explain_gives_the_mentions_behind_each_label(ct, xray):
+    report = "No effusion. Emphysema in both lungs. Bullae. Possible consolidation."
+    reasons = ct.explain(report)
+    assert {label: [finding.text for finding in found] for label, found in reasons.items()} == {
+        "Emphysema": ["Emphysema", "Bullae"]
+    }
+    assert all(report[f.start : f.end] == f.text for found in reasons.values() for f in found)
+    assert xray.explain("No effusion.") == {"No Finding": []}
+    with pytest.raises(TypeError, match=r"report\[0\] must be a report text, got int"):
+        ct.explain(3)
+
+
+def test_copies_share_and_pickles_rebuild(ct):
+    ct(["Emphysema."])
+    assert copy.deepcopy([ct])[0] is ct
+    restored = pickle.loads(pickle.dumps(ct))
+    assert len(pickle.dumps(ct)) < 300
+    assert restored.signature == ct.signature
+    assert torch.equal(restored(["Emphysema."]), ct(["Emphysema."]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("ct_rat", "did you mean 'ct_rate'"),
+        ("merlin", "'merlin' has no rules; schemas with rules: chexbert, ct_rate"),
+    ],
+)
+def test_unknown_schemas(schema, message):
+    with pytest.raises(ValueError, match=message):
+        RuleLabeler(schema)
+
+
+@pytest.mark.parametrize(
+    ("reports", "message"),
+    [
+        ("Emphysema.", r"got one string; pass \[reports\]"),
+        (["Emphysema.", None], r"reports\[1\] must be a report text, got NoneType"),
+        ([3.5], r"reports\[0\] must be a report text, got float"),
+    ],
+)
+def test_bad_reports(ct, reports, message):
+    with pytest.raises(TypeError, match=message):
+        ct(reports)
+
+
+@given(st.lists(st.sampled_from([sentence for sentence, _, _ in cases(CT)]), max_size=8))
+def test_batch_is_one_by_one_and_report_is_union(sentences):
+    ct = RuleLabeler("ct_rate")
+    batch = ct(sentences)
+    assert torch.equal(batch, torch.cat([ct([sentence]) for sentence in sentences] or [batch]))
+    for separator in (". ", "\n", "; ", '." '):
+        assert torch.equal(ct([separator.join(sentences)])[0], batch.any(0))
