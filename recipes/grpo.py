@@ -30,7 +30,7 @@ from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate
 from rrg_rewards.recipes._outputs import plot_run, versions, write_json, write_rows
 from rrg_rewards.rewards import MetricReward
 
-__all__ = ["main", "run", "validate"]
+__all__ = ["finish", "main", "run", "validate"]
 
 logger = logging.getLogger(__name__)
 
@@ -160,11 +160,20 @@ def _write_results(
         plot_run(folder / f"curve_{reward.__name__}.png", reward.__name__, history, summaries)
 
 
+def finish(accelerator: Any) -> None:
+    """End trackers and the process group of a trainer to which no reference is left.
+
+    The wrapped model goes first: it keeps the group alive, and where the group dies with it, holding the interpreter's
+    lock, gloo's threads can wait for that lock for ever.
+    """
+    accelerator.free_memory()
+    accelerator.end_training()
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the recipe that a command line describes."""
     logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
-    trainer = run(*parse(sys.argv[1:] if argv is None else argv))
-    trainer.end()
+    finish(run(*parse(sys.argv[1:] if argv is None else argv)).accelerator)
 
 
 if __name__ == "__main__":

@@ -4,16 +4,14 @@ import faulthandler
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from rrg_rewards.labelers import registry
 from rrg_rewards.recipes._arguments import parse
-from rrg_rewards.recipes.grpo import run
+from rrg_rewards.recipes.grpo import finish, run
 
 
-def main(config: str, folder: str) -> None:
-    # A process that hangs says where, and ends the run.
-    faulthandler.dump_traceback_later(180, exit=True)
-    registry._LABELERS["keywords"] = ("keyword_labeler", "KeywordLabeler")
+def train(config: str, folder: str) -> Any:
     trainer = run(*parse(["--config", config]))
     result = {
         "world_size": trainer.args.world_size,
@@ -23,8 +21,11 @@ def main(config: str, folder: str) -> None:
         "history": trainer.state.log_history,
     }
     Path(folder, f"rank{trainer.args.process_index}.json").write_text(json.dumps(result))
-    trainer.end()
+    return trainer.accelerator
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    # A process that hangs says where, and ends the run.
+    faulthandler.dump_traceback_later(180, exit=True)
+    registry._LABELERS["keywords"] = ("keyword_labeler", "KeywordLabeler")
+    finish(train(*sys.argv[1:]))
