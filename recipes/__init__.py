@@ -2,3 +2,7 @@
 
 if __name__ != "rrg_rewards.recipes":
     raise ImportError(f"import this package as rrg_rewards.recipes, not as {__name__}")
+
+from rrg_rewards.recipes._catalog import list_recipes, recipe_path, validate_recipe
+
+__all__ = ["list_recipes", "recipe_path", "validate_recipe"]

@@ -261,6 +261,20 @@ class LabelScores(Scores):
     def _names(self, chosen: Tensor) -> list[str]:
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
 
+    def with_prior(self, prior: float | None) -> "LabelScores":
+        """The same labels scored with another prevalence of positive references.
+
+        Args:
+            prior: Prevalence in (0, 1); ``None`` for that of these references.
+
+        Raises:
+            ValueError: If the prior lies outside (0, 1).
+        """
+        rows = self.scored
+        value = self.value.clone()
+        value[rows] = crg_contributions(self.preds[rows], self.target[rows], prior=prior)
+        return replace(self, value=value)
+
     def expand(self, rows: Tensor) -> "LabelScores":
         """Put scores of the pairs chosen by ``rows`` back in their places; unscorable pairs have no label."""
         preds, target = (labels.new_zeros(len(rows), labels.shape[1]) for labels in (self.preds, self.target))

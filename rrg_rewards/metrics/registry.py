@@ -8,7 +8,7 @@ from typing import Any
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["MetricEntry", "available_metrics", "make_metric", "metric_context", "metric_options"]
+__all__ = ["MetricEntry", "available_metrics", "make_metric", "metric_class", "metric_context", "metric_options"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,16 @@ def _entry(name: str) -> MetricEntry:
     return _METRICS[name]
 
 
-def _metric_class(name: str) -> type[ReportMetric]:
+def metric_class(name: str) -> type[ReportMetric]:
+    """Class of a metric.
+
+    Raises:
+        ValueError: For an unknown metric, with the nearest known one.
+
+    Example:
+        >>> metric_class("crg").__name__
+        'ReportCRG'
+    """
     module, _, cls = _entry(name).path.partition(":")
     metric: type[ReportMetric] = getattr(import_module(module), cls)
     return metric
@@ -74,7 +83,7 @@ def metric_options(name: str) -> tuple[str, ...]:
         >>> metric_options("crg")
         ('labeler', 'prior')
     """
-    parameters = inspect.signature(_metric_class(name)).parameters.values()
+    parameters = inspect.signature(metric_class(name)).parameters.values()
     return tuple(parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD)
 
 
@@ -100,4 +109,4 @@ def make_metric(name: str, **options: Any) -> ReportMetric:
     for option in options:
         if option not in known:
             raise ValueError(unknown_name_message(f"{name} option", option, known))
-    return _metric_class(name)(**options)
+    return metric_class(name)(**options)

@@ -1,0 +1,149 @@
+"""Arguments of the reinforcement-learning recipes, from a YAML file, the command line, or both."""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from trl import GRPOConfig, ModelConfig, RLOOConfig, TrlParser
+
+from rrg_rewards.recipes._rewards import RewardSetting, parse_reward
+from rrg_rewards.schemas import get_label_schema
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = ["ALGORITHMS", "RecipeArguments", "parse", "validate"]
+
+ALGORITHMS: dict[str, Any] = {"grpo": GRPOConfig, "rloo": RLOOConfig}
+
+
+@dataclass
+class RecipeArguments:
+    """What a recipe sets besides the trainer's and the model's own arguments."""
+
+    dataset: str = field(metadata={"help": "CSV, JSONL or Parquet file, or the name of a data set on the Hub."})
+    rewards: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Rewards: names or mappings of name, weight, as (logged name) and the reward's options."},
+    )
+    algorithm: str = field(default="grpo", metadata={"help": "grpo or rloo."})
+    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of a data set on the Hub."})
+    dataset_split: str = field(default="train", metadata={"help": "Split of a data set on the Hub."})
+    input_column: str = field(default="findings", metadata={"help": "Column that the prompt is made of."})
+    reference_column: str = field(default="reference", metadata={"help": "Column of reference reports."})
+    label_columns: list[str] | None = field(
+        default=None, metadata={"help": "0/1 columns, or one column of lists, gathered into the column 'labels'."}
+    )
+    label_schema: str | None = field(
+        default=None, metadata={"help": "Label schema whose label names are the label columns, such as ct_rate."}
+    )
+    system_prompt: str | None = field(default=None, metadata={"help": "System message, or head of a plain prompt."})
+    prompt_template: str = field(
+        default="{input}", metadata={"help": "Prompt, with {input} for the input column and any other {column}."}
+    )
+    conversational: bool = field(default=True, metadata={"help": "Prompt by the model's chat template."})
+    max_input_words: int | None = field(default=None, metadata={"help": "Leave out rows with longer inputs."})
+    heldout_file: str | None = field(default=None, metadata={"help": "File of held-out rows, in place of a split."})
+    heldout_fraction: float = field(default=0.1, metadata={"help": "Fraction of rows held out from training."})
+    heldout_seed: int = field(default=0, metadata={"help": "Seed of the split."})
+    heldout_rows: int = field(default=64, metadata={"help": "Held-out rows to evaluate before and after; 0 for none."})
+    heldout_batch_size: int = field(default=8, metadata={"help": "Held-out rows generated at once on a process."})
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(unknown_name_message("algorithm", self.algorithm, ALGORITHMS))
+        if not self.rewards:
+            raise ValueError("rewards is empty; set at least one, as in 'rewards: [{name: crg}]'")
+        if not 0 < self.heldout_fraction < 1:
+            raise ValueError(f"heldout_fraction must lie in (0, 1), got {self.heldout_fraction}")
+        if self.label_schema is not None and self.label_columns:
+            raise ValueError("label_schema and label_columns both name the label columns; set one")
+        if self.label_schema is not None:
+            self.label_columns = list(get_label_schema(self.label_schema).labels)
+        names = [setting.logged_name for setting in self.reward_settings()]
+        if len(set(names)) < len(names):
+            raise ValueError(f"rewards are logged as {', '.join(names)}; tell them apart by 'as: NAME'")
+
+    def reward_settings(self) -> list[RewardSetting]:
+        """The rewards, parsed and checked."""
+        return [parse_reward(reward, self.reference_column) for reward in self.rewards]
+
+
+def parse(argv: Sequence[str]) -> tuple[RecipeArguments, Any, Any]:
+    """Parse a command line with ``--config FILE.yaml``; what the command line sets takes precedence.
+
+    Returns:
+        The recipe's, the trainer's and the model's arguments.
+
+    Raises:
+        ValueError: For an unknown key, or a value that its owner rejects.
+    """
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--config")
+    first.add_argument("--algorithm")
+    known, _ = first.parse_known_args(argv)
+    config = {} if known.config is None else _read(Path(known.config))
+    algorithm = known.algorithm or config.get("algorithm", "grpo")
+    if algorithm not in ALGORITHMS:
+        raise ValueError(unknown_name_message("algorithm", algorithm, ALGORITHMS))
+    classes = (RecipeArguments, ALGORITHMS[algorithm], ModelConfig)
+    _check_keys(config, classes)
+    recipe, training, model = TrlParser(classes).parse_args_and_config(list(argv))
+    if training.reward_weights is not None:
+        raise ValueError("reward_weights: give each reward its own 'weight' in place of it")
+    if not model.model_name_or_path:
+        raise ValueError("model_name_or_path: no model is set")
+    return recipe, training, model
+
+
+def validate(path: Path) -> None:
+    """Parse a recipe as a run would, and leave the environment as it was.
+
+    Raises:
+        ValueError: Naming the key that is wrong.
+    """
+    message = io.StringIO()
+    with _same_environment(), contextlib.redirect_stderr(message):
+        try:
+            recipe, _, _ = parse(["--config", str(path)])
+        except SystemExit as error:
+            raise ValueError(message.getvalue().strip().splitlines()[-1]) from error
+    for setting in recipe.reward_settings():
+        setting.check()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is no YAML: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} must hold a mapping of keys to values")
+    return config
+
+
+def _check_keys(config: Mapping[str, Any], classes: Sequence[Any]) -> None:
+    known = {item.name: item for cls in classes for item in fields(cls)}
+    for key, value in config.items():
+        if key == "env":
+            continue
+        if key not in known:
+            raise ValueError(unknown_name_message("key", key, known))
+        # argparse converts texts only: a list where a number belongs would pass.
+        if isinstance(value, list | dict) and not any(kind in str(known[key].type) for kind in ("list", "dict")):
+            raise ValueError(f"{key} must be {known[key].type}, got {json.dumps(value)}")
+
+
+@contextlib.contextmanager
+def _same_environment() -> Iterator[None]:
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,79 @@
+"""Which recipes there are: every YAML file below this folder."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = ["header_of", "list_recipes", "recipe_path", "validate_recipe"]
+
+_ROOT = Path(__file__).resolve().parent
+_HEADER_PARTS = ("Prerequisites:", "Launch:", "Expect:")
+_LAUNCH = re.compile(r"-m (rrg_rewards\.recipes\.[\w.]+)")
+
+
+def header_of(path: str | Path) -> list[str]:
+    """Comment lines at the head of a YAML file, without the comment sign."""
+    header = []
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        header.append(line.lstrip("#").strip())
+    return header
+
+
+def list_recipes() -> list[tuple[str, Path, str]]:
+    """Recipes as ``(name, path, description)``, by name; the description is the first line of the file's header.
+
+    Example:
+        >>> from rrg_rewards.recipes import list_recipes
+        >>> [name for name, path, description in list_recipes() if name.startswith("smollm2/")]
+        ['smollm2/impression_grpo_crg']
+    """
+    paths = sorted(_ROOT.rglob("*.yaml"))
+    return [(path.relative_to(_ROOT).with_suffix("").as_posix(), path, (header_of(path) or [""])[0]) for path in paths]
+
+
+def recipe_path(name: str) -> Path:
+    """Path of a recipe's YAML file.
+
+    Raises:
+        ValueError: For an unknown name, with the nearest known one.
+
+    Example:
+        >>> from rrg_rewards.recipes import recipe_path
+        >>> recipe_path("smollm2/impression_grpo_crg").name
+        'impression_grpo_crg.yaml'
+    """
+    known = {recipe: path for recipe, path, _ in list_recipes()}
+    if name not in known:
+        raise ValueError(unknown_name_message("recipe", name, known))
+    return known[name]
+
+
+def validate_recipe(path: str | Path) -> None:
+    """Check a recipe by its script's own parser, without loading a model or data.
+
+    The header must say prerequisites, launch line and what to expect; the launch line names the script, whose
+    ``validate`` checks keys, values and rewards.
+
+    Args:
+        path: A YAML file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: Naming the key that is wrong.
+
+    Example:
+        >>> from rrg_rewards.recipes import recipe_path, validate_recipe
+        >>> validate_recipe(recipe_path("smollm2/impression_grpo_crg"))
+    """
+    header = " ".join(header_of(path))
+    missing = [part for part in _HEADER_PARTS if part not in header]
+    if missing:
+        raise ValueError(f"the header comment lacks {', '.join(missing)}")
+    launch = _LAUNCH.search(header.partition("Launch:")[2])
+    if launch is None:
+        raise ValueError("the launch line names no script, as in 'python -m rrg_rewards.recipes.grpo'")
+    import_module(launch[1]).validate(Path(path))

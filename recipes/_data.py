@@ -1,0 +1,125 @@
+"""Rows of a table as prompts with references: what the trainer and the held-out evaluation read."""
+
+import json
+import logging
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, load_dataset
+
+from rrg_rewards.data.readers import read_table
+from rrg_rewards.data.tables import FORMATS, Table
+from rrg_rewards.recipes._arguments import RecipeArguments
+
+__all__ = ["RecipeData", "load_recipe_data", "load_table"]
+
+logger = logging.getLogger(__name__)
+
+_LABELS = "labels"
+
+
+@dataclass(frozen=True)
+class RecipeData:
+    """Training and held-out rows, each with a ``prompt`` and the columns that rewards read.
+
+    Args:
+        train: Rows to train on.
+        heldout: Rows to evaluate on.
+        dropped: How many rows were left out, by reason.
+    """
+
+    train: Any
+    heldout: Any
+    dropped: Mapping[str, int]
+
+
+def load_table(name: str, config: str | None = None, split: str = "train") -> Table:
+    """Load a CSV, JSONL or Parquet file, told apart by its ending, or a data set on the Hub.
+
+    Raises:
+        ValueError: If there is no such file, it is malformed, or has no row.
+    """
+    if Path(name).suffix.lower() in FORMATS:
+        table = read_table(name)
+    else:
+        rows = load_dataset(name, config, split=split)
+        table = Table({column: list(rows[column]) for column in rows.column_names}, source=name)
+    if not len(table):
+        raise ValueError(f"{name}: no rows")
+    return table
+
+
+def load_recipe_data(arguments: RecipeArguments, reward_columns: Sequence[str]) -> RecipeData:
+    """Load, filter, prompt and split the rows of a recipe.
+
+    Args:
+        arguments: The recipe's arguments.
+        reward_columns: Columns that the rewards read.
+
+    Raises:
+        ValueError: If a column is missing, naming it and those that exist, or no row is left.
+    """
+    dropped = {"blank input or reference": 0, "input too long": 0}
+
+    def prepare(name: str) -> Any:
+        table = load_table(name, arguments.dataset_config, arguments.dataset_split)
+        return _prepare(table, arguments, reward_columns, dropped)
+
+    rows = prepare(arguments.dataset)
+    if arguments.heldout_file is not None:
+        train, heldout = rows, prepare(arguments.heldout_file)
+    elif len(rows) < 2:
+        raise ValueError(f"data set {arguments.dataset} has one usable row, too few to hold any out")
+    else:
+        parts = rows.train_test_split(arguments.heldout_fraction, seed=arguments.heldout_seed)
+        train, heldout = parts["train"], parts["test"]
+    logger.info("%d rows to train on, %d held out; left out: %s", len(train), len(heldout), dropped)
+    return RecipeData(train, heldout.select(range(min(arguments.heldout_rows, len(heldout)))), dropped)
+
+
+def _prepare(table: Table, arguments: RecipeArguments, reward_columns: Sequence[str], dropped: dict[str, int]) -> Any:
+    if arguments.label_columns:
+        table = table.with_columns({_LABELS: _labels(table, arguments.label_columns)})
+    placeholders = {key for _, key, _, _ in string.Formatter().parse(arguments.prompt_template) if key is not None}
+    for column in sorted({arguments.input_column, *(placeholders - {"input"}), *reward_columns}):
+        table.column(column)
+    rows = []
+    for cells in zip(*table.columns.values(), strict=True):
+        row = dict(zip(table.names, cells, strict=True))
+        reason = _reason_to_drop(row, arguments)
+        if reason is None:
+            rows.append({"prompt": _prompt(row, arguments), **{column: row[column] for column in reward_columns}})
+        else:
+            dropped[reason] += 1
+    if not rows:
+        raise ValueError(f"{table.source}: no usable row among {len(table)}; left out: {dropped}")
+    return Dataset.from_list(rows)
+
+
+def _reason_to_drop(row: Mapping[str, Any], arguments: RecipeArguments) -> str | None:
+    text = row[arguments.input_column]
+    # A recipe whose rewards read labels only need not have references.
+    reference = row.get(arguments.reference_column, text)
+    if not str(text or "").strip() or not str(reference or "").strip():
+        return "blank input or reference"
+    if arguments.max_input_words is not None and len(str(text).split()) > arguments.max_input_words:
+        return "input too long"
+    return None
+
+
+def _prompt(row: Mapping[str, Any], arguments: RecipeArguments) -> str | list[dict[str, str]]:
+    text = arguments.prompt_template.format(**{**row, "input": row[arguments.input_column]})
+    if not arguments.conversational:
+        return text if arguments.system_prompt is None else f"{arguments.system_prompt}\n{text}"
+    system = [] if arguments.system_prompt is None else [{"role": "system", "content": arguments.system_prompt}]
+    return [*system, {"role": "user", "content": text}]
+
+
+def _labels(table: Table, columns: Sequence[str]) -> Sequence[Any]:
+    """Labels of each row in the order of ``columns``; ``None``, which is unscorable, where they are missing."""
+    if len(columns) > 1:
+        return [None if labels is None else list(labels) for labels in table.labels(columns)]
+    return [json.loads(cell) if isinstance(cell, str) else cell for cell in table.column(columns[0])]

@@ -1,0 +1,149 @@
+"""Held-out evaluation: greedy reports, corpus statistics of them, and how sure these are."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from torch import Tensor
+from transformers import GenerationConfig
+from trl.models.utils import unwrap_model_for_generation
+
+from rrg_rewards.functional import bootstrap_interval, crg_score_from_counts, label_counts
+from rrg_rewards.metrics import LabelScores, Scores
+from rrg_rewards.rewards import MetricReward
+
+__all__ = ["Evaluation", "change", "evaluate", "greedy_reports"]
+
+_Statistic = Callable[..., Tensor]
+
+# On sums of (score, report, words), then of (tp, fn, fp, tn) where the metric counts labels.
+_OF_SCORES: dict[str, _Statistic] = {
+    "score": lambda sums: sums[0] / sums[1],
+    "words": lambda sums: sums[2] / sums[1],
+}
+_OF_LABELS: dict[str, _Statistic] = {
+    "crg": lambda sums: crg_score_from_counts(*sums[3:7]),
+    "precision": lambda sums: sums[3] / (sums[3] + sums[5]),
+    "recall": lambda sums: sums[3] / (sums[3] + sums[4]),
+    "predicted_positives": lambda sums: (sums[3] + sums[5]) / sums[1],
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Reports written for held-out rows, and the numbers each adds to the corpus statistics, by reward.
+
+    Args:
+        reports: ``N`` reports.
+        per_report: For each reward ``(N, K)`` numbers to be summed; NaN where a report is unscorable.
+    """
+
+    reports: list[str]
+    per_report: dict[str, Tensor]
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """Statistics with bootstrap intervals over reports, and the number of unscorable reports, by reward."""
+        summaries = {}
+        for name, rows in self.per_report.items():
+            scored = ~rows.isnan().any(dim=1)
+            summaries[name] = {**_intervals(_statistics(rows), rows[scored]), "unscorable": int((~scored).sum())}
+        return summaries
+
+
+def _statistics(rows: Tensor) -> dict[str, _Statistic]:
+    return {**_OF_SCORES, **(_OF_LABELS if rows.shape[1] > 3 else {})}
+
+
+def _intervals(statistics: Mapping[str, _Statistic], *columns: Tensor) -> dict[str, dict[str, float]]:
+    """Estimate and bootstrap interval of each statistic of the columns' sums."""
+    intervals = {}
+    for name, statistic in statistics.items():
+        low, high = bootstrap_interval(lambda *rows, of=statistic: of(*(row.sum(0) for row in rows)), columns)
+        intervals[name] = {
+            "estimate": float(statistic(*(column.sum(0) for column in columns))),
+            "low": low,
+            "high": high,
+        }
+    return intervals
+
+
+def change(before: Evaluation, after: Evaluation) -> dict[str, dict[str, dict[str, float]]]:
+    """What changed between two evaluations of the same rows, with paired bootstrap intervals, by reward."""
+    changes = {}
+    for name, rows in before.per_report.items():
+        scored = ~torch.cat([rows, after.per_report[name]], dim=1).isnan().any(dim=1)
+        statistics = {key: _difference(statistic) for key, statistic in _statistics(rows).items()}
+        changes[name] = _intervals(statistics, rows[scored], after.per_report[name][scored])
+    return changes
+
+
+def _difference(statistic: _Statistic) -> _Statistic:
+    return lambda before, after: statistic(after) - statistic(before)
+
+
+def evaluate(trainer: Any, rewards: Sequence[MetricReward], rows: Any, batch_size: int) -> Evaluation:
+    """Write a report greedily for each held-out row and score it by each reward's metric.
+
+    Every process must call it; each writes its share and all get the same result.
+
+    Args:
+        trainer: A TRL trainer.
+        rewards: Rewards, fitted.
+        rows: Held-out rows.
+        batch_size: Rows written at once on a process.
+    """
+    reports = greedy_reports(trainer, list(rows["prompt"]), batch_size)
+    columns = {column: list(rows[column]) for column in rows.column_names}
+    per_report = {reward.__name__: _per_report(reward.score(reports, **columns), reports) for reward in rewards}
+    return Evaluation(reports, per_report)
+
+
+def _per_report(scores: Scores, reports: Sequence[str]) -> Tensor:
+    words = torch.tensor([len(report.split()) for report in reports], dtype=torch.float64)
+    columns = [scores.value.double(), torch.ones_like(words), words]
+    if isinstance(scores, LabelScores):
+        columns += [count.double() for count in label_counts(scores.preds, scores.target, dim=1)]
+    return torch.stack(columns, dim=1)
+
+
+def greedy_reports(trainer: Any, prompts: Sequence[Any], batch_size: int) -> list[str]:
+    """Complete prompts greedily with the policy as it stands, shared out over the trainer's processes."""
+    accelerator = trainer.accelerator
+    mine = range(accelerator.process_index, len(prompts), accelerator.num_processes)
+    with unwrap_model_for_generation(trainer.model_wrapped, accelerator) as model, torch.inference_mode():
+        training = model.training
+        model.eval()
+        texts = []
+        for start in range(0, len(mine), batch_size):
+            texts += _complete(trainer, model, [prompts[row] for row in mine[start : start + batch_size]])
+        model.train(training)
+    gathered = dict(gather_object(list(zip(mine, texts, strict=True))))
+    return [gathered[row] for row in range(len(prompts))]
+
+
+def _complete(trainer: Any, model: Any, prompts: list[Any]) -> list[str]:
+    tokenizer, arguments = trainer.processing_class, trainer.args
+    conversational = not isinstance(prompts[0], str)
+    if conversational:
+        template = arguments.chat_template_kwargs or {}
+        prompts = [
+            tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **template)
+            for prompt in prompts
+        ]
+    # Chat templates write special tokens themselves. Padding on the right would be read as part of the prompt.
+    inputs = tokenizer(
+        prompts, padding=True, padding_side="left", add_special_tokens=not conversational, return_tensors="pt"
+    ).to(trainer.accelerator.device)
+    config = GenerationConfig(
+        do_sample=False,
+        max_new_tokens=arguments.max_completion_length,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    output = model.generate(
+        input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], generation_config=config
+    )
+    texts: list[str] = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+    return texts

@@ -1,0 +1,79 @@
+"""What a run leaves behind: its configuration, history, evaluations and curve."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rrg_rewards.utilities.imports import require
+
+__all__ = ["plot_run", "versions", "write_json", "write_rows"]
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; NaN and infinity, which JSON lacks, as ``None``."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON that every reader takes."""
+    path.write_text(json.dumps(_plain(value), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as JSONL."""
+    lines = [json.dumps(_plain(row), allow_nan=False, ensure_ascii=False) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run's numbers depend on."""
+    return {name: version(name) for name in ("rrg-rewards", "torch", "transformers", "trl")}
+
+
+def plot_run(
+    path: Path, name: str, history: Sequence[Mapping[str, Any]], evaluations: Mapping[str, Any] | None = None
+) -> None:
+    """Draw a reward over training steps, and the held-out statistics before and after with their intervals.
+
+    Args:
+        path: PNG file.
+        name: Name of the reward.
+        history: The trainer's log history.
+        evaluations: Summaries ``before`` and ``after``, by reward.
+
+    Raises:
+        ModuleNotFoundError: If matplotlib is not installed, naming the pip command.
+    """
+    figure = require("matplotlib.figure", extra="plot").Figure(figsize=(9, 3.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    logs = [entry for entry in history if entry.get(f"rewards/{name}/mean") is not None]
+    left.plot([entry["step"] for entry in logs], [entry[f"rewards/{name}/mean"] for entry in logs], marker=".")
+    left.set(xlabel="step", ylabel=f"mean reward {name}", title="training")
+    _plot_heldout(right, {stage: summary[name] for stage, summary in (evaluations or {}).items() if name in summary})
+    figure.savefig(path, dpi=150)
+
+
+def _plot_heldout(axes: Any, stages: Mapping[str, Mapping[str, Any]]) -> None:
+    first = next(iter(stages.values()), {})
+    shown = [name for name in ("crg", "precision", "recall") if name in first] or [name for name in ("score",) if first]
+    for offset, (stage, summary) in enumerate(stages.items()):
+        values = [summary[name] for name in shown]
+        centre = [value["estimate"] for value in values]
+        # A percentile interval need not hold the estimate; an error bar has no negative length.
+        below = [max(value["estimate"] - value["low"], 0) for value in values]
+        above = [max(value["high"] - value["estimate"], 0) for value in values]
+        places = [place + 0.15 * (2 * offset - 1) for place in range(len(shown))]
+        axes.errorbar(places, centre, yerr=[below, above], fmt="o", capsize=3, label=stage)
+    axes.set_xticks(range(len(shown)), shown)
+    axes.set_title("held out, greedy, 95% interval")
+    if stages:
+        axes.legend()

@@ -1,0 +1,180 @@
+"""Reinforcement learning of report generation with GRPO or RLOO, from one YAML file.
+
+``python -m rrg_rewards.recipes.grpo --config FILE.yaml [--key value ...]``, or the same under ``torchrun`` or
+``accelerate launch`` for several processes (on CPU, with ``use_cpu: true``). Keys are those of TRL's ``GRPOConfig`` or
+``RLOOConfig`` and ``ModelConfig``, and of :class:`rrg_rewards.recipes._arguments.RecipeArguments`.
+
+Written to ``output_dir``: the model; ``run.json`` (resolved configuration, reward signatures, versions, rows);
+``history.json`` (what the trainer logged); and with held-out rows ``evaluation.json`` (before, after and the paired
+change, with bootstrap 95% intervals), ``heldout_before.jsonl`` and ``heldout_after.jsonl``; one ``curve_*.png`` for
+each reward.
+
+With several rewards of which one may be unscorable, set ``multi_objective_aggregation: normalize_then_sum`` (GRPO):
+in the default sum a missing reward counts as 0.
+"""
+
+import dataclasses
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers.trainer_utils import get_last_checkpoint
+from trl import GRPOTrainer, RLOOTrainer, get_peft_config, get_quantization_config
+
+from rrg_rewards.recipes._arguments import RecipeArguments, parse, validate
+from rrg_rewards.recipes._data import RecipeData, load_recipe_data
+from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate
+from rrg_rewards.recipes._outputs import plot_run, versions, write_json, write_rows
+from rrg_rewards.rewards import MetricReward
+
+__all__ = ["finish", "main", "run", "validate"]
+
+logger = logging.getLogger(__name__)
+
+_TRAINERS = {"grpo": GRPOTrainer, "rloo": RLOOTrainer}
+
+
+def run(recipe: RecipeArguments, training: Any, model: Any) -> Any:
+    """Train and evaluate; every process calls it.
+
+    Args:
+        recipe: The recipe's arguments.
+        training: ``GRPOConfig`` or ``RLOOConfig``, as the recipe's algorithm has it.
+        model: TRL's ``ModelConfig``.
+
+    Returns:
+        The trainer, done.
+
+    Raises:
+        ValueError: If a column is missing, no row is usable, or processes do not know of each other.
+    """
+    _check_processes(training)
+    settings = recipe.reward_settings()
+    rewards = [setting.make() for setting in settings]
+    training.reward_weights = [setting.weight for setting in settings]
+    data = load_recipe_data(recipe, list(dict.fromkeys(column for reward in rewards for column in reward.columns)))
+    for reward in rewards:
+        reward.fit(**{column: list(data.train[column]) for column in reward.columns})
+        logger.info("reward %s: %s", reward.__name__, reward.signature)
+    trainer = _make_trainer(recipe, training, model, rewards, data)
+    folder = Path(training.output_dir)
+    if trainer.accelerator.is_main_process:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "run.json", _describe(recipe, training, model, rewards, data))
+    before = _evaluate(trainer, rewards, data, recipe, "before")
+    trainer.train(resume_from_checkpoint=_checkpoint(training))
+    trainer.save_model(training.output_dir)
+    if trainer.accelerator.is_main_process:
+        write_json(folder / "history.json", trainer.state.log_history)
+    after = _evaluate(trainer, rewards, data, recipe, "after")
+    if trainer.accelerator.is_main_process:
+        _write_results(folder, rewards, trainer.state.log_history, before, after)
+    return trainer
+
+
+def _check_processes(training: Any) -> None:
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    if training.world_size != launched:
+        raise ValueError(
+            f"{launched} processes were launched, but each would train alone (world size {training.world_size}); "
+            "on CPU set use_cpu: true and launch with torchrun"
+        )
+
+
+def _checkpoint(training: Any) -> str | None:
+    """Checkpoint to resume from: a path, or with ``auto`` or ``true`` the last one of ``output_dir``, if any."""
+    wanted = training.resume_from_checkpoint
+    if str(wanted).lower() in ("none", "false", ""):
+        return None
+    if str(wanted).lower() not in ("auto", "true"):
+        return str(wanted)
+    found: str | None = get_last_checkpoint(training.output_dir) if Path(training.output_dir).is_dir() else None
+    logger.info("resuming from %s", found or "nothing: there is no checkpoint yet")
+    return found
+
+
+def _make_trainer(
+    recipe: RecipeArguments, training: Any, model: Any, rewards: Sequence[MetricReward], data: RecipeData
+) -> Any:
+    training.model_init_kwargs = {
+        "revision": model.model_revision,
+        "attn_implementation": model.attn_implementation,
+        "dtype": model.dtype,
+        **(training.model_init_kwargs or {}),
+    }
+    return _TRAINERS[recipe.algorithm](
+        model=model.model_name_or_path,
+        reward_funcs=list(rewards),
+        args=training,
+        train_dataset=data.train,
+        eval_dataset=data.heldout if training.eval_strategy != "no" else None,
+        quantization_config=get_quantization_config(model),
+        peft_config=get_peft_config(model),
+    )
+
+
+def _describe(
+    recipe: RecipeArguments, training: Any, model: Any, rewards: Sequence[MetricReward], data: RecipeData
+) -> dict[str, Any]:
+    return {
+        "config": {**dataclasses.asdict(recipe), **training.to_dict(), **dataclasses.asdict(model)},
+        "rewards": [
+            {"name": reward.__name__, "weight": weight, "signature": reward.signature, "columns": reward.columns}
+            for reward, weight in zip(rewards, training.reward_weights, strict=True)
+        ],
+        "rows": {"train": len(data.train), "heldout": len(data.heldout), "left out": data.dropped},
+        "processes": training.world_size,
+        "versions": versions(),
+    }
+
+
+def _evaluate(
+    trainer: Any, rewards: Sequence[MetricReward], data: RecipeData, recipe: RecipeArguments, stage: str
+) -> Evaluation | None:
+    if not recipe.heldout_rows:
+        return None
+    evaluation = evaluate(trainer, rewards, data.heldout, recipe.heldout_batch_size)
+    if trainer.accelerator.is_main_process:
+        rows = [{**row, "report": report} for row, report in zip(data.heldout, evaluation.reports, strict=True)]
+        write_rows(Path(trainer.args.output_dir) / f"heldout_{stage}.jsonl", rows)
+        for name, summary in evaluation.summary().items():
+            logger.info("%s training, %s: %s", stage, name, summary)
+    return evaluation
+
+
+def _write_results(
+    folder: Path,
+    rewards: Sequence[MetricReward],
+    history: Sequence[dict[str, Any]],
+    before: Evaluation | None,
+    after: Evaluation | None,
+) -> None:
+    summaries = None
+    if before is not None and after is not None:
+        summaries = {"before": before.summary(), "after": after.summary()}
+        write_json(folder / "evaluation.json", {**summaries, "change": change(before, after)})
+    for reward in rewards:
+        plot_run(folder / f"curve_{reward.__name__}.png", reward.__name__, history, summaries)
+
+
+def finish(accelerator: Any) -> None:
+    """End trackers and the process group of a trainer to which no reference is left.
+
+    The wrapped model goes first: it keeps the group alive, and where the group dies with it, holding the interpreter's
+    lock, gloo's threads can wait for that lock for ever.
+    """
+    accelerator.free_memory()
+    accelerator.end_training()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the recipe that a command line describes."""
+    logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
+    finish(run(*parse(sys.argv[1:] if argv is None else argv)).accelerator)
+
+
+if __name__ == "__main__":
+    main()

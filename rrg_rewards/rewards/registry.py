@@ -1,0 +1,102 @@
+"""Rewards by name, for command lines and YAML files."""
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.registry import available_metrics, metric_class
+from rrg_rewards.rewards.base import MetricReward
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = ["available_rewards", "check_reward_options", "make_reward"]
+
+# Rewards that do more than a metric's score; imported when asked for. Every other metric is wrapped.
+_REWARDS = {"crg": "rrg_rewards.rewards.crg:CRGReward"}
+
+
+def available_rewards() -> tuple[str, ...]:
+    """Names that :func:`make_reward` knows: every metric, some with more to set.
+
+    Example:
+        >>> "crg" in available_rewards()
+        True
+    """
+    return tuple(sorted({*_REWARDS, *available_metrics()}))
+
+
+def _load(name: str) -> type[MetricReward] | type[ReportMetric]:
+    if name in _REWARDS or ":" in name:
+        module, _, attribute = _REWARDS.get(name, name).partition(":")
+        found = getattr(import_module(module), attribute, None)
+    elif name in available_metrics():
+        found = metric_class(name)
+    else:
+        raise ValueError(unknown_name_message("reward", name, available_rewards()))
+    if not (isinstance(found, type) and issubclass(found, MetricReward | ReportMetric)):
+        raise ValueError(f"reward {name!r} must name a MetricReward or ReportMetric class as 'module:Class'")
+    return found
+
+
+def _split(cls: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of the reward, and of the metric that it wraps."""
+    if issubclass(cls, MetricReward):
+        return dict(options), {}
+    of_reward = inspect.signature(MetricReward).parameters.keys() - {"metric"}
+    reward = {key: value for key, value in options.items() if key in of_reward}
+    return reward, {key: value for key, value in options.items() if key not in of_reward}
+
+
+def check_reward_options(name: str, /, **options: Any) -> None:
+    """Check a reward's name and the names of its options without making it: no model is loaded.
+
+    Raises:
+        ValueError: For an unknown reward or option, with the nearest known one.
+
+    Example:
+        >>> check_reward_options("crg", priorr="running")
+        Traceback (most recent call last):
+        ...
+        ValueError: unknown option of reward 'crg' 'priorr'; did you mean 'prior'? Known: ...
+    """
+    cls = _load(name)
+    reward_options, metric_options = _split(cls, options)
+    for owner, given in (
+        (cls if issubclass(cls, MetricReward) else MetricReward, reward_options),
+        (cls, metric_options),
+    ):
+        parameters = inspect.signature(owner).parameters
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            continue
+        for key in given:
+            if key not in parameters:
+                raise ValueError(unknown_name_message(f"option of reward {name!r}", key, parameters))
+
+
+def make_reward(name: str, /, reference_column: str | None = "reference", **options: Any) -> MetricReward:
+    """Make a reward from its name and options, as they stand in a YAML file.
+
+    Args:
+        name: A name of :func:`available_rewards`, or ``"module:Class"`` of a :class:`MetricReward`, or of a
+            :class:`rrg_rewards.metrics.ReportMetric`, which is wrapped.
+        reference_column: Column of reference reports in the data set.
+        options: Further arguments of the reward, and of the metric that it wraps; ``name=`` among them is the name
+            under which the reward is logged.
+
+    Raises:
+        ValueError: For an unknown name or option.
+
+    Example:
+        >>> from rrg_rewards.rewards import make_reward
+        >>> reward = make_reward("crg", reference_column="report", prior=0.2)
+        >>> reward(completions=["No abnormality."], report=["Hiatal hernia."])
+        [-0.277...]
+    """
+    options = {"reference_column": reference_column, **options}
+    check_reward_options(name, **options)
+    cls = _load(name)
+    reward_options, metric_options = _split(cls, options)
+    if issubclass(cls, MetricReward):
+        return cls(**reward_options)
+    return MetricReward(cls(**metric_options), **reward_options)

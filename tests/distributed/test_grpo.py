@@ -1,0 +1,91 @@
+"""The recipe on two real processes; a machine that cannot start them fails the test."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny_policy import save_tiny_policy
+
+HERE = Path(__file__).parent
+REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
+LABELER = "keywords:edema effusion nodule"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    table = tmp_path / "reports.jsonl"
+    rows = [{"findings": f"lungs {report}", "impression": report} for report in REPORTS * 2]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = tmp_path / "recipe.yaml"
+    settings = {
+        "model_name_or_path": str(save_tiny_policy(tmp_path / "policy")),
+        "dataset": str(table),
+        "reference_column": "impression",
+        "heldout_fraction": 0.25,
+        "heldout_batch_size": 2,
+        "rewards": [
+            {"name": "crg", "labeler": LABELER},
+            {"name": "crg", "as": "crg_running", "labeler": LABELER, "prior": "running"},
+        ],
+        "output_dir": str(tmp_path / "run"),
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "max_steps": 3,
+        "per_device_train_batch_size": 3,
+        "num_generations": 2,
+        "max_completion_length": 6,
+        "learning_rate": 1e-3,
+        "logging_steps": 1,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def launch_and_wait(command: list[str], environment: dict[str, str], timeout: float) -> None:
+    """Run a launcher to its end; where it hangs or fails, end its whole process group and fail."""
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as launcher:
+        try:
+            output, _ = launcher.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(launcher.pid, signal.SIGTERM)
+            output, _ = launcher.communicate(timeout=30)
+            pytest.fail(f"the processes hung:\n{output[-4000:]}")
+    assert launcher.returncode == 0, output[-4000:]
+
+
+def test_two_processes_train_one_policy(config: Path, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(HERE.parent / "helpers"), os.environ.get("PYTHONPATH", "")]),
+    }
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command = [*launch, str(HERE / "grpo_worker.py"), str(config), str(tmp_path)]
+    launch_and_wait(command, environment, timeout=240)
+
+    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1))
+    assert first["world_size"] == second["world_size"] == 2
+    assert first["steps"] == second["steps"] == 3
+    assert first["weights"] == second["weights"]
+    assert first["priors"][0] == second["priors"][0]
+    assert all(0 < result["priors"][1] < 1 for result in (first, second))
+
+    steps = [entry for entry in first["history"] if "reward" in entry]
+    for entry in steps:
+        assert entry["reward"] == pytest.approx(entry["rewards/crg/mean"] + entry["rewards/crg_running/mean"], rel=1e-4)
+        assert entry["crg/unscorable"] == 0
+        assert entry["crg/predicted_positives"] == pytest.approx(entry["crg/tp"] + entry["crg/fp"])
+    evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert evaluation["after"]["crg"]["unscorable"] == 0
+    assert len((tmp_path / "run" / "heldout_after.jsonl").read_text().splitlines()) == 3

@@ -1,0 +1,107 @@
+"""Every recipe there is parses, and a wrong one is told by its key."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rrg_rewards.recipes
+from rrg_rewards.recipes import list_recipes, recipe_path, validate_recipe
+
+ROOT = Path(rrg_rewards.recipes.__file__).parent
+HEADER = """\
+# What it does.
+# Prerequisites: none
+# Launch: python -m rrg_rewards.recipes.grpo --config recipe.yaml
+# Expect: little
+"""
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.yaml")), ids=lambda path: path.stem)
+def test_recipe_is_valid(path: Path) -> None:
+    validate_recipe(path)
+
+
+def test_all_files_are_listed_and_described() -> None:
+    recipes = list_recipes()
+    assert [path for _, path, _ in recipes] == sorted(ROOT.rglob("*.yaml"))
+    assert all(len(description) > 20 for _, _, description in recipes)
+    assert all(recipe_path(name) == path for name, path, _ in recipes)
+
+
+def test_unknown_recipe_suggests_the_nearest() -> None:
+    with pytest.raises(ValueError, match="did you mean 'smollm2/impression_grpo_crg'"):
+        recipe_path("smollm2/impression_grpo")
+
+
+def test_importing_the_catalog_leaves_trl_alone() -> None:
+    code = "import sys, rrg_rewards.recipes; sys.exit('trl' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.fixture
+def write(recipe: Callable[..., Path]) -> Callable[..., Path]:
+    def with_header(header: str = HEADER, **changes: object) -> Path:
+        path = recipe(**changes)
+        path.write_text(header + path.read_text())
+        return path
+
+    return with_header
+
+
+def test_a_good_recipe_passes_and_leaves_the_environment(write: Callable[..., Path]) -> None:
+    before = dict(os.environ)
+    validate_recipe(write(env={"SOME_VARIABLE": "1"}))
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"learning_ratee": 1e-4}, "unknown key 'learning_ratee'; did you mean 'learning_rate'"),
+        ({"learning_rate": "fast"}, "learning_rate.*invalid float value: 'fast'"),
+        ({"max_steps": [3]}, r"max_steps must be .*int.*, got \[3\]"),
+        ({"algorithm": "ppo"}, "unknown algorithm 'ppo'"),
+        ({"algorithm": "rloo", "scale_rewards": "group"}, "unknown key 'scale_rewards'"),
+        ({"rewards": None}, "rewards is empty"),
+        ({"rewards": [{"nam": "crg"}]}, "rewards: each must be a name, or a mapping with a name"),
+        ({"rewards": ["crgg"]}, "unknown reward 'crgg'; did you mean 'crg'"),
+        ({"rewards": [{"name": "crg", "priorr": 1}]}, "option of reward 'crg' 'priorr'; did you mean 'prior'"),
+        ({"rewards": [{"name": "crg", "weight": "much"}]}, "weight of 'crg' must be a number, got 'much'"),
+        ({"rewards": ["crg", "crg"]}, "tell them apart by 'as: NAME'"),
+        ({"reward_weights": [1.0]}, "reward_weights: give each reward its own 'weight'"),
+        ({"heldout_fraction": 1.5}, r"heldout_fraction must lie in \(0, 1\), got 1.5"),
+        ({"label_schema": "ct_rate"}, "label_schema and label_columns both"),
+        ({"model_name_or_path": None}, "model_name_or_path: no model is set"),
+        ({"dataset": None}, "--dataset"),
+        ({"num_generations": 3}, "num_generations"),
+    ],
+)
+def test_a_wrong_recipe_is_told_by_its_key(
+    write: Callable[..., Path], changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        validate_recipe(write(**changes))
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("# What it does.\n", "lacks Prerequisites:, Launch:, Expect:"),
+        (HEADER.replace("rrg_rewards.recipes.grpo", "elsewhere"), "launch line names no script"),
+    ],
+)
+def test_a_header_that_lacks_a_part_is_told(write: Callable[..., Path], header: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        validate_recipe(write(header=header))
+
+
+@pytest.mark.parametrize(("text", "message"), [("- a list", "must hold a mapping"), ("a: [", "is no YAML")])
+def test_a_file_that_holds_no_mapping_is_told(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(HEADER + text)
+    with pytest.raises(ValueError, match=message):
+        validate_recipe(path)

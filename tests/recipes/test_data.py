@@ -1,0 +1,135 @@
+"""Tables as prompts."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+
+from rrg_rewards.recipes._arguments import RecipeArguments
+from rrg_rewards.recipes._data import load_recipe_data, load_table
+
+Make = Callable[..., RecipeArguments]
+ROWS = [{"id": row, "findings": f"text {row}", "impression": f"short {row}", "a": row % 2, "b": 1} for row in range(10)]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def arguments(rows: list[dict[str, Any]] = ROWS, **changes: Any) -> RecipeArguments:
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        options = {"dataset": str(path), "reference_column": "impression", "rewards": ["crg"], **changes}
+        return RecipeArguments(**options)
+
+    return arguments
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_formats_are_told_by_their_endings(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"rows.{form}"
+    if form == "csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, ROWS[0])
+            writer.writeheader()
+            writer.writerows(ROWS)
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    else:
+        Dataset.from_list(ROWS).to_parquet(str(path))
+    expected = {name: [str(row[name]) if form == "csv" else row[name] for row in ROWS] for name in ROWS[0]}
+    assert load_table(str(path)).columns == expected
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ValueError, match=r"nowhere\.csv: no such file"):
+        load_table("nowhere.csv")
+
+
+def test_prompts_and_columns(make: Make) -> None:
+    arguments = make(
+        system_prompt="Be short.",
+        prompt_template="{id}: {input} {{}}",
+        label_columns=["b", "a"],
+        heldout_fraction=0.3,
+        heldout_rows=2,
+    )
+    data = load_recipe_data(arguments, ["impression", "labels"])
+    assert len(data.train) == 7
+    assert len(data.heldout) == 2
+    for row in [*data.train, *data.heldout]:
+        number = row["impression"].split()[1]
+        assert row == {
+            "prompt": [
+                {"role": "system", "content": "Be short."},
+                {"role": "user", "content": f"{number}: text {number} {{}}"},
+            ],
+            "impression": f"short {number}",
+            "labels": [1, int(number) % 2],
+        }
+
+
+def test_plain_prompts(make: Make) -> None:
+    data = load_recipe_data(make(conversational=False, system_prompt="Be short."), ["impression"])
+    assert all(row["prompt"].startswith("Be short.\ntext ") for row in data.train)
+
+
+def test_split_is_the_same_for_one_seed_and_disjoint(make: Make) -> None:
+    first, second, other = (load_recipe_data(make(heldout_seed=seed), ["impression"]) for seed in (1, 1, 2))
+    assert first.heldout.to_list() == second.heldout.to_list()
+    assert first.train.to_list() != other.train.to_list()
+    assert not {row["impression"] for row in first.train} & {row["impression"] for row in first.heldout}
+
+
+def test_heldout_file(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "heldout.jsonl"
+    path.write_text(json.dumps({**ROWS[0], "findings": "other"}) + "\n")
+    data = load_recipe_data(make(heldout_file=str(path)), ["impression"])
+    assert len(data.train) == 10
+    assert data.heldout["prompt"][0][0]["content"] == "other"
+
+
+def test_blank_and_long_rows_are_left_out_and_counted(make: Make) -> None:
+    rows = [*ROWS, {**ROWS[0], "findings": " "}, {**ROWS[0], "impression": None}, {**ROWS[0], "findings": "a b c d"}]
+    data = load_recipe_data(make(rows, max_input_words=3), ["impression"])
+    assert data.dropped == {"blank input or reference": 2, "input too long": 1}
+    assert len(data.train) + len(data.heldout) == 10
+
+
+@pytest.mark.parametrize("labels", [[[1, 0], None], ["[1, 0]", None]])
+def test_one_label_column_of_lists(make: Make, labels: list[Any]) -> None:
+    rows = [{**row, "truth": labels[row["id"] % 2]} for row in ROWS]
+    data = load_recipe_data(make(rows, label_columns=["truth"]), ["impression", "labels"])
+    for row in data.train:
+        assert row["labels"] == ([1, 0] if int(row["impression"].split()[1]) % 2 == 0 else None)
+
+
+def test_a_row_without_labels_is_unscorable(make: Make) -> None:
+    rows = [{**row, "a": None, "b": None} if row["id"] < 9 else row for row in ROWS]
+    data = load_recipe_data(make(rows, label_columns=["a", "b"]), ["labels"])
+    labels = [*data.train["labels"], *data.heldout["labels"]]
+    assert labels.count(None) == 9
+
+
+@pytest.mark.parametrize(
+    ("changes", "columns", "missing"),
+    [
+        ({"input_column": "finding"}, [], "'finding'"),
+        ({"prompt_template": "{age} {input}"}, [], "'age'"),
+        ({"label_columns": ["a", "c"]}, [], "'c'"),
+        ({}, ["impression", "grade"], "'grade'"),
+        ({}, ["labels"], "'labels'"),
+    ],
+)
+def test_a_missing_column_is_named(make: Make, changes: dict[str, Any], columns: list[str], missing: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown column {missing}.*Known: a, b, findings, id, impression"):
+        load_recipe_data(make(**changes), columns)
+
+
+def test_no_usable_row_raises(make: Make) -> None:
+    with pytest.raises(ValueError, match="no usable row among 10"):
+        load_recipe_data(make(max_input_words=1), ["impression"])
+    with pytest.raises(ValueError, match="too few to hold any out"):
+        load_recipe_data(make(ROWS[:1]), ["impression"])

@@ -1,0 +1,70 @@
+"""Corpus statistics of held-out reports."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from accelerate import Accelerator
+from keyword_labeler import KeywordLabeler
+from tiny_policy import tiny_model, tiny_tokenizer
+
+from rrg_rewards.functional import crg_score
+from rrg_rewards.recipes._evaluate import Evaluation, _per_report, change, greedy_reports
+from rrg_rewards.rewards import CRGReward
+
+TARGET = ["edema", "edema effusion", "nodule", "normal", None]
+BEFORE = ["", "effusion", "edema", "nodule", "edema"]
+AFTER = ["edema", "effusion edema", "nodule", "", "edema"]
+
+
+def evaluation(reports: list[str]) -> Evaluation:
+    reward = CRGReward(KeywordLabeler(), prior=0.3)
+    return Evaluation(reports, {"crg": _per_report(reward.score(reports, reference=TARGET), reports)})
+
+
+def test_statistics_are_those_of_the_corpus() -> None:
+    labeler = KeywordLabeler()
+    summary = evaluation(BEFORE).summary()["crg"]
+    expected = crg_score(labeler(BEFORE[:4]), labeler(TARGET[:4]))
+    assert summary["crg"]["estimate"] == pytest.approx(float(expected))
+    assert summary["precision"]["estimate"] == pytest.approx(1 / 3)
+    assert summary["recall"]["estimate"] == pytest.approx(1 / 4)
+    assert summary["predicted_positives"]["estimate"] == pytest.approx(3 / 4)
+    assert summary["words"]["estimate"] == pytest.approx(3 / 4)
+    assert summary["unscorable"] == 1
+
+
+def test_change_is_paired() -> None:
+    before, after = evaluation(BEFORE), evaluation(AFTER)
+    changes = change(before, after)["crg"]
+    gain = after.summary()["crg"]["crg"]["estimate"] - before.summary()["crg"]["crg"]["estimate"]
+    assert changes["crg"]["estimate"] == pytest.approx(gain)
+    assert changes["crg"]["low"] > 0
+    assert change(before, before)["crg"]["crg"] == {"estimate": 0, "low": 0, "high": 0}
+
+
+@pytest.mark.parametrize("conversational", [True, False])
+def test_a_greedy_report_does_not_depend_on_its_batch(conversational: bool) -> None:
+    texts = ["edema", "edema effusion nodule heart lungs", "nodule heart", "normal"]
+    prompts = [[{"role": "user", "content": text}] for text in texts] if conversational else texts
+    model = tiny_model()
+    # Scaled up so that the choice of the next word depends on the prompt.
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.mul_(8)
+    arguments = SimpleNamespace(max_completion_length=6, chat_template_kwargs=None)
+    trainer = SimpleNamespace(
+        accelerator=Accelerator(cpu=True), model_wrapped=model, processing_class=tiny_tokenizer(), args=arguments
+    )
+    alone = greedy_reports(trainer, prompts, batch_size=1)
+    assert len(set(alone)) > 1
+    assert greedy_reports(trainer, prompts, batch_size=4) == alone
+    assert greedy_reports(trainer, prompts, batch_size=3) == alone
+
+
+def test_nothing_scorable_is_nan() -> None:
+    rows = torch.full((2, 7), math.nan)
+    summary = Evaluation(["", ""], {"crg": rows}).summary()["crg"]
+    assert math.isnan(summary["crg"]["estimate"])
+    assert summary["unscorable"] == 2

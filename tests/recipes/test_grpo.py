@@ -1,0 +1,123 @@
+"""The recipe end to end, on a policy of random weights."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rrg_rewards.recipes._arguments import parse
+from rrg_rewards.recipes.grpo import main, run
+from rrg_rewards.rewards import CRGReward
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text())
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "rloo"])
+@pytest.mark.parametrize("conversational", [True, False])
+def test_two_rewards_train_and_log_under_two_names(
+    recipe: Callable[..., Path], tmp_path: Path, algorithm: str, conversational: bool
+) -> None:
+    labeler = "keywords:edema effusion nodule"
+    rewards = [
+        {"name": "crg", "labeler": labeler, "label_column": "labels", "weight": 1.0},
+        {"name": "crg", "as": "crg_running", "labeler": labeler, "prior": "running", "weight": 0.5},
+    ]
+    config = recipe(
+        algorithm=algorithm, conversational=conversational, system_prompt="report", rewards=rewards, max_steps=3
+    )
+    main(["--config", str(config)])
+    folder = tmp_path / "run"
+    steps = [entry for entry in read(folder, "history.json") if "reward" in entry]
+    assert [entry["step"] for entry in steps] == [1, 2, 3]
+    for entry in steps:
+        crg, running = entry["rewards/crg/mean"], entry["rewards/crg_running/mean"]
+        assert entry["reward"] == pytest.approx(crg + 0.5 * running, rel=1e-4)
+        assert entry["crg/unscorable"] == entry["crg_running/unscorable"] == 0
+        assert 0 < entry["crg/prior"] < 1
+        assert entry["crg/predicted_positives"] == pytest.approx(entry["crg/tp"] + entry["crg/fp"])
+
+    described = read(folder, "run.json")
+    assert [(reward["name"], reward["weight"]) for reward in described["rewards"]] == [("crg", 1), ("crg_running", 0.5)]
+    assert described["rewards"][0]["signature"].startswith(
+        "crg|labeler:{keywords|names:edema effusion nodule}|prior:0."
+    )
+    assert described["rows"]["train"] + described["rows"]["heldout"] == 12
+    assert described["config"]["algorithm"] == algorithm
+
+    evaluation = read(folder, "evaluation.json")
+    assert evaluation.keys() == {"before", "after", "change"}
+    after = evaluation["after"]["crg"]
+    assert after.keys() == {"score", "words", "crg", "precision", "recall", "predicted_positives", "unscorable"}
+    assert after["crg"]["low"] <= after["crg"]["estimate"] <= after["crg"]["high"]
+    difference = after["recall"]["estimate"] - evaluation["before"]["crg"]["recall"]["estimate"]
+    assert evaluation["change"]["crg"]["recall"]["estimate"] == pytest.approx(difference)
+    assert len((folder / "heldout_after.jsonl").read_text().splitlines()) == described["rows"]["heldout"]
+    for name in ("crg", "crg_running"):
+        assert (folder / f"curve_{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_logged_reward_is_the_metrics_score(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    seen: list[tuple[list[Any], list[Any], list[float | None]]] = []
+    call = CRGReward.__call__
+
+    def spy(self: CRGReward, completions: Any, **kwargs: Any) -> list[float | None]:
+        values = call(self, completions, **kwargs)
+        seen.append((completions, kwargs["impression"], values))
+        return values
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CRGReward, "__call__", spy)
+        trainer = run(*parse(["--config", str(recipe(heldout_rows=0))]))
+    reward = trainer.reward_funcs[0]
+    for completions, references, values in seen:
+        texts = [completion[0]["content"] for completion in completions]
+        assert values == reward.metric.score(texts, references).value.tolist()
+    logged = [entry["rewards/crg/mean"] for entry in trainer.state.log_history if "rewards/crg/mean" in entry]
+    means = [sum(value for value in values if value is not None) / len(values) for _, _, values in seen]
+    assert logged == pytest.approx(means, rel=1e-5)
+
+
+def test_unscorable_rows_are_skipped(recipe: Callable[..., Path], table: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    for row in rows[::2]:
+        row.update(edema=None, effusion=None, nodule=None)
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reward = {"name": "crg", "labeler": "keywords:edema effusion nodule", "label_column": "labels"}
+    main(["--config", str(recipe(rewards=[reward], max_steps=4, shuffle_dataset=False))])
+    steps = [entry for entry in read(tmp_path / "run", "history.json") if "reward" in entry]
+    shares = {entry["crg/unscorable"] for entry in steps}
+    assert shares == {0, 1}
+    for entry in steps:
+        assert (entry["reward"] is None) == (entry["crg/unscorable"] == 1)
+        assert math.isfinite(entry["grad_norm"])
+
+
+def test_resumes_from_the_last_checkpoint(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    options = {"save_steps": 2, "heldout_rows": 0, "resume_from_checkpoint": "auto"}
+    main(["--config", str(recipe(max_steps=2, **options))])
+    assert (tmp_path / "run" / "checkpoint-2").is_dir()
+    trainer = run(*parse(["--config", str(recipe(max_steps=3, **options))]))
+    assert trainer.state.global_step == 3
+    steps = [entry["step"] for entry in trainer.state.log_history if "reward" in entry]
+    assert steps == [1, 2, 3]
+
+
+def test_lora_trains_an_adapter(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    main(
+        ["--config", str(recipe(use_peft=True, lora_target_modules=["q_proj", "v_proj"], heldout_rows=0, max_steps=1))]
+    )
+    assert (tmp_path / "run" / "adapter_model.safetensors").is_file()
+
+
+def test_processes_that_do_not_know_of_each_other_raise(
+    recipe: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = parse(["--config", str(recipe())])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="2 processes were launched, but each would train alone"):
+        run(*arguments)

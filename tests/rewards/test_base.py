@@ -1,0 +1,180 @@
+"""The reward contract of TRL, checked without TRL."""
+
+import copy
+import inspect
+import math
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from keyword_labeler import KeywordLabeler
+from torch import Tensor
+
+from rrg_rewards.metrics import ReportCRG, ReportMetric, Scores
+from rrg_rewards.rewards import MetricReward
+from rrg_rewards.rewards.base import completion_text
+
+
+class LengthGap(ReportMetric):
+    """Lower is better, takes a context column, and cannot score long reports."""
+
+    higher_is_better = False
+    gap: Tensor
+
+    def __init__(self, limit: int = 100) -> None:
+        super().__init__()
+        self.limit = limit
+        self.add_state("gap", torch.tensor(0.0), dist_reduce_fx="sum")
+
+    @property
+    def signature(self) -> str:
+        return "gap|version:0"
+
+    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> Scores:
+        offset = context.get("offset", [0] * len(preds))
+        pairs = zip(preds, target, offset, strict=True)
+        value = torch.tensor([abs(len(p) - len(t)) + o for p, t, o in pairs], dtype=torch.float64)
+        value[[len(p) > self.limit for p in preds]] = math.nan
+        return Scores(value, {"half": value / 2})
+
+    def _accumulate(self, scores: Scores) -> None:
+        self.gap += scores.value.nansum()
+
+    def compute(self) -> Tensor:
+        return self.gap
+
+
+class BrokenMetric(LengthGap):
+    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> Scores:
+        raise RuntimeError("a bug")
+
+
+def assistant(text: str) -> list[dict[str, Any]]:
+    return [{"role": "assistant", "content": text}]
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        (assistant("said"), "said"),
+        ([*assistant("first"), {"role": "tool", "content": "x"}, *assistant("last")], "last"),
+        ([*assistant("said"), {"role": "user", "content": "why?"}], "said"),
+        (assistant([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]), "ab"),  # type: ignore[arg-type]
+        (assistant(None), ""),  # type: ignore[arg-type]
+        ([], None),
+        ([{"role": "user", "content": "hello"}], None),
+    ],
+)
+def test_completion_text(completion: Any, text: str | None) -> None:
+    assert completion_text(completion) == text
+
+
+@pytest.mark.parametrize("completion", [3, None, ["a", "b"]])
+def test_completion_of_another_type_raises(completion: Any) -> None:
+    with pytest.raises(TypeError, match="must be a text or a list of messages"):
+        completion_text(completion)
+
+
+def test_rewards_equal_the_metrics_scores() -> None:
+    metric = ReportCRG(KeywordLabeler(), prior=0.3)
+    preds = ["edema and a nodule", "effusion", ""]
+    target = ["edema", "nodule", "normal"]
+    expected = metric.score(preds, target).value.tolist()
+    reward = MetricReward(metric)
+    assert reward(completions=preds, reference=target) == expected
+    assert reward(completions=[assistant(text) for text in preds], reference=target) == expected
+    assert metric.update_count == 0
+
+
+def test_sign_is_negative_where_lower_is_better() -> None:
+    reward = MetricReward(LengthGap())
+    assert reward.sign == -1
+    assert reward(completions=["aa", "b"], reference=["a", "b"]) == [-1.0, -0.0]
+    assert reward.signature == "gap|version:0|sign:-1"
+    assert reward.__name__ == "gap"
+
+
+def test_context_columns_by_name_and_by_mapping() -> None:
+    columns = {"reference": ["a"], "offset": [2], "shift": [5]}
+    assert MetricReward(LengthGap(), context_columns=["offset"])(completions=["a"], **columns) == [-2.0]
+    reward = MetricReward(LengthGap(), context_columns={"offset": "shift"})
+    assert reward(completions=["a"], **columns) == [-5.0]
+    assert reward.columns == ("reference", "shift")
+
+
+def test_unscorable_is_none_counted_and_kept_out_of_means() -> None:
+    reward = MetricReward(LengthGap(limit=5))
+    logged: dict[str, float] = {}
+    completions = ["aaa", "too long", "a", []]
+    references = ["a", "a", None, "a"]
+    assert reward(completions, reference=references, log_metric=logged.__setitem__) == [-2.0, None, None, None]
+    assert logged == {"gap/half": 1.0, "gap/unscorable": 0.75}
+
+
+def test_names_logged_are_the_same_when_nothing_is_scorable() -> None:
+    reward = MetricReward(LengthGap())
+    logged: dict[str, float] = {}
+    assert reward(["a"], reference=[None], log_metric=logged.__setitem__) == [None]
+    assert logged.keys() == {"gap/half", "gap/unscorable"}
+    assert math.isnan(logged["gap/half"])
+
+
+def test_a_bug_raises() -> None:
+    with pytest.raises(RuntimeError, match="a bug"):
+        MetricReward(BrokenMetric())(["a"], reference=["a"])
+
+
+def test_missing_column_names_it_and_those_that_exist() -> None:
+    reward = MetricReward(LengthGap(), reference_column="impression")
+    with pytest.raises(ValueError, match=r"'gap' reads the column 'impression'.*it has findings, label\.") as error:
+        reward(["a"], prompts=["p"], completion_ids=[[1]], trainer_state=None, findings=["f"], label=[1])
+    assert "prompts" not in str(error.value)
+    with pytest.raises(ValueError, match="no further column"):
+        reward(["a"])
+
+
+def test_lengths_that_differ_raise() -> None:
+    with pytest.raises(ValueError, match="preds and target must have the same length, got 1 and 2"):
+        MetricReward(LengthGap())(["a"], reference=["a", "b"])
+
+
+def test_signature_names_what_is_used_and_takes_the_rest() -> None:
+    parameters = inspect.signature(MetricReward(LengthGap())).parameters
+    assert list(parameters) == ["completions", "log_metric", "log_extra", "columns"]
+    assert parameters["columns"].kind is inspect.Parameter.VAR_KEYWORD
+
+
+def test_only_report_metrics_are_taken() -> None:
+    with pytest.raises(TypeError, match="must be a report metric, got Linear"):
+        MetricReward(torch.nn.Linear(1, 1))  # type: ignore[arg-type]
+
+
+def test_a_metric_without_direction_is_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LengthGap, "higher_is_better", None)
+    with pytest.raises(ValueError, match="whether higher is better"):
+        MetricReward(LengthGap())
+
+
+def test_pickles_are_small_and_equal_and_copies_share_the_backend() -> None:
+    reward = MetricReward(ReportCRG(KeywordLabeler(), prior=0.3), name="mine")
+    data = pickle.dumps(reward)
+    assert len(data) < 10_000
+    again = pickle.loads(data)
+    assert again.__name__ == "mine"
+    assert again.signature == reward.signature
+    columns = {"completions": ["edema"], "reference": ["edema nodule"]}
+    assert again(**columns) == reward(**columns)
+    assert copy.deepcopy(reward).metric.labeler is reward.metric.labeler
+
+
+def test_explanations_are_logged_when_asked_for() -> None:
+    table: dict[str, list[Any]] = {}
+    metric = ReportCRG(KeywordLabeler(), prior=0.3)
+    MetricReward(metric)(["edema"], reference=["nodule"], log_extra=table.__setitem__)
+    assert table == {}
+    MetricReward(metric, log_explanations=True)(["edema"], reference=["nodule"], log_extra=table.__setitem__)
+    assert table == {"crg/missed": ["nodule"], "crg/invented": ["edema"]}

@@ -1,0 +1,145 @@
+"""CRG as a reward: priors, identities and what is logged."""
+
+import math
+import pickle
+
+import pytest
+import torch
+from keyword_labeler import KeywordLabeler
+
+from rrg_rewards.functional import crg_score
+from rrg_rewards.metrics import ReportCRG
+from rrg_rewards.rewards import CRGReward
+
+TRAIN = ["edema", "edema effusion", "nodule", "normal", "normal"]
+PREDS = ["edema", "effusion", "nodule edema", "", "nodule"]
+
+
+def test_fitted_prior_makes_the_mean_reward_the_corpus_score() -> None:
+    labeler = KeywordLabeler()
+    reward = CRGReward(labeler).fit(reference=TRAIN)
+    assert reward.prior == 4 / 15
+    rewards = torch.tensor(reward(PREDS, reference=TRAIN), dtype=torch.float64)
+    assert rewards.tolist() == ReportCRG(labeler, prior=4 / 15).score(PREDS, TRAIN).value.tolist()
+    torch.testing.assert_close(1 / (2 - rewards.mean()), crg_score(labeler(PREDS), labeler(TRAIN)))
+
+
+def test_fixed_prior_is_not_refitted() -> None:
+    reward = CRGReward(KeywordLabeler(), prior=0.5)
+    assert reward.fit(reference=TRAIN).prior == 0.5
+
+
+def test_unfitted_prior_says_how_to_fit() -> None:
+    reward = CRGReward(KeywordLabeler(), reference_column="impression", label_column="labels")
+    with pytest.raises(
+        ValueError, match=r"reward\.fit\(impression=dataset\['impression'\], labels=dataset\['labels'\]\)"
+    ):
+        reward(["edema"], impression=["edema"], labels=[[1, 0, 0]])
+
+
+@pytest.mark.parametrize(("train", "missing"), [(["normal"], "positive"), (["edema effusion nodule"], "negative")])
+def test_fit_on_one_kind_of_label_raises(train: list[str], missing: str) -> None:
+    with pytest.raises(ValueError, match=f"no {missing} label"):
+        CRGReward(KeywordLabeler()).fit(reference=train)
+
+
+def test_fit_without_the_column_raises() -> None:
+    with pytest.raises(ValueError, match="'reference', which the data set lacks; it has report"):
+        CRGReward(KeywordLabeler()).fit(report=["edema"])
+
+
+def test_running_prior_counts_the_batch_before_scoring_it() -> None:
+    labeler = KeywordLabeler()
+    reward = CRGReward(labeler, prior="running")
+    assert reward.prior is None
+    seen: list[str] = []
+    for batch in (["normal", "normal"], ["edema", "normal"], ["nodule edema", "effusion"]):
+        seen += batch
+        preds = ["edema nodule", "effusion"]
+        prior = float(labeler(seen).double().mean())
+        expected = ReportCRG(labeler, prior=prior or None).score(preds, batch).value.tolist()
+        assert reward(preds, reference=batch) == expected
+        assert reward.prior == prior
+
+
+def test_running_prior_takes_the_limit_until_a_positive_is_seen() -> None:
+    reward = CRGReward(KeywordLabeler(), prior="running")
+    assert reward(["edema nodule", ""], reference=["normal", "normal"]) == pytest.approx([-4 / 3, 0])
+
+
+def test_running_prior_ignores_unscorable_rows_and_survives_a_batch_of_them() -> None:
+    reward = CRGReward(KeywordLabeler(), prior="running")
+    assert reward(["edema"], reference=[None]) == [None]
+    assert reward.prior is None
+    assert reward(["edema", "edema"], reference=[None, "edema"])[0] is None
+    assert reward.prior == 1 / 3
+
+
+def test_running_counts_pickle() -> None:
+    reward = CRGReward(KeywordLabeler(), prior="running")
+    reward(["edema"], reference=["edema"])
+    data = pickle.dumps(reward)
+    assert len(data) < 10_000
+    assert pickle.loads(data).prior == reward.prior == 1 / 3
+
+
+def test_label_column_takes_the_place_of_the_text() -> None:
+    reward = CRGReward(KeywordLabeler(), prior=0.3, reference_column=None, label_column="labels")
+    by_text = CRGReward(KeywordLabeler(), prior=0.3)
+    labels = KeywordLabeler()(TRAIN).int().tolist()
+    assert reward(PREDS, labels=labels) == by_text(PREDS, reference=TRAIN)
+    assert CRGReward(KeywordLabeler(), reference_column=None, label_column="labels").fit(labels=labels).prior == 4 / 15
+
+
+def test_neither_column_raises() -> None:
+    with pytest.raises(ValueError, match="reference_column or a label_column"):
+        CRGReward(KeywordLabeler(), reference_column=None)
+
+
+@pytest.mark.parametrize("prior", ["batch", 0.0, 1.0, -0.5])
+def test_priors_outside_the_range_raise(prior: float | str) -> None:
+    with pytest.raises(ValueError, match="prior must"):
+        CRGReward(KeywordLabeler(), prior=prior)  # type: ignore[arg-type]
+
+
+def test_sub_scores_are_pooled_over_the_batch() -> None:
+    logged: dict[str, float] = {}
+    reward = CRGReward(KeywordLabeler(), prior=0.25)
+    reward(["edema nodule", "edema", "x"], reference=["edema", "effusion", None], log_metric=logged.__setitem__)
+    assert logged == {
+        "crg/tp": 0.5,
+        "crg/fn": 0.5,
+        "crg/fp": 1.0,
+        "crg/predicted_positives": 1.5,
+        "crg/precision": pytest.approx(1 / 3),
+        "crg/recall": pytest.approx(1 / 2),
+        "crg/prior": 0.25,
+        "crg/unscorable": pytest.approx(1 / 3),
+    }
+
+
+@pytest.mark.parametrize(("pred", "target"), [("", "normal"), ("edema", "normal"), ("", "edema"), ("edema", None)])
+def test_the_same_names_are_logged_in_each_call(pred: str, target: str | None) -> None:
+    logged: dict[str, float] = {}
+    CRGReward(KeywordLabeler(), prior="running")([pred], reference=[target], log_metric=logged.__setitem__)
+    names = ("tp", "fn", "fp", "predicted_positives", "precision", "recall", "prior", "unscorable")
+    assert logged.keys() == {f"crg/{name}" for name in names}
+    undefined = {name for name, value in logged.items() if math.isnan(value)}
+    if target is not None:
+        assert undefined <= {"crg/precision", "crg/recall"}
+
+
+def test_signature_tells_the_kind_of_prior() -> None:
+    assert "|prior:running|sign:+1" in CRGReward(KeywordLabeler(), prior="running").signature
+    assert "|prior:None|" in CRGReward(KeywordLabeler()).signature
+    assert f"|prior:{4 / 15}|" in CRGReward(KeywordLabeler()).fit(reference=TRAIN).signature
+
+
+def test_score_leaves_the_running_counts_alone() -> None:
+    reward = CRGReward(KeywordLabeler(), prior="running")
+    before = reward.score(PREDS, reference=TRAIN).value.tolist()
+    assert reward.prior is None
+    assert before == ReportCRG(KeywordLabeler()).score(PREDS, TRAIN).value.tolist()
+    reward(["edema"], reference=["edema"])
+    expected = ReportCRG(KeywordLabeler(), prior=1 / 3).score(PREDS, TRAIN).value.tolist()
+    assert reward.score(PREDS, reference=TRAIN).value.tolist() == expected

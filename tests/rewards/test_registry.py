@@ -1,0 +1,55 @@
+"""Rewards by name."""
+
+import pytest
+from keyword_labeler import KeywordLabeler
+
+from rrg_rewards.metrics import registry
+from rrg_rewards.metrics.registry import available_metrics
+from rrg_rewards.rewards import CRGReward, MetricReward, available_rewards, make_reward
+from rrg_rewards.rewards.registry import check_reward_options
+
+
+def test_known_names_make_rewards() -> None:
+    assert "crg" in available_rewards()
+    reward = make_reward("crg", reference_column="report", labeler=KeywordLabeler(), prior=0.2, name="crg_fixed")
+    assert isinstance(reward, CRGReward)
+    assert reward.__name__ == "crg_fixed"
+    assert reward.columns == ("report",)
+
+
+def test_a_metric_is_wrapped() -> None:
+    path = "rrg_rewards.metrics.crg:ReportCRG"
+    reward = make_reward(path, labeler=KeywordLabeler(), prior=0.2, name="other", log_explanations=True)
+    assert type(reward) is MetricReward
+    assert reward.__name__ == "other"
+    assert reward.metric.prior == 0.2
+
+
+def test_every_metric_is_a_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(available_metrics()) <= set(available_rewards())
+    monkeypatch.setitem(registry._METRICS, "other", registry.MetricEntry("rrg_rewards.metrics.crg:ReportCRG"))
+    reward = make_reward("other", labeler=KeywordLabeler(), prior=0.2)
+    assert type(reward) is MetricReward
+    assert "other" in available_rewards()
+
+
+def test_a_reward_class_by_path() -> None:
+    assert isinstance(make_reward("rrg_rewards.rewards.crg:CRGReward", labeler=KeywordLabeler()), CRGReward)
+
+
+def test_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(ValueError, match="unknown reward 'crgg'; did you mean 'crg'"):
+        make_reward("crgg")
+
+
+def test_unknown_option_suggests_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"option of reward 'crg' 'label_colum'; did you mean 'label_column'"):
+        make_reward("crg", label_colum="labels")
+    with pytest.raises(ValueError, match="unknown option"):
+        check_reward_options("crg", labels=3)
+
+
+@pytest.mark.parametrize("path", ["math:pi", "rrg_rewards.metrics.crg:Missing", "rrg_rewards.metrics.crg:CRGScore"])
+def test_a_path_to_something_else_raises(path: str) -> None:
+    with pytest.raises(ValueError, match="must name a MetricReward or ReportMetric class"):
+        make_reward(path)
