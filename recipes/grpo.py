@@ -17,7 +17,7 @@ import dataclasses
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from rrg_rewards.recipes._arguments import RecipeArguments, parse, validate
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate
 from rrg_rewards.recipes._outputs import plot_run, versions, write_json, write_rows
+from rrg_rewards.recipes._progress import show_progress
 from rrg_rewards.rewards import MetricReward
 
 __all__ = ["finish", "main", "run", "validate"]
@@ -37,13 +38,14 @@ logger = logging.getLogger(__name__)
 _TRAINERS = {"grpo": GRPOTrainer, "rloo": RLOOTrainer}
 
 
-def run(recipe: RecipeArguments, training: Any, model: Any) -> Any:
+def run(recipe: RecipeArguments, training: Any, model: Any, progress: Callable[[int, int], None] | None = None) -> Any:
     """Train and evaluate; every process calls it.
 
     Args:
         recipe: The recipe's arguments.
         training: ``GRPOConfig`` or ``RLOOConfig``, as the recipe's algorithm has it.
         model: TRL's ``ModelConfig``.
+        progress: Takes steps done and steps to do, in place of the trainer's own output.
 
     Returns:
         The trainer, done.
@@ -60,6 +62,8 @@ def run(recipe: RecipeArguments, training: Any, model: Any) -> Any:
         reward.fit(**{column: list(data.train[column]) for column in reward.columns})
         logger.info("reward %s: %s", reward.__name__, reward.signature)
     trainer = _make_trainer(recipe, training, model, rewards, data)
+    if progress is not None:
+        show_progress(trainer, progress)
     folder = Path(training.output_dir)
     if trainer.accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)

@@ -72,7 +72,9 @@ def _demo(args: argparse.Namespace, terminal: Terminal) -> int:
     evaluation = json.loads((folder / "grpo" / "evaluation.json").read_text(encoding="utf-8"))
     terminal.show(_grid(evaluation, args.heldout_rows), *_report_lines(folder))
     terminal.show(_verdict(evaluation))
-    terminal.note(f"{time.monotonic() - start:.0f} s; curves in {folder / 'grpo' / 'curve_crg.png'}, all else beside it")
+    terminal.note(
+        f"{time.monotonic() - start:.0f} s; curves in {folder / 'grpo' / 'curve_crg.png'}, all else beside it"
+    )
     return 0
 
 
