@@ -14,7 +14,8 @@ from torchmetrics import MetricCollection
 
 from rrg_rewards.callbacks.samplers import count_misshared
 from rrg_rewards.callbacks.step_output import ReportBatch, StepOutput
-from rrg_rewards.callbacks.worst_reports import WorstReport, WorstReports, log_table, make_table, write_csv
+from rrg_rewards.callbacks.worst_reports import WorstReport, WorstReports, log_table, make_table
+from rrg_rewards.data import write_table
 from rrg_rewards.metrics.base import ReportMetric, Scores
 
 __all__ = ["ReportMetricsCallback"]
@@ -240,7 +241,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     def _write(self, trainer: Trainer, prefix: str, name: str, rows: Sequence[WorstReport]) -> None:
         table = make_table(rows, trainer.current_epoch, trainer.global_step)
         if self.table_dir is not None:
-            write_csv(self.table_dir / f"{prefix}_{name}_worst.csv", table)
+            self.table_dir.mkdir(parents=True, exist_ok=True)
+            write_table(table, self.table_dir / f"{prefix}_{name}_worst.csv", overwrite=True)
         if self.log_tables:
             for logger in trainer.loggers:
                 log_table(logger, f"{prefix}/{name}_worst", table, trainer.global_step)

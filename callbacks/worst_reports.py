@@ -1,14 +1,13 @@
 """The worst-scored reports of a validation: kept in bounded memory, written as a table."""
 
-import csv
 import heapq
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-__all__ = ["Table", "WorstReport", "WorstReports", "log_table", "make_table", "write_csv"]
+from rrg_rewards.data import Table
+
+__all__ = ["WorstReport", "WorstReports", "log_table", "make_table"]
 
 
 @dataclass(frozen=True)
@@ -77,14 +76,6 @@ class WorstReports:
         return [entry[-1] for entry in sorted(self._heap, reverse=True)]
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells under named columns."""
-
-    columns: list[str]
-    rows: list[list[Any]]
-
-
 def make_table(rows: Sequence[WorstReport], epoch: int, step: int) -> Table:
     """Lay out reports as a table: where each is from, its score, both texts, and one column a kind of explanation.
 
@@ -104,27 +95,7 @@ def make_table(rows: Sequence[WorstReport], epoch: int, step: int) -> Table:
         + [row.explanations.get(kind, "") for kind in kinds]
         for row in rows
     ]
-    return Table(columns, cells)
-
-
-def write_csv(path: Path, table: Table) -> None:
-    """Write a table as CSV, whole or not at all: a reader, or a job killed meanwhile, never leaves half a file.
-
-    Args:
-        path: The file; replaced if it exists. Its folder is made if need be.
-        table: What to write.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder: a rename is atomic only within a file system.
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with draft.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(table.columns)
-            writer.writerows(table.rows)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    return Table({column: [row[place] for row in cells] for place, column in enumerate(columns)})
 
 
 def log_table(logger: Any, name: str, table: Table, step: int) -> bool:
@@ -143,11 +114,11 @@ def log_table(logger: Any, name: str, table: Table, step: int) -> bool:
         Whether the logger took it.
     """
     if hasattr(logger, "log_table"):
-        logger.log_table(key=name, columns=table.columns, data=table.rows, step=step)
+        logger.log_table(key=name, columns=list(table.names), data=_rows(table), step=step)
         return True
     experiment: Any = getattr(logger, "experiment", None)
     if hasattr(experiment, "log_table") and hasattr(logger, "run_id"):
-        data = {column: [row[place] for row in table.rows] for place, column in enumerate(table.columns)}
+        data = dict(table.columns)
         experiment.log_table(run_id=logger.run_id, data=data, artifact_file=f"{name}/step_{step}.json")
         return True
     if hasattr(experiment, "add_text"):
@@ -156,8 +127,12 @@ def log_table(logger: Any, name: str, table: Table, step: int) -> bool:
     return False
 
 
+def _rows(table: Table) -> list[list[Any]]:
+    return [list(cells) for cells in zip(*table.columns.values(), strict=True)]
+
+
 def _markdown(table: Table) -> str:
-    rows = [table.columns, ["---"] * len(table.columns), *table.rows]
+    rows = [table.names, ["---"] * len(table.names), *_rows(table)]
     return "\n".join("| " + " | ".join(_markdown_cell(cell) for cell in row) + " |" for row in rows)
 
 

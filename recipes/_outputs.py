@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.data import open_output
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["plot_run", "versions", "write_json", "write_rows"]
@@ -25,13 +26,15 @@ def _plain(value: Any) -> Any:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON that every reader takes."""
-    path.write_text(json.dumps(_plain(value), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    with open_output(path, overwrite=True) as file:
+        file.write((json.dumps(_plain(value), indent=2, allow_nan=False) + "\n").encode())
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows as JSONL."""
     lines = [json.dumps(_plain(row), allow_nan=False, ensure_ascii=False) for row in rows]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with open_output(path, overwrite=True) as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
 
 
 def versions() -> dict[str, str]:
@@ -59,7 +62,8 @@ def plot_run(
     left.plot([entry["step"] for entry in logs], [entry[f"rewards/{name}/mean"] for entry in logs], marker=".")
     left.set(xlabel="step", ylabel=f"mean reward {name}", title="training")
     _plot_heldout(right, {stage: summary[name] for stage, summary in (evaluations or {}).items() if name in summary})
-    figure.savefig(path, dpi=150)
+    with open_output(path, overwrite=True) as file:
+        figure.savefig(file, format="png", dpi=150)
 
 
 def _plot_heldout(axes: Any, stages: Mapping[str, Mapping[str, Any]]) -> None:

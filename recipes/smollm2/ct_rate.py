@@ -8,13 +8,12 @@ are left out and counted. All other columns are kept, the 18 labels among them.
 """
 
 import argparse
-import csv
 import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.data import Table, read_table, write_table
 
 __all__ = ["main", "split_file", "split_report"]
 
@@ -54,24 +53,15 @@ def split_file(source: str | Path, output: str | Path, text_column: str = "repor
     Raises:
         ValueError: If the column is missing.
     """
-    with Path(source).open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        columns = list(reader.fieldnames or [])
-        if text_column not in columns:
-            raise ValueError(f"{source}: {unknown_name_message('column', text_column, columns)}")
-        rows = list(reader)
-    written = 0
+    table = read_table(source)
+    parts = [split_report(report or "") for report in table.column(text_column)]
+    rows = [row for row, part in enumerate(parts) if part is not None]
+    kept = {name: [cells[row] for row in rows] for name, cells in table.columns.items() if name != text_column}
+    sections = [part for part in parts if part is not None]
+    split = {"findings": [part[0] for part in sections], "impression": [part[1] for part in sections]}
     Path(output).parent.mkdir(parents=True, exist_ok=True)
-    with Path(output).open("w", encoding="utf-8", newline="") as file:
-        kept = [column for column in columns if column != text_column]
-        writer = csv.DictWriter(file, [*kept, "findings", "impression"], extrasaction="ignore")
-        writer.writeheader()
-        for row in rows:
-            parts = split_report(row[text_column] or "")
-            if parts is not None:
-                writer.writerow({**row, "findings": parts[0], "impression": parts[1]})
-                written += 1
-    return written, len(rows) - written
+    write_table(Table({**kept, **split}), output, overwrite=True)
+    return len(rows), len(parts) - len(rows)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.crg import crg_score_from_counts, label_statistics
 from rrg_rewards.metrics.base import ReportMetric, Scores
-from rrg_rewards.metrics.crg import LabelScores
+from rrg_rewards.metrics.label_scores import LabelScores
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

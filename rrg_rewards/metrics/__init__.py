@@ -1,7 +1,8 @@
 """The metrics as torchmetrics: state and argument checks; the formulas are in ``functional``."""
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
-from rrg_rewards.metrics.crg import CRGScore, LabelScores, MultiLevelCRGScore, ReportCRG
+from rrg_rewards.metrics.crg import CRGScore, MultiLevelCRGScore, ReportCRG
+from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.registry import available_metrics, make_metric
 
 __all__ = [

@@ -8,7 +8,8 @@ from typing_extensions import Self
 from rrg_rewards.functional.crg import label_counts, label_statistics
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.metrics.base import Scores
-from rrg_rewards.metrics.crg import LabelScores, ReportCRG
+from rrg_rewards.metrics.crg import ReportCRG
+from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.rewards.base import Completion, MetricReward
 from rrg_rewards.utilities.signature import format_signature
 

@@ -1,14 +1,13 @@
 """The table of worst reports: bounded, mergeable, written whole or not at all."""
 
-import csv
 import math
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rrg_rewards.callbacks.worst_reports import Table, WorstReport, WorstReports, log_table, make_table, write_csv
+from rrg_rewards.callbacks.worst_reports import WorstReport, WorstReports, log_table, make_table
+from rrg_rewards.data import Table
 
 
 def report(score: float, index: int, rank: int = 0, **fields: Any) -> WorstReport:
@@ -54,34 +53,12 @@ def test_table_columns() -> None:
     ]
     table = make_table(rows, epoch=2, step=30)
     place = ["epoch", "step", "dataloader", "rank", "index"]
-    assert table.columns == [*place, "id", "score", "reference", "prediction", "missed", "invented"]
-    assert table.rows == [
-        [2, 30, 0, 0, 3, "s1", 0.1, "a", "b", "nodule", ""],
-        [2, 30, 0, 0, 4, None, 0.2, "a", "b", "", "cyst"],
+    assert list(table.names) == [*place, "id", "score", "reference", "prediction", "missed", "invented"]
+    assert list(zip(*table.columns.values(), strict=True)) == [
+        (2, 30, 0, 0, 3, "s1", 0.1, "a", "b", "nodule", ""),
+        (2, 30, 0, 0, 4, None, 0.2, "a", "b", "", "cyst"),
     ]
-    assert "id" not in make_table(rows[1:], 0, 0).columns
-
-
-def test_csv_round_trip(tmp_path: Path) -> None:
-    text = 'Says "no",\nthen | yes: ö'
-    path = tmp_path / "new" / "folder" / "table.csv"
-    write_csv(path, Table(["score", "reference"], [[0.1, text]]))
-    with path.open(newline="", encoding="utf-8") as file:
-        assert list(csv.DictReader(file)) == [{"score": "0.1", "reference": text}]
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    class Unwritable:
-        def __str__(self) -> str:
-            raise OSError("disk full")
-
-    path = tmp_path / "table.csv"
-    write_csv(path, Table(["a"], [[1]]))
-    with pytest.raises(OSError, match="disk full"):
-        write_csv(path, Table(["a"], [[2], [Unwritable()]]))
-    assert path.read_text().split() == ["a", "1"]
-    assert list(tmp_path.iterdir()) == [path]
+    assert "id" not in make_table(rows[1:], 0, 0).names
 
 
 class Recorder:
@@ -94,13 +71,14 @@ class Recorder:
         self.__dict__.update(attributes)
 
 
-TABLE = Table(["score", "reference"], [[0.5, "one|two\nthree"], [0.7, None]])
+TABLE = Table({"score": [0.5, 0.7], "reference": ["one|two\nthree", None]})
 
 
 def test_logger_with_tables() -> None:
     logger = Recorder("log_table")
     assert log_table(logger, "val/crg_worst", TABLE, step=7)
-    assert logger.calls == [((), {"key": "val/crg_worst", "columns": TABLE.columns, "data": TABLE.rows, "step": 7})]
+    rows = [[0.5, "one|two\nthree"], [0.7, None]]
+    assert logger.calls == [((), {"key": "val/crg_worst", "columns": ["score", "reference"], "data": rows, "step": 7})]
 
 
 def test_mlflow_client() -> None:
