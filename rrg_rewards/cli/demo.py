@@ -5,12 +5,15 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.cli.options import add_common_options, new_parser_options, positive_int
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.imports import require
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -64,11 +67,9 @@ def _demo(args: argparse.Namespace, terminal: Terminal) -> int:
     folder = args.output or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     if folder.exists():
         raise FileExistsError(f"{folder} exists; choose another --output")
-    # Nothing here needs the Hub, and trainers report their use to it unless told not to.
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    logging.getLogger("transformers").setLevel(logging.ERROR)
     start = time.monotonic()
-    _train(args, folder, terminal)
+    with _only_our_own_words():
+        _train(args, folder, terminal)
     evaluation = json.loads((folder / "grpo" / "evaluation.json").read_text(encoding="utf-8"))
     terminal.show(_grid(evaluation, args.heldout_rows), *_report_lines(folder))
     terminal.show(_verdict(evaluation))
@@ -78,12 +79,24 @@ def _demo(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
-    from rrg_rewards.utilities.imports import require
+@contextmanager
+def _only_our_own_words() -> Iterator[None]:
+    """Keep the bars and warnings of the libraries below from the terminal, and the libraries from the Hub."""
+    # Nothing here needs the Hub, and trainers report their use to it unless told not to.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    for library in ("transformers", "datasets"):
+        require(f"{library}.utils.logging", extra="demo").disable_progress_bar()
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
 
+
+def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
     require("trl", extra="demo")
     require("matplotlib", extra="demo")
     from rrg_rewards.recipes import grpo, recipe_path
+    from rrg_rewards.recipes._arguments import parse
     from rrg_rewards.recipes.phantom.warm_start import warm_start, write_corpus
 
     rows = write_corpus(folder, args.train_rows, args.heldout_rows, args.seed)
@@ -102,7 +115,7 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
     }
     with terminal.progress("GRPO on CRG") as progress:
         argv = [part for name, value in overrides.items() for part in (f"--{name}", str(value))]
-        grpo.run(*grpo.parse(argv), progress=progress).end()
+        grpo.finish(grpo.run(*parse(argv), progress=progress).accelerator)
 
 
 def _grid(evaluation: Mapping[str, Any], rows: int) -> "Grid":
