@@ -11,11 +11,11 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 from torchmetrics import MetricCollection
+from words import WordLabeler
 
 from rrg_rewards.callbacks import ReportMetricsCallback
 from rrg_rewards.metrics import CRGScore, ReportCRG
 from tests.callbacks.validation import PAIRS, Echo, make_trainer, rows
-from tests.words import WordLabeler
 
 LABELER = WordLabeler()
 # A blank reference cannot be scored; its known labels can.
@@ -195,7 +195,7 @@ def test_several_metrics_with_a_column_each(tmp_path: Path) -> None:
             return {**super().step(batch), "known": LABELER(batch[1]).int()}
 
     callback = ReportMetricsCallback(
-        {"text": ReportCRG(LABELER), "known": ReportCRG(LABELER), "few": ReportCRG(WordLabeler(("hernia",)))},
+        {"text": ReportCRG(LABELER), "known": ReportCRG(LABELER), "few": ReportCRG(WordLabeler("hernia"))},
         context_keys={"known": {"target_labels": "known"}},
         prefix="valid",
     )

@@ -81,7 +81,7 @@ def make_trainer(folder: Path, **arguments: Any) -> Trainer:
 
 
 def _word_labeler() -> Any:
-    path = Path(__file__).resolve().parents[1] / "words.py"
+    path = Path(__file__).resolve().parents[1] / "helpers" / "words.py"
     spec = importlib.util.spec_from_file_location("words", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["words"] = module

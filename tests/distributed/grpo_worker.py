@@ -27,5 +27,5 @@ def train(config: str, folder: str) -> Any:
 if __name__ == "__main__":
     # A process that hangs says where, and ends the run.
     faulthandler.dump_traceback_later(180, exit=True)
-    registry._LABELERS["keywords"] = ("keyword_labeler", "KeywordLabeler")
+    registry._LABELERS["keywords"] = ("words", "WordLabeler")
     finish(train(*sys.argv[1:]))

@@ -86,6 +86,8 @@ def _main(name: str, rank: int, world_size: int, timeout: float) -> None:
     # Run as a script, this folder comes first: `helpers` must not be importable under a second name either.
     own = str(Path(__file__).resolve().parent)
     sys.path[:] = [entry for entry in sys.path if entry != own]
+    # As pytest has it, by its setting `pythonpath`.
+    sys.path.append(str(ROOT / "tests" / "helpers"))
     dist = importlib.import_module("torch.distributed")
     folder = Path(name)
     dist.init_process_group(

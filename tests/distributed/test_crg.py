@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
+from words import WordLabeler
 
 from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore, ReportCRG
 from tests.distributed.helpers import run_distributed
-from tests.words import WordLabeler
 
 ROWS = 24
 # Number of rows of each process.

@@ -11,10 +11,10 @@ import torch
 from sklearn.metrics import multilabel_confusion_matrix, precision_recall_fscore_support
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
+from words import WordLabeler, random_cuts, reports
 
 from rrg_rewards.functional import crg_multilevel_score, crg_score
 from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore, ReportCRG
-from tests.words import WordLabeler, random_cuts, reports
 
 COUNTERS = ("tp", "fn", "fp", "tn")
 NUM_LABELS = 5
@@ -265,7 +265,7 @@ def test_collection_shares_counters_where_they_are_the_same() -> None:
 
 def test_collection_keeps_labelers_apart_that_agree_at_first() -> None:
     collection = MetricCollection(
-        {"first": ReportCRG(WordLabeler(("effusion", "nodule"))), "second": ReportCRG(WordLabeler(("hernia", "cyst")))}
+        {"first": ReportCRG(WordLabeler("effusion nodule")), "second": ReportCRG(WordLabeler("hernia cyst"))}
     )
     collection.update(["Normal."], ["Normal."])
     collection.update(["Effusion."], ["Effusion and hernia."])
@@ -283,7 +283,7 @@ def test_signatures_tell_settings_apart() -> None:
             MultiLevelCRGScore([3]),
             ReportCRG(LABELER),
             ReportCRG(LABELER, prior=0.5),
-            ReportCRG(WordLabeler(("cyst",))),
+            ReportCRG(WordLabeler("cyst")),
         )
     }
     assert len(signatures) == 6

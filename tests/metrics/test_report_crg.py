@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from words import WordLabeler, random_cuts, reports
 
 from rrg_rewards.functional import crg_contributions, crg_score
 from rrg_rewards.metrics import ReportCRG
-from tests.words import WordLabeler, random_cuts, reports
 
 COUNTERS = ("tp", "fn", "fp", "tn")
 LABELER = WordLabeler()

@@ -22,7 +22,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def keywords(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the labeler of the tests known by name."""
-    monkeypatch.setitem(registry._LABELERS, "keywords", ("keyword_labeler", "KeywordLabeler"))
+    monkeypatch.setitem(registry._LABELERS, "keywords", ("words", "WordLabeler"))
 
 
 @pytest.fixture(scope="session")

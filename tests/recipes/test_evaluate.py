@@ -6,12 +6,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from accelerate import Accelerator
-from keyword_labeler import KeywordLabeler
 from tiny_policy import tiny_model, tiny_tokenizer
+from words import WordLabeler
 
 from rrg_rewards.functional import crg_score
 from rrg_rewards.recipes._evaluate import Evaluation, _per_report, change, greedy_reports
 from rrg_rewards.rewards import CRGReward
+
+LABELER = WordLabeler("edema effusion nodule")
 
 TARGET = ["edema", "edema effusion", "nodule", "normal", None]
 BEFORE = ["", "effusion", "edema", "nodule", "edema"]
@@ -19,12 +21,12 @@ AFTER = ["edema", "effusion edema", "nodule", "", "edema"]
 
 
 def evaluation(reports: list[str]) -> Evaluation:
-    reward = CRGReward(KeywordLabeler(), prior=0.3)
+    reward = CRGReward(LABELER, prior=0.3)
     return Evaluation(reports, {"crg": _per_report(reward.score(reports, reference=TARGET), reports)})
 
 
 def test_statistics_are_those_of_the_corpus() -> None:
-    labeler = KeywordLabeler()
+    labeler = LABELER
     summary = evaluation(BEFORE).summary()["crg"]
     expected = crg_score(labeler(BEFORE[:4]), labeler(TARGET[:4]))
     assert summary["crg"]["estimate"] == pytest.approx(float(expected))

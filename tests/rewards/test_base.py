@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from keyword_labeler import KeywordLabeler
 from torch import Tensor
+from words import WordLabeler
 
 from rrg_rewards.metrics import ReportCRG, ReportMetric, Scores
 from rrg_rewards.rewards import MetricReward
 from rrg_rewards.rewards.base import completion_text
+
+LABELER = WordLabeler("edema effusion nodule")
 
 
 class LengthGap(ReportMetric):
@@ -80,7 +82,7 @@ def test_completion_of_another_type_raises(completion: Any) -> None:
 
 
 def test_rewards_equal_the_metrics_scores() -> None:
-    metric = ReportCRG(KeywordLabeler(), prior=0.3)
+    metric = ReportCRG(LABELER, prior=0.3)
     preds = ["edema and a nodule", "effusion", ""]
     target = ["edema", "nodule", "normal"]
     expected = metric.score(preds, target).value.tolist()
@@ -160,7 +162,7 @@ def test_a_metric_without_direction_is_no_reward(monkeypatch: pytest.MonkeyPatch
 
 
 def test_pickles_are_small_and_equal_and_copies_share_the_backend() -> None:
-    reward = MetricReward(ReportCRG(KeywordLabeler(), prior=0.3), name="mine")
+    reward = MetricReward(ReportCRG(LABELER, prior=0.3), name="mine")
     data = pickle.dumps(reward)
     assert len(data) < 10_000
     again = pickle.loads(data)
@@ -173,7 +175,7 @@ def test_pickles_are_small_and_equal_and_copies_share_the_backend() -> None:
 
 def test_explanations_are_logged_when_asked_for() -> None:
     table: dict[str, list[Any]] = {}
-    metric = ReportCRG(KeywordLabeler(), prior=0.3)
+    metric = ReportCRG(LABELER, prior=0.3)
     MetricReward(metric)(["edema"], reference=["nodule"], log_extra=table.__setitem__)
     assert table == {}
     MetricReward(metric, log_explanations=True)(["edema"], reference=["nodule"], log_extra=table.__setitem__)

@@ -5,18 +5,20 @@ import pickle
 
 import pytest
 import torch
-from keyword_labeler import KeywordLabeler
+from words import WordLabeler
 
 from rrg_rewards.functional import crg_score
 from rrg_rewards.metrics import ReportCRG
 from rrg_rewards.rewards import CRGReward
+
+LABELER = WordLabeler("edema effusion nodule")
 
 TRAIN = ["edema", "edema effusion", "nodule", "normal", "normal"]
 PREDS = ["edema", "effusion", "nodule edema", "", "nodule"]
 
 
 def test_fitted_prior_makes_the_mean_reward_the_corpus_score() -> None:
-    labeler = KeywordLabeler()
+    labeler = LABELER
     reward = CRGReward(labeler).fit(reference=TRAIN)
     assert reward.prior == 4 / 15
     rewards = torch.tensor(reward(PREDS, reference=TRAIN), dtype=torch.float64)
@@ -25,12 +27,12 @@ def test_fitted_prior_makes_the_mean_reward_the_corpus_score() -> None:
 
 
 def test_fixed_prior_is_not_refitted() -> None:
-    reward = CRGReward(KeywordLabeler(), prior=0.5)
+    reward = CRGReward(LABELER, prior=0.5)
     assert reward.fit(reference=TRAIN).prior == 0.5
 
 
 def test_unfitted_prior_says_how_to_fit() -> None:
-    reward = CRGReward(KeywordLabeler(), reference_column="impression", label_column="labels")
+    reward = CRGReward(LABELER, reference_column="impression", label_column="labels")
     with pytest.raises(
         ValueError, match=r"reward\.fit\(impression=dataset\['impression'\], labels=dataset\['labels'\]\)"
     ):
@@ -40,16 +42,16 @@ def test_unfitted_prior_says_how_to_fit() -> None:
 @pytest.mark.parametrize(("train", "missing"), [(["normal"], "positive"), (["edema effusion nodule"], "negative")])
 def test_fit_on_one_kind_of_label_raises(train: list[str], missing: str) -> None:
     with pytest.raises(ValueError, match=f"no {missing} label"):
-        CRGReward(KeywordLabeler()).fit(reference=train)
+        CRGReward(LABELER).fit(reference=train)
 
 
 def test_fit_without_the_column_raises() -> None:
     with pytest.raises(ValueError, match="'reference', which the data set lacks; it has report"):
-        CRGReward(KeywordLabeler()).fit(report=["edema"])
+        CRGReward(LABELER).fit(report=["edema"])
 
 
 def test_running_prior_counts_the_batch_before_scoring_it() -> None:
-    labeler = KeywordLabeler()
+    labeler = LABELER
     reward = CRGReward(labeler, prior="running")
     assert reward.prior is None
     seen: list[str] = []
@@ -63,12 +65,12 @@ def test_running_prior_counts_the_batch_before_scoring_it() -> None:
 
 
 def test_running_prior_takes_the_limit_until_a_positive_is_seen() -> None:
-    reward = CRGReward(KeywordLabeler(), prior="running")
+    reward = CRGReward(LABELER, prior="running")
     assert reward(["edema nodule", ""], reference=["normal", "normal"]) == pytest.approx([-4 / 3, 0])
 
 
 def test_running_prior_ignores_unscorable_rows_and_survives_a_batch_of_them() -> None:
-    reward = CRGReward(KeywordLabeler(), prior="running")
+    reward = CRGReward(LABELER, prior="running")
     assert reward(["edema"], reference=[None]) == [None]
     assert reward.prior is None
     assert reward(["edema", "edema"], reference=[None, "edema"])[0] is None
@@ -76,7 +78,7 @@ def test_running_prior_ignores_unscorable_rows_and_survives_a_batch_of_them() ->
 
 
 def test_running_counts_pickle() -> None:
-    reward = CRGReward(KeywordLabeler(), prior="running")
+    reward = CRGReward(LABELER, prior="running")
     reward(["edema"], reference=["edema"])
     data = pickle.dumps(reward)
     assert len(data) < 10_000
@@ -84,27 +86,27 @@ def test_running_counts_pickle() -> None:
 
 
 def test_label_column_takes_the_place_of_the_text() -> None:
-    reward = CRGReward(KeywordLabeler(), prior=0.3, reference_column=None, label_column="labels")
-    by_text = CRGReward(KeywordLabeler(), prior=0.3)
-    labels = KeywordLabeler()(TRAIN).int().tolist()
+    reward = CRGReward(LABELER, prior=0.3, reference_column=None, label_column="labels")
+    by_text = CRGReward(LABELER, prior=0.3)
+    labels = LABELER(TRAIN).int().tolist()
     assert reward(PREDS, labels=labels) == by_text(PREDS, reference=TRAIN)
-    assert CRGReward(KeywordLabeler(), reference_column=None, label_column="labels").fit(labels=labels).prior == 4 / 15
+    assert CRGReward(LABELER, reference_column=None, label_column="labels").fit(labels=labels).prior == 4 / 15
 
 
 def test_neither_column_raises() -> None:
     with pytest.raises(ValueError, match="reference_column or a label_column"):
-        CRGReward(KeywordLabeler(), reference_column=None)
+        CRGReward(LABELER, reference_column=None)
 
 
 @pytest.mark.parametrize("prior", ["batch", 0.0, 1.0, -0.5])
 def test_priors_outside_the_range_raise(prior: float | str) -> None:
     with pytest.raises(ValueError, match="prior must"):
-        CRGReward(KeywordLabeler(), prior=prior)  # type: ignore[arg-type]
+        CRGReward(LABELER, prior=prior)  # type: ignore[arg-type]
 
 
 def test_sub_scores_are_pooled_over_the_batch() -> None:
     logged: dict[str, float] = {}
-    reward = CRGReward(KeywordLabeler(), prior=0.25)
+    reward = CRGReward(LABELER, prior=0.25)
     reward(["edema nodule", "edema", "x"], reference=["edema", "effusion", None], log_metric=logged.__setitem__)
     assert logged == {
         "crg/tp": 0.5,
@@ -121,7 +123,7 @@ def test_sub_scores_are_pooled_over_the_batch() -> None:
 @pytest.mark.parametrize(("pred", "target"), [("", "normal"), ("edema", "normal"), ("", "edema"), ("edema", None)])
 def test_the_same_names_are_logged_in_each_call(pred: str, target: str | None) -> None:
     logged: dict[str, float] = {}
-    CRGReward(KeywordLabeler(), prior="running")([pred], reference=[target], log_metric=logged.__setitem__)
+    CRGReward(LABELER, prior="running")([pred], reference=[target], log_metric=logged.__setitem__)
     names = ("tp", "fn", "fp", "predicted_positives", "precision", "recall", "prior", "unscorable")
     assert logged.keys() == {f"crg/{name}" for name in names}
     undefined = {name for name, value in logged.items() if math.isnan(value)}
@@ -130,16 +132,16 @@ def test_the_same_names_are_logged_in_each_call(pred: str, target: str | None) -
 
 
 def test_signature_tells_the_kind_of_prior() -> None:
-    assert "|prior:running|sign:+1" in CRGReward(KeywordLabeler(), prior="running").signature
-    assert "|prior:None|" in CRGReward(KeywordLabeler()).signature
-    assert f"|prior:{4 / 15}|" in CRGReward(KeywordLabeler()).fit(reference=TRAIN).signature
+    assert "|prior:running|sign:+1" in CRGReward(LABELER, prior="running").signature
+    assert "|prior:None|" in CRGReward(LABELER).signature
+    assert f"|prior:{4 / 15}|" in CRGReward(LABELER).fit(reference=TRAIN).signature
 
 
 def test_score_leaves_the_running_counts_alone() -> None:
-    reward = CRGReward(KeywordLabeler(), prior="running")
+    reward = CRGReward(LABELER, prior="running")
     before = reward.score(PREDS, reference=TRAIN).value.tolist()
     assert reward.prior is None
-    assert before == ReportCRG(KeywordLabeler()).score(PREDS, TRAIN).value.tolist()
+    assert before == ReportCRG(LABELER).score(PREDS, TRAIN).value.tolist()
     reward(["edema"], reference=["edema"])
-    expected = ReportCRG(KeywordLabeler(), prior=1 / 3).score(PREDS, TRAIN).value.tolist()
+    expected = ReportCRG(LABELER, prior=1 / 3).score(PREDS, TRAIN).value.tolist()
     assert reward.score(PREDS, reference=TRAIN).value.tolist() == expected

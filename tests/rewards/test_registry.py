@@ -1,17 +1,19 @@
 """Rewards by name."""
 
 import pytest
-from keyword_labeler import KeywordLabeler
+from words import WordLabeler
 
 from rrg_rewards.metrics import registry
 from rrg_rewards.metrics.registry import available_metrics
 from rrg_rewards.rewards import CRGReward, MetricReward, available_rewards, make_reward
 from rrg_rewards.rewards.registry import check_reward_options
 
+LABELER = WordLabeler("edema effusion nodule")
+
 
 def test_known_names_make_rewards() -> None:
     assert "crg" in available_rewards()
-    reward = make_reward("crg", reference_column="report", labeler=KeywordLabeler(), prior=0.2, name="crg_fixed")
+    reward = make_reward("crg", reference_column="report", labeler=LABELER, prior=0.2, name="crg_fixed")
     assert isinstance(reward, CRGReward)
     assert reward.__name__ == "crg_fixed"
     assert reward.columns == ("report",)
@@ -19,7 +21,7 @@ def test_known_names_make_rewards() -> None:
 
 def test_a_metric_is_wrapped() -> None:
     path = "rrg_rewards.metrics.crg:ReportCRG"
-    reward = make_reward(path, labeler=KeywordLabeler(), prior=0.2, name="other", log_explanations=True)
+    reward = make_reward(path, labeler=LABELER, prior=0.2, name="other", log_explanations=True)
     assert type(reward) is MetricReward
     assert reward.__name__ == "other"
     assert reward.metric.prior == 0.2
@@ -28,13 +30,13 @@ def test_a_metric_is_wrapped() -> None:
 def test_every_metric_is_a_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(available_metrics()) <= set(available_rewards())
     monkeypatch.setitem(registry._METRICS, "other", registry.MetricEntry("rrg_rewards.metrics.crg:ReportCRG"))
-    reward = make_reward("other", labeler=KeywordLabeler(), prior=0.2)
+    reward = make_reward("other", labeler=LABELER, prior=0.2)
     assert type(reward) is MetricReward
     assert "other" in available_rewards()
 
 
 def test_a_reward_class_by_path() -> None:
-    assert isinstance(make_reward("rrg_rewards.rewards.crg:CRGReward", labeler=KeywordLabeler()), CRGReward)
+    assert isinstance(make_reward("rrg_rewards.rewards.crg:CRGReward", labeler=LABELER), CRGReward)
 
 
 def test_unknown_name_suggests_the_nearest() -> None:

@@ -14,8 +14,8 @@ REPORTS = ["Effusion.", "A nodule and a hernia.", "Normal.", "", "Nodule, effusi
 
 
 class WordLabeler(Backend):
-    def __init__(self, words: Sequence[str] = ("effusion", "nodule", "hernia")) -> None:
-        self.words = tuple(words)
+    def __init__(self, words: str = "effusion nodule hernia") -> None:
+        self.words = tuple(words.split())
         # What a model behind a labeler would weigh: it must never reach a pickle.
         self.weights = torch.zeros(1_000_000)
 
@@ -28,7 +28,7 @@ class WordLabeler(Backend):
         return f"words:{','.join(self.words)}"
 
     def arguments(self) -> dict[str, Any]:
-        return {"words": self.words}
+        return {"words": " ".join(self.words)}
 
     def __call__(self, reports: Sequence[str]) -> Tensor:
         rows = [[word in report.lower() for word in self.words] for report in reports]
