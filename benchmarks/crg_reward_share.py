@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.recipes._arguments import parse
-from rrg_rewards.recipes._outputs import versions, write_json
-from rrg_rewards.recipes.grpo import finish, run
+from rrg_rewards.data import write_json
+from rrg_rewards.recipes._outputs import versions
+from rrg_rewards.recipes.grpo import finish, parse, run
 from rrg_rewards.rewards import CRGReward
 
 RESULTS = Path(__file__).parent / "results"
@@ -58,7 +58,7 @@ def main() -> None:
     for path in (output / "evaluation.json", output / "history.json", *output.glob("curve_*.png")):
         if path.is_file():
             shutil.copy(path, target / path.name)
-    write_json(RESULTS / "crg_reward_share.json", result)
+    write_json(result, RESULTS / "crg_reward_share.json", overwrite=True)
     print(json.dumps(result, indent=2))
 
 

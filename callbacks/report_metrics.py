@@ -59,7 +59,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     :class:`~rrg_rewards.metrics.ReportCRG` a ``prior``.
 
     Args:
-        metrics: A report metric, named as its signature begins, or several by name.
+        metrics: A report metric, under its own name, or several by name.
         prediction_key: Key of the candidate reports in the step's output.
         reference_key: Key of the reference reports.
         context_keys: Further columns that metrics use, and their keys in the step's output:
@@ -113,6 +113,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         self.prog_bar = prog_bar
         self._loaders: dict[int | None, _LoaderState] = {}
         self._warned = False
+        if self._keeps_worst:
+            self._warn_of_batch_scores()
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Forget what an earlier run saw."""
@@ -157,6 +159,14 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     @property
     def _keeps_worst(self) -> bool:
         return self.table_dir is not None or self.log_tables
+
+    def _warn_of_batch_scores(self) -> None:
+        for name, metric in self.metrics.items():
+            if not metric.compares_across_batches:
+                rank_zero_warn(
+                    f"scores of {name} are relative to their batch, so the worst of several batches are not the worst "
+                    "of all; give the metric a fixed setting, as in ReportCRG(prior=0.2)"
+                )
 
     def _start(self, trainer: Trainer, dataloaders: Any) -> None:
         # New clones and not a reset: with ddp_spawn the states of the given metrics lie in memory shared by processes.
@@ -242,7 +252,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         table = make_table(rows, trainer.current_epoch, trainer.global_step)
         if self.table_dir is not None:
             self.table_dir.mkdir(parents=True, exist_ok=True)
-            write_table(table, self.table_dir / f"{prefix}_{name}_worst.csv", overwrite=True)
+            file_name = f"{prefix}_{name}_worst.csv".replace("/", "_")
+            write_table(table, self.table_dir / file_name, overwrite=True)
         if self.log_tables:
             for logger in trainer.loggers:
                 log_table(logger, f"{prefix}/{name}_worst", table, trainer.global_step)
@@ -250,7 +261,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
 
 def _by_name(metrics: _Metrics) -> dict[str, ReportMetric]:
     if isinstance(metrics, ReportMetric):
-        return {metrics.signature.partition("|")[0]: metrics}
+        return {metrics.name: metrics}
     if not isinstance(metrics, Mapping | MetricCollection):
         raise TypeError(f"metrics must be a report metric or several by name, got {type(metrics).__name__}")
     named: dict[str, ReportMetric] = {}

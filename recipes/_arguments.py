@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from trl import GRPOConfig, ModelConfig, RLOOConfig, TrlParser
 
 from rrg_rewards.recipes._rewards import RewardSetting, parse_reward
 from rrg_rewards.schemas import get_label_schema
+from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
+
+# Before its names are imported: where it is missing, this says which extra installs it.
+require("trl", extra="trl")
+
+from trl import GRPOConfig, ModelConfig, RLOOConfig, TrlParser  # noqa: E402
 
 __all__ = ["ALGORITHMS", "RecipeArguments", "parse", "validate"]
 
@@ -114,7 +119,8 @@ def validate(path: Path) -> None:
         except SystemExit as error:
             raise ValueError(message.getvalue().strip().splitlines()[-1]) from error
     for setting in recipe.reward_settings():
-        setting.check()
+        # Makes no model: backends load at their first use.
+        setting.make()
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -52,6 +52,18 @@ def recipe_path(name: str) -> Path:
     return known[name]
 
 
+def _validate_by_script(script: str, path: Path) -> None:
+    try:
+        module = import_module(script)
+    except ModuleNotFoundError as error:
+        if error.name != script:
+            raise
+        raise ValueError(f"the launch line's script {script} does not exist") from error
+    if not hasattr(module, "validate"):
+        raise ValueError(f"the launch line's script {script} has no function validate")
+    module.validate(path)
+
+
 def validate_recipe(path: str | Path) -> None:
     """Check a recipe by its script's own parser, without loading a model or data.
 
@@ -76,4 +88,4 @@ def validate_recipe(path: str | Path) -> None:
     launch = _LAUNCH.search(header.partition("Launch:")[2])
     if launch is None:
         raise ValueError("the launch line names no script, as in 'python -m rrg_rewards.recipes.grpo'")
-    import_module(launch[1]).validate(Path(path))
+    _validate_by_script(launch[1], Path(path))

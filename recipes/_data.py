@@ -11,7 +11,7 @@ from typing import Any
 from datasets import Dataset, load_dataset
 
 from rrg_rewards.data.readers import read_table
-from rrg_rewards.data.tables import FORMATS, Table
+from rrg_rewards.data.tables import FORMATS, Table, TableError
 from rrg_rewards.recipes._arguments import RecipeArguments
 
 __all__ = ["RecipeData", "load_recipe_data", "load_table"]
@@ -75,9 +75,17 @@ def load_recipe_data(arguments: RecipeArguments, reward_columns: Sequence[str]) 
         raise ValueError(f"data set {arguments.dataset} has one usable row, too few to hold any out")
     else:
         parts = rows.train_test_split(arguments.heldout_fraction, seed=arguments.heldout_seed)
-        train, heldout = parts["train"], parts["test"]
+        train, heldout = _without(parts["train"], parts["test"], dropped), parts["test"]
     logger.info("%d rows to train on, %d held out; left out: %s", len(train), len(heldout), dropped)
     return RecipeData(train, heldout.select(range(min(arguments.heldout_rows, len(heldout)))), dropped)
+
+
+def _without(train: Any, heldout: Any, dropped: dict[str, int]) -> Any:
+    """Training rows whose prompt is not held out too: reports repeat, and a policy must not have seen the test."""
+    seen = {json.dumps(prompt) for prompt in heldout["prompt"]}
+    kept = [row for row, prompt in enumerate(train["prompt"]) if json.dumps(prompt) not in seen]
+    dropped["same prompt held out"] = len(train) - len(kept)
+    return train.select(kept)
 
 
 def _prepare(table: Table, arguments: RecipeArguments, reward_columns: Sequence[str], dropped: dict[str, int]) -> Any:
@@ -122,4 +130,12 @@ def _labels(table: Table, columns: Sequence[str]) -> Sequence[Any]:
     """Labels of each row in the order of ``columns``; ``None``, which is unscorable, where they are missing."""
     if len(columns) > 1:
         return [None if labels is None else list(labels) for labels in table.labels(columns)]
-    return [json.loads(cell) if isinstance(cell, str) else cell for cell in table.column(columns[0])]
+    rows = []
+    for row, cell in enumerate(table.column(columns[0])):
+        try:
+            rows.append(json.loads(cell) if isinstance(cell, str) else cell)
+        except ValueError as error:
+            raise TableError(
+                f"{table.where(row)}, column {columns[0]!r}: must be a list of 0 and 1, got {cell!r}"
+            ) from error
+    return rows

@@ -143,7 +143,10 @@ def _complete(trainer: Any, model: Any, prompts: list[Any]) -> list[str]:
         eos_token_id=tokenizer.eos_token_id,
     )
     output = model.generate(
-        input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], generation_config=config
+        input_ids=inputs["input_ids"],
+        attention_mask=inputs["attention_mask"],
+        generation_config=config,
+        synced_gpus=False,
     )
     texts: list[str] = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
     return texts

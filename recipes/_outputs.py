@@ -1,40 +1,22 @@
 """What a run leaves behind: its configuration, history, evaluations and curve."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data import open_output
+from rrg_rewards.data import finite, open_output
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["plot_run", "versions", "write_json", "write_rows"]
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it; NaN and infinity, which JSON lacks, as ``None``."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON that every reader takes."""
-    with open_output(path, overwrite=True) as file:
-        file.write((json.dumps(_plain(value), indent=2, allow_nan=False) + "\n").encode())
+__all__ = ["plot_run", "versions", "write_rows"]
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as JSONL."""
-    lines = [json.dumps(_plain(row), allow_nan=False, ensure_ascii=False) for row in rows]
+    """Write rows as JSONL; what JSON does not know becomes text."""
+    lines = [json.dumps(finite(row), allow_nan=False, ensure_ascii=False, default=str) for row in rows]
     with open_output(path, overwrite=True) as file:
-        file.write("".join(f"{line}\n" for line in lines).encode())
+        file.writelines(f"{line}\n".encode() for line in lines)
 
 
 def versions() -> dict[str, str]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rrg_rewards.rewards import MetricReward, make_reward
-from rrg_rewards.rewards.registry import check_reward_options
 
 __all__ = ["RewardSetting", "parse_reward"]
 
@@ -29,10 +28,6 @@ class RewardSetting:
     def logged_name(self) -> str:
         """Name under which the reward is logged."""
         return str(self.options.get("name", self.name))
-
-    def check(self) -> None:
-        """Check name and options without making the reward."""
-        check_reward_options(self.name, **self.options)
 
     def make(self) -> MetricReward:
         """Make the reward."""

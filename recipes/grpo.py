@@ -24,14 +24,15 @@ from typing import Any
 from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOTrainer, RLOOTrainer, get_peft_config, get_quantization_config
 
+from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import RecipeArguments, parse, validate
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate
-from rrg_rewards.recipes._outputs import plot_run, versions, write_json, write_rows
+from rrg_rewards.recipes._outputs import plot_run, versions, write_rows
 from rrg_rewards.recipes._progress import show_progress
 from rrg_rewards.rewards import MetricReward
 
-__all__ = ["finish", "main", "run", "validate"]
+__all__ = ["finish", "main", "parse", "run", "validate"]
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +68,12 @@ def run(recipe: RecipeArguments, training: Any, model: Any, progress: Callable[[
     folder = Path(training.output_dir)
     if trainer.accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "run.json", _describe(recipe, training, model, rewards, data))
+        write_json(_describe(recipe, training, model, rewards, data), folder / "run.json", overwrite=True)
     before = _evaluate(trainer, rewards, data, recipe, "before")
     trainer.train(resume_from_checkpoint=_checkpoint(training))
     trainer.save_model(training.output_dir)
     if trainer.accelerator.is_main_process:
-        write_json(folder / "history.json", trainer.state.log_history)
+        write_json(trainer.state.log_history, folder / "history.json", overwrite=True)
     after = _evaluate(trainer, rewards, data, recipe, "after")
     if trainer.accelerator.is_main_process:
         _write_results(folder, rewards, trainer.state.log_history, before, after)
@@ -159,7 +160,7 @@ def _write_results(
     summaries = None
     if before is not None and after is not None:
         summaries = {"before": before.summary(), "after": after.summary()}
-        write_json(folder / "evaluation.json", {**summaries, "change": change(before, after)})
+        write_json({**summaries, "change": change(before, after)}, folder / "evaluation.json", overwrite=True)
     for reward in rewards:
         plot_run(folder / f"curve_{reward.__name__}.png", reward.__name__, history, summaries)
 
@@ -176,6 +177,8 @@ def finish(accelerator: Any) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the recipe that a command line describes."""
+    # Before the first trainer: each reports its use to the Hub unless told not to.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
     finish(run(*parse(sys.argv[1:] if argv is None else argv)).accelerator)
 

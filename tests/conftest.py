@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ settings.register_profile("no_deadline", deadline=None)
 settings.load_profile("no_deadline")
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED_DATA = ROOT.parent / "shared" / "data"
+SHARED_DATA = Path(os.environ.get("RRG_REWARDS_TEST_DATA", ROOT.parent / "shared" / "data"))
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ out. That is what reinforcement learning on CRG is to mend; the rewards see the 
 """
 
 import argparse
+import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -135,6 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args(argv)
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     rows = write_corpus(arguments.output, arguments.train_rows, arguments.heldout_rows, arguments.seed)
     warm_start(arguments.output, rows, arguments.steps, arguments.omission, arguments.seed)
 

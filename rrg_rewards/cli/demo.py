@@ -96,7 +96,6 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
     require("trl", extra="demo")
     require("matplotlib", extra="demo")
     from rrg_rewards.recipes import grpo, recipe_path
-    from rrg_rewards.recipes._arguments import parse
     from rrg_rewards.recipes.phantom.warm_start import warm_start, write_corpus
 
     rows = write_corpus(folder, args.train_rows, args.heldout_rows, args.seed)
@@ -115,7 +114,7 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
     }
     with terminal.progress("GRPO on CRG") as progress:
         argv = [part for name, value in overrides.items() for part in (f"--{name}", str(value))]
-        grpo.finish(grpo.run(*parse(argv), progress=progress).accelerator)
+        grpo.finish(grpo.run(*grpo.parse(argv), progress=progress).accelerator)
 
 
 def _grid(evaluation: Mapping[str, Any], rows: int) -> "Grid":

@@ -10,7 +10,6 @@ from rrg_rewards.cli.options import (
     check_outputs,
     new_parser_options,
     with_new_columns,
-    write_json,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.schemas import get_label_schema
@@ -97,7 +96,7 @@ def _summary(args: argparse.Namespace, labeler: "Labeler", rows: int, matrix: "T
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.data.readers import read_table
-    from rrg_rewards.data.writers import write_table
+    from rrg_rewards.data.writers import write_json, write_table
 
     check_outputs(args)
     table = read_table(args.table, args.format)
@@ -119,6 +118,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         )
     write_table(with_new_columns(table, columns, args.prefix, terminal), args.output, args.format, args.overwrite)
     if args.json is not None:
-        write_json(summary, args)
+        write_json(summary, args.json, args.overwrite)
     terminal.note(f"labelled {len(matrix)} of {len(table)} reports with {labeler.signature}")
     return 0

@@ -27,7 +27,7 @@ examples:
   rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
   rrg-rewards recipes ls
 
-exit codes: 0 done, 1 the data or the run failed, 2 the command line is wrong, 130 interrupted
+exit codes: 0 done, 1 the data or the run failed, 2 the command line is wrong, 130 interrupted, 141 pipe closed
 """
 
 

@@ -17,7 +17,6 @@ __all__ = [
     "new_parser_options",
     "positive_int",
     "with_new_columns",
-    "write_json",
 ]
 
 
@@ -103,13 +102,3 @@ def with_new_columns(table: "Table", columns: Mapping[str, Sequence[Any]], prefi
             "--prefix TEXT keeps both"
         )
     return table.with_columns(named)
-
-
-def write_json(summary: Mapping[str, Any], args: argparse.Namespace) -> None:
-    """Write a summary to ``--json``, whole or not at all."""
-    import json
-
-    from rrg_rewards.data.writers import open_output
-
-    with open_output(args.json, args.overwrite) as file:
-        file.write(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")

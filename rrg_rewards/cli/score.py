@@ -12,7 +12,6 @@ from rrg_rewards.cli.options import (
     check_outputs,
     new_parser_options,
     with_new_columns,
-    write_json,
 )
 from rrg_rewards.cli.terminal import Terminal
 
@@ -214,7 +213,7 @@ def _predictions(args: argparse.Namespace, table: "Table", terminal: Terminal) -
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.cli.summary import CONFIDENCE, metric_summary, per_report_columns, summary_tables
     from rrg_rewards.data.readers import read_table
-    from rrg_rewards.data.writers import write_table
+    from rrg_rewards.data.writers import write_json, write_table
     from rrg_rewards.version import __version__
 
     check_outputs(args)
@@ -245,6 +244,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         scored = with_new_columns(table, columns, args.prefix, terminal)
         write_table(scored, args.output, args.format, args.overwrite)
     if args.json is not None:
-        write_json(summary, args)
+        write_json(summary, args.json, args.overwrite)
     terminal.show(*summary_tables(summary), stderr="-" in (args.output, args.json))
     return 0

@@ -8,7 +8,7 @@ from rich.table import Table as Grid
 from torch import Tensor
 
 from rrg_rewards.functional.bootstrap import bootstrap_interval
-from rrg_rewards.functional.crg import crg_score_from_counts, label_statistics
+from rrg_rewards.functional.crg import label_statistics, label_table
 from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.metrics.label_scores import LabelScores
 
@@ -59,9 +59,11 @@ def metric_summary(metric: ReportMetric, scores: Scores, num_resamples: int, see
     scored = int(scores.scored.sum())
     value = low = high = math.nan
     if scored:
-        value = float(scores.aggregate(*scores.statistics))
+        value = float(scores.aggregate(*scores.sufficient_statistics))
         if num_resamples:
-            low, high = bootstrap_interval(scores.aggregate, scores.statistics, num_resamples, CONFIDENCE, seed)
+            low, high = bootstrap_interval(
+                scores.aggregate, scores.sufficient_statistics, num_resamples, CONFIDENCE, seed
+            )
     summary: dict[str, Any] = {
         "value": _number(value),
         "interval": [_number(low), _number(high)],
@@ -81,8 +83,7 @@ def _number(value: float) -> float | None:
 def _label_summary(scores: LabelScores) -> dict[str, Any]:
     """Counts and statistics, pooled and of each label."""
     pooled, labels = scores.counts(), scores.counts(dim=0)
-    columns = {**labels._asdict(), **label_statistics(labels), "crg": crg_score_from_counts(*labels)}
-    cells = {name: _cells(values) for name, values in columns.items()}
+    cells = {name: _cells(values) for name, values in label_table(labels).items()}
     return {
         "counts": {name: int(count) for name, count in pooled._asdict().items()},
         "statistics": {name: _number(float(value)) for name, value in label_statistics(pooled).items()},

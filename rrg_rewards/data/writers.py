@@ -2,20 +2,22 @@
 
 import io
 import json
+import math
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
+from uuid import uuid4
 
 from rrg_rewards.data.tables import STANDARD, Table, TableError, table_format
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["check_output", "open_output", "write_table"]
+__all__ = ["check_output", "finite", "open_output", "write_json", "write_table"]
 
 
 def check_output(path: str | Path, overwrite: bool = False) -> None:
@@ -86,7 +88,8 @@ def open_output(path: str | Path, overwrite: bool = False) -> Iterator[BinaryIO]
             yield stream
         return
     target = Path(path).resolve()  # a link keeps pointing where it does
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    # In the same folder, since a rename is atomic only within a file system, under a name that nobody else takes.
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("xb") as file:
             yield file
@@ -99,7 +102,7 @@ def write_table(table: Table, path: str | Path, table_format_name: str | None = 
     """Write a table, whole or not at all. Reading it again gives the same cells.
 
     CSV knows text and missing cells only: other cells become text (JSON where they are lists or objects), and empty
-    text becomes a missing cell.
+    text becomes a missing cell. JSON knows no NaN and no infinity: they become missing.
 
     Args:
         table: What to write.
@@ -126,8 +129,51 @@ def write_table(table: Table, path: str | Path, table_format_name: str | None = 
     encode = {"csv": _csv_bytes, "jsonl": _jsonl_bytes, "parquet": _parquet_bytes}
     chosen = encode[table_format(path, table_format_name)]
     with open_output(path, overwrite) as file:
-        for chunk in chosen(table):
-            file.write(chunk)
+        if str(path) == STANDARD:
+            # What is sent cannot be taken back, so a cell that cannot be written must show first.
+            file.write(b"".join(chosen(table)))
+        else:
+            file.writelines(chosen(table))
+
+
+def write_json(value: Any, path: str | Path, overwrite: bool = False) -> None:
+    """Write a value as JSON, whole or not at all; NaN and infinity, which JSON lacks, become ``null``.
+
+    Args:
+        value: What to write; what JSON does not know becomes text.
+        path: Where to, or ``-`` for standard output.
+        overwrite: Whether an existing file may be replaced.
+
+    Raises:
+        TableError: As :func:`check_output`.
+        OSError: If the file cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     write_json({"crg": float("nan")}, Path(folder) / "summary.json")
+        ...     print((Path(folder) / "summary.json").read_text())
+        {
+          "crg": null
+        }
+    """
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    with open_output(path, overwrite) as file:
+        file.write(text.encode() + b"\n")
+
+
+def finite(value: Any) -> Any:
+    """A value for JSON: ``None`` in place of NaN and infinity, however deep.
+
+    Example:
+        >>> finite([1.5, float("inf"), {"low": float("nan")}])
+        [1.5, None, {'low': None}]
+    """
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # The csv module of Python before 3.13 leaves a lone carriage return bare, which ends a row when read again. A first
@@ -155,7 +201,7 @@ def _csv_bytes(table: Table) -> Iterator[bytes]:
 
 def _jsonl_bytes(table: Table) -> Iterator[bytes]:
     for row, cells in enumerate(zip(*table.columns.values(), strict=True)):
-        record = dict(zip(table.names, cells, strict=True))
+        record = finite(dict(zip(table.names, cells, strict=True)))
         try:
             yield _json_text(record).encode() + b"\n"
         except (TypeError, ValueError) as error:

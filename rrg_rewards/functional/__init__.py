@@ -11,6 +11,7 @@ from rrg_rewards.functional.crg import (
     crg_weights,
     label_counts,
     label_statistics,
+    label_table,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "crg_weights",
     "label_counts",
     "label_statistics",
+    "label_table",
 ]

@@ -17,6 +17,7 @@ __all__ = [
     "crg_weights",
     "label_counts",
     "label_statistics",
+    "label_table",
 ]
 
 
@@ -120,6 +121,25 @@ def label_statistics(counts: LabelCounts) -> dict[str, Tensor]:
     }
 
 
+def label_table(counts: LabelCounts) -> dict[str, Tensor]:
+    """Counts, precision, recall, F1, Youden's J and CRG of each label, as columns of a table.
+
+    Args:
+        counts: Counts of each label, ``(L,)``.
+
+    Returns:
+        Tensors ``(L,)`` by name: int64 ``tp``, ``fn``, ``fp``, ``tn``, and float64 ``precision``, ``recall``, ``f1``,
+        ``youden_j``, ``crg``; NaN where undefined.
+
+    Example:
+        >>> import torch
+        >>> target = torch.tensor([[1, 0], [0, 1]])
+        >>> label_table(label_counts(target, target, dim=0))["crg"]
+        tensor([1., 1.], dtype=torch.float64)
+    """
+    return {**counts._asdict(), **label_statistics(counts), "crg": crg_score_from_counts(*counts)}
+
+
 def crg_weights(prior: float | Tensor) -> CRGWeights:
     r"""Weights that give an empty and an exhaustive report the same score.
 
@@ -215,18 +235,26 @@ def crg_score(preds: Tensor, target: Tensor) -> Tensor:
 
 
 def warn_if_undefined(counts: LabelCounts) -> None:
-    """Warn once per call if pooled reference labels hold no positive or no negative, and say why that matters."""
-    if int(counts.tp + counts.fn) == 0:
-        missing = "positive"
-    elif int(counts.fp + counts.tn) == 0:
-        missing = "negative"
-    else:
-        return
-    rank_zero_warn(
-        f"CRG is undefined and returned as NaN: the reference labels hold no {missing} label, so the weights "
-        "(T - A) / (2A) have no meaning. Per-report contributions stay defined.",
-        UserWarning,
-    )
+    """Warn, once, where reference labels hold no positive or no negative, and say why that matters.
+
+    Args:
+        counts: Pooled counts, scalars or one a level.
+    """
+    missing = {
+        "positive": (counts.tp + counts.fn == 0).flatten(),
+        "negative": (counts.fp + counts.tn == 0).flatten(),
+    }
+    said = []
+    for kind, levels in missing.items():
+        named = ", ".join(map(str, levels.nonzero().flatten().tolist()))
+        if named:
+            said.append(f"no {kind} label" + (f" in level {named}" if len(levels) > 1 else ""))
+    if said:
+        rank_zero_warn(
+            f"CRG is undefined and returned as NaN: the reference labels hold {' and '.join(said)}, so the weights "
+            "(T - A) / (2A) have no meaning. Per-report contributions stay defined.",
+            UserWarning,
+        )
 
 
 def crg_contributions(preds: Tensor, target: Tensor, prior: float | None = None) -> Tensor:
@@ -311,4 +339,7 @@ def crg_multilevel_score(preds: Sequence[Tensor], target: Sequence[Tensor]) -> T
     """
     if len(preds) != len(target) or not preds:
         raise ValueError(f"preds and target must hold the same number of levels, got {len(preds)} and {len(target)}")
-    return torch.stack([crg_score(*level) for level in zip(preds, target, strict=True)]).mean()
+    counts = [label_counts(*level) for level in zip(preds, target, strict=True)]
+    levels = LabelCounts(*(torch.stack(column) for column in zip(*counts, strict=True)))
+    warn_if_undefined(levels)
+    return crg_score_from_counts(*levels).mean()

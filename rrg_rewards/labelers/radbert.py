@@ -203,7 +203,8 @@ def _locate(checkpoint: str, encoder: str, revision: str | None) -> tuple[Path, 
 
 def _check_label_names(config: Any, labels: tuple[str, ...]) -> None:
     """Refuse a classifier whose named outputs are other labels, or the same in another order."""
-    named = tuple(config.id2label.values())
+    # By number: configurations in the wild list "10" before "2".
+    named = tuple(config.id2label[index] for index in range(len(config.id2label)))
     if all(name.startswith("LABEL_") for name in named) or named == labels:
         return
     raise ValueError(f"the checkpoint's labels are {', '.join(named)}; the schema's are {', '.join(labels)}")

@@ -29,7 +29,8 @@ def get_labeler(labeler: str | Labeler) -> Labeler:
         'Medical material'
     """
     if not isinstance(labeler, str):
-        if not isinstance(labeler, Labeler):
+        # Not isinstance: before Python 3.12 it would read the signature, for which a model may have to be loaded.
+        if not callable(labeler) or any(attribute not in dir(labeler) for attribute in ("labels", "signature")):
             raise TypeError(f"labeler must be a name or a labeler, got {type(labeler).__name__}")
         return labeler
     name, _, argument = labeler.partition(":")

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -45,24 +45,24 @@ class Scores:
         return {}
 
     @property
-    def statistics(self) -> tuple[Tensor, ...]:
+    def sufficient_statistics(self) -> tuple[Tensor, ...]:
         """What the corpus value is made of: tensors with one row for each scored pair, for :meth:`aggregate`."""
         return (self.value[self.scored],)
 
     @staticmethod
-    def aggregate(*statistics: Tensor) -> Tensor:
-        """Corpus value of scored pairs from their :attr:`statistics`: a scalar, NaN where it is undefined.
+    def aggregate(*sufficient_statistics: Tensor) -> Tensor:
+        """Corpus value of scored pairs from their :attr:`sufficient_statistics`: a scalar, NaN where it is undefined.
 
-        ``scores.aggregate(*scores.statistics)`` is what ``compute`` gives after ``update`` with the same pairs; rows
-        drawn anew give a bootstrap value.
+        ``scores.aggregate(*scores.sufficient_statistics)`` is what ``compute`` gives after ``update`` with the same
+        pairs; rows drawn anew give a bootstrap value.
 
         Example:
             >>> import torch
             >>> scores = Scores(torch.tensor([0.5, float("nan"), 1.0]))
-            >>> scores.aggregate(*scores.statistics)
+            >>> scores.aggregate(*scores.sufficient_statistics)
             tensor(0.7500, dtype=torch.float64)
         """
-        return statistics[0].double().mean()
+        return sufficient_statistics[0].double().mean()
 
     def expand(self, rows: Tensor) -> "Scores":
         """Put scores of the pairs chosen by ``rows`` (bool, ``(N,)``) back in their places, NaN elsewhere."""
@@ -115,6 +115,9 @@ class ReportMetric(ScalarMetric, ABC):
     and is scored.
     """
 
+    name: ClassVar[str]
+    """What the metric is called in logs, tables and rewards."""
+
     num_unscorable: Tensor
 
     def __init__(self, **kwargs: Any) -> None:
@@ -124,6 +127,11 @@ class ReportMetric(ScalarMetric, ABC):
         # then on updates only one of them: two labelers or judges that agree on a batch would share one value. NaN
         # equals nothing, so a report metric is never taken for another.
         self.add_state("never_shared", torch.tensor(float("nan")), dist_reduce_fx="max")
+
+    @property
+    def compares_across_batches(self) -> bool:
+        """Whether per-report scores of different calls of :meth:`score` are on one scale."""
+        return True
 
     @property
     @abstractmethod

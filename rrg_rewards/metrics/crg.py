@@ -13,6 +13,7 @@ from rrg_rewards.functional.crg import (
     crg_score_from_counts,
     label_counts,
     label_statistics,
+    label_table,
     warn_if_undefined,
 )
 from rrg_rewards.labelers.base import Labeler
@@ -53,7 +54,7 @@ class _LabelCountsMetric(ScalarMetric):
         with self.sync_context(
             dist_sync_fn=self.dist_sync_fn,
             should_sync=self._to_sync and not self._is_synced,
-            should_unsync=self._should_unsync,
+            should_unsync=self._should_unsync and not self._is_synced,
         ):
             return self._counts()
 
@@ -88,8 +89,7 @@ class _LabelCountsMetric(ScalarMetric):
         """
         if self.tp.ndim == 0:
             raise ValueError("this metric keeps pooled counts only; make it with per_label=True")
-        counts = self._synced_counts()
-        return {**counts._asdict(), **label_statistics(counts), "crg": crg_score_from_counts(*counts)}
+        return label_table(self._synced_counts())
 
 
 class CRGScore(_LabelCountsMetric):
@@ -209,8 +209,7 @@ class MultiLevelCRGScore(_LabelCountsMetric):
 
     def compute(self) -> Tensor:
         """Mean CRG of the levels: float64 scalar."""
-        for level in zip(*self._counts(), strict=True):
-            warn_if_undefined(LabelCounts(*level))
+        warn_if_undefined(self._counts())
         return crg_score_from_counts(*self._counts()).mean()
 
 
@@ -243,6 +242,8 @@ class ReportCRG(ReportMetric, _LabelCountsMetric):
         tensor(0.5000, dtype=torch.float64)
     """
 
+    name = "crg"
+
     def __init__(self, labeler: str | Labeler = "rules:ct_rate", prior: float | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if prior is not None and not 0 < prior < 1:
@@ -256,6 +257,11 @@ class ReportCRG(ReportMetric, _LabelCountsMetric):
         """What exactly is computed."""
         prior = "batch" if self.prior is None else self.prior
         return format_signature("crg", labeler=f"{{{self.labeler.signature}}}", prior=prior)
+
+    @property
+    def compares_across_batches(self) -> bool:
+        """Whether a prior is set: without one each call of :meth:`score` takes that of its own references."""
+        return self.prior is not None
 
     def prevalence(
         self, target: Sequence[str | None], target_labels: Sequence[Sequence[int] | None] | None = None
@@ -304,13 +310,15 @@ class ReportCRG(ReportMetric, _LabelCountsMetric):
     ) -> Tensor:
         if "target_labels" not in context:
             return super()._scorable(preds, target, context)
+        self._check_labels(context["target_labels"])
         pairs = zip(preds, context["target_labels"], strict=True)
         return torch.tensor([p is not None and labels is not None for p, labels in pairs], dtype=torch.bool)
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> LabelScores:
         pred_labels = self.labeler(preds)
         if "target_labels" in context:
-            target_labels = self._given_labels(context["target_labels"])
+            rows = [[bool(label) for label in labels] for labels in context["target_labels"]]
+            target_labels = torch.tensor(rows, dtype=torch.bool).view(len(rows), len(self.labeler.labels))
         else:
             target_labels = self.labeler(target)
         value = crg_contributions(pred_labels, target_labels, prior=self.prior)
@@ -323,15 +331,14 @@ class ReportCRG(ReportMetric, _LabelCountsMetric):
         }
         return LabelScores(value, details, preds=pred_labels, target=target_labels, labels=self.labeler.labels)
 
-    def _given_labels(self, rows: Sequence[Any]) -> Tensor:
+    def _check_labels(self, rows: Sequence[Any]) -> None:
         width = len(self.labeler.labels)
         for row, labels in enumerate(rows):
-            if len(labels) != width or any(label not in (0, 1) for label in labels):
+            if labels is not None and (len(labels) != width or any(label not in (0, 1) for label in labels)):
                 raise ValueError(
                     f"target_labels[{row}] must be {width} values of 0 or 1, one for each of "
                     f"{', '.join(self.labeler.labels)}; got {list(labels)}"
                 )
-        return torch.tensor([[bool(label) for label in labels] for labels in rows], dtype=torch.bool).view(-1, width)
 
     def _accumulate(self, scores: Scores) -> None:
         assert isinstance(scores, LabelScores)

@@ -45,14 +45,14 @@ class LabelScores(Scores):
         return label_counts(self.preds[self.scored], self.target[self.scored], dim=dim)
 
     @property
-    def statistics(self) -> tuple[Tensor, ...]:
+    def sufficient_statistics(self) -> tuple[Tensor, ...]:
         """Confusion counts of each scored pair."""
         return self.counts(dim=1)
 
     @staticmethod
-    def aggregate(*statistics: Tensor) -> Tensor:
+    def aggregate(*sufficient_statistics: Tensor) -> Tensor:
         """CRG of the pooled counts."""
-        return crg_score_from_counts(*(count.sum() for count in statistics))
+        return crg_score_from_counts(*(count.sum() for count in sufficient_statistics))
 
     def _names(self, chosen: Tensor) -> list[str]:
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]

@@ -44,7 +44,10 @@ def completion_text(completion: Completion) -> str | None:
     content = said[-1].get("content") or ""
     if isinstance(content, str):
         return content
-    return "".join(part["text"] for part in content if part.get("type") == "text")
+    texts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
+    if not all(isinstance(part, Mapping) for part in content) or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"content of a message must be a text or a list of parts with a type, got {content!r}")
+    return "".join(texts)
 
 
 class MetricReward:
@@ -62,7 +65,7 @@ class MetricReward:
     Args:
         metric: The metric. Its state is never touched.
         name: ``__name__`` of the reward, under which a trainer logs it; two rewards of one run must differ. Default:
-            the first field of the metric's signature.
+            the metric's.
         reference_column: Column of reference reports in the data set; ``None`` for a metric that takes no reference
             text.
         context_columns: Further columns that the metric takes, all under their own names, or as a mapping of the
@@ -99,7 +102,7 @@ class MetricReward:
         if metric.higher_is_better is None:
             raise ValueError(f"{type(metric).__name__} does not say whether higher is better, so it is no reward")
         self.metric = metric
-        self.__name__ = name or metric.signature.partition("|")[0]
+        self.__name__ = name or metric.name
         self.reference_column = reference_column
         if isinstance(context_columns, Mapping):
             self.context_columns = dict(context_columns)
@@ -108,7 +111,7 @@ class MetricReward:
         self.log_explanations = log_explanations
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.signature!r})"
+        return f"{type(self).__name__}({self.__name__!r})"
 
     @property
     def sign(self) -> int:
@@ -140,6 +143,8 @@ class MetricReward:
         Raises:
             ValueError: If a column that the reward reads is missing, or a length differs.
         """
+        if isinstance(completions, str):
+            raise TypeError("completions must be a list of completions, got one string; pass [completion]")
         references, context = self._inputs(columns, len(completions))
         return self.metric.score([completion_text(completion) for completion in completions], references, **context)
 

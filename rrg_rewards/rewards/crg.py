@@ -33,10 +33,10 @@ class CRGReward(MetricReward):
       references. The objective is the same in every step and on every process, and where :math:`p` is the corpus'
       prevalence the mean reward is the corpus score, :math:`CRG = 1/(2 - \overline{\rho})`.
     - ``prior="running"``: :math:`p` is the prevalence among all references that this process has rewarded so far, this
-      batch included. It needs no pass over the data, but is biased early on: the first batches set :math:`p` by few
-      reports, so the trade-off between misses and inventions drifts until it settles, rewards of one completion differ
-      from step to step, and each process has its own :math:`p` even within a group that spans processes. A resumed
-      run counts anew unless the reward was pickled.
+      batch and those of evaluations included. It needs no pass over the data, but is biased early on: the first
+      batches set :math:`p` by few reports, so the trade-off between misses and inventions drifts until it settles,
+      rewards of one completion differ from step to step, and each process has its own :math:`p` even within a group
+      that spans processes. A resumed run counts anew unless the reward was pickled.
 
     Before a running prior has seen any positive label, a reward is its limit :math:`-2 FP_i / L`.
 

@@ -69,7 +69,7 @@ def test_validate_logs_the_corpus_values(tmp_path: Path) -> None:
 
 
 def test_test_loop(tmp_path: Path) -> None:
-    callback = ReportMetricsCallback(ReportCRG(LABELER), table_dir=tmp_path)
+    callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), table_dir=tmp_path)
     trainer = make_trainer(tmp_path, callbacks=[callback])
     (logged,) = trainer.test(Echo(), loader(), verbose=False)
     assert logged["test/crg"] == crg()
@@ -108,7 +108,7 @@ def test_sanity_check_leaves_no_trace(tmp_path: Path) -> None:
             seen.append((dict(trainer.callback_metrics), list(tmp_path.glob("*.csv")), list(logger.tables)))
 
     logger = TableLogger(tmp_path)
-    callback = Watch(ReportCRG(LABELER), table_dir=tmp_path, log_tables=True)
+    callback = Watch(ReportCRG(LABELER, prior=0.3), table_dir=tmp_path, log_tables=True)
     trainer = make_trainer(tmp_path, callbacks=[callback], logger=logger, num_sanity_val_steps=2)
     trainer.fit(Echo(), loader(), loader())
     assert seen == [({}, [], [])]
@@ -168,6 +168,16 @@ def test_worst_reports(tmp_path: Path) -> None:
         ("", "effusion, nodule"),
         ("hernia", ""),
     ]
+
+
+def test_a_prefix_may_name_a_group(tmp_path: Path) -> None:
+    validate(ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), table_dir=tmp_path, prefix="val/chest"), tmp_path)
+    assert (tmp_path / "val_chest_crg_worst.csv").is_file()
+
+
+def test_worst_of_scores_that_do_not_compare_warns(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="scores of crg are relative to their batch"):
+        ReportMetricsCallback(ReportCRG(LABELER), table_dir=tmp_path)
 
 
 def test_no_text_is_kept_or_logged_unless_asked(tmp_path: Path) -> None:

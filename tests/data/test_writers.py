@@ -1,6 +1,8 @@
 """Writing tables: exact round trips, and whole or not at all."""
 
 import datetime
+import json
+import math
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,13 +13,17 @@ from hypothesis import strategies as st
 
 from rrg_rewards.data.readers import read_table
 from rrg_rewards.data.tables import Table, TableError
-from rrg_rewards.data.writers import check_output, open_output, write_table
+from rrg_rewards.data.writers import check_output, open_output, write_json, write_table
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 AWKWARD = st.lists(st.sampled_from(['"', ",", "\n", "\r", " ", "a", "\ufeff", "\u2028", "\x85", "'"])).map("".join)
 PLAIN = st.none() | TEXT | AWKWARD
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters()),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters()),
     lambda cells: st.lists(cells, max_size=3) | st.dictionaries(st.text(), cells, max_size=3),
     max_leaves=5,
 )
@@ -163,3 +169,18 @@ def test_parquet_without_pyarrow_names_the_pip_command(monkeypatch, tmp_path):
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'rrg-rewards\[parquet\]'"):
         write_table(Table({"a": ["x"]}), tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_standard_output_gets_a_whole_table_or_nothing(capsysbinary):
+    with pytest.raises(TableError, match="NUL"):
+        write_table(Table({"a": ["x", "y\0"]}), "-")
+    assert capsysbinary.readouterr().out == b""
+
+
+def test_json_has_no_nan(tmp_path):
+    write_table(Table({"a": [math.nan, 1.0], "b": [[math.inf], {"c": math.nan}]}), tmp_path / "t.jsonl")
+    write_json({"value": math.nan, "interval": (1.0, math.inf)}, tmp_path / "s.json")
+    strict = {"parse_constant": lambda constant: pytest.fail(constant)}
+    rows = [json.loads(line, **strict) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert rows == [{"a": None, "b": [None]}, {"a": 1.0, "b": {"c": None}}]
+    assert json.loads((tmp_path / "s.json").read_text(), **strict) == {"value": None, "interval": [1.0, None]}

@@ -71,6 +71,10 @@ def exercise(kind: str, rows: slice) -> dict[str, Any]:
     found["local state back"] = torch.equal(metric.tp, local) and not metric._is_synced
     found["cloned"] = results(kind, metric.clone())
     found["unpickled"] = results(kind, pickle.loads(pickle.dumps(metric)))
+    metric.sync()
+    metric.statistics()
+    found["synced by hand"] = metric._is_synced
+    metric.unsync(should_unsync=metric._is_synced)
     metric.reset()
     found["after reset"] = results(kind, run_one(kind, rows, 1, metric))
     collection = MetricCollection({"a": make(kind), "b": make(kind)})
@@ -112,6 +116,10 @@ def test_equals_one_process(by_rank: Any, alone: Any, kind: str, use: str) -> No
         for share, found in shares.items():
             # Equal and not close: counters are added before anything is divided. repr takes NaN for equal to NaN.
             assert repr(found[kind][use]) == repr(alone[kind][use]), (rank, share)
+
+
+def test_a_sync_by_hand_outlives_statistics(by_rank: Any) -> None:
+    assert all(found[kind]["synced by hand"] for shares in by_rank for found in shares.values() for kind in KINDS)
 
 
 # A process without rows has no value of its own.

@@ -260,3 +260,11 @@ def test_numbers_of_levels() -> None:
         crg_multilevel_score([ZEROS], [ZEROS, ZEROS])
     with pytest.raises(ValueError, match="got 0 and 0"):
         crg_multilevel_score([], [])
+
+
+def test_undefined_levels_are_named_in_one_warning() -> None:
+    zeros, mixed = torch.zeros(2, 3), torch.eye(2, 3)
+    levels = [zeros, mixed, zeros, torch.ones(2, 3)]
+    with pytest.warns(UserWarning, match="no positive label in level 0, 2 and no negative label in level 3") as caught:
+        assert crg_multilevel_score(levels, levels).isnan()
+    assert len(caught) == 1

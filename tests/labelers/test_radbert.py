@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForSequenceClassification, RobertaModel
 
 from rrg_rewards.labelers import RadBertLabeler, get_labeler
+from rrg_rewards.rewards import make_reward
 from rrg_rewards.schemas import CT_RATE
 
 WORDS = ["no", "effusion", "nodule", "in", "the", "right", "left", "lobe", "heart", "is", "enlarged", "."]
@@ -125,6 +126,20 @@ def test_hugging_face_forms(tmp_path, encoder, state):
     with torch.no_grad():
         logits = model(encoded["input_ids"], encoded["attention_mask"]).logits
     assert torch.equal(RadBertLabeler(other)(REPORTS[:3]), torch.sigmoid(logits) >= 0.5)
+
+
+def test_label_names_are_taken_by_number(tmp_path, encoder):
+    by_text = {number: CT_RATE.labels[int(number)] for number in sorted(map(str, range(18)))}
+    config = RobertaConfig.from_pretrained(encoder, num_labels=18)
+    config.id2label = {int(number): label for number, label in by_text.items()}
+    RobertaForSequenceClassification(config).save_pretrained(tmp_path)
+    PreTrainedTokenizerFast.from_pretrained(encoder).save_pretrained(tmp_path)
+    assert RadBertLabeler(tmp_path)(["nodule"]).shape == (1, 18)
+
+
+def test_nothing_is_loaded_before_the_first_report(tmp_path):
+    reward = make_reward("crg", labeler=f"radbert:{tmp_path / 'nowhere'}", prior=0.2)
+    assert "crg" in repr(reward)
 
 
 def test_labels_in_another_order_are_refused(tmp_path, encoder):

@@ -162,3 +162,26 @@ def test_clones_share_the_labeler_and_pickles_are_small() -> None:
     written = pickle.dumps(metric)
     assert len(written) < 10_000
     assert pickle.loads(written).labeler.labels == LABELER.labels
+
+
+def test_wrong_known_labels_are_named_by_their_row_in_the_batch() -> None:
+    known = [None, [1, 0, 0], [1, 2, 0]]
+    with pytest.raises(ValueError, match=r"target_labels\[2\] must be 3 values of 0 or 1"):
+        ReportCRG(LABELER).score([None, "Effusion.", "Effusion."], [None] * 3, target_labels=known)
+
+
+def test_nothing_is_asked_of_a_labeler_before_it_labels() -> None:
+    class Heavy(WordLabeler):
+        @property
+        def signature(self) -> str:
+            raise AssertionError("a model would be loaded")
+
+    metric = ReportCRG(Heavy())
+    assert metric.name == "crg"
+    with pytest.raises(TypeError, match="labeler must be a name or a labeler, got int"):
+        ReportCRG(3)  # type: ignore[arg-type]
+
+
+def test_scores_compare_across_batches_with_a_prior_only() -> None:
+    assert ReportCRG(LABELER, prior=0.2).compares_across_batches
+    assert not ReportCRG(LABELER).compares_across_batches

@@ -35,11 +35,12 @@ def table(tmp_path: Path) -> Path:
     path = tmp_path / "reports.jsonl"
     rows = [
         {
-            "findings": f"lungs {report}",
+            "findings": f"{'lungs ' * copies}{report}",
             "impression": report,
             **{name: int(name in report) for name in ("edema", "effusion", "nodule")},
         }
-        for report in REPORTS * 2
+        for copies in (1, 2)
+        for report in REPORTS
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

@@ -71,6 +71,8 @@ def test_a_good_recipe_passes_and_leaves_the_environment(write: Callable[..., Pa
         ({"rewards": ["crgg"]}, "unknown reward 'crgg'; did you mean 'crg'"),
         ({"rewards": [{"name": "crg", "priorr": 1}]}, "option of reward 'crg' 'priorr'; did you mean 'prior'"),
         ({"rewards": [{"name": "crg", "weight": "much"}]}, "weight of 'crg' must be a number, got 'much'"),
+        ({"rewards": [{"name": "crg", "prior": "bogus"}]}, "prior must be 'dataset', 'running' or a number"),
+        ({"rewards": [{"name": "crg", "labeler": "rule:x"}]}, "unknown labeler 'rule'; did you mean 'rules'"),
         ({"rewards": ["crg", "crg"]}, "tell them apart by 'as: NAME'"),
         ({"reward_weights": [1.0]}, "reward_weights: give each reward its own 'weight'"),
         ({"heldout_fraction": 1.5}, r"heldout_fraction must lie in \(0, 1\), got 1.5"),
@@ -92,6 +94,8 @@ def test_a_wrong_recipe_is_told_by_its_key(
     [
         ("# What it does.\n", "lacks Prerequisites:, Launch:, Expect:"),
         (HEADER.replace("rrg_rewards.recipes.grpo", "elsewhere"), "launch line names no script"),
+        (HEADER.replace("recipes.grpo", "recipes.grpoo"), r"script rrg_rewards\.recipes\.grpoo does not exist"),
+        (HEADER.replace("recipes.grpo", "recipes.phantom.policy"), "has no function validate"),
     ],
 )
 def test_a_header_that_lacks_a_part_is_told(write: Callable[..., Path], header: str, message: str) -> None:

@@ -94,7 +94,7 @@ def test_heldout_file(make: Make, tmp_path: Path) -> None:
 def test_blank_and_long_rows_are_left_out_and_counted(make: Make) -> None:
     rows = [*ROWS, {**ROWS[0], "findings": " "}, {**ROWS[0], "impression": None}, {**ROWS[0], "findings": "a b c d"}]
     data = load_recipe_data(make(rows, max_input_words=3), ["impression"])
-    assert data.dropped == {"blank input or reference": 2, "input too long": 1}
+    assert data.dropped == {"blank input or reference": 2, "input too long": 1, "same prompt held out": 0}
     assert len(data.train) + len(data.heldout) == 10
 
 
@@ -133,3 +133,16 @@ def test_no_usable_row_raises(make: Make) -> None:
         load_recipe_data(make(max_input_words=1), ["impression"])
     with pytest.raises(ValueError, match="too few to hold any out"):
         load_recipe_data(make(ROWS[:1]), ["impression"])
+
+
+def test_prompts_that_are_held_out_are_not_trained_on(make: Make) -> None:
+    rows = [{**ROWS[0], "findings": f"text {row % 5}"} for row in range(20)]
+    data = load_recipe_data(make(rows, heldout_fraction=0.2), ["impression"])
+    assert not {str(prompt) for prompt in data.train["prompt"]} & {str(prompt) for prompt in data.heldout["prompt"]}
+    assert data.dropped["same prompt held out"] == 16 - len(data.train) > 0
+
+
+def test_a_label_cell_that_is_no_list_is_named(make: Make) -> None:
+    rows = [{**ROWS[0], "labels": "[1, 0]"}, {**ROWS[1], "labels": "1;0"}]
+    with pytest.raises(ValueError, match=r"row 2 .*column 'labels': must be a list of 0 and 1, got '1;0'"):
+        load_recipe_data(make(rows, label_columns=["labels"]), ["labels"])

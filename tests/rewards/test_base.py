@@ -22,6 +22,7 @@ LABELER = WordLabeler("edema effusion nodule")
 class LengthGap(ReportMetric):
     """Lower is better, takes a context column, and cannot score long reports."""
 
+    name = "gap"
     higher_is_better = False
     gap: Tensor
 
@@ -180,3 +181,14 @@ def test_explanations_are_logged_when_asked_for() -> None:
     assert table == {}
     MetricReward(metric, log_explanations=True)(["edema"], reference=["nodule"], log_extra=table.__setitem__)
     assert table == {"crg/missed": ["nodule"], "crg/invented": ["edema"]}
+
+
+@pytest.mark.parametrize("content", [["a"], [{"type": "text"}], [{"type": "text", "text": 3}]])
+def test_content_of_another_type_raises(content: Any) -> None:
+    with pytest.raises(TypeError, match="content of a message must be"):
+        completion_text([{"role": "assistant", "content": content}])
+
+
+def test_one_text_is_no_list_of_completions() -> None:
+    with pytest.raises(TypeError, match=r"got one string; pass \[completion\]"):
+        MetricReward(ReportCRG(LABELER, prior=0.2))("edema", reference=["edema"])
