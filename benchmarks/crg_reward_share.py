@@ -1,6 +1,6 @@
 """The CRG reward's share of a GRPO step: seconds in the reward against seconds of the steps, in one run.
 
-python benchmarks/crg_reward_share.py --config recipes/smollm2/impression_grpo_crg.yaml
+python benchmarks/crg_reward_share.py --config smollm2/impression_grpo_crg
 
 Further options are the recipe's. The run is a whole one: its results lie in the recipe's output_dir, and what holds no
 report text (evaluation, history, curve) is copied to benchmarks/results/<recipe>/.

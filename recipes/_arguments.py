@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from rrg_rewards.recipes._catalog import recipe_path
 from rrg_rewards.recipes._rewards import RewardSetting, parse_reward
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.imports import require
@@ -80,7 +81,10 @@ class RecipeArguments:
 
 
 def parse(argv: Sequence[str]) -> tuple[RecipeArguments, Any, Any]:
-    """Parse a command line with ``--config FILE.yaml``; what the command line sets takes precedence.
+    """Parse a command line with ``--config``; what the command line sets takes precedence.
+
+    Args:
+        argv: The command line; ``--config`` takes a YAML file, or the name of a recipe that comes with the package.
 
     Returns:
         The recipe's, the trainer's and the model's arguments.
@@ -88,6 +92,7 @@ def parse(argv: Sequence[str]) -> tuple[RecipeArguments, Any, Any]:
     Raises:
         ValueError: For an unknown key, or a value that its owner rejects.
     """
+    argv = _with_config_file(argv)
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--config")
     first.add_argument("--algorithm")
@@ -98,12 +103,25 @@ def parse(argv: Sequence[str]) -> tuple[RecipeArguments, Any, Any]:
         raise ValueError(unknown_name_message("algorithm", algorithm, ALGORITHMS))
     classes = (RecipeArguments, ALGORITHMS[algorithm], ModelConfig)
     _check_keys(config, classes)
-    recipe, training, model = TrlParser(classes).parse_args_and_config(list(argv))
+    recipe, training, model = TrlParser(classes).parse_args_and_config(argv)
     if training.reward_weights is not None:
         raise ValueError("reward_weights: give each reward its own 'weight' in place of it")
     if not model.model_name_or_path:
         raise ValueError("model_name_or_path: no model is set")
     return recipe, training, model
+
+
+def _with_config_file(argv: Sequence[str]) -> list[str]:
+    """The command line with the file of a recipe in place of its name."""
+    argv = list(argv)
+    if "--config" in argv[:-1]:
+        place = argv.index("--config") + 1
+        if not Path(argv[place]).is_file():
+            try:
+                argv[place] = str(recipe_path(argv[place]))
+            except ValueError as error:
+                raise ValueError(f"--config {argv[place]}: no such file, and {error}") from error
+    return argv
 
 
 def validate(path: Path) -> None:

@@ -1,8 +1,9 @@
 """Reinforcement learning of report generation with GRPO or RLOO, from one YAML file.
 
-``python -m rrg_rewards.recipes.grpo --config FILE.yaml [--key value ...]``, or the same under ``torchrun`` or
-``accelerate launch`` for several processes (on CPU, with ``use_cpu: true``). Keys are those of TRL's ``GRPOConfig`` or
-``RLOOConfig`` and ``ModelConfig``, and of :class:`rrg_rewards.recipes._arguments.RecipeArguments`.
+``python -m rrg_rewards.recipes.grpo --config FILE [--key value ...]``, with a YAML file or the name of a recipe that
+``rrg-rewards recipes ls`` lists, or the same under ``torchrun`` or ``accelerate launch`` for several processes (on CPU,
+with ``use_cpu: true``). Keys are those of TRL's ``GRPOConfig`` or ``RLOOConfig`` and ``ModelConfig``, and of
+:class:`rrg_rewards.recipes._arguments.RecipeArguments`.
 
 Written to ``output_dir``: the model; ``run.json`` (resolved configuration, reward signatures, versions, rows);
 ``history.json`` (what the trainer logged); and with held-out rows ``evaluation.json`` (before, after and the paired

@@ -58,7 +58,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     parser.add_argument("--text-column", required=True, metavar="NAME", help="column of report texts")
     parser.add_argument(
-        "--schema", type=_schema, metavar="NAME", help="label set: ct_rate, chexbert or merlin (default: ct_rate)"
+        "--schema", type=_schema, metavar="NAME", help="label set: ct_rate or chexbert (default: ct_rate)"
     )
     parser.add_argument(
         "--labeler",

@@ -10,6 +10,7 @@ import pytest
 
 import rrg_rewards.recipes
 from rrg_rewards.recipes import list_recipes, recipe_path, validate_recipe
+from rrg_rewards.recipes._arguments import parse
 
 ROOT = Path(rrg_rewards.recipes.__file__).parent
 HEADER = """\
@@ -109,3 +110,11 @@ def test_a_file_that_holds_no_mapping_is_told(tmp_path: Path, text: str, message
     path.write_text(HEADER + text)
     with pytest.raises(ValueError, match=message):
         validate_recipe(path)
+
+
+def test_a_recipe_is_launched_by_name_or_file(tmp_path: Path) -> None:
+    by_name, _, _ = parse(["--config", "phantom/impression_grpo_crg", "--dataset", "other.jsonl"])
+    by_file, _, _ = parse(["--config", str(recipe_path("phantom/impression_grpo_crg"))])
+    assert (by_name.dataset, by_name.rewards) == ("other.jsonl", by_file.rewards)
+    with pytest.raises(ValueError, match=r"--config phantom/impresion_grpo_crg: no such file, and .*did you mean"):
+        parse(["--config", "phantom/impresion_grpo_crg"])
