@@ -6,6 +6,7 @@ from itertools import chain
 from operator import or_
 from typing import NamedTuple
 
+from rrg_rewards.findings.lines import unwrap
 from rrg_rewards.findings.scope import ABSENT, BOUNDARY, COMMA, PRESENT, UNCERTAIN, Clauses
 from rrg_rewards.findings.text import UNIT_SEPARATOR, locate, pieces, sentences, tokenise
 from rrg_rewards.findings.types import Finding, Presence
@@ -52,12 +53,11 @@ class FindingEngine:
         self.memory = memory
         self._masks: dict[str, int] = {}
 
-    def mask(self, report: str) -> int:
-        """Bits of the concepts that a report calls present or uncertain."""
-        return self.masks([report])[0]
-
     def masks(self, reports: Sequence[str]) -> list[int]:
-        """:meth:`mask` of many reports; those read together share the work on sentences that none had before."""
+        """For each report the bits of the concepts that it calls present or uncertain.
+
+        Reports read together share the work on sentences that none had before.
+        """
         found: list[int] = []
         for start in range(0, len(reports), _BATCH):
             found += self._batch_masks(reports[start : start + _BATCH])
@@ -65,7 +65,7 @@ class FindingEngine:
 
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
         known = self._masks
-        split = [report.split(UNIT_SEPARATOR) for report in reports]
+        split = [unwrap(report).split(UNIT_SEPARATOR) for report in reports]
         fresh = list(set(chain.from_iterable(split)).difference(known))
         new = dict(zip(fresh, map(self._unit_mask, sentences(fresh)), strict=True)) if fresh else {}
         found = []
@@ -112,7 +112,8 @@ class FindingEngine:
                         start=offset + start,
                         end=offset + end,
                         sentence=index,
-                        text=piece[start:end],
+                        # not the piece's, in which wrapped lines are joined
+                        text=report[offset + start : offset + end],
                     )
                 )
         return findings
@@ -196,7 +197,7 @@ class FindingEngine:
     @staticmethod
     def _sentences(report: str) -> Iterable[tuple[int, str]]:
         offset = 0
-        for unit in report.split(UNIT_SEPARATOR):
+        for unit in unwrap(report).split(UNIT_SEPARATOR):
             for start, piece in pieces(unit):
                 yield offset + start, piece
             offset += len(unit) + len(UNIT_SEPARATOR)

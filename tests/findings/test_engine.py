@@ -173,11 +173,11 @@ def test_engine_and_lexicon_are_made_once():
 def test_memory_is_bounded():
     engine = FindingEngine(load_lexicon("chest_ct"), memory=3)
     for number in range(20):
-        engine.mask(f"emphysema {number}. hernia {number}")
+        engine.masks([f"emphysema {number}. hernia {number}"])
         assert len(engine._masks) <= 3
 
 
 def test_long_sentences_are_not_remembered():
     engine = FindingEngine(load_lexicon("chest_ct"))
-    engine.mask("emphysema " * 1_000)
+    engine.masks(["emphysema " * 1_000])
     assert not engine._masks
