@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from itertools import chain
+from itertools import chain, filterfalse
 from operator import or_
 from typing import NamedTuple
 
@@ -64,9 +64,10 @@ class FindingEngine:
         return found
 
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
+        # Other threads may add to this memory while it is read, but nothing is ever taken out of it.
         known = self._masks
         split = [unwrap(report).split(UNIT_SEPARATOR) for report in reports]
-        fresh = list(set(chain.from_iterable(split)).difference(known))
+        fresh = list(filterfalse(known.__contains__, set(chain.from_iterable(split))))
         new = dict(zip(fresh, map(self._unit_mask, sentences(fresh)), strict=True)) if fresh else {}
         found = []
         for units in split:
@@ -88,11 +89,13 @@ class FindingEngine:
         return mask
 
     def _remember(self, new: dict[str, int]) -> None:
+        known = self._masks
         for unit, mask in new.items():
             if len(unit) <= _MEMORABLE:
-                if len(self._masks) >= self.memory:
-                    self._masks.clear()
-                self._masks[unit] = mask
+                if len(known) >= self.memory:
+                    # Replaced, not cleared: another thread may be reading the old one.
+                    self._masks = known = {}
+                known[unit] = mask
 
     def extract(self, report: str) -> list[Finding]:
         """All mentions in a report, in the order of the text."""

@@ -1,9 +1,12 @@
 """What single sentences say: presence, scope of cues, places."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from rrg_rewards.findings import Finding, extract_findings, get_engine
 from rrg_rewards.findings.engine import FindingEngine
+from rrg_rewards.findings.text import sentences
 from rrg_rewards.findings.vocabulary import load_lexicon
 
 # Sentence, concept, what is said of it.
@@ -181,3 +184,30 @@ def test_long_sentences_are_not_remembered():
     engine = FindingEngine(load_lexicon("chest_ct"))
     engine.masks(["emphysema " * 1_000])
     assert not engine._masks
+
+
+def test_another_thread_may_fill_the_memory_in_between(monkeypatch):
+    engine = FindingEngine(load_lexicon("chest_ct"), memory=2)
+    (expected,) = engine.masks(["Emphysema. Hiatal hernia"])
+
+    def interrupted(units):
+        with monkeypatch.context() as patch:
+            patch.setattr("rrg_rewards.findings.engine.sentences", sentences)
+            engine.masks([f"Nodule {number}. Clear {number}" for number in range(9)])
+        return sentences(units)
+
+    monkeypatch.setattr("rrg_rewards.findings.engine.sentences", interrupted)
+    assert engine.masks(["Emphysema. Hiatal hernia. Clear"]) == [expected]
+    assert len(engine._masks) <= 2
+
+
+def test_threads_share_a_memory():
+    engine = FindingEngine(load_lexicon("chest_ct"), memory=4)
+    reports = [f"Emphysema {number % 7}. No hernia {number % 5}. Nodule {number % 3}." for number in range(40)]
+    expected = FindingEngine(load_lexicon("chest_ct"), memory=0).masks(reports)
+
+    def read():
+        return [mask for _ in range(8) for report in reports for mask in engine.masks([report])]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [run.result() for run in [pool.submit(read) for _ in range(4)]] == [expected * 8] * 4
