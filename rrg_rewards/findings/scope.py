@@ -14,12 +14,14 @@ __all__ = ["CUE_MASK", "Clauses"]
     VERB,
     PREDICATE,
     BE,
+    HAVE,
     EXIST,
     SHOW,
     RELATIVE,
     NOT,
     NONE,
     ENDED,
+    HISTORY,
     FORMER,
     CURRENT,
     OTHER,
@@ -34,6 +36,8 @@ _NOT_REACH = 3
 _FORMER_REACH = 5
 # Words before a mention within which a doubt is about it: "suspicious for early pneumonia".
 _DOUBT_REACH = 6
+# Words before a mention within which "history of" is about it: "history of mild centrilobular emphysema".
+_HISTORY_REACH = 4
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
 _STATING = VERB | PREDICATE | EXIST | SHOW
 _DENYING = NOT | NONE | ENDED
@@ -57,12 +61,16 @@ class Clauses:
         self.verbs: list[int] = []
         # Places of negation, each with whether it looks back ("was not observed") or ahead ("no").
         self.denials: list[tuple[int, bool]] = []
+        # Whether a denial is of an earlier examination only, so that what it denies is new.
+        self.has_news = False
         self.starts = [0]
         breaks = []
         for i, code in enumerate(codes):
             if not code & CUE_MASK:
                 continue
             kinds |= code
+            if code & BOUNDARY and self._is_answered(i):
+                continue
             if code & _STATING and self._is_finite(i):
                 self.verbs.append(i)
             if code & _DENYING:
@@ -83,18 +91,28 @@ class Clauses:
                 return not (j and codes[j - 1] & RELATIVE)
         return False
 
+    def _is_answered(self, i: int) -> bool:
+        """Whether a bare "no" follows, as in "effusion: no, pneumothorax: no"."""
+        return i + 1 < self.size and bool(self.codes[i + 1] & NONE) and self._ends_at(i + 2)
+
+    def _ends_at(self, i: int) -> bool:
+        return i >= self.size or bool(self.codes[i] & (COMMA | BOUNDARY))
+
     def _add_denial(self, i: int) -> None:
         code = self.codes[i]
         if code & NOT:
             # "new nodules, which were not observed in the previous examination"
             if any(code & FORMER for code in self.codes[i + 1 : i + 1 + _FORMER_REACH]):
+                self.has_news = True
                 return
             for j in range(i + 1, min(self.size, i + 1 + _NOT_REACH)):
                 if self.codes[j] & (SHOW | VERB):
                     self.denials.append((i, not self.codes[j] & SHOW))
                     break
         else:
-            self.denials.append((i, bool(code & ENDED)))
+            leads = i == 0 or bool(self.codes[i - 1] & BOUNDARY)
+            back = not leads if code & ENDED else i > 0 and self._ends_at(i + 1)
+            self.denials.append((i, back))
 
     def _split(self, breaks: list[int]) -> None:
         """Find the first tokens of the clauses."""
@@ -140,14 +158,16 @@ class Clauses:
     def presence(self, start: int, end: int) -> int:
         """Whether the mention at tokens ``start`` to ``end`` is there, in doubt or not there."""
         kinds, codes = self.kinds, self.codes
-        if not kinds & (_DENYING | FORMER | DOUBT | QUERY):
+        if not kinds & (_DENYING | HISTORY | FORMER | DOUBT | QUERY):
             return PRESENT
         begin, stop = self.bounds(start)
         if kinds & NOT and any(codes[i] & NOT for i in range(max(begin, start - 1), end)):
             return ABSENT
         if self.denials and self._is_denied(begin, stop, start, end):
             return ABSENT
-        if kinds & FORMER and self._is_former(begin, stop, start):
+        if kinds & HISTORY and self._is_history(begin, start):
+            return ABSENT
+        if kinds & FORMER and not self.has_news and self._is_former(begin, stop, start):
             return ABSENT
         if kinds & DOUBT and any(codes[i] & DOUBT for i in range(max(begin, start - _DOUBT_REACH), start)):
             return UNCERTAIN
@@ -162,13 +182,28 @@ class Clauses:
                 continue
             if back:
                 # "there is effusion and it was not drained": a statement in between keeps its own truth
-                if place >= end and not any(end <= verb < place - 1 for verb in self.verbs):
+                if (
+                    place >= end
+                    and not any(end <= verb < place - 1 for verb in self.verbs)
+                    and not self._has_own_statement(end, place)
+                ):
                     return True
             elif place < end:
                 if not self._list_ended(place, start, stop):
                     return True
             elif self._is_denied_with_next(begin, place, end):
                 return True
+        return False
+
+    def _has_own_statement(self, end: int, denial: int) -> bool:
+        """Whether the mention is spoken of before the denial: "effusion has decreased and edema has resolved"."""
+        codes, spoken = self.codes, False
+        for i in range(end, denial):
+            if codes[i] & (BE | HAVE):
+                spoken = spoken or not codes[i - 1] & RELATIVE
+            elif spoken and codes[i] & (COMMA | JOINT):
+                # "has decreased and was not seen today" has no other subject
+                return i + 1 < denial and not codes[i + 1] & (BE | HAVE)
         return False
 
     def _list_ended(self, denial: int, start: int, stop: int) -> bool:
@@ -184,9 +219,19 @@ class Clauses:
         """Whether "no" after a mention covers it too: "infiltration, no consolidation was observed"."""
         if denial - end > 1 or (denial > end and not self.codes[end] & COMMA):
             return False
-        if self.codes[begin] & BOUNDARY:
+        # "Mild emphysema, no consolidation was observed" is a statement of its own.
+        if self.codes[begin] & (BOUNDARY | OPEN):
             return False
         return any(verb > denial for verb in self.verbs) and not any(verb < end for verb in self.verbs)
+
+    def _is_history(self, begin: int, start: int) -> bool:
+        """Whether "history of" leads to the mention, with no statement or comma in between."""
+        for code in reversed(self.codes[max(begin, start - _HISTORY_REACH) : start]):
+            if code & (_STATING | BE | HAVE | COMMA):
+                return False
+            if code & HISTORY:
+                return True
+        return False
 
     def _is_former(self, begin: int, stop: int, start: int) -> bool:
         """Whether the clause only tells what an earlier examination showed."""

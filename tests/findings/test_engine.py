@@ -72,6 +72,120 @@ PRESENCE = [
 ]
 
 
+# What is said of X, whatever X is: every template is read with every name below.
+TEMPLATES = {
+    "absent": [
+        # answers
+        "X: no",
+        "X: none",
+        "X: not seen",
+        "X: absent",
+        "X - none",
+        "X: no, mass: no",
+        # before
+        "Absent X",
+        "Resolved X",
+        "Denies X",
+        "The patient denies X",
+        "Negative for X",
+        "Both sides are free of X",
+        "Free from X",
+        "Devoid of X",
+        "Lack of X",
+        "None of X",
+        "There isn't any X",
+        "There is not any X",
+        "No longer any X",
+        "There is no longer any X",
+        "Fails to show X",
+        "Nothing to suggest X",
+        "Not suggestive of X",
+        "Interval resolution of the previously seen X",
+        # after
+        "X has resolved",
+        "X resolved",
+        "The X has now resolved",
+        "X has completely resolved",
+        "X has cleared",
+        "X is gone",
+        "X is no longer seen",
+        "X is no longer appreciated",
+        "X can no longer be seen",
+        "X on the prior study is no longer seen",
+        "X has not developed",
+        "X has been excluded",
+        "X was ruled out",
+        # the past alone
+        "History of X",
+        "Past history of X and asthma",
+        "Indication: history of mild X",
+    ],
+    "present": [
+        "X: yes",
+        "X: present",
+        # what was not there before is new
+        "X which was not present before",
+        "There is X, which was not present before",
+        "There is X, which was not seen in the previous examination",
+        "X was not seen on the prior examination",
+        "New X, not present on the previous study",
+        "X, not seen previously",
+        # what is not over
+        "X has not resolved",
+        "X has not completely resolved",
+        "X has partially resolved",
+        "X is no longer large",
+        "No improvement in X",
+        "No interval change in X",
+        "X is unchanged",
+        # what is said of something else
+        "Known X",
+        "Patient with known X, no mass",
+        "X has decreased and edge blurring has resolved",
+        "X without a mass",
+        "No mass, with mild X",
+        "Mild X, no mass is seen",
+        "None of the old scars, but X",
+        "A patient with a history of trauma has X",
+        "Mass: no, X: small",
+    ],
+    "uncertain": [
+        "Concerning for X",
+        "Evaluate for X",
+        "X is suspected",
+        "X is possible",
+        "X cannot be excluded",
+        "X?",
+    ],
+}
+NAMES = {
+    "chest_ct": {
+        "pleural effusion": "pleural_effusion",
+        "pericardial effusion": "pericardial_effusion",
+        "consolidation": "consolidation",
+        "emphysema": "emphysema",
+        "hiatal hernia": "hiatal_hernia",
+        "cardiomegaly": "cardiomegaly",
+    },
+    "chest_xray": {
+        "pleural effusion": "pleural_effusion",
+        "pneumothorax": "pneumothorax",
+        "pulmonary edema": "edema",
+        "pneumonia": "pneumonia",
+        "rib fracture": "fracture",
+    },
+}
+
+
+@pytest.mark.parametrize(("presence", "template"), [(key, one) for key, many in TEMPLATES.items() for one in many])
+def test_presence_whatever_the_finding(presence, template):
+    for lexicon, names in NAMES.items():
+        for name, concept in names.items():
+            report = template.replace("X", name)
+            found = {f.presence for f in extract_findings(f"{report}.", lexicon) if f.concept == concept}
+            assert found == {presence}, report
+
+
 @pytest.mark.parametrize(("sentence", "concept", "presence"), PRESENCE)
 def test_presence(sentence, concept, presence):
     for report in (sentence, f"{sentence}.", f'Trachea is open. {sentence}." Other.', sentence.upper()):
