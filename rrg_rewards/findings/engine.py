@@ -175,27 +175,16 @@ class FindingEngine:
             return False
         begin, stop = (0, len(codes)) if rule.wide else clauses.context(start, self.lexicon.rules.heads)
         if rule.needs or rule.bars:
-            around = reduce(or_, codes[begin:stop], 0)
+            around = clauses.union(begin, stop)
             if around & rule.needs != rule.needs or around & rule.bars:
                 return False
         if rule.at or rule.not_at:
-            site = self._nearest_site(codes, start, end, begin, stop)
+            site = clauses.nearest(self.lexicon.sites, start, end, begin, stop)
             if rule.at and not site & rule.at:
                 return False
             if site & rule.not_at:
                 return False
         return True
-
-    def _nearest_site(self, codes: list[int], start: int, end: int, begin: int, stop: int) -> int:
-        """Bits of the part of the body named nearest to a phrase, within its clause; 0 for none."""
-        sites = self.lexicon.sites
-        best, distance = 0, len(codes) + 1
-        for i in range(begin, stop):
-            if codes[i] & sites:
-                away = start - i if i < start else max(0, i - end + 1)
-                if away < distance:
-                    best, distance = codes[i] & sites, away
-        return best
 
     @staticmethod
     def _sentences(report: str) -> Iterable[tuple[int, str]]:
