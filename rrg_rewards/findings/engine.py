@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from itertools import chain
+from itertools import chain, filterfalse
 from operator import or_
 from typing import NamedTuple
 
+from rrg_rewards.findings.lines import unwrap
 from rrg_rewards.findings.scope import ABSENT, BOUNDARY, COMMA, PRESENT, UNCERTAIN, Clauses
 from rrg_rewards.findings.text import UNIT_SEPARATOR, locate, pieces, sentences, tokenise
 from rrg_rewards.findings.types import Finding, Presence
@@ -52,21 +53,21 @@ class FindingEngine:
         self.memory = memory
         self._masks: dict[str, int] = {}
 
-    def mask(self, report: str) -> int:
-        """Bits of the concepts that a report calls present or uncertain."""
-        return self.masks([report])[0]
-
     def masks(self, reports: Sequence[str]) -> list[int]:
-        """:meth:`mask` of many reports; those read together share the work on sentences that none had before."""
+        """For each report the bits of the concepts that it calls present or uncertain.
+
+        Reports read together share the work on sentences that none had before.
+        """
         found: list[int] = []
         for start in range(0, len(reports), _BATCH):
             found += self._batch_masks(reports[start : start + _BATCH])
         return found
 
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
+        # Other threads may add to this memory while it is read, but nothing is ever taken out of it.
         known = self._masks
-        split = [report.split(UNIT_SEPARATOR) for report in reports]
-        fresh = list(set(chain.from_iterable(split)).difference(known))
+        split = [unwrap(report).split(UNIT_SEPARATOR) for report in reports]
+        fresh = list(filterfalse(known.__contains__, set(chain.from_iterable(split))))
         new = dict(zip(fresh, map(self._unit_mask, sentences(fresh)), strict=True)) if fresh else {}
         found = []
         for units in split:
@@ -88,11 +89,13 @@ class FindingEngine:
         return mask
 
     def _remember(self, new: dict[str, int]) -> None:
+        known = self._masks
         for unit, mask in new.items():
             if len(unit) <= _MEMORABLE:
-                if len(self._masks) >= self.memory:
-                    self._masks.clear()
-                self._masks[unit] = mask
+                if len(known) >= self.memory:
+                    # Replaced, not cleared: another thread may be reading the old one.
+                    self._masks = known = {}
+                known[unit] = mask
 
     def extract(self, report: str) -> list[Finding]:
         """All mentions in a report, in the order of the text."""
@@ -112,7 +115,8 @@ class FindingEngine:
                         start=offset + start,
                         end=offset + end,
                         sentence=index,
-                        text=piece[start:end],
+                        # not the piece's, in which wrapped lines are joined
+                        text=report[offset + start : offset + end],
                     )
                 )
         return findings
@@ -171,32 +175,21 @@ class FindingEngine:
             return False
         begin, stop = (0, len(codes)) if rule.wide else clauses.context(start, self.lexicon.rules.heads)
         if rule.needs or rule.bars:
-            around = reduce(or_, codes[begin:stop], 0)
+            around = clauses.union(begin, stop)
             if around & rule.needs != rule.needs or around & rule.bars:
                 return False
         if rule.at or rule.not_at:
-            site = self._nearest_site(codes, start, end, begin, stop)
+            site = clauses.nearest(self.lexicon.sites, start, end, begin, stop)
             if rule.at and not site & rule.at:
                 return False
             if site & rule.not_at:
                 return False
         return True
 
-    def _nearest_site(self, codes: list[int], start: int, end: int, begin: int, stop: int) -> int:
-        """Bits of the part of the body named nearest to a phrase, within its clause; 0 for none."""
-        sites = self.lexicon.sites
-        best, distance = 0, len(codes) + 1
-        for i in range(begin, stop):
-            if codes[i] & sites:
-                away = start - i if i < start else max(0, i - end + 1)
-                if away < distance:
-                    best, distance = codes[i] & sites, away
-        return best
-
     @staticmethod
     def _sentences(report: str) -> Iterable[tuple[int, str]]:
         offset = 0
-        for unit in report.split(UNIT_SEPARATOR):
+        for unit in unwrap(report).split(UNIT_SEPARATOR):
             for start, piece in pieces(unit):
                 yield offset + start, piece
             offset += len(unit) + len(UNIT_SEPARATOR)

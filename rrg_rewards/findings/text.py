@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
-__all__ = ["locate", "normalise", "pieces", "sentences", "tokenise", "units"]
+__all__ = ["UNIT_SEPARATOR", "locate", "normalise", "pieces", "sentences", "tokenise"]
 
+# The cheapest cut that never divides a sentence in two. Reports repeat whole sentences, so what lies between two of
+# these, a unit, is what the engine remembers; `pieces` finds the sentences in one.
 UNIT_SEPARATOR = ". "
 # A full stop between digits is a decimal point; quotes and bullets separate the lines of an impression.
 _STOP = re.compile(r"\.(?!\d)")
@@ -21,19 +23,6 @@ _UNIT_MARK = "\x1e"
 _TABLE[ord(_UNIT_MARK)] = ord(_UNIT_MARK)
 _TABLE.update(dict.fromkeys(map(ord, '\n\r;!"“”•'), 10))
 _TABLE.update(dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2018, 0x2019, 0x00A0, 0xFEFF), 32))
-
-
-def units(report: str) -> list[str]:
-    """Cut a report at ``". "``: the cheapest cut that never divides a sentence in two.
-
-    Reports repeat whole sentences, so these units are what the engine remembers; :func:`pieces` finds the
-    sentences in one of them.
-
-    Example:
-        >>> units("Clear lungs. No effusion.")
-        ['Clear lungs', 'No effusion.']
-    """
-    return report.split(UNIT_SEPARATOR)
 
 
 def pieces(unit: str) -> list[tuple[int, str]]:

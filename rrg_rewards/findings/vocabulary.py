@@ -17,8 +17,8 @@ _PACKAGE = "rrg_rewards.findings.lexicon"
 _SHARED = "cues"
 # Roles a word can play in scoping, in the order of their bits; `cues.yaml` says which words play them.
 CUES = (
-    *("boundary", "comma", "joint", "verb", "predicate", "be", "exist", "show", "relative"),
-    *("not", "none", "ended", "former", "current", "other", "open", "doubt", "query"),
+    *("boundary", "comma", "joint", "verb", "predicate", "be", "have", "exist", "show", "relative"),
+    *("not", "none", "ended", "history", "former", "current", "other", "open", "doubt", "query"),
 )
 # The words remembered are capped, as numbers and misspellings never end.
 _MAX_WORDS = 50_000

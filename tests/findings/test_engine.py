@@ -1,9 +1,12 @@
 """What single sentences say: presence, scope of cues, places."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from rrg_rewards.findings import Finding, extract_findings, get_engine
 from rrg_rewards.findings.engine import FindingEngine
+from rrg_rewards.findings.text import sentences
 from rrg_rewards.findings.vocabulary import load_lexicon
 
 # Sentence, concept, what is said of it.
@@ -67,6 +70,120 @@ PRESENCE = [
     # a quirk of translation: "A, no B was seen" denies both
     ("Infiltration, no consolidation was noted", "infiltration", "absent"),
 ]
+
+
+# What is said of X, whatever X is: every template is read with every name below.
+TEMPLATES = {
+    "absent": [
+        # answers
+        "X: no",
+        "X: none",
+        "X: not seen",
+        "X: absent",
+        "X - none",
+        "X: no, mass: no",
+        # before
+        "Absent X",
+        "Resolved X",
+        "Denies X",
+        "The patient denies X",
+        "Negative for X",
+        "Both sides are free of X",
+        "Free from X",
+        "Devoid of X",
+        "Lack of X",
+        "None of X",
+        "There isn't any X",
+        "There is not any X",
+        "No longer any X",
+        "There is no longer any X",
+        "Fails to show X",
+        "Nothing to suggest X",
+        "Not suggestive of X",
+        "Interval resolution of the previously seen X",
+        # after
+        "X has resolved",
+        "X resolved",
+        "The X has now resolved",
+        "X has completely resolved",
+        "X has cleared",
+        "X is gone",
+        "X is no longer seen",
+        "X is no longer appreciated",
+        "X can no longer be seen",
+        "X on the prior study is no longer seen",
+        "X has not developed",
+        "X has been excluded",
+        "X was ruled out",
+        # the past alone
+        "History of X",
+        "Past history of X and asthma",
+        "Indication: history of mild X",
+    ],
+    "present": [
+        "X: yes",
+        "X: present",
+        # what was not there before is new
+        "X which was not present before",
+        "There is X, which was not present before",
+        "There is X, which was not seen in the previous examination",
+        "X was not seen on the prior examination",
+        "New X, not present on the previous study",
+        "X, not seen previously",
+        # what is not over
+        "X has not resolved",
+        "X has not completely resolved",
+        "X has partially resolved",
+        "X is no longer large",
+        "No improvement in X",
+        "No interval change in X",
+        "X is unchanged",
+        # what is said of something else
+        "Known X",
+        "Patient with known X, no mass",
+        "X has decreased and edge blurring has resolved",
+        "X without a mass",
+        "No mass, with mild X",
+        "Mild X, no mass is seen",
+        "None of the old scars, but X",
+        "A patient with a history of trauma has X",
+        "Mass: no, X: small",
+    ],
+    "uncertain": [
+        "Concerning for X",
+        "Evaluate for X",
+        "X is suspected",
+        "X is possible",
+        "X cannot be excluded",
+        "X?",
+    ],
+}
+NAMES = {
+    "chest_ct": {
+        "pleural effusion": "pleural_effusion",
+        "pericardial effusion": "pericardial_effusion",
+        "consolidation": "consolidation",
+        "emphysema": "emphysema",
+        "hiatal hernia": "hiatal_hernia",
+        "cardiomegaly": "cardiomegaly",
+    },
+    "chest_xray": {
+        "pleural effusion": "pleural_effusion",
+        "pneumothorax": "pneumothorax",
+        "pulmonary edema": "edema",
+        "pneumonia": "pneumonia",
+        "rib fracture": "fracture",
+    },
+}
+
+
+@pytest.mark.parametrize(("presence", "template"), [(key, one) for key, many in TEMPLATES.items() for one in many])
+def test_presence_whatever_the_finding(presence, template):
+    for lexicon, names in NAMES.items():
+        for name, concept in names.items():
+            report = template.replace("X", name)
+            found = {f.presence for f in extract_findings(f"{report}.", lexicon) if f.concept == concept}
+            assert found == {presence}, report
 
 
 @pytest.mark.parametrize(("sentence", "concept", "presence"), PRESENCE)
@@ -173,11 +290,38 @@ def test_engine_and_lexicon_are_made_once():
 def test_memory_is_bounded():
     engine = FindingEngine(load_lexicon("chest_ct"), memory=3)
     for number in range(20):
-        engine.mask(f"emphysema {number}. hernia {number}")
+        engine.masks([f"emphysema {number}. hernia {number}"])
         assert len(engine._masks) <= 3
 
 
 def test_long_sentences_are_not_remembered():
     engine = FindingEngine(load_lexicon("chest_ct"))
-    engine.mask("emphysema " * 1_000)
+    engine.masks(["emphysema " * 1_000])
     assert not engine._masks
+
+
+def test_another_thread_may_fill_the_memory_in_between(monkeypatch):
+    engine = FindingEngine(load_lexicon("chest_ct"), memory=2)
+    (expected,) = engine.masks(["Emphysema. Hiatal hernia"])
+
+    def interrupted(units):
+        with monkeypatch.context() as patch:
+            patch.setattr("rrg_rewards.findings.engine.sentences", sentences)
+            engine.masks([f"Nodule {number}. Clear {number}" for number in range(9)])
+        return sentences(units)
+
+    monkeypatch.setattr("rrg_rewards.findings.engine.sentences", interrupted)
+    assert engine.masks(["Emphysema. Hiatal hernia. Clear"]) == [expected]
+    assert len(engine._masks) <= 2
+
+
+def test_threads_share_a_memory():
+    engine = FindingEngine(load_lexicon("chest_ct"), memory=4)
+    reports = [f"Emphysema {number % 7}. No hernia {number % 5}. Nodule {number % 3}." for number in range(40)]
+    expected = FindingEngine(load_lexicon("chest_ct"), memory=0).masks(reports)
+
+    def read():
+        return [mask for _ in range(8) for report in reports for mask in engine.masks([report])]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [run.result() for run in [pool.submit(read) for _ in range(4)]] == [expected * 8] * 4

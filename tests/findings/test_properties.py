@@ -1,6 +1,11 @@
 """What holds for any text."""
 
-from hypothesis import given
+import re
+import textwrap
+from functools import reduce
+from operator import or_
+
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rrg_rewards.findings import extract_findings
@@ -73,11 +78,17 @@ def test_places_of_findings(parts, lexicon):
 @given(st.lists(sentences, min_size=1, max_size=6), lexicons)
 def test_a_report_says_what_its_sentences_say(parts, lexicon):
     engine = FindingEngine(load_lexicon(lexicon))
-    union = 0
-    for part in parts:
-        union |= engine.mask(part)
-    assert engine.mask(". ".join(parts)) == union
-    assert engine.mask("\n".join(parts)) == union
+    union = reduce(or_, engine.masks(parts))
+    assert engine.masks([separator.join(parts) for separator in (". ", ".\n", "\n\n", "\n- ")]) == [union] * 4
+
+
+@given(st.lists(sentences, max_size=6), st.integers(1, 40), lexicons)
+def test_wrapping_changes_nothing(parts, width, lexicon):
+    wrapped = "\n".join(textwrap.wrap(". ".join(parts), width, break_long_words=False, break_on_hyphens=False))
+    # A line that starts with "no" or "there is" is read as a new statement, after an unfinished line excepted.
+    assume(not re.search(r"\n(no|there)\b", wrapped))
+    one, other = FindingEngine(load_lexicon(lexicon)).masks([wrapped, " ".join(wrapped.split())])
+    assert one == other
 
 
 @given(st.lists(sentences, max_size=6), lexicons)
@@ -85,14 +96,14 @@ def test_memory_changes_nothing(parts, lexicon):
     report = ". ".join(parts)
     remembering = FindingEngine(load_lexicon(lexicon))
     forgetting = FindingEngine(load_lexicon(lexicon), memory=0)
-    assert remembering.mask(report) == remembering.mask(report) == forgetting.mask(report)
+    assert remembering.masks([report]) == remembering.masks([report]) == forgetting.masks([report])
     assert not forgetting._masks
 
 
 @given(st.lists(sentences, max_size=6), lexicons)
 def test_reports_read_together_are_reports_read_alone(reports, lexicon):
     together, alone = (FindingEngine(load_lexicon(lexicon)) for _ in range(2))
-    assert together.masks(reports) == [alone.mask(report) for report in reports]
+    assert together.masks(reports) == [alone.masks([report])[0] for report in reports]
 
 
 @given(st.lists(sentences, max_size=6), lexicons)
@@ -104,5 +115,5 @@ def test_masks_are_the_findings(parts, lexicon):
     for finding in engine.extract(report):
         if finding.presence in bits:
             expected |= 1 << 2 * engine.lexicon.concepts.index(finding.concept) + bits[finding.presence]
-    assert engine.mask(report) == expected
+    assert engine.masks([report]) == [expected]
     assert ABSENT not in bits.values()

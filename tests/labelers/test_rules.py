@@ -1,6 +1,7 @@
 """The rule labeler on sentences of its own: one table a schema, contract, copies, errors."""
 
 import copy
+import itertools
 import pickle
 
 import pytest
@@ -183,6 +184,42 @@ def test_ct_rate(ct, sentence, label, positive):
 @pytest.mark.parametrize(("sentence", "label", "positive"), cases(XRAY))
 def test_chexbert(xray, sentence, label, positive):
     assert (label in positives(xray, sentence)) is positive
+
+
+@pytest.mark.parametrize("schema", ["ct_rate", "chexbert"])
+def test_labels_own_names(schema):
+    labeler = RuleLabeler(schema)
+    names = [label for label in labeler.labels if label != "No Finding"]
+    for name in names:
+        for text in (name, name.lower(), name.upper(), f"Impression: {name}", f"{name}: present"):
+            assert positives(labeler, f"{text}.") - {"No Finding"} == {name}
+        for text in (f"No {name}", f"There is no evidence of {name.lower()}", f"{name}: no", f"{name} is not seen"):
+            assert positives(labeler, f"{text}.") <= {"No Finding"}, text
+
+
+@pytest.mark.parametrize("schema", ["ct_rate", "chexbert"])
+def test_labels_own_names_in_pairs(schema):
+    labeler = RuleLabeler(schema)
+    names = [label for label in labeler.labels if label != "No Finding"]
+    for one, other in itertools.permutations(names, 2):
+        for text in (f"{one}, {other.lower()}", f"{one} and {other.lower()}", f"{one}\n{other}"):
+            assert positives(labeler, text) - {"No Finding"} == {one, other}, text
+        assert positives(labeler, f"No {one.lower()}. {other}.") - {"No Finding"} == {other}
+        assert positives(labeler, f"No {one.lower()}, {other.lower()} or abscess.") <= {"No Finding"}
+
+
+@pytest.mark.parametrize(
+    ("impression", "expected"),
+    [
+        ("Pleural effusion, calcified plaques in the aortic arch", {"Pleural effusion", "Arterial wall calcification"}),
+        ("Calcified plaques in the aortic arch, coronary stent", {"Arterial wall calcification", "Medical material"}),
+        ("Coronary stent, calcified plaques in the aortic arch", {"Arterial wall calcification", "Medical material"}),
+        ("Emphysema, plaques in the LAD, thyroid nodule", {"Emphysema", "Coronary artery wall calcification"}),
+        ("Thyroid nodule, nodule in the right lung", {"Lung nodule"}),
+    ],
+)
+def test_impressions_joined_by_commas(ct, impression, expected):
+    assert positives(ct, impression) == expected
 
 
 def test_tables_cover_the_schemas():
