@@ -44,10 +44,11 @@ def completion_text(completion: Completion) -> str | None:
     content = said[-1].get("content") or ""
     if isinstance(content, str):
         return content
-    texts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
-    if not all(isinstance(part, Mapping) for part in content) or not all(isinstance(text, str) for text in texts):
+    parts = [part if isinstance(part, Mapping) else {} for part in content]
+    texts = [part.get("text") for part in parts if part.get("type") == "text"]
+    if not all(parts) or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"content of a message must be a text or a list of parts with a type, got {content!r}")
-    return "".join(texts)
+    return "".join(map(str, texts))
 
 
 class MetricReward:
