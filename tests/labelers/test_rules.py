@@ -127,12 +127,17 @@ CT = {
         ["No peribronchial thickening", "Thickening of the pleura"],
     ),
     "Consolidation": (
-        ["Consolidation in the left lower lobe", "Consolidative area with air bronchogram"],
+        [
+            "Consolidation in the left lower lobe",
+            "Consolidative area with air bronchogram",
+            "Ground glass and consolidation",
+        ],
         [
             "No consolidation",
             "Infiltration, no consolidation was noted",
             "Consolidation?",
             "Disappearance of the consolidation",
+            "Ground-glass consolidation",
         ],
     ),
     "Bronchiectasis": (
@@ -146,7 +151,12 @@ CT = {
             "Interlobular septa are thickened",
             "Interstitial thickening in both lungs",
         ],
-        ["No interstitial thickening", "No interlobular septal thickening", "Septal thickening was not observed"],
+        [
+            "No interstitial thickening",
+            "Thickening of the peribronchial interstitium",
+            "No interlobular septal thickening",
+            "Septal thickening was not observed",
+        ],
     ),
 }
 XRAY = {
