@@ -28,8 +28,11 @@ CT = {
             "Calcification in the wall of the aorta",
             "Atheroma plaques in the aortic arch",
             "Aortic atherosclerosis",
+            "Calcification of the thoracic and abdominal aorta",
+            "Calcification of the aortic arch, plaques in the abdominal aorta",
         ],
         [
+            "Plaques in the abdominal aorta and the iliac arteries",
             "Calcified nodule",
             "Calcification of the coronary arteries",
             "No calcification of the aorta was seen",
@@ -66,6 +69,7 @@ CT = {
             "No enlarged lymph nodes",
             "Lymph nodes of pathological size were not detected",
             "Intrapulmonary lymph node",
+            "In the lymph node stations, no lymph node of pathological size was seen",
         ],
     ),
     "Emphysema": (
@@ -85,10 +89,18 @@ CT = {
             "Ground-glass areas in both lungs",
             "Density increases in the lower lobes",
             "Patchy high-density shadow in the lung",
+            "Dependent densities in the posterior lungs",
+            "Acinar opacities in the left lung",
+            "Linear density increase of the right lung in keeping with a sequela",
+            "Density increase consistent with consolidation and ground glass in the lung",
         ],
         [
             "No ground glass was seen",
             "Ground-glass nodule",
+            "Density increase of the left lung, consistent with consolidation",
+            "An increase in density of the lung is seen, which is compatible with consolidation",
+            "Density increase of the right lung in keeping with a sequela",
+            "Dependent edema of the legs, density of the liver is normal",
             "Density increase in the fatty tissue of the breast",
         ],
     ),
@@ -98,24 +110,53 @@ CT = {
     ),
     "Pleural effusion": (
         ["Bilateral pleural effusion", "Effusion reaching 12 mm on the left", "Hydrothorax on the right"],
-        ["No pleural effusion", "Pleural effusion-thickening could not be seen", "Pericardial effusion"],
+        [
+            "No pleural effusion",
+            "Pleural effusion-thickening could not be seen",
+            "Pericardial effusion",
+            "Effusion around the spleen",
+        ],
     ),
     "Mosaic attenuation pattern": (["Mosaic attenuation in both lungs"], ["No mosaic attenuation"]),
     "Peribronchial thickening": (
-        ["Peribronchial thickening", "Thickening of the peribronchial sheath"],
+        [
+            "Peribronchial thickening",
+            "Thickening of the peribronchial sheath",
+            "Increased peribronchovascular density",
+        ],
         ["No peribronchial thickening", "Thickening of the pleura"],
     ),
     "Consolidation": (
-        ["Consolidation in the left lower lobe", "Consolidative area with air bronchogram"],
-        ["No consolidation", "Infiltration, no consolidation was noted", "Consolidation?"],
+        [
+            "Consolidation in the left lower lobe",
+            "Consolidative area with air bronchogram",
+            "Ground glass and consolidation",
+        ],
+        [
+            "No consolidation",
+            "Infiltration, no consolidation was noted",
+            "Consolidation?",
+            "Disappearance of the consolidation",
+            "Ground-glass consolidation",
+        ],
     ),
     "Bronchiectasis": (
         ["Traction bronchiectasis", "Bronchiectatic changes", "The bronchi are dilated"],
         ["No bronchiectasis", "Bronchial calibration is normal"],
     ),
     "Interlobular septal thickening": (
-        ["Interlobular septal thickening", "Thickening of the septa", "Interlobular septa are thickened"],
-        ["No interlobular septal thickening", "Septal thickening was not observed"],
+        [
+            "Interlobular septal thickening",
+            "Thickening of the septa",
+            "Interlobular septa are thickened",
+            "Interstitial thickening in both lungs",
+        ],
+        [
+            "No interstitial thickening",
+            "Thickening of the peribronchial interstitium",
+            "No interlobular septal thickening",
+            "Septal thickening was not observed",
+        ],
     ),
 }
 XRAY = {
