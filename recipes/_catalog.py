@@ -81,6 +81,8 @@ def validate_recipe(path: str | Path) -> None:
         >>> from rrg_rewards.recipes import recipe_path, validate_recipe
         >>> validate_recipe(recipe_path("smollm2/impression_grpo_crg"))
     """
+    if not Path(path).is_file():
+        raise FileNotFoundError("no such file")
     header = " ".join(header_of(path))
     missing = [part for part in _HEADER_PARTS if part not in header]
     if missing:

@@ -100,6 +100,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
     check_outputs(args)
     table = read_table(args.table, args.format)
+    if not len(table):
+        terminal.warn(f"{args.table} has a header and no rows")
     texts = table.texts(args.text_column)
     reports = {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
     from rrg_rewards.cli.labeling import BatchedLabeler

@@ -81,7 +81,8 @@ def _copy(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _validate(args: argparse.Namespace, terminal: Terminal) -> int:
     recipes = _recipes()
-    files = [Path(file) for file in args.files] or [Path(path) for _, path, _ in recipes.list_recipes()]
+    listed = {name: Path(path) for name, path, _ in recipes.list_recipes()}
+    files = [listed.get(file, Path(file)) for file in args.files] or list(listed.values())
     wrong = 0
     for file in files:
         try:

@@ -24,6 +24,7 @@ __all__ = ["add_command"]
 _DESCRIPTION = """\
 Score predicted against reference reports. The table printed holds each metric's corpus value with a bootstrap 95 %
 interval; --output adds the per-report scores, their parts and what went wrong in each report to the input columns.
+A per-report score of crg is the report's contribution, whose mean m gives the corpus CRG as 1/(2 - m).
 
 A pair with a missing prediction or a missing or blank reference is unscorable: its cells are empty, and it is counted
 and left out of the corpus value. An empty CSV cell is a missing one; see --missing-prediction.
@@ -219,6 +220,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     check_outputs(args)
     _metric_names(args.metrics)
     table = read_table(args.table, args.format)
+    if not len(table):
+        terminal.warn(f"{args.table} has a header and no rows")
     predictions = _predictions(args, table, terminal)
     columns: dict[str, Any] = {}
     entries: dict[str, Any] = {}

@@ -15,6 +15,10 @@ __all__ = ["Terminal"]
 _PIPE_WIDTH = 120
 
 
+def _raise_broken_pipe() -> None:
+    raise BrokenPipeError
+
+
 class Terminal:
     """Writes messages, tables and progress bars.
 
@@ -36,6 +40,8 @@ class Terminal:
         console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
         if not console.is_terminal:
             console.width = _PIPE_WIDTH
+        # Else rich ends the program with exit code 1, as if the command had failed.
+        console.on_broken_pipe = _raise_broken_pipe  # type: ignore[method-assign]
         return console
 
     def _say(self, text: str) -> None:

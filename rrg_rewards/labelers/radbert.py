@@ -22,6 +22,8 @@ __all__ = ["RadBertLabeler"]
 
 _ENCODER = "zzxslp/RadBERT-RoBERTa-4m"
 _WEIGHT_FILES = ("model.safetensors", "RadBertClassifier.pth", "pytorch_model.bin")
+# What ends so is a file: a mistyped path must not be asked of the Hub.
+_FILE_ENDINGS = (".pth", ".pt", ".bin", ".safetensors")
 _MAX_TOKENS = 512
 
 
@@ -60,7 +62,7 @@ class RadBertLabeler(Backend):
 
     Raises:
         ValueError: For an unknown schema, dtype or rule for long reports; when loading, if weights do not fit.
-        FileNotFoundError: When loading, if a folder holds no known weight file.
+        FileNotFoundError: When loading, if the file does not exist or a folder holds no known weight file.
     """
 
     def __init__(
@@ -191,6 +193,8 @@ def _locate(checkpoint: str, encoder: str, revision: str | None) -> tuple[Path, 
     path = Path(checkpoint)
     if path.is_file():
         return path, encoder, None
+    if path.suffix in _FILE_ENDINGS:
+        raise FileNotFoundError(f"{checkpoint}: no such file")
     if not path.is_dir():
         hub = require("huggingface_hub", extra="labelers")
         patterns = [*_WEIGHT_FILES, "*.json", "*.txt"]

@@ -246,6 +246,8 @@ class ReportCRG(ReportMetric, _LabelCountsMetric):
 
     def __init__(self, labeler: str | Labeler = "rules:ct_rate", prior: float | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if isinstance(prior, str):
+            raise ValueError(f"prior must be a number in (0, 1), got {prior!r}; names of priors are for rewards")
         if prior is not None and not 0 < prior < 1:
             raise ValueError(f"prior must lie in (0, 1), got {prior}")
         self.labeler = get_labeler(labeler)

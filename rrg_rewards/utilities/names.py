@@ -14,6 +14,7 @@ def unknown_name_message(kind: str, name: str, known: Iterable[str]) -> str:
         "unknown metric 'crgg'; did you mean 'crg'? Known: crepe, crg"
     """
     known = sorted(known)
-    close = get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
+    by_lower_case = {candidate.lower(): candidate for candidate in known}
+    close = get_close_matches(name.lower(), by_lower_case, n=1)
+    hint = f"; did you mean {by_lower_case[close[0]]!r}?" if close else "."
     return f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}"
