@@ -146,6 +146,7 @@ def _complete(trainer: Any, model: Any, prompts: list[Any]) -> list[str]:
         input_ids=inputs["input_ids"],
         attention_mask=inputs["attention_mask"],
         generation_config=config,
+        # The weights are gathered already, and processes may differ in how many batches they have.
         synced_gpus=False,
     )
     texts: list[str] = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)

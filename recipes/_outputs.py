@@ -1,22 +1,19 @@
 """What a run leaves behind: its configuration, history, evaluations and curve."""
 
-import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data import finite, open_output
+from rrg_rewards.data import Table, open_output, write_table
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["plot_run", "versions", "write_rows"]
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as JSONL; what JSON does not know becomes text."""
-    lines = [json.dumps(finite(row), allow_nan=False, ensure_ascii=False, default=str) for row in rows]
-    with open_output(path, overwrite=True) as file:
-        file.writelines(f"{line}\n".encode() for line in lines)
+    """Write one row or more, which all have the same keys, as a table."""
+    write_table(Table({name: [row[name] for row in rows] for name in rows[0]}), path, overwrite=True)
 
 
 def versions() -> dict[str, str]:

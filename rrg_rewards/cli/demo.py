@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,16 +137,16 @@ def _cell(interval: Mapping[str, float | None]) -> str:
 
 def _report_lines(folder: Path) -> list[str]:
     """The first held-out studies with several findings, and what the policy wrote before and after."""
-    before, after = (_read_rows(folder / "grpo" / f"heldout_{stage}.jsonl") for stage in ("before", "after"))
+    from rrg_rewards.data import read_table
+
+    before, after = (read_table(folder / "grpo" / f"heldout_{stage}.jsonl") for stage in ("before", "after"))
+    texts = (before.column("impression"), before.column("report"), after.column("report"))
     lines = []
-    chosen = [pair for pair in zip(before, after, strict=True) if sum(pair[0]["labels"]) > 2][:_NUM_REPORTS]
-    for old, new in chosen:
-        lines += ["", f"reference: {old['impression']}", f"before:    {old['report']}", f"after:     {new['report']}"]
+    chosen = [row for row, labels in enumerate(before.column("labels")) if sum(labels) > 2][:_NUM_REPORTS]
+    for row in chosen:
+        reference, old, new = (column[row] for column in texts)
+        lines += ["", f"reference: {reference}", f"before:    {old}", f"after:     {new}"]
     return lines
-
-
-def _read_rows(path: Path) -> Sequence[Mapping[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _verdict(evaluation: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from rrg_rewards.cli.options import (
     add_table_options,
     check_outputs,
     new_parser_options,
+    read_input,
     with_new_columns,
 )
 from rrg_rewards.cli.terminal import Terminal
@@ -95,13 +96,10 @@ def _summary(args: argparse.Namespace, labeler: "Labeler", rows: int, matrix: "T
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.data.readers import read_table
     from rrg_rewards.data.writers import write_json, write_table
 
     check_outputs(args)
-    table = read_table(args.table, args.format)
-    if not len(table):
-        terminal.warn(f"{args.table} has a header and no rows")
+    table = read_input(args, terminal)
     texts = table.texts(args.text_column)
     reports = {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
     from rrg_rewards.cli.labeling import BatchedLabeler

@@ -16,6 +16,7 @@ __all__ = [
     "check_outputs",
     "new_parser_options",
     "positive_int",
+    "read_input",
     "with_new_columns",
 ]
 
@@ -90,6 +91,16 @@ def check_outputs(args: argparse.Namespace) -> None:
             require("pyarrow", extra="parquet")
     if args.json is not None:
         check_output(args.json, args.overwrite)
+
+
+def read_input(args: argparse.Namespace, terminal: Terminal) -> "Table":
+    """Read the table that the command line names, and warn if it has no row."""
+    from rrg_rewards.data.readers import read_table
+
+    table = read_table(args.table, args.format)
+    if not len(table):
+        terminal.warn(f"{args.table} has a header and no rows")
+    return table
 
 
 def with_new_columns(table: "Table", columns: Mapping[str, Sequence[Any]], prefix: str, terminal: Terminal) -> "Table":

@@ -11,6 +11,7 @@ from rrg_rewards.cli.options import (
     add_table_options,
     check_outputs,
     new_parser_options,
+    read_input,
     with_new_columns,
 )
 from rrg_rewards.cli.terminal import Terminal
@@ -213,15 +214,12 @@ def _predictions(args: argparse.Namespace, table: "Table", terminal: Terminal) -
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.cli.summary import CONFIDENCE, metric_summary, per_report_columns, summary_tables
-    from rrg_rewards.data.readers import read_table
     from rrg_rewards.data.writers import write_json, write_table
     from rrg_rewards.version import __version__
 
     check_outputs(args)
     _metric_names(args.metrics)
-    table = read_table(args.table, args.format)
-    if not len(table):
-        terminal.warn(f"{args.table} has a header and no rows")
+    table = read_input(args, terminal)
     predictions = _predictions(args, table, terminal)
     columns: dict[str, Any] = {}
     entries: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from rrg_rewards.data.phantom import (
 )
 from rrg_rewards.data.readers import read_table
 from rrg_rewards.data.tables import Table, TableError
-from rrg_rewards.data.writers import finite, open_output, write_json, write_table
+from rrg_rewards.data.writers import open_output, write_json, write_table
 
 __all__ = [
     "PhantomContext",
@@ -18,7 +18,6 @@ __all__ = [
     "PhantomStudy",
     "Table",
     "TableError",
-    "finite",
     "open_output",
     "phantom_rows",
     "phantom_studies",

@@ -17,7 +17,7 @@ from uuid import uuid4
 from rrg_rewards.data.tables import STANDARD, Table, TableError, table_format
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["check_output", "finite", "open_output", "write_json", "write_table"]
+__all__ = ["check_output", "open_output", "write_json", "write_table"]
 
 
 def check_output(path: str | Path, overwrite: bool = False) -> None:
@@ -157,22 +157,22 @@ def write_json(value: Any, path: str | Path, overwrite: bool = False) -> None:
           "crg": null
         }
     """
-    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
     with open_output(path, overwrite) as file:
         file.write(text.encode() + b"\n")
 
 
-def finite(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     """A value for JSON: ``None`` in place of NaN and infinity, however deep.
 
     Example:
-        >>> finite([1.5, float("inf"), {"low": float("nan")}])
+        >>> _finite([1.5, float("inf"), {"low": float("nan")}])
         [1.5, None, {'low': None}]
     """
     if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
+        return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set):
-        return [finite(item) for item in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -201,7 +201,7 @@ def _csv_bytes(table: Table) -> Iterator[bytes]:
 
 def _jsonl_bytes(table: Table) -> Iterator[bytes]:
     for row, cells in enumerate(zip(*table.columns.values(), strict=True)):
-        record = finite(dict(zip(table.names, cells, strict=True)))
+        record = _finite(dict(zip(table.names, cells, strict=True)))
         try:
             yield _json_text(record).encode() + b"\n"
         except (TypeError, ValueError) as error:

@@ -257,6 +257,16 @@ def warn_if_undefined(counts: LabelCounts) -> None:
         )
 
 
+def check_prior(prior: float) -> None:
+    """Raise unless a prevalence leaves room for both positive and negative labels.
+
+    Raises:
+        ValueError: If it lies outside (0, 1).
+    """
+    if not 0 < prior < 1:
+        raise ValueError(f"prior must lie in (0, 1), got {prior}")
+
+
 def crg_contributions(preds: Tensor, target: Tensor, prior: float | None = None) -> Tensor:
     r"""What each report contributes to the CRG score: a per-report reward whose mean is the corpus CRG.
 
@@ -301,8 +311,7 @@ def crg_contributions(preds: Tensor, target: Tensor, prior: float | None = None)
         positives = (tp + fn).sum() / max(target.shape[0], 1)
         negatives = target.shape[1] - positives
     else:
-        if not 0 < prior < 1:
-            raise ValueError(f"prior must lie in (0, 1), got {prior}")
+        check_prior(prior)
         positives = tp.new_tensor(prior * target.shape[1])
         negatives = tp.new_tensor((1 - prior) * target.shape[1])
     # Without any positive TP = FN = 0, and without any negative FP = 0: those terms vanish, they are not 0/0.

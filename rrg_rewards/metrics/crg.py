@@ -9,6 +9,7 @@ from torchmetrics import Metric
 
 from rrg_rewards.functional.crg import (
     LabelCounts,
+    check_prior,
     crg_contributions,
     crg_score_from_counts,
     label_counts,
@@ -47,9 +48,6 @@ class _LabelCountsMetric(ScalarMetric):
     def _counts(self) -> LabelCounts:
         return LabelCounts(self.tp, self.fn, self.fp, self.tn)
 
-    def _pooled(self) -> LabelCounts:
-        return LabelCounts(*(count.sum() for count in self._counts()))
-
     def _synced_counts(self) -> LabelCounts:
         with self.sync_context(
             dist_sync_fn=self.dist_sync_fn,
@@ -64,7 +62,7 @@ class _LabelCountsMetric(ScalarMetric):
 
     def compute(self) -> Tensor:
         """CRG of all counts so far: float64 scalar, NaN with a warning where it is undefined."""
-        counts = self._pooled()
+        counts = _pooled(self._counts())
         warn_if_undefined(counts)
         return crg_score_from_counts(*counts)
 
@@ -76,7 +74,7 @@ class _LabelCountsMetric(ScalarMetric):
         Returns:
             float64 scalars ``precision``, ``recall``, ``f1``, ``youden_j``; NaN where the denominator is 0.
         """
-        return label_statistics(LabelCounts(*(count.sum() for count in self._synced_counts())))
+        return label_statistics(_pooled(self._synced_counts()))
 
     def label_statistics(self) -> dict[str, Tensor]:
         """Counts, precision, recall, F1, Youden's J and CRG of each label, synced as ``compute`` is.
@@ -90,6 +88,10 @@ class _LabelCountsMetric(ScalarMetric):
         if self.tp.ndim == 0:
             raise ValueError("this metric keeps pooled counts only; make it with per_label=True")
         return label_table(self._synced_counts())
+
+
+def _pooled(counts: LabelCounts) -> LabelCounts:
+    return LabelCounts(*(count.sum() for count in counts))
 
 
 class CRGScore(_LabelCountsMetric):
@@ -248,8 +250,8 @@ class ReportCRG(ReportMetric, _LabelCountsMetric):
         super().__init__(**kwargs)
         if isinstance(prior, str):
             raise ValueError(f"prior must be a number in (0, 1), got {prior!r}; names of priors are for rewards")
-        if prior is not None and not 0 < prior < 1:
-            raise ValueError(f"prior must lie in (0, 1), got {prior}")
+        if prior is not None:
+            check_prior(prior)
         self.labeler = get_labeler(labeler)
         self.prior = prior
         self._add_count_states((len(self.labeler.labels),))

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 from typing_extensions import Self
 
-from rrg_rewards.functional.crg import label_counts, label_statistics
+from rrg_rewards.functional.crg import label_statistics
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.metrics.base import Scores
 from rrg_rewards.metrics.crg import ReportCRG
@@ -166,8 +166,7 @@ class CRGReward(MetricReward):
 
     def _sub_scores(self, scores: Scores) -> dict[str, float]:
         assert isinstance(scores, LabelScores)
-        rows = scores.scored
-        pooled = label_statistics(label_counts(scores.preds[rows], scores.target[rows]))
+        pooled = label_statistics(scores.counts())
         return {
             **super()._sub_scores(scores),
             **{name: float(pooled[name]) for name in ("precision", "recall")},
