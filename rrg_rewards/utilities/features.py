@@ -1,0 +1,320 @@
+"""Image features in files: the tokens that an image encoder gave for a study, one file a study."""
+
+import io
+import json
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any, BinaryIO
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FEATURE_ENDINGS", "FEATURE_KEY", "FeatureError", "read_features", "write_features"]
+
+FEATURE_ENDINGS = (".npz", ".npy", ".safetensors")
+"""Endings of feature files, by which their format is told."""
+
+FEATURE_KEY = "arr"
+"""Name of the array in an ``.npz`` or ``.safetensors`` file."""
+
+_MEMBER = f"{FEATURE_KEY}.npy"
+_ALIGNMENT = 64
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+_HEADER_LENGTH = struct.Struct("<Q")
+_MAX_HEADER = 100_000_000
+_DTYPES = (np.dtype(np.float16), np.dtype(np.float32))
+_SAFETENSORS = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
+_SAFETENSORS_NAMES = {np.dtype(np.float16): "F16", np.dtype(np.float32): "F32"}
+# What zipfile and numpy raise for bytes that are not what they should be.
+_DAMAGE = (
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    TokenError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+Array = NDArray[Any]
+
+
+class FeatureError(ValueError):
+    """Something wrong with a study's features, told with the study, the file and what to do."""
+
+
+def read_features(
+    path: str | Path,
+    *,
+    channels: int | None = None,
+    grid: Sequence[int] | None = None,
+    study: str | None = None,
+    check_finite: bool = False,
+) -> Array:
+    """Read the features of one study, as far as possible without reading all of them.
+
+    ``.npz`` holds them under the key ``arr``, which is how CT-CHAT's are published; ``.safetensors`` under ``arr`` or
+    as its only tensor; ``.npy`` holds nothing else. A leading axis of 1 is dropped. What is not compressed is mapped
+    into memory, so that pages are read when they are used and shared by all processes that read the file; a compressed
+    ``.npz`` is read and its checksum compared. Nothing is ever unpickled.
+
+    Args:
+        path: The file.
+        channels: Expected width of a token, if it is known.
+        grid: Expected ``(D, H, W)``, if it is known.
+        study: What messages call the study; by default the file's name without its ending.
+        check_finite: Whether to look for NaN and infinity, which reads everything: about 10 ms for CT-CHAT's 7 million
+            values once they are in memory.
+
+    Returns:
+        Features ``(D, H, W, C)``: ``float16`` and ``float32`` as they are, ``bfloat16`` (safetensors) as ``float32``.
+        Writing to the array does not change the file.
+
+    Raises:
+        FeatureError: If the file is missing, damaged or cut short, has no array of the name, holds anything but these
+            numbers, or another shape or width than expected.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "train_1_a_1.npz"
+        ...     write_features(path, np.zeros((2, 2, 2, 4), np.float16))
+        ...     read_features(path, channels=4).shape
+        (2, 2, 2, 4)
+    """
+    path = Path(path)
+    try:
+        features = _checked_shape(_reader(path)(path), grid, channels)
+        if check_finite and not _is_finite(features):
+            raise FeatureError("holds NaN or infinity; encode the study again")
+        return features
+    except FeatureError as error:
+        raise FeatureError(f"features of {study or path.stem}: {path}: {error}") from error.__cause__
+    except _DAMAGE as error:
+        raise FeatureError(
+            f"features of {study or path.stem}: {path}: damaged or cut short ({error or type(error).__name__}); "
+            "copy the file or encode the study again"
+        ) from error
+
+
+def write_features(path: str | Path, features: Array) -> None:
+    """Write the features of one study, whole or not at all, in the form that :func:`read_features` maps into memory.
+
+    Args:
+        path: Where to: ``.npz`` (not compressed), ``.npy`` or ``.safetensors``. A file that is there is replaced.
+        features: ``(D, H, W, C)`` in ``float16`` or ``float32``, with or without a leading axis of 1; the file has
+            one.
+
+    Raises:
+        FeatureError: For another shape or type, an unknown ending, or a folder that does not exist.
+        OSError: If the file cannot be written.
+
+    Example:
+        >>> write_features("study.pt", np.zeros((2, 2, 2, 4), np.float16))
+        Traceback (most recent call last):
+        ...
+        rrg_rewards.utilities.features.FeatureError: features of study: study.pt: the ending '.pt' tells no format of
+        features; use one of .npz, .npy, .safetensors
+    """
+    path = Path(path)
+    try:
+        encode = _by_ending(path, {".npz": _npz_bytes, ".npy": _npy_bytes, ".safetensors": _safetensors_bytes})
+        content = encode(np.ascontiguousarray(_checked_shape(np.asarray(features), None, None)[None]))
+        if not path.parent.is_dir():
+            raise FeatureError(f"the folder {path.parent} does not exist")
+    except FeatureError as error:
+        raise FeatureError(f"features of {path.stem}: {path}: {error}") from None
+    # In the same folder, since a rename is atomic only within a file system, under a name that nobody else takes.
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _by_ending(path: Path, choices: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+    ending = path.suffix.lower()
+    if ending not in choices:
+        kind = f"the ending {ending!r}" if ending else "no ending"
+        raise FeatureError(f"{kind} tells no format of features; use one of {', '.join(FEATURE_ENDINGS)}")
+    return choices[ending]
+
+
+def _reader(path: Path) -> Callable[[Path], Array]:
+    read = _by_ending(path, {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors})
+    if not path.exists():
+        raise FeatureError("no such file; check the folder of features")
+    if not path.is_file():
+        raise FeatureError("is no file")
+    return read
+
+
+def _checked_shape(features: Array, grid: Sequence[int] | None, channels: int | None) -> Array:
+    """The features without their leading axis, or what is wrong with their type or shape."""
+    _check_dtype(features.dtype)
+    shape = features.shape
+    if len(shape) == 5 and shape[0] == 1:
+        features = features[0]
+    if features.ndim != 4 or not features.size:
+        raise FeatureError(f"must have the shape (D, H, W, C) or (1, D, H, W, C), none of them 0, got {shape}")
+    if channels is not None and features.shape[3] != channels:
+        raise FeatureError(
+            f"expected tokens of width {channels}, found {features.shape[3]}; use the features of the encoder that "
+            "the model was trained on"
+        )
+    if grid is not None and features.shape[:3] != tuple(grid):
+        raise FeatureError(
+            f"expected a grid of {tuple(grid)}, found {features.shape[:3]}; use features of volumes of one size"
+        )
+    return features
+
+
+def _check_dtype(dtype: np.dtype[Any]) -> None:
+    if dtype.hasobject:
+        raise FeatureError("holds Python objects, which are never loaded; save a float16 or float32 array")
+    if dtype not in _DTYPES:
+        raise FeatureError(f"must be float16 or float32, got {dtype.str}; save it as one of these")
+
+
+def _is_finite(features: Array) -> bool:
+    return all(bool(np.isfinite(part).all()) for part in features)
+
+
+def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int, fortran: bool = False) -> Array:
+    """Map an array of the file into memory; changes stay in memory."""
+    needed = offset + dtype.itemsize * math.prod(shape)
+    size = path.stat().st_size
+    if needed > size:
+        raise FeatureError(f"cut short: needs {needed} bytes, has {size}; copy the file or encode the study again")
+    if not math.prod(shape):
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, mode="c", offset=offset, shape=shape, order="F" if fortran else "C")
+
+
+def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and type at the start of an ``.npy`` stream."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    else:
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+    _check_dtype(dtype)
+    if any(length < 0 for length in shape):
+        raise FeatureError(f"the header tells an impossible shape {shape}")
+    return shape, fortran, dtype
+
+
+def _read_npy(path: Path) -> Array:
+    with path.open("rb") as file:
+        shape, fortran, dtype = _npy_header(file)
+        offset = file.tell()
+    return _map(path, dtype, shape, offset, fortran)
+
+
+def _read_npz(path: Path) -> Array:
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        if _MEMBER not in names:
+            keys = ", ".join(name.removesuffix(".npy") for name in names) or "nothing"
+            raise FeatureError(f"has no array {FEATURE_KEY!r}; it holds: {keys}")
+        member = archive.getinfo(_MEMBER)
+        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+            with archive.open(member) as stream:
+                return _unpack(stream)
+        start = _member_start(file, member)
+        file.seek(start)
+        shape, fortran, dtype = _npy_header(file)
+        offset = file.tell()
+    if offset - start + dtype.itemsize * math.prod(shape) != member.file_size:
+        raise FeatureError(f"the array's shape {shape} does not fit the {member.file_size} bytes of its entry")
+    return _map(path, dtype, shape, offset, fortran)
+
+
+def _member_start(file: BinaryIO, member: zipfile.ZipInfo) -> int:
+    """Where the bytes of an entry begin: after its own header, whose length only that header tells."""
+    file.seek(member.header_offset)
+    signature, name_length, extra_length = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+    if signature != b"PK\x03\x04":
+        raise FeatureError("damaged: the archive's directory does not point to its entry; copy the file again")
+    return member.header_offset + _LOCAL_HEADER.size + int(name_length) + int(extra_length)
+
+
+def _unpack(stream: Any) -> Array:
+    """Read a compressed array; reading to the end is what compares the checksum."""
+    shape, fortran, dtype = _npy_header(stream)
+    content = bytearray(stream.read())
+    if len(content) != dtype.itemsize * math.prod(shape):
+        raise FeatureError(f"the array's shape {shape} does not fit the {len(content)} bytes of its entry")
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _read_safetensors(path: Path) -> Array:
+    # Read here and not by the library of that name, which copies what it reads and has no bfloat16 without torch.
+    with path.open("rb") as file:
+        (length,) = _HEADER_LENGTH.unpack(file.read(_HEADER_LENGTH.size))
+        if length > _MAX_HEADER:
+            raise FeatureError("damaged: not a safetensors file; copy the file again")
+        header = json.loads(file.read(length))
+    if not isinstance(header, dict):
+        raise FeatureError("damaged: the header is no JSON object; copy the file again")
+    tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    if FEATURE_KEY not in tensors and len(tensors) != 1:
+        raise FeatureError(f"has no tensor {FEATURE_KEY!r}; it holds: {', '.join(tensors) or 'nothing'}")
+    entry = tensors.get(FEATURE_KEY) or next(iter(tensors.values()))
+    return _safetensors_tensor(path, entry, _HEADER_LENGTH.size + length)
+
+
+def _safetensors_tensor(path: Path, entry: dict[str, Any], data: int) -> Array:
+    if entry["dtype"] not in _SAFETENSORS:
+        raise FeatureError(f"must be F16, F32 or BF16, got {entry['dtype']}; save it as one of these")
+    dtype, shape = _SAFETENSORS[entry["dtype"]], tuple(entry["shape"])
+    start, end = entry["data_offsets"]
+    if any(not isinstance(n, int) or n < 0 for n in (*shape, start, end)):
+        raise FeatureError("damaged: the header tells an impossible shape; copy the file again")
+    if end - start != dtype.itemsize * math.prod(shape):
+        raise FeatureError(f"the tensor's shape {shape} does not fit its {end - start} bytes")
+    tensor = _map(path, dtype, shape, data + start)
+    if entry["dtype"] != "BF16":
+        return tensor
+    # A bfloat16 is the upper half of a float32.
+    return (tensor.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _npy_bytes(features: Array) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, features, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _npz_bytes(features: Array) -> bytes:
+    member = zipfile.ZipInfo(_MEMBER)
+    # An empty field of the size that makes the numbers begin at a multiple of 64 bytes, where numpy.savez does not put
+    # them; the id is the one that zipalign uses for it.
+    padding = -(_LOCAL_HEADER.size + len(_MEMBER) + 4) % _ALIGNMENT
+    member.extra = struct.pack("<HH", 0xD935, padding) + b"\0" * padding
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(member, _npy_bytes(features))
+    return buffer.getvalue()
+
+
+def _safetensors_bytes(features: Array) -> bytes:
+    entry = {
+        "dtype": _SAFETENSORS_NAMES[features.dtype],
+        "shape": features.shape,
+        "data_offsets": [0, features.nbytes],
+    }
+    header = json.dumps({FEATURE_KEY: entry}).encode()
+    header += b" " * (-(_HEADER_LENGTH.size + len(header)) % _ALIGNMENT)
+    return _HEADER_LENGTH.pack(len(header)) + header + features.tobytes()
