@@ -1,4 +1,4 @@
-"""Tables of reports, and the phantom corpus."""
+"""Tables of reports, and the phantom corpus with its volumes."""
 
 from rrg_rewards.data.phantom import (
     PhantomContext,
@@ -8,6 +8,7 @@ from rrg_rewards.data.phantom import (
     phantom_studies,
     phantom_vocabulary,
 )
+from rrg_rewards.data.phantom_volumes import phantom_mark, phantom_volume, phantom_volume_rows, write_phantom_volumes
 from rrg_rewards.data.readers import read_table
 from rrg_rewards.data.tables import Table, TableError
 from rrg_rewards.data.writers import open_output, write_json, write_table
@@ -19,10 +20,14 @@ __all__ = [
     "Table",
     "TableError",
     "open_output",
+    "phantom_mark",
     "phantom_rows",
     "phantom_studies",
     "phantom_vocabulary",
+    "phantom_volume",
+    "phantom_volume_rows",
     "read_table",
     "write_json",
+    "write_phantom_volumes",
     "write_table",
 ]
