@@ -1,1 +1,34 @@
-"""Neural networks in Hugging Face form."""
+"""Neural networks in Hugging Face form.
+
+Names are imported at their first use, for their modules need transformers. Importing a CT-CHAT name registers it with
+transformers' auto classes.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rrg_rewards.models.ct_chat import CTChatConfig, CTChatForConditionalGeneration, CTChatModel, CTChatProjector
+    from rrg_rewards.models.ct_chat_processor import CTChatProcessor
+
+_MODULES = {
+    "CTChatConfig": "ct_chat",
+    "CTChatForConditionalGeneration": "ct_chat",
+    "CTChatModel": "ct_chat",
+    "CTChatProcessor": "ct_chat",
+    "CTChatProjector": "ct_chat",
+}
+
+__all__ = [
+    "CTChatConfig",
+    "CTChatForConditionalGeneration",
+    "CTChatModel",
+    "CTChatProcessor",
+    "CTChatProjector",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

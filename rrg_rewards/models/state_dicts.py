@@ -1,0 +1,85 @@
+"""Weight files read without executing what is pickled in them, and checked key by key."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.utilities.imports import require
+
+__all__ = ["check_state_dict", "read_state_dict", "read_state_dicts"]
+
+_NAMED_KEYS = 5
+
+
+def read_state_dict(path: Path) -> dict[str, Tensor]:
+    """Read a state_dict: safetensors, or what ``torch.save`` wrote, with ``weights_only=True``.
+
+    Raises:
+        ValueError: If the file is torn, or holds anything but named tensors.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            state: object = require("safetensors.torch", extra="models").load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, EOFError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{path}: not a readable weight file: {error}") from error
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"{path}: must hold tensors by name, and nothing else")
+    return state
+
+
+def read_state_dicts(path: Path) -> dict[str, Tensor]:
+    """Read a state_dict that may be spread over several files: a weight file, or an index that lists them.
+
+    Raises:
+        ValueError: If a file is torn, or the files do not hold what the index lists.
+    """
+    if path.suffix != ".json":
+        return read_state_dict(path)
+    listed: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+    state: dict[str, Tensor] = {}
+    for name in sorted(set(listed.values())):
+        if Path(name).name != name:
+            raise ValueError(f"{path}: lists {name!r}, which is no file beside it")
+        state |= read_state_dict(path.parent / name)
+    if state.keys() != listed.keys():
+        raise ValueError(f"{path}: the files do not hold what it lists ({_named(state.keys() ^ listed.keys())})")
+    return state
+
+
+def check_state_dict(state: Mapping[str, Tensor], expected: Mapping[str, Tensor], source: Path) -> None:
+    """Raise unless two state_dicts have the same keys and shapes.
+
+    Raises:
+        ValueError: Naming the keys that are missing, unexpected or misshapen.
+
+    Example:
+        >>> import torch
+        >>> check_state_dict({"a": torch.zeros(2)}, {"a": torch.zeros(3), "b": torch.zeros(1)}, Path("model.bin"))
+        Traceback (most recent call last):
+        ...
+        ValueError: model.bin does not fit the model (missing: b; misshapen: a (2,), not (3,))
+    """
+    problems = {
+        "missing": expected.keys() - state.keys(),
+        "unexpected": state.keys() - expected.keys(),
+        "misshapen": {
+            f"{key} {tuple(state[key].shape)}, not {tuple(expected[key].shape)}"
+            for key in expected.keys() & state.keys()
+            if state[key].shape != expected[key].shape
+        },
+    }
+    found = "; ".join(f"{kind}: {_named(keys)}" for kind, keys in problems.items() if keys)
+    if found:
+        raise ValueError(f"{source} does not fit the model ({found})")
+
+
+def _named(keys: set[str]) -> str:
+    more = f" and {len(keys) - _NAMED_KEYS} more" if len(keys) > _NAMED_KEYS else ""
+    return ", ".join(sorted(keys)[:_NAMED_KEYS]) + more
