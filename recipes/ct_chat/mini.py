@@ -11,7 +11,7 @@ __all__ = ["mini_ct_chat", "mini_processor"]
 
 
 def mini_processor(num_image_tokens: int = 16, feature_size: int = 32) -> Any:
-    """Processor with a word-level tokenizer, CT-CHAT's added tokens and Llama 3's headers.
+    r"""Processor with a word-level tokenizer, CT-CHAT's added tokens and Llama 3's headers.
 
     Args:
         num_image_tokens: Soft tokens of a volume.
@@ -19,8 +19,8 @@ def mini_processor(num_image_tokens: int = 16, feature_size: int = 32) -> Any:
 
     Example:
         >>> processor = mini_processor()
-        >>> processor.apply_chat_template([{"role": "user", "content": "<image>\\nReport. <report_generation>"}])
-        '<|start_header_id|>user<|end_header_id|>\\n\\n<image>\\nReport. <report_generation><|eot_id|>'
+        >>> processor.apply_chat_template([{"role": "user", "content": "<image>\nReport. <report_generation>"}])
+        '<|start_header_id|>user<|end_header_id|>\n\n<image>\nReport. <report_generation><|eot_id|>'
     """
     tokenizer = compact_tokenizer()
     tokenizer.add_tokens(["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"], special_tokens=True)

@@ -150,7 +150,7 @@ class CTChatProjector(nn.Module):
 
     Example:
         >>> import torch
-        >>> text = {"model_type": "llama", "vocab_size": 32, "hidden_size": 8, "num_hidden_layers": 1}
+        >>> text = {"vocab_size": 32, "hidden_size": 8, "num_attention_heads": 2}
         >>> config = CTChatConfig(text, num_image_tokens=4, feature_size=16, pooler_heads=2)
         >>> CTChatProjector(config)(torch.randn(3, 27, 16)).shape
         torch.Size([3, 4, 8])

@@ -107,7 +107,7 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
     ) -> "CTChatProcessor":
         """Make a processor of a base model's tokenizer.
 
-        Appends :data:`ADDED_TOKENS` to the vocabulary, in order, and ``<image>`` after them; pads with ``<pad>``, on the left.
+        Appends :data:`ADDED_TOKENS` to the vocabulary, in order, and ``<image>`` after them; pads with ``<pad>``.
 
         Args:
             tokenizer: Tokenizer of the base model; changed.
@@ -118,8 +118,6 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         template = globals()["chat_template"](chat_format)
         tokenizer.add_tokens([*ADDED_TOKENS, IMAGE_TOKEN], special_tokens=True)
         tokenizer.pad_token = ADDED_TOKENS[0]
-        # Generation goes on from the last token of a row.
-        tokenizer.padding_side = "left"
         return cls(tokenizer, template, num_image_tokens, feature_size)
 
     @classmethod
@@ -157,7 +155,7 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         *,
         add_special_tokens: bool = True,
         padding: bool | str = False,
-        padding_side: str | None = None,
+        padding_side: str = "left",
         truncation: bool = False,
         max_length: int | None = None,
         pad_to_multiple_of: int | None = None,
@@ -173,7 +171,7 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             audio: Not supported.
             add_special_tokens: Whether the tokenizer adds what it adds at the start of a text.
             padding: As tokenizers have it.
-            padding_side: ``left`` or ``right``; default: the tokenizer's.
+            padding_side: ``left``, since generation goes on from the last token, or ``right``.
             truncation: Whether to cut token ids to ``max_length``.
             max_length: Greatest number of tokens.
             pad_to_multiple_of: As tokenizers have it.

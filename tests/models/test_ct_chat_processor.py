@@ -9,6 +9,7 @@ import torch
 from tiny_ct_chat import CHANNELS, GRID, QUERIES, save_volumes, tiny_processor, volume
 from tiny_policy import tiny_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
 from transformers import AutoProcessor, PreTrainedTokenizerFast
 
 from rrg_rewards.models import CTChatConfig, CTChatProcessor
@@ -93,8 +94,6 @@ def test_special_tokens_stand_at_the_start_only() -> None:
     vocabulary = {token: place for place, token in enumerate(["<unk>", "<s>", "edema", "heart"])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    from tokenizers.processors import TemplateProcessing
-
     backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", unk_token="<unk>")
     processor = CTChatProcessor.from_tokenizer(tokenizer, "llama3", QUERIES, CHANNELS)
@@ -212,7 +211,7 @@ def test_saving_keeps_everything(processor: Any, tmp_path: Path) -> None:
 
 
 def test_a_processor_of_another_tokenizer(processor: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no token <image>; make the processor by CTChatProcessor.from_tokenizer"):
+    with pytest.raises(ValueError, match="no token <image>; make the processor by CTChatProcessor"):
         CTChatProcessor(tiny_tokenizer())
     tiny_tokenizer().save_pretrained(tmp_path)
     config = CTChatConfig({"model_type": "llama", "vocab_size": len(tiny_tokenizer()) + 4}, feature_size=CHANNELS)
