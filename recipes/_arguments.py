@@ -23,25 +23,23 @@ require("trl", extra="trl")
 
 from trl import GRPOConfig, ModelConfig, RLOOConfig, TrlParser  # noqa: E402
 
-__all__ = ["ALGORITHMS", "RecipeArguments", "parse", "validate"]
+__all__ = ["ALGORITHMS", "DataArguments", "RecipeArguments", "parse", "validate"]
 
 ALGORITHMS: dict[str, Any] = {"grpo": GRPOConfig, "rloo": RLOOConfig}
 
 
 @dataclass
-class RecipeArguments:
-    """What a recipe sets besides the trainer's and the model's own arguments."""
+class DataArguments:
+    """Which rows a recipe trains on and which it holds out, and how they become prompts."""
 
     dataset: str = field(metadata={"help": "CSV, JSONL or Parquet file, or the name of a data set on the Hub."})
-    rewards: list[str] = field(
-        default_factory=list,
-        metadata={"help": "Rewards: names or mappings of name, weight, as (logged name) and the reward's options."},
-    )
-    algorithm: str = field(default="grpo", metadata={"help": "grpo or rloo."})
     dataset_config: str | None = field(default=None, metadata={"help": "Configuration of a data set on the Hub."})
     dataset_split: str = field(default="train", metadata={"help": "Split of a data set on the Hub."})
     input_column: str = field(default="findings", metadata={"help": "Column that the prompt is made of."})
     reference_column: str = field(default="reference", metadata={"help": "Column of reference reports."})
+    image_column: str | None = field(
+        default=None, metadata={"help": "Column of image paths, which may be relative to the table's folder."}
+    )
     label_columns: list[str] | None = field(
         default=None, metadata={"help": "0/1 columns, or one column of lists, gathered into the column 'labels'."}
     )
@@ -57,20 +55,36 @@ class RecipeArguments:
     heldout_file: str | None = field(default=None, metadata={"help": "File of held-out rows, in place of a split."})
     heldout_fraction: float = field(default=0.1, metadata={"help": "Fraction of rows held out from training."})
     heldout_seed: int = field(default=0, metadata={"help": "Seed of the split."})
-    heldout_rows: int = field(default=64, metadata={"help": "Held-out rows to evaluate before and after; 0 for none."})
-    heldout_batch_size: int = field(default=8, metadata={"help": "Held-out rows generated at once on a process."})
+    heldout_rows: int = field(default=64, metadata={"help": "Held-out rows to evaluate on; 0 for none."})
 
     def __post_init__(self) -> None:
-        if self.algorithm not in ALGORITHMS:
-            raise ValueError(unknown_name_message("algorithm", self.algorithm, ALGORITHMS))
-        if not self.rewards:
-            raise ValueError("rewards is empty; set at least one, as in 'rewards: [{name: crg}]'")
         if not 0 < self.heldout_fraction < 1:
             raise ValueError(f"heldout_fraction must lie in (0, 1), got {self.heldout_fraction}")
         if self.label_schema is not None and self.label_columns:
             raise ValueError("label_schema and label_columns both name the label columns; set one")
         if self.label_schema is not None:
             self.label_columns = list(get_label_schema(self.label_schema).labels)
+        if self.image_column is not None and not self.conversational:
+            raise ValueError("image_column needs conversational prompts: the chat template says where the image stands")
+
+
+@dataclass
+class RecipeArguments(DataArguments):
+    """What a recipe of reinforcement learning sets besides the trainer's and the model's own arguments."""
+
+    rewards: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Rewards: names or mappings of name, weight, as (logged name) and the reward's options."},
+    )
+    algorithm: str = field(default="grpo", metadata={"help": "grpo or rloo."})
+    heldout_batch_size: int = field(default=8, metadata={"help": "Held-out rows generated at once on a process."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(unknown_name_message("algorithm", self.algorithm, ALGORITHMS))
+        if not self.rewards:
+            raise ValueError("rewards is empty; set at least one, as in 'rewards: [{name: crg}]'")
         names = [setting.logged_name for setting in self.reward_settings()]
         if len(set(names)) < len(names):
             raise ValueError(f"rewards are logged as {', '.join(names)}; tell them apart by 'as: NAME'")

@@ -12,18 +12,19 @@ from datasets import Dataset, load_dataset
 
 from rrg_rewards.data.readers import read_table
 from rrg_rewards.data.tables import FORMATS, Table, TableError
-from rrg_rewards.recipes._arguments import RecipeArguments
+from rrg_rewards.recipes._arguments import DataArguments
 
 __all__ = ["RecipeData", "load_recipe_data", "load_table"]
 
 logger = logging.getLogger(__name__)
 
 _LABELS = "labels"
+_IMAGE = "image"
 
 
 @dataclass(frozen=True)
 class RecipeData:
-    """Training and held-out rows, each with a ``prompt`` and the columns that rewards read.
+    """Training and held-out rows, each with a ``prompt``, an ``image`` where there is one, and further columns.
 
     Args:
         train: Rows to train on.
@@ -52,21 +53,21 @@ def load_table(name: str, config: str | None = None, split: str = "train") -> Ta
     return table
 
 
-def load_recipe_data(arguments: RecipeArguments, reward_columns: Sequence[str]) -> RecipeData:
+def load_recipe_data(arguments: DataArguments, columns: Sequence[str]) -> RecipeData:
     """Load, filter, prompt and split the rows of a recipe.
 
     Args:
         arguments: The recipe's arguments.
-        reward_columns: Columns that the rewards read.
+        columns: Columns that the rewards, or the trainer, read besides the prompt and the image.
 
     Raises:
         ValueError: If a column is missing, naming it and those that exist, or no row is left.
     """
-    dropped = {"blank input or reference": 0, "input too long": 0}
+    dropped = {"blank input or reference": 0, "no image": 0, "input too long": 0}
 
     def prepare(name: str) -> Any:
         table = load_table(name, arguments.dataset_config, arguments.dataset_split)
-        return _prepare(table, arguments, reward_columns, dropped)
+        return _prepare(table, arguments, columns, dropped, _folder_of_table(name))
 
     rows = prepare(arguments.dataset)
     if arguments.heldout_file is not None:
@@ -80,46 +81,75 @@ def load_recipe_data(arguments: RecipeArguments, reward_columns: Sequence[str]) 
     return RecipeData(train, heldout.select(range(min(arguments.heldout_rows, len(heldout)))), dropped)
 
 
+def _folder_of_table(name: str) -> Path:
+    """Where a table's relative paths start: beside it, so that a folder of data can be moved."""
+    return Path(name).parent if Path(name).suffix.lower() in FORMATS else Path()
+
+
 def _without(train: Any, heldout: Any, dropped: dict[str, int]) -> Any:
-    """Training rows whose prompt is not held out too: reports repeat, and a policy must not have seen the test."""
-    seen = {json.dumps(prompt) for prompt in heldout["prompt"]}
-    kept = [row for row, prompt in enumerate(train["prompt"]) if json.dumps(prompt) not in seen]
-    dropped["same prompt held out"] = len(train) - len(kept)
+    """Training rows whose input is not held out too: reports repeat, and a policy must not have seen the test."""
+    seen = set(_inputs(heldout))
+    kept = [row for row, key in enumerate(_inputs(train)) if key not in seen]
+    dropped["same input held out"] = len(train) - len(kept)
     return train.select(kept)
 
 
-def _prepare(table: Table, arguments: RecipeArguments, reward_columns: Sequence[str], dropped: dict[str, int]) -> Any:
+def _inputs(rows: Any) -> list[str]:
+    images = rows[_IMAGE] if _IMAGE in rows.column_names else [None] * len(rows)
+    return [json.dumps(key) for key in zip(rows["prompt"], images, strict=True)]
+
+
+def _prepare(
+    table: Table, arguments: DataArguments, columns: Sequence[str], dropped: dict[str, int], folder: Path
+) -> Any:
     if arguments.label_columns:
         table = table.with_columns({_LABELS: _labels(table, arguments.label_columns)})
-    placeholders = {key for _, key, _, _ in string.Formatter().parse(arguments.prompt_template) if key is not None}
-    for column in sorted({arguments.input_column, *(placeholders - {"input"}), *reward_columns}):
+    placeholders = _placeholders(arguments)
+    needed = {arguments.input_column if name == "input" else name for name in placeholders}
+    for column in sorted({*needed, *columns, *([arguments.image_column] if arguments.image_column else [])}):
         table.column(column)
     rows = []
     for cells in zip(*table.columns.values(), strict=True):
         row = dict(zip(table.names, cells, strict=True))
+        if "input" in placeholders:
+            row["input"] = row[arguments.input_column]
         reason = _reason_to_drop(row, arguments)
         if reason is None:
-            rows.append({"prompt": _prompt(row, arguments), **{column: row[column] for column in reward_columns}})
+            image = {_IMAGE: str(folder / row[arguments.image_column])} if arguments.image_column else {}
+            rows.append({"prompt": _prompt(row, arguments), **{column: row[column] for column in columns}, **image})
         else:
             dropped[reason] += 1
     if not rows:
         raise ValueError(f"{table.source}: no usable row among {len(table)}; left out: {dropped}")
+    _check_images([row[_IMAGE] for row in rows if _IMAGE in row], table)
     return Dataset.from_list(rows)
 
 
-def _reason_to_drop(row: Mapping[str, Any], arguments: RecipeArguments) -> str | None:
-    text = row[arguments.input_column]
+def _placeholders(arguments: DataArguments) -> set[str]:
+    return {key for _, key, _, _ in string.Formatter().parse(arguments.prompt_template) if key is not None}
+
+
+def _check_images(paths: Sequence[str], table: Table) -> None:
+    missing = [path for path in paths if not Path(path).is_file()]
+    if missing:
+        raise ValueError(f"{table.source}: {len(missing)} of {len(paths)} images are missing, such as {missing[0]}")
+
+
+def _reason_to_drop(row: Mapping[str, Any], arguments: DataArguments) -> str | None:
+    text = str(row.get("input", "-") or "")
     # A recipe whose rewards read labels only need not have references.
-    reference = row.get(arguments.reference_column, text)
-    if not str(text or "").strip() or not str(reference or "").strip():
+    reference = row.get(arguments.reference_column, "-")
+    if not text.strip() or not str(reference or "").strip():
         return "blank input or reference"
-    if arguments.max_input_words is not None and len(str(text).split()) > arguments.max_input_words:
+    if arguments.image_column is not None and not row[arguments.image_column]:
+        return "no image"
+    if arguments.max_input_words is not None and len(text.split()) > arguments.max_input_words:
         return "input too long"
     return None
 
 
-def _prompt(row: Mapping[str, Any], arguments: RecipeArguments) -> str | list[dict[str, str]]:
-    text = arguments.prompt_template.format(**{**row, "input": row[arguments.input_column]})
+def _prompt(row: Mapping[str, Any], arguments: DataArguments) -> str | list[dict[str, str]]:
+    text = arguments.prompt_template.format(**row)
     if not arguments.conversational:
         return text if arguments.system_prompt is None else f"{arguments.system_prompt}\n{text}"
     system = [] if arguments.system_prompt is None else [{"role": "system", "content": arguments.system_prompt}]

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 from torch import Tensor
-from transformers import GenerationConfig
+from transformers import BatchEncoding, GenerationConfig, ProcessorMixin
+from trl import prepare_multimodal_messages
 from trl.models.utils import unwrap_model_for_generation
 
 from rrg_rewards.functional import bootstrap_interval, crg_score_from_counts, label_counts
@@ -94,7 +95,7 @@ def evaluate(trainer: Any, rewards: Sequence[MetricReward], rows: Any, batch_siz
         rows: Held-out rows.
         batch_size: Rows written at once on a process.
     """
-    reports = greedy_reports(trainer, list(rows["prompt"]), batch_size)
+    reports = greedy_reports(trainer, rows, batch_size)
     columns = {column: list(rows[column]) for column in rows.column_names}
     per_report = {reward.__name__: _per_report(reward.score(reports, **columns), reports) for reward in rewards}
     return Evaluation(reports, per_report)
@@ -108,46 +109,62 @@ def _per_report(scores: Scores, reports: Sequence[str]) -> Tensor:
     return torch.stack(columns, dim=1)
 
 
-def greedy_reports(trainer: Any, prompts: Sequence[Any], batch_size: int) -> list[str]:
-    """Complete prompts greedily with the policy as it stands, shared out over the trainer's processes."""
+def greedy_reports(trainer: Any, rows: Any, batch_size: int) -> list[str]:
+    """Complete the rows' prompts greedily with the policy as it stands, shared out over the trainer's processes."""
     accelerator = trainer.accelerator
-    mine = range(accelerator.process_index, len(prompts), accelerator.num_processes)
+    mine = range(accelerator.process_index, len(rows), accelerator.num_processes)
     with unwrap_model_for_generation(trainer.model_wrapped, accelerator) as model, torch.inference_mode():
         training = model.training
         model.eval()
         texts = []
         for start in range(0, len(mine), batch_size):
-            texts += _complete(trainer, model, [prompts[row] for row in mine[start : start + batch_size]])
+            texts += _complete(trainer, model, [rows[row] for row in mine[start : start + batch_size]])
         model.train(training)
     gathered = dict(gather_object(list(zip(mine, texts, strict=True))))
-    return [gathered[row] for row in range(len(prompts))]
+    return [gathered[row] for row in range(len(rows))]
 
 
-def _complete(trainer: Any, model: Any, prompts: list[Any]) -> list[str]:
-    tokenizer, arguments = trainer.processing_class, trainer.args
-    conversational = not isinstance(prompts[0], str)
-    if conversational:
-        template = arguments.chat_template_kwargs or {}
-        prompts = [
-            tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **template)
-            for prompt in prompts
-        ]
-    # Chat templates write special tokens themselves. Padding on the right would be read as part of the prompt.
-    inputs = tokenizer(
-        prompts, padding=True, padding_side="left", add_special_tokens=not conversational, return_tensors="pt"
-    ).to(trainer.accelerator.device)
+def _complete(trainer: Any, model: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    processor = trainer.processing_class
+    tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
+    inputs = _inputs(trainer, rows).to(trainer.accelerator.device)
     config = GenerationConfig(
         do_sample=False,
-        max_new_tokens=arguments.max_completion_length,
+        max_new_tokens=trainer.args.max_completion_length,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
     )
     output = model.generate(
-        input_ids=inputs["input_ids"],
-        attention_mask=inputs["attention_mask"],
+        **inputs,
         generation_config=config,
         # The weights are gathered already, and processes may differ in how many batches they have.
         synced_gpus=False,
     )
     texts: list[str] = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
     return texts
+
+
+def _inputs(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
+    processor, template = trainer.processing_class, trainer.args.chat_template_kwargs or {}
+    prompts = [row["prompt"] for row in rows]
+    images = [[] if row.get("image") is None else [row["image"]] for row in rows]
+    with_images = {"images": images} if any(images) else {}
+    conversational = not isinstance(prompts[0], str)
+    if conversational and isinstance(processor, ProcessorMixin):
+        prompts = [prepare_multimodal_messages(prompt, own) for prompt, own in zip(prompts, images, strict=True)]
+    if conversational:
+        prompts = [
+            processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **template)
+            for prompt in prompts
+        ]
+    # Chat templates write special tokens themselves. Padding on the right would be read as part of the prompt.
+    inputs = processor(
+        text=prompts,
+        padding=True,
+        padding_side="left",
+        add_special_tokens=not conversational,
+        return_tensors="pt",
+        **with_images,
+    )
+    # Some tokenizers also return what their models do not take.
+    return inputs if with_images else BatchEncoding({key: inputs[key] for key in ("input_ids", "attention_mask")})

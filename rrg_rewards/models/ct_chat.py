@@ -184,8 +184,13 @@ class _CTChatPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, _AttentionalPooler):
-            nn.init.normal_(module.query)
+        # After its parts, and as the published code leaves them: with a language model's small weights all queries
+        # would attend to all tokens alike, and training would have to break that first.
+        if isinstance(module, CTChatProjector):
+            nn.init.normal_(module.attn_pool.query)
+            for part in module.modules():
+                if isinstance(part, nn.Linear | nn.LayerNorm):
+                    part.reset_parameters()
 
 
 class CTChatModel(_CTChatPreTrainedModel):

@@ -94,7 +94,12 @@ def test_heldout_file(make: Make, tmp_path: Path) -> None:
 def test_blank_and_long_rows_are_left_out_and_counted(make: Make) -> None:
     rows = [*ROWS, {**ROWS[0], "findings": " "}, {**ROWS[0], "impression": None}, {**ROWS[0], "findings": "a b c d"}]
     data = load_recipe_data(make(rows, max_input_words=3), ["impression"])
-    assert data.dropped == {"blank input or reference": 2, "input too long": 1, "same prompt held out": 0}
+    assert data.dropped == {
+        "blank input or reference": 2,
+        "no image": 0,
+        "input too long": 1,
+        "same input held out": 0,
+    }
     assert len(data.train) + len(data.heldout) == 10
 
 
@@ -139,10 +144,36 @@ def test_prompts_that_are_held_out_are_not_trained_on(make: Make) -> None:
     rows = [{**ROWS[0], "findings": f"text {row % 5}"} for row in range(20)]
     data = load_recipe_data(make(rows, heldout_fraction=0.2), ["impression"])
     assert not {str(prompt) for prompt in data.train["prompt"]} & {str(prompt) for prompt in data.heldout["prompt"]}
-    assert data.dropped["same prompt held out"] == 16 - len(data.train) > 0
+    assert data.dropped["same input held out"] == 16 - len(data.train) > 0
 
 
 def test_a_label_cell_that_is_no_list_is_named(make: Make) -> None:
     rows = [{**ROWS[0], "labels": "[1, 0]"}, {**ROWS[1], "labels": "1;0"}]
     with pytest.raises(ValueError, match=r"row 2 .*column 'labels': must be a list of 0 and 1, got '1;0'"):
         load_recipe_data(make(rows, label_columns=["labels"]), ["labels"])
+
+
+def test_images_are_found_beside_the_table(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "volumes").mkdir()
+    rows = []
+    for index, row in enumerate(ROWS):
+        (tmp_path / "volumes" / f"{index}.npz").write_bytes(b"")
+        # Every prompt is the same: it is the image that tells held-out rows from others.
+        rows.append({**row, "volume": f"volumes/{index}.npz"})
+    rows[1]["volume"] = str(tmp_path / "volumes" / "1.npz")
+    data = load_recipe_data(
+        make([*rows, {**ROWS[0], "volume": None}], image_column="volume", prompt_template="Report."), ["impression"]
+    )
+    assert data.dropped["no image"] == 1
+    assert data.dropped["same input held out"] == 0
+    images = [*data.train["image"], *data.heldout["image"]]
+    assert sorted(images) == sorted(str(tmp_path / "volumes" / f"{index}.npz") for index in range(len(ROWS)))
+    assert {prompt[0]["content"] for prompt in data.train["prompt"]} == {"Report."}
+
+
+def test_missing_images_are_counted_and_named(make: Make, tmp_path: Path) -> None:
+    rows = [{**row, "volume": f"{index}.npz"} for index, row in enumerate(ROWS)]
+    with pytest.raises(ValueError, match=rf"{len(ROWS)} of {len(ROWS)} images are missing, such as .*0\.npz"):
+        load_recipe_data(make(rows, image_column="volume"), ["impression"])
+    with pytest.raises(ValueError, match="image_column needs conversational prompts"):
+        make(rows, image_column="volume", conversational=False)

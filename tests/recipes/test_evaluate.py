@@ -59,10 +59,11 @@ def test_a_greedy_report_does_not_depend_on_its_batch(conversational: bool) -> N
     trainer = SimpleNamespace(
         accelerator=Accelerator(cpu=True), model_wrapped=model, processing_class=tiny_tokenizer(), args=arguments
     )
-    alone = greedy_reports(trainer, prompts, batch_size=1)
+    rows = [{"prompt": prompt} for prompt in prompts]
+    alone = greedy_reports(trainer, rows, batch_size=1)
     assert len(set(alone)) > 1
-    assert greedy_reports(trainer, prompts, batch_size=4) == alone
-    assert greedy_reports(trainer, prompts, batch_size=3) == alone
+    assert greedy_reports(trainer, rows, batch_size=4) == alone
+    assert greedy_reports(trainer, rows, batch_size=3) == alone
 
 
 def test_nothing_scorable_is_nan() -> None:
