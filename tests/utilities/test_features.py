@@ -212,6 +212,13 @@ def test_a_zip_of_another_kind_is_refused(tmp_path):
     refused(tmp_path / "b.npz", "damaged or cut short")
 
 
+@pytest.mark.parametrize("damage", [(b"(1,", b"(01"), (b"{'", b",'"), (b"<f2", b"<f9"), (b"False", b"Fa(se")])
+def test_headers_of_numpy_that_make_no_sense_are_refused(tmp_path, damage):
+    write_features(tmp_path / "a.npy", example())
+    (tmp_path / "b.npy").write_bytes((tmp_path / "a.npy").read_bytes().replace(*damage))
+    refused(tmp_path / "b.npy", "damaged or cut short")
+
+
 def test_a_stored_member_whose_shape_does_not_fit_is_refused(tmp_path):
     write_features(tmp_path / "a.npz", example())
     with zipfile.ZipFile(tmp_path / "a.npz") as archive:
