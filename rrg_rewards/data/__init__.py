@@ -1,5 +1,6 @@
-"""Tables of reports, and the phantom corpus with its volumes."""
+"""Tables of reports, CT-RATE, and the phantom corpus with its volumes."""
 
+from rrg_rewards.data.ct_rate import CtRateCounts, read_ct_rate, split_by_patient
 from rrg_rewards.data.phantom import (
     PhantomContext,
     PhantomFinding,
@@ -14,6 +15,7 @@ from rrg_rewards.data.tables import Table, TableError
 from rrg_rewards.data.writers import open_output, write_json, write_table
 
 __all__ = [
+    "CtRateCounts",
     "PhantomContext",
     "PhantomFinding",
     "PhantomStudy",
@@ -26,7 +28,9 @@ __all__ = [
     "phantom_vocabulary",
     "phantom_volume",
     "phantom_volume_rows",
+    "read_ct_rate",
     "read_table",
+    "split_by_patient",
     "write_json",
     "write_phantom_volumes",
     "write_table",

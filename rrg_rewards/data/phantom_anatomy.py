@@ -12,9 +12,11 @@ from rrg_rewards.data.phantom_population import read_package_yaml
 from rrg_rewards.data.phantom_writer import PhantomFinding
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["Anatomy", "Appearance", "Box", "Region", "load_anatomy"]
+__all__ = ["Anatomy", "Appearance", "Box", "Grid", "Region", "box_cells", "load_anatomy"]
 
 Grid = tuple[int, int, int]
+"""Cells along z, y and x."""
+
 Box = tuple[float, float, float, float, float, float]
 """``(z0, z1, y0, y1, x0, x1)`` in fractions of the volume."""
 

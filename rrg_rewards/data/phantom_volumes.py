@@ -29,6 +29,7 @@ DEFAULT_GRID: Grid = (8, 8, 8)
 DEFAULT_CHANNELS = 32
 DEFAULT_NOISE = 1.0
 _KIND_WEIGHT = 0.5
+_POSITION_LENGTH = 1.5
 _HARMONICS = (1, 2)
 _POSITION_CHANNELS = 3 * len(_HARMONICS)
 _MIN_CHANNELS = 2 * _POSITION_CHANNELS
@@ -50,13 +51,13 @@ def _position_basis(channels: int, seed: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=16)
 def _position_code(grid: Grid, channels: int, seed: int) -> NDArray[np.float32]:
-    """Cosines of the coordinates of each cell, ``(cells, channels)``, of root mean square length 1."""
+    """Cosines of the coordinates of each cell, ``(cells, channels)``, of root mean square length 1.5."""
     waves = []
     for axis, cells in enumerate(grid):
         centres = (np.arange(cells) + 0.5) / cells
         shape = [cells if other == axis else 1 for other in range(3)]
         waves.extend(np.broadcast_to(np.cos(np.pi * k * centres).reshape(shape), grid).ravel() for k in _HARMONICS)
-    code = np.stack(waves, axis=1) * math.sqrt(2 / _POSITION_CHANNELS)
+    code = np.stack(waves, axis=1) * (_POSITION_LENGTH * math.sqrt(2 / _POSITION_CHANNELS))
     positions: NDArray[np.float32] = (code @ _position_basis(channels, seed)).astype(np.float32)
     return positions
 
@@ -162,7 +163,7 @@ def phantom_volume(
         \qquad \varepsilon_c \sim N(0, I_C)
 
     :math:`p_c` codes the place, cosines of :math:`\pi` and :math:`2 \pi` times each coordinate along six directions,
-    with a root mean square length of 1. :math:`f` runs over the findings that are ``present``: what is denied or
+    with a root mean square length of 1.5. :math:`f` runs over the findings that are ``present``: what is denied or
     uncertain leaves no mark. :math:`m_f` is :func:`phantom_mark`, :math:`a_f` its strength and :math:`M_f` its cells,
     both larger for larger and more severe findings, the cells drawn within the organ, side and lobe of the finding
     (``phantom_anatomy.yaml``). The noise has length :math:`\eta` on average whatever :math:`C`, and

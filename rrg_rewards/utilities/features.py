@@ -38,6 +38,7 @@ _DAMAGE = (
     NotImplementedError,
     OSError,
     RuntimeError,
+    SyntaxError,
     TokenError,
     TypeError,
     ValueError,

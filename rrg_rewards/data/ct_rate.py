@@ -1,0 +1,315 @@
+"""CT-RATE: reports, labels and image features of its volumes, joined by the volume's name."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rrg_rewards.data.readers import read_table
+from rrg_rewards.data.tables import Table, TableError
+from rrg_rewards.schemas import CT_RATE
+from rrg_rewards.utilities.features import FEATURE_ENDINGS
+
+__all__ = ["CtRateCounts", "CtRateName", "parse_ct_rate_name", "read_ct_rate", "split_by_patient"]
+
+_KEYS = ("VolumeName", "AccessionNo")
+_SECTIONS = {"findings": "Findings_EN", "impression": "Impressions_EN"}
+_CONTEXT = {"indication": "ClinicalInformation_EN", "technique": "Technique_EN"}
+_NAME = re.compile(r"(?P<patient>[A-Za-z]+_\d+)(?P<scan>_[a-z]+)?(?:_(?P<reconstruction>\d+))?")
+_ENDING = re.compile(r"(\.nii)?(\.gz)?$")
+
+Labels = tuple[int, ...]
+
+
+class CtRateName(NamedTuple):
+    """What the name of a CT-RATE volume says.
+
+    Args:
+        volume: The name without an ending.
+        patient: Such as ``train_1``.
+        scan: Such as ``train_1_a``: one examination of the patient.
+        reconstruction: Number of the volume among those reconstructed from the scan; 0 where the name has none.
+    """
+
+    volume: str
+    patient: str
+    scan: str
+    reconstruction: int
+
+
+def parse_ct_rate_name(name: str) -> CtRateName:
+    """Read the name of a CT-RATE volume, with or without its ending ``.nii.gz``.
+
+    Names of whole scans and patients, which older tables have in ``AccessionNo``, are read too.
+
+    Raises:
+        ValueError: If it is no such name.
+
+    Example:
+        >>> parse_ct_rate_name("train_12_b_2.nii.gz")
+        CtRateName(volume='train_12_b_2', patient='train_12', scan='train_12_b', reconstruction=2)
+        >>> parse_ct_rate_name("valid_3").patient
+        'valid_3'
+    """
+    volume = _ENDING.sub("", name.strip())
+    match = _NAME.fullmatch(volume)
+    if match is None:
+        raise ValueError(f"must be the name of a CT-RATE volume, such as train_1_a_1.nii.gz, got {name!r}")
+    patient = match["patient"]
+    return CtRateName(volume, patient, patient + (match["scan"] or ""), int(match["reconstruction"] or 0))
+
+
+@dataclass(frozen=True)
+class CtRateCounts:
+    """What became of the rows and files that :func:`read_ct_rate` found.
+
+    Each report is in the result, or counted in exactly one of ``reports_without_labels``,
+    ``reports_without_features`` (with labels, if those were asked for) and ``other_reconstructions``.
+
+    Args:
+        reports: Volumes in the report table.
+        labels: Volumes in the label table; ``None`` if there was none. Rows whose labels are all missing do not count.
+        features: Volumes in the feature folder; ``None`` if there was none.
+        joined: Rows of the result.
+        reports_without_labels: Reports left out since the label table lacks them.
+        reports_without_features: Reports left out since no file holds their features.
+        other_reconstructions: Reports left out since another reconstruction of the same scan is in.
+        labels_without_reports: Volumes of the label table that have no report.
+        features_without_reports: Volumes of the feature folder that have no report.
+        blank_findings: Rows of the result whose findings are missing.
+        blank_impressions: Rows of the result whose impression is missing.
+        repeated_rows: Rows of both tables that repeat another one word for word; read once.
+
+    Example:
+        >>> print(CtRateCounts(reports=3, labels=2, joined=2, reports_without_labels=1, blank_findings=1))
+        CT-RATE studies: 2
+        read: reports 3, labelled volumes 2
+        left out: reports without labels 1
+        missing texts: findings 1
+    """
+
+    reports: int
+    labels: int | None = None
+    features: int | None = None
+    joined: int = 0
+    reports_without_labels: int = 0
+    reports_without_features: int = 0
+    other_reconstructions: int = 0
+    labels_without_reports: int = 0
+    features_without_reports: int = 0
+    blank_findings: int = 0
+    blank_impressions: int = 0
+    repeated_rows: int = 0
+
+    def __str__(self) -> str:
+        parts = {
+            "read": {"reports": self.reports, "labelled volumes": self.labels, "volumes with features": self.features},
+            "left out": {
+                "reports without labels": self.reports_without_labels,
+                "reports without features": self.reports_without_features,
+                "other reconstructions": self.other_reconstructions,
+                "labelled volumes without reports": self.labels_without_reports,
+                "volumes with features without reports": self.features_without_reports,
+                "repeated rows": self.repeated_rows,
+            },
+            "missing texts": {"findings": self.blank_findings, "impressions": self.blank_impressions},
+        }
+        lines = [f"CT-RATE studies: {self.joined:,}"]
+        for part, numbers in parts.items():
+            told = [f"{what} {number:,}" for what, number in numbers.items() if number]
+            lines += [f"{part}: {', '.join(told)}"] if told else []
+        return "\n".join(lines)
+
+
+def read_ct_rate(
+    reports: str | Path,
+    labels: str | Path | None = None,
+    features: str | Path | None = None,
+    one_per_scan: bool = False,
+) -> tuple[Table, CtRateCounts]:
+    r"""Join CT-RATE's reports with labels and image features.
+
+    The result has the reports for which all that was asked for is there, in the order of the report table. Nothing is
+    left out without being counted.
+
+    Args:
+        reports: Table of reports (CSV, JSON lines or Parquet): ``VolumeName``, or ``AccessionNo`` in older ones,
+            ``Findings_EN``, ``Impressions_EN``, and maybe ``ClinicalInformation_EN`` and ``Technique_EN``.
+        labels: Table of labels: ``VolumeName`` or ``AccessionNo``, and one 0/1 column for each of the 18 labels.
+        features: Folder with one file a volume, at any depth: ``train_1_a_1.npz``, ``.npy`` or ``.safetensors``. Linked
+            folders are not followed, and no file is opened.
+        one_per_scan: Whether to keep one volume a scan, of those that are complete the one with the lowest number.
+            Reconstructions of a scan share its report.
+
+    Returns:
+        The table, and what became of each source. Columns: ``study_id`` (the volume's name without an ending),
+        ``scan``, ``patient``; the texts ``findings``, ``impression``, ``indication`` and ``technique``, ``None`` where
+        missing or blank; with labels ``labels``, lists of 18 ints in CT-RATE's order; with features ``image``, the path
+        of the file, which ``rrg_rewards.utilities.features.read_features`` reads.
+
+    Raises:
+        TableError: If a table cannot be read, lacks a column or names no volume in a row; if two different rows of a
+            table, or two feature files, are of one volume; or if the folder is none.
+        OSError: If a file cannot be read.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "reports.csv"
+        ...     _ = path.write_text("VolumeName,Findings_EN,Impressions_EN\nvalid_1_a_1.nii.gz,Large heart.,\n")
+        ...     table, counts = read_ct_rate(path)
+        >>> table.column("study_id"), table.column("findings"), counts.blank_impressions
+        (['valid_1_a_1'], ['Large heart.'], 1)
+    """
+    report_rows, repeated = _read_reports(reports)
+    label_rows, repeated_labels = _read_labels(labels) if labels is not None else (None, 0)
+    files = _find_features(features) if features is not None else None
+    labelled = [name for name in report_rows if label_rows is None or name in label_rows]
+    complete = [name for name in labelled if files is None or name.volume in files]
+    kept = _first_of_scans(complete) if one_per_scan else complete
+    table = _joined(kept, report_rows, label_rows, files, str(reports))
+    volumes = {name.volume for name in report_rows}
+    counts = CtRateCounts(
+        reports=len(report_rows),
+        labels=None if label_rows is None else len(label_rows),
+        features=None if files is None else len(files),
+        joined=len(kept),
+        reports_without_labels=len(report_rows) - len(labelled),
+        reports_without_features=len(labelled) - len(complete),
+        other_reconstructions=len(complete) - len(kept),
+        labels_without_reports=0 if label_rows is None else sum(name not in report_rows for name in label_rows),
+        features_without_reports=0 if files is None else sum(volume not in volumes for volume in files),
+        blank_findings=sum(text is None for text in table.column("findings")),
+        blank_impressions=sum(text is None for text in table.column("impression")),
+        repeated_rows=repeated + repeated_labels,
+    )
+    return table, counts
+
+
+def _names(table: Table) -> list[CtRateName]:
+    """The volume that each row is about."""
+    key = next((name for name in _KEYS if name in table.columns), _KEYS[0])
+    names = []
+    for row, cell in enumerate(table.column(key)):
+        try:
+            names.append(parse_ct_rate_name("" if cell is None else str(cell)))
+        except ValueError as error:
+            raise TableError(f"{table.where(row)}, column {key!r}: {error}") from None
+    return names
+
+
+def _by_name(table: Table, rows: Iterable[Any]) -> tuple[dict[CtRateName, Any], int]:
+    """Rows by volume, and how many repeat another one."""
+    found: dict[CtRateName, tuple[int, Any]] = {}
+    repeated = 0
+    for row, (name, content) in enumerate(zip(_names(table), rows, strict=True)):
+        before, known = found.setdefault(name, (row, content))
+        if known != content:
+            raise TableError(
+                f"{table.where(row)}: {name.volume} stands in data row {before + 1} too, with other content; "
+                "remove one of them"
+            )
+        repeated += before != row
+    return {name: content for name, (_, content) in found.items()}, repeated
+
+
+def _read_reports(path: str | Path) -> tuple[dict[CtRateName, tuple[str | None, ...]], int]:
+    table = read_table(path)
+    columns = [table.texts(name) for name in _SECTIONS.values()]
+    columns += [table.texts(name) if name in table.columns else [None] * len(table) for name in _CONTEXT.values()]
+    return _by_name(table, ([(cell or "").strip() or None for cell in row] for row in zip(*columns, strict=True)))
+
+
+def _read_labels(path: str | Path) -> tuple[dict[CtRateName, Labels], int]:
+    table = read_table(path)
+    rows, repeated = _by_name(table, table.labels(CT_RATE.labels))
+    return {name: labels for name, labels in rows.items() if labels is not None}, repeated
+
+
+def _find_features(folder: str | Path) -> dict[str, Path]:
+    """Feature files by volume."""
+    if not Path(folder).is_dir():
+        raise TableError(f"{folder}: is no folder of features")
+    files: dict[str, Path] = {}
+    # os.walk, since a folder of 25,000 files is listed some times faster than by Path.rglob.
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            stem, ending = os.path.splitext(name)  # noqa: PTH122
+            if ending.lower() not in FEATURE_ENDINGS:
+                continue
+            volume, path = _ENDING.sub("", stem), Path(parent, name)
+            if volume in files:
+                raise TableError(f"{folder}: {volume} has two feature files, {files[volume]} and {path}; remove one")
+            files[volume] = path
+    return files
+
+
+def _first_of_scans(names: Sequence[CtRateName]) -> list[CtRateName]:
+    first: dict[str, CtRateName] = {}
+    for name in names:
+        if name.scan not in first or name.reconstruction < first[name.scan].reconstruction:
+            first[name.scan] = name
+    kept = set(first.values())
+    return [name for name in names if name in kept]
+
+
+def _joined(
+    names: Sequence[CtRateName],
+    reports: Mapping[CtRateName, Sequence[str | None]],
+    labels: Mapping[CtRateName, Labels] | None,
+    files: Mapping[str, Path] | None,
+    source: str,
+) -> Table:
+    columns: dict[str, list[Any]] = {
+        "study_id": [name.volume for name in names],
+        "scan": [name.scan for name in names],
+        "patient": [name.patient for name in names],
+    }
+    for place, column in enumerate((*_SECTIONS, *_CONTEXT)):
+        columns[column] = [reports[name][place] for name in names]
+    if labels is not None:
+        columns["labels"] = [list(labels[name]) for name in names]
+    if files is not None:
+        columns["image"] = [str(files[name.volume]) for name in names]
+    return Table(columns, source)
+
+
+def split_by_patient(table: Table, held_out: float = 0.1, seed: int = 0) -> tuple[Table, Table]:
+    """Split a table in two so that no patient is in both.
+
+    Whether a patient is held out depends on the seed and the patient's id only, so it stays where it is when the table
+    grows; the share of patients held out is about, not exactly, what was asked for.
+
+    Args:
+        table: A table with a column ``patient``, as :func:`read_ct_rate` gives.
+        held_out: Share of patients in the second table, from 0 to 1.
+        seed: Which split.
+
+    Returns:
+        Both tables, rows in order.
+
+    Raises:
+        ValueError: If ``held_out`` is outside of 0 and 1.
+        TableError: If there is no column ``patient``.
+
+    Example:
+        >>> table = Table({"patient": [f"train_{n // 2}" for n in range(400)]})
+        >>> kept, held = split_by_patient(table, held_out=0.25)
+        >>> len(kept), len(held), set(kept.column("patient")) & set(held.column("patient"))
+        (316, 84, set())
+    """
+    if not 0 <= held_out <= 1:
+        raise ValueError(f"held_out must be from 0 to 1, got {held_out}")
+    parts: tuple[list[int], list[int]] = ([], [])
+    for row, patient in enumerate(table.column("patient")):
+        digest = hashlib.sha256(f"{seed}\0{patient}".encode()).digest()
+        parts[int.from_bytes(digest[:8], "big") < held_out * 2**64].append(row)
+    kept, held = (
+        Table({name: [cells[row] for row in rows] for name, cells in table.columns.items()}, table.source)
+        for rows in parts
+    )
+    return kept, held
