@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import torch
@@ -96,7 +96,7 @@ def process_device(device: str | torch.device | None = None) -> torch.device:
         device(type='cpu')
     """
     found = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if found.type != "cuda" or found.index is not None:
+    if found != torch.device("cuda"):
         return found
     own = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
     return torch.device("cuda", torch.cuda.current_device() or own)
@@ -119,7 +119,7 @@ def _unpartitioned() -> Iterator[None]:
 @contextmanager
 def _without_trainers_zero3() -> Iterator[None]:
     """Hide the training arguments' DeepSpeed configuration, by which transformers partitions each model it makes."""
-    integration = sys.modules.get("transformers.integrations.deepspeed")
+    integration: Any = sys.modules.get("transformers.integrations.deepspeed")
     if integration is None:
         yield
         return
@@ -134,7 +134,7 @@ def _without_trainers_zero3() -> Iterator[None]:
 @contextmanager
 def _outside_zero_init() -> Iterator[None]:
     """Leave a surrounding ``deepspeed.zero.Init``, which patches every module's constructor."""
-    zero = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
+    zero: Any = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
     # Left already where one load is part of another: patching twice would lose the constructors.
     if zero is None or zero.top_level_context is None or not zero.top_level_context.patched:
         yield
@@ -151,7 +151,7 @@ def _check_whole(model: nn.Module) -> None:
     split = [name for name, value in model.named_parameters() if value.numel() == 0 or "ds_id" in vars(value)]
     if split:
         raise RuntimeError(
-            f"{type(model).__name__} was partitioned while it was loaded, so it cannot run on its own: "
-            f"{', '.join(split[:3])}{', ...' if len(split) > 3 else ''} {'is' if len(split) == 1 else 'are'} empty "
-            "or held by DeepSpeed. Build it inside load_frozen's `build`, not before"
+            f"{type(model).__name__} was partitioned while it was loaded, so it cannot run on its own: DeepSpeed "
+            f"holds, or left empty, {', '.join(split[:3])}{', ...' if len(split) > 3 else ''}. What load_frozen loads "
+            "must be made inside `build`, not before"
         )
