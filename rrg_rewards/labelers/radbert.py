@@ -4,13 +4,14 @@ import hashlib
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.models.radbert import load_radbert_classifier
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.backend import Backend
@@ -28,10 +29,13 @@ _MAX_TOKENS = 512
 
 
 @dataclass(frozen=True)
-class _Loaded:
-    model: nn.Module
-    tokenizer: Any
-    weights_hash: str
+class _Source:
+    """Where a classifier is read from."""
+
+    weights: Path
+    # Configuration and tokenizer.
+    encoder: str
+    revision: str | None
 
 
 class RadBertLabeler(Backend):
@@ -44,8 +48,9 @@ class RadBertLabeler(Backend):
     ``"windows"`` reads overlapping windows that together cover the report, and a label is positive where any window
     says so. CT reports average 275 words, so some overflow, and their impression comes last.
 
-    The model is loaded at the first call, once a process for each setting. Nothing is sent anywhere; weights load
-    without executing pickled code.
+    The model is loaded at the first report, once a process for all labelers of the same weights
+    (:func:`rrg_rewards.models.loading.load_frozen`). Nothing is sent anywhere; weights load without executing pickled
+    code.
 
     Source: Hamamci et al., CT-RATE, arXiv:2403.17834.
 
@@ -57,7 +62,7 @@ class RadBertLabeler(Backend):
         long_reports: ``"truncate"`` or ``"windows"``.
         batch_size: Reports run at once.
         dtype: ``"float32"`` or ``"bfloat16"``.
-        device: Where to run; default: CUDA where there is one, else the CPU.
+        device: Where to run; default: this process' CUDA device where there is one, else the CPU.
         revision: Revision of Hub ids.
 
     Raises:
@@ -115,15 +120,31 @@ class RadBertLabeler(Backend):
         """What exactly labels; the weights are named by the first digits of their SHA-256."""
         return format_signature(
             "radbert",
-            checkpoint=f"{Path(self.checkpoint).name}@{self._load().weights_hash}",
+            checkpoint=f"{Path(self.checkpoint).name}@{self._weights_hash}",
             schema=self.schema.name,
             long_reports=self.long_reports,
             dtype=self.dtype,
         )
 
-    def _load(self) -> _Loaded:
-        device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return _load(self.checkpoint, self.encoder, self.revision, self.labels, getattr(torch, self.dtype), device)
+    @cached_property
+    def _source(self) -> _Source:
+        return _locate(self.checkpoint, self.encoder, self.revision)
+
+    @cached_property
+    def _weights_hash(self) -> str:
+        weights = self._source.weights
+        with weights.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return hashlib.sha256(content).hexdigest()[:8]
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        transformers = require("transformers", extra="labelers")
+        return transformers.AutoTokenizer.from_pretrained(self._source.encoder, revision=self._source.revision)
+
+    @cached_property
+    def _model(self) -> nn.Module:
+        dtype = getattr(torch, self.dtype)
+        return load_frozen(_build, self._source, self.labels, dtype=dtype, device=self.device)
 
     def __call__(self, reports: Sequence[str]) -> Tensor:
         """Label reports.
@@ -142,15 +163,14 @@ class RadBertLabeler(Backend):
         rows = [row for row, report in enumerate(reports) if report.strip()]
         if not rows:
             return labels
-        loaded = self._load()
-        windows, owners = self._tokenize([reports[row] for row in rows], loaded.tokenizer)
-        positive = self._run(windows, loaded)
+        windows, owners = self._tokenize([reports[row] for row in rows])
+        positive = self._run(windows)
         for window, owner in enumerate(owners):
             labels[rows[owner]] |= positive[window]
         return labels
 
-    def _tokenize(self, reports: Sequence[str], tokenizer: Any) -> tuple[list[list[int]], list[int]]:
-        encoded = tokenizer(
+    def _tokenize(self, reports: Sequence[str]) -> tuple[list[list[int]], list[int]]:
+        encoded = self._tokenizer(
             [report.lower() for report in reports],
             truncation=True,
             max_length=_MAX_TOKENS,
@@ -161,38 +181,29 @@ class RadBertLabeler(Backend):
         return encoded["input_ids"], list(owners)
 
     @torch.inference_mode()
-    def _run(self, windows: Sequence[list[int]], loaded: _Loaded) -> Tensor:
-        device = next(loaded.model.parameters()).device
+    def _run(self, windows: Sequence[list[int]]) -> Tensor:
+        device = next(self._model.parameters()).device
         positive = torch.empty(len(windows), len(self.labels), dtype=torch.bool)
         by_length = sorted(range(len(windows)), key=lambda window: len(windows[window]))
         for start in range(0, len(by_length), self.batch_size):
             chosen = by_length[start : start + self.batch_size]
-            batch = loaded.tokenizer.pad({"input_ids": [windows[window] for window in chosen]}, return_tensors="pt")
-            logits = loaded.model(batch["input_ids"].to(device), batch["attention_mask"].to(device))
+            batch = self._tokenizer.pad({"input_ids": [windows[window] for window in chosen]}, return_tensors="pt")
+            logits = self._model(batch["input_ids"].to(device), batch["attention_mask"].to(device))
             positive[chosen] = (logits >= 0).cpu()
         return positive
 
 
-@lru_cache(maxsize=4)
-def _load(
-    checkpoint: str, encoder: str, revision: str | None, labels: tuple[str, ...], dtype: torch.dtype, device: str
-) -> _Loaded:
+def _build(source: _Source, labels: tuple[str, ...]) -> nn.Module:
     transformers = require("transformers", extra="labelers")
-    weights, source, revision = _locate(checkpoint, encoder, revision)
-    config = transformers.AutoConfig.from_pretrained(source, revision=revision)
+    config = transformers.AutoConfig.from_pretrained(source.encoder, revision=source.revision)
     _check_label_names(config, labels)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision)
-    model = load_radbert_classifier(weights, config, len(labels))
-    with weights.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        weights_hash = hashlib.sha256(content).hexdigest()[:8]
-    return _Loaded(model.to(device=device, dtype=dtype), tokenizer, weights_hash)
+    return load_radbert_classifier(source.weights, config, len(labels))
 
 
-def _locate(checkpoint: str, encoder: str, revision: str | None) -> tuple[Path, str, str | None]:
-    """The weight file, where the configuration and tokenizer are, and their revision."""
+def _locate(checkpoint: str, encoder: str, revision: str | None) -> _Source:
     path = Path(checkpoint)
     if path.is_file():
-        return path, encoder, None
+        return _Source(path, encoder, revision)
     if path.suffix in _FILE_ENDINGS:
         raise FileNotFoundError(f"{checkpoint}: no such file")
     if not path.is_dir():
@@ -201,7 +212,7 @@ def _locate(checkpoint: str, encoder: str, revision: str | None) -> tuple[Path, 
         path = Path(hub.snapshot_download(checkpoint, revision=revision, allow_patterns=patterns))
     for name in _WEIGHT_FILES:
         if (path / name).is_file():
-            return path / name, str(path) if (path / "config.json").is_file() else encoder, None
+            return _Source(path / name, str(path) if (path / "config.json").is_file() else encoder, None)
     raise FileNotFoundError(f"{checkpoint} holds no weights; expected one of {', '.join(_WEIGHT_FILES)}")
 
 

@@ -42,7 +42,8 @@ class RadBertClassifier(nn.Module):
     def __init__(self, config: Any, num_labels: int) -> None:
         super().__init__()
         transformers = require("transformers", extra="labelers")
-        self.model = transformers.AutoModel.from_config(config)
+        # Not in the type that the configuration names, which may be narrower than the weights.
+        self.model = transformers.AutoModel.from_config(config, dtype=torch.float32)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -53,7 +54,7 @@ class RadBertClassifier(nn.Module):
 
 
 def load_radbert_classifier(weights: Path, config: Any, num_labels: int) -> nn.Module:
-    """Load the classifier's weights in either of the forms they are distributed in.
+    """Build the classifier from weights in either of the forms they are distributed in.
 
     Args:
         weights: A plain state_dict (``RadBertClassifier.pth``) or safetensors with the keys of
@@ -62,8 +63,7 @@ def load_radbert_classifier(weights: Path, config: Any, num_labels: int) -> nn.M
         num_labels: Number of labels.
 
     Returns:
-        The model in eval mode, float32, without gradients; called with ``input_ids`` and ``attention_mask`` it
-        returns logits ``(N, L)``.
+        The model, float32; called with ``input_ids`` and ``attention_mask`` it returns logits ``(N, L)``.
 
     Raises:
         ValueError: If a key is missing, unexpected or misshapen, naming the keys.
@@ -76,7 +76,7 @@ def load_radbert_classifier(weights: Path, config: Any, num_labels: int) -> nn.M
         model = _SequenceClassifier(config, num_labels)
         state = {f"model.{key}": value for key, value in state.items() if not key.endswith(".position_ids")}
     _load_exactly(model, state, weights)
-    return model.eval().requires_grad_(False)
+    return model
 
 
 class _SequenceClassifier(nn.Module):
@@ -86,7 +86,7 @@ class _SequenceClassifier(nn.Module):
         super().__init__()
         transformers = require("transformers", extra="labelers")
         config.num_labels = num_labels
-        self.model = transformers.AutoModelForSequenceClassification.from_config(config)
+        self.model = transformers.AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).logits

@@ -191,6 +191,7 @@ def test_pickles_without_weights_and_is_shared(encoder, checkpoint):
     again = pickle.loads(content)
     assert len(content) < 2000
     assert torch.equal(again(REPORTS), labels)
+    assert again._model is labeler._model
     assert again.signature == labeler.signature
     assert "radbert|checkpoint:RadBertClassifier.pth@" in labeler.signature
 
@@ -200,6 +201,20 @@ def test_no_reports_and_name(checkpoint):
     assert isinstance(labeler, RadBertLabeler)
     assert labeler([]).shape == (0, 18)
     assert not labeler(["", " \n"]).any()
+
+
+def test_signature_needs_no_model(encoder, checkpoint):
+    labeler = RadBertLabeler(checkpoint, encoder=encoder)
+    assert "RadBertClassifier.pth@" in labeler.signature
+    assert "_model" not in vars(labeler)
+
+
+def test_weights_keep_their_digits_whatever_type_the_configuration_names(tmp_path, encoder, state, checkpoint):
+    config = RobertaConfig.from_pretrained(encoder, dtype="float16")
+    config.save_pretrained(tmp_path)
+    PreTrainedTokenizerFast.from_pretrained(encoder).save_pretrained(tmp_path)
+    loaded = RadBertLabeler(checkpoint, encoder=tmp_path)._model.state_dict()
+    assert all(torch.equal(loaded[name], value) for name, value in state.items() if name in loaded)
 
 
 def test_bfloat16_runs(encoder, checkpoint):

@@ -1,5 +1,6 @@
 """Every recipe there is parses, and a wrong one is told by its key."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 import rrg_rewards.recipes
-from rrg_rewards.recipes import list_recipes, recipe_path, validate_recipe
+from rrg_rewards.recipes import _arguments, list_recipes, recipe_path, validate_recipe
 from rrg_rewards.recipes._arguments import parse
 
 ROOT = Path(rrg_rewards.recipes.__file__).parent
@@ -59,6 +62,58 @@ def test_a_good_recipe_passes_and_leaves_the_environment(write: Callable[..., Pa
     assert dict(os.environ) == before
 
 
+ZERO3 = {"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}}
+
+
+def test_a_recipe_under_deepspeed_is_checked_without_joining_a_group(write: Callable[..., Path]) -> None:
+    before = dict(os.environ)
+    # Twice: making a parser changes the types of the fields that it reads.
+    for _ in range(2):
+        validate_recipe(write(deepspeed=ZERO3))
+    assert dict(os.environ) == before
+    assert not torch.distributed.is_initialized()
+    # Else transformers would partition the next model that it makes.
+    assert not is_deepspeed_zero3_enabled()
+
+
+def test_a_missing_deepspeed_names_its_extra(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deepspeed", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'rrg-rewards\[deepspeed\]'"):
+        validate_recipe(write(deepspeed=ZERO3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "argv", "started"),
+    [
+        ({"deepspeed": ZERO3}, [], True),
+        ({"deepspeed": ZERO3, "accelerator_config": {"even_batches": False}}, [], True),
+        ({"use_cpu": False}, ["--use_cpu", "true", "--deepspeed", json.dumps(ZERO3)], True),
+        ({"use_cpu": None}, ["--use-cpu", f"--deepspeed={json.dumps(ZERO3)}"], True),
+        ({"deepspeed": ZERO3}, ["--accelerator_config", '{"even_batches": false}'], True),
+        ({}, [], False),
+        ({"use_cpu": None}, [], False),
+    ],
+)
+def test_deepspeed_on_cpu_starts_processes(
+    recipe: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, object],
+    argv: list[str],
+    started: bool,
+) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(_arguments, "start_deepspeed_on_cpu", lambda: None)
+    monkeypatch.setattr(_arguments, "_parse", lambda argv: calls.append(argv))
+    parse(["--config", str(recipe(**changes)), *argv])
+    (parsed,) = calls
+    added = parsed[2 + len(argv) :]
+    assert bool(added) == started
+    if started:
+        even = {"even_batches": False} if "even_batches" in str((changes, argv)) else {}
+        assert added[0] == "--accelerator_config"
+        assert json.loads(added[1]) == {**even, "use_configured_state": True}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -81,6 +136,8 @@ def test_a_good_recipe_passes_and_leaves_the_environment(write: Callable[..., Pa
         ({"model_name_or_path": None}, "model_name_or_path: no model is set"),
         ({"dataset": None}, "--dataset"),
         ({"num_generations": 3}, "num_generations"),
+        ({"deepspeed": {"zero_optimization": {"stage": 3}}}, "stage3_gather_16bit_weights_on_model_save to true"),
+        ({"deepspeed": "nowhere.json"}, "nowhere.json"),
     ],
 )
 def test_a_wrong_recipe_is_told_by_its_key(

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from tiny_labeler import save_tiny_labeler
 
 from rrg_rewards.recipes._arguments import parse
 from rrg_rewards.recipes.grpo import main, run
@@ -78,6 +80,22 @@ def test_the_logged_reward_is_the_metrics_score(recipe: Callable[..., Path], tmp
     logged = [entry["rewards/crg/mean"] for entry in trainer.state.log_history if "rewards/crg/mean" in entry]
     means = [sum(value for value in values if value is not None) / len(values) for _, _, values in seen]
     assert logged == pytest.approx(means, rel=1e-5)
+
+
+def test_a_reward_that_loads_late_leaves_the_run_as_it_was(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    """A model is built from random numbers before its weights are read; the policy samples on as if it were not."""
+    late = {"name": "crg", "as": "late", "labeler": f"radbert:{save_tiny_labeler(tmp_path / 'labeler')}", "prior": 0.3}
+    rewards = [{"name": "crg", "labeler": "keywords:edema effusion nodule", "prior": 0.3}]
+    histories, weights = [], []
+    for chosen in (rewards, [*rewards, {**late, "weight": 0.0}]):
+        trainer = run(*parse(["--config", str(recipe(rewards=chosen, heldout_rows=0, max_steps=3))]))
+        histories.append([entry for entry in trainer.state.log_history if "reward" in entry])
+        weights.append(trainer.model.state_dict())
+    without, with_late = histories
+    assert len({entry["rewards/late/mean"] for entry in with_late}) > 1
+    for key in ("reward", "rewards/crg/mean", "grad_norm", "num_tokens"):
+        assert [entry[key] for entry in with_late] == [entry[key] for entry in without], key
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
 
 
 def test_unscorable_rows_are_skipped(recipe: Callable[..., Path], table: Path, tmp_path: Path) -> None:
