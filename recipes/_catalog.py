@@ -1,4 +1,4 @@
-"""Which recipes there are: every YAML file below this folder."""
+"""Which recipes there are: every YAML file below this folder that is no launcher's configuration."""
 
 import re
 from importlib import import_module
@@ -10,6 +10,8 @@ __all__ = ["header_of", "list_recipes", "recipe_path", "validate_recipe"]
 
 _ROOT = Path(__file__).resolve().parent
 _HEADER_PARTS = ("Prerequisites:", "Launch:", "Expect:")
+# Read by `accelerate launch`: they say how processes are started, not what is run.
+_LAUNCHERS = "accelerate_configs"
 _LAUNCH = re.compile(r"-m (rrg_rewards\.recipes\.[\w.]+)")
 
 
@@ -31,12 +33,19 @@ def list_recipes() -> list[tuple[str, Path, str]]:
         >>> [name for name, path, description in list_recipes() if name.startswith("smollm2/")]
         ['smollm2/impression_grpo_crg']
     """
-    paths = sorted(_ROOT.rglob("*.yaml"))
-    return [(path.relative_to(_ROOT).with_suffix("").as_posix(), path, (header_of(path) or [""])[0]) for path in paths]
+    return [
+        (name, path, (header_of(path) or [""])[0])
+        for name, path in _files().items()
+        if not name.startswith(f"{_LAUNCHERS}/")
+    ]
+
+
+def _files() -> dict[str, Path]:
+    return {path.relative_to(_ROOT).with_suffix("").as_posix(): path for path in sorted(_ROOT.rglob("*.yaml"))}
 
 
 def recipe_path(name: str) -> Path:
-    """Path of a recipe's YAML file.
+    """Path of a recipe's YAML file, or of a launcher's (``accelerate_configs/zero2``).
 
     Raises:
         ValueError: For an unknown name, with the nearest known one.
@@ -46,7 +55,7 @@ def recipe_path(name: str) -> Path:
         >>> recipe_path("smollm2/impression_grpo_crg").name
         'impression_grpo_crg.yaml'
     """
-    known = {recipe: path for recipe, path, _ in list_recipes()}
+    known = _files()
     if name not in known:
         raise ValueError(unknown_name_message("recipe", name, known))
     return known[name]

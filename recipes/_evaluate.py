@@ -15,7 +15,7 @@ from rrg_rewards.functional import bootstrap_interval, crg_score_from_counts, la
 from rrg_rewards.metrics import LabelScores, Scores
 from rrg_rewards.rewards import MetricReward
 
-__all__ = ["Evaluation", "change", "evaluate", "greedy_reports"]
+__all__ = ["Evaluation", "change", "evaluate", "greedy_reports", "with_images_of_others"]
 
 _Statistic = Callable[..., Tensor]
 
@@ -99,6 +99,12 @@ def evaluate(trainer: Any, rewards: Sequence[MetricReward], rows: Any, batch_siz
     columns = {column: list(rows[column]) for column in rows.column_names}
     per_report = {reward.__name__: _per_report(reward.score(reports, **columns), reports) for reward in rewards}
     return Evaluation(reports, per_report)
+
+
+def with_images_of_others(rows: Any) -> Any:
+    """The rows with each one's ``image`` moved on to the next."""
+    images = list(rows["image"])
+    return rows.remove_columns("image").add_column("image", images[1:] + images[:1])
 
 
 def _per_report(scores: Scores, reports: Sequence[str]) -> Tensor:

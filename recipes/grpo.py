@@ -8,7 +8,8 @@ with ``use_cpu: true``). Keys are those of TRL's ``GRPOConfig`` or ``RLOOConfig`
 Written to ``output_dir``: the model; ``run.json`` (resolved configuration, reward signatures, versions, rows);
 ``history.json`` (what the trainer logged); and with held-out rows ``evaluation.json`` (before, after and the paired
 change, with bootstrap 95% intervals), ``heldout_before.jsonl`` and ``heldout_after.jsonl``; one ``curve_*.png`` for
-each reward.
+each reward. Where rows have images, ``images_of_others`` evaluates the trained policy with each row's image replaced by
+another row's: what is left of the score owes nothing to the image.
 
 With several rewards of which one may be unscorable, set ``multi_objective_aggregation: normalize_then_sum`` (GRPO):
 in the default sum a missing reward counts as 0.
@@ -22,15 +23,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOTrainer, RLOOTrainer, get_peft_config, get_quantization_config
 
+import rrg_rewards.models.ct_chat  # noqa: F401  (makes CT-CHAT known to the automatic classes)
 from rrg_rewards.data import write_json
-from rrg_rewards.recipes._arguments import RecipeArguments, parse, validate
+from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
-from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate
+from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate, with_images_of_others
 from rrg_rewards.recipes._outputs import plot_run, versions, write_rows
+from rrg_rewards.recipes._parse import parse, validate
 from rrg_rewards.recipes._progress import show_progress
+from rrg_rewards.recipes._training import check_processes, checkpoint_to_resume, finish, model_init_kwargs
 from rrg_rewards.rewards import MetricReward
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
@@ -55,7 +58,7 @@ def run(recipe: RecipeArguments, training: Any, model: Any, progress: Callable[[
     Raises:
         ValueError: If a column is missing, no row is usable, or processes do not know of each other.
     """
-    _check_processes(training)
+    check_processes(training)
     settings = recipe.reward_settings()
     rewards = [setting.make() for setting in settings]
     training.reward_weights = [setting.weight for setting in settings]
@@ -71,46 +74,23 @@ def run(recipe: RecipeArguments, training: Any, model: Any, progress: Callable[[
         folder.mkdir(parents=True, exist_ok=True)
         write_json(_describe(recipe, training, model, rewards, data), folder / "run.json", overwrite=True)
     before = _evaluate(trainer, rewards, data, recipe, "before")
-    trainer.train(resume_from_checkpoint=_checkpoint(training))
+    trainer.train(resume_from_checkpoint=checkpoint_to_resume(training))
     trainer.save_model(training.output_dir)
     if trainer.accelerator.is_main_process:
         write_json(trainer.state.log_history, folder / "history.json", overwrite=True)
-    after = _evaluate(trainer, rewards, data, recipe, "after")
+    evaluations = {"before": before, "after": _evaluate(trainer, rewards, data, recipe, "after")}
+    if recipe.image_column is not None:
+        others = dataclasses.replace(data, heldout=with_images_of_others(data.heldout))
+        evaluations["images_of_others"] = _evaluate(trainer, rewards, others, recipe, "images_of_others")
     if trainer.accelerator.is_main_process:
-        _write_results(folder, rewards, trainer.state.log_history, before, after)
+        _write_results(folder, rewards, trainer.state.log_history, evaluations)
     return trainer
-
-
-def _check_processes(training: Any) -> None:
-    launched = int(os.environ.get("WORLD_SIZE", "1"))
-    if training.world_size != launched:
-        raise ValueError(
-            f"{launched} processes were launched, but each would train alone (world size {training.world_size}); "
-            "on CPU set use_cpu: true and launch with torchrun"
-        )
-
-
-def _checkpoint(training: Any) -> str | None:
-    """Checkpoint to resume from: a path, or with ``auto`` or ``true`` the last one of ``output_dir``, if any."""
-    wanted = training.resume_from_checkpoint
-    if str(wanted).lower() in ("none", "false", ""):
-        return None
-    if str(wanted).lower() not in ("auto", "true"):
-        return str(wanted)
-    found: str | None = get_last_checkpoint(training.output_dir) if Path(training.output_dir).is_dir() else None
-    logger.info("resuming from %s", found or "nothing: there is no checkpoint yet")
-    return found
 
 
 def _make_trainer(
     recipe: RecipeArguments, training: Any, model: Any, rewards: Sequence[MetricReward], data: RecipeData
 ) -> Any:
-    training.model_init_kwargs = {
-        "revision": model.model_revision,
-        "attn_implementation": model.attn_implementation,
-        "dtype": model.dtype,
-        **(training.model_init_kwargs or {}),
-    }
+    training.model_init_kwargs = model_init_kwargs(training, model)
     return _TRAINERS[recipe.algorithm](
         model=model.model_name_or_path,
         reward_funcs=list(rewards),
@@ -155,25 +135,15 @@ def _write_results(
     folder: Path,
     rewards: Sequence[MetricReward],
     history: Sequence[dict[str, Any]],
-    before: Evaluation | None,
-    after: Evaluation | None,
+    evaluations: dict[str, Evaluation | None],
 ) -> None:
-    summaries = None
-    if before is not None and after is not None:
-        summaries = {"before": before.summary(), "after": after.summary()}
-        write_json({**summaries, "change": change(before, after)}, folder / "evaluation.json", overwrite=True)
+    done = {stage: evaluation for stage, evaluation in evaluations.items() if evaluation is not None}
+    summaries = {stage: evaluation.summary() for stage, evaluation in done.items()}
+    if done:
+        difference = {"change": change(done["before"], done["after"])}
+        write_json({**summaries, **difference}, folder / "evaluation.json", overwrite=True)
     for reward in rewards:
         plot_run(folder / f"curve_{reward.__name__}.png", reward.__name__, history, summaries)
-
-
-def finish(accelerator: Any) -> None:
-    """End trackers and the process group of a trainer to which no reference is left.
-
-    The wrapped model goes first: it keeps the group alive, and where the group dies with it, holding the interpreter's
-    lock, gloo's threads can wait for that lock for ever.
-    """
-    accelerator.free_memory()
-    accelerator.end_training()
 
 
 def main(argv: Sequence[str] | None = None) -> None:

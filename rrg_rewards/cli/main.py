@@ -18,6 +18,7 @@ COMMANDS = (
     "label",
     "score",
     "recipes",
+    "convert",
     "demo",
 )
 

@@ -1,4 +1,4 @@
-"""``rrg-rewards recipes``: list, copy and check training recipes."""
+"""``rrg-rewards recipes``: list, find, copy and check training recipes."""
 
 import argparse
 from importlib import import_module
@@ -20,6 +20,7 @@ examples:
   rrg-rewards recipes ls
   rrg-rewards recipes cp NAME my_run.yaml
   rrg-rewards recipes validate my_run.yaml
+  accelerate launch --config_file $(rrg-rewards recipes path accelerate_configs/zero2) ...
 """
 
 
@@ -27,7 +28,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     """Add ``recipes`` to the command line."""
     parser = commands.add_parser(
         "recipes",
-        help="list, copy and check training recipes",
+        help="list, find, copy and check training recipes",
         description=_DESCRIPTION,
         epilog=_EXAMPLE,
         **new_parser_options(),
@@ -44,11 +45,16 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     cp.add_argument("--overwrite", action="store_true", help="replace a file that exists")
     cp.set_defaults(run=_copy, parser=cp)
 
+    description = "Show where a recipe's file is.\n\nexample:\n  rrg-rewards recipes path accelerate_configs/zero2"
+    path = actions.add_parser("path", help="show where a recipe is", description=description, **new_parser_options())
+    path.add_argument("name", metavar="NAME", help="recipe as ls names it, or accelerate_configs/{ddp,zero2,zero3}")
+    path.set_defaults(run=_path, parser=path)
+
     description = "Check recipes without running them.\n\nexample:\n  rrg-rewards recipes validate my_run.yaml"
     validate = actions.add_parser("validate", help="check recipes", description=description, **new_parser_options())
     validate.add_argument("files", metavar="FILE", nargs="*", help="recipes to check (default: all that ls names)")
     validate.set_defaults(run=_validate, parser=validate)
-    for action in (ls, cp, validate):
+    for action in (ls, cp, path, validate):
         add_common_options(action)
 
 
@@ -63,13 +69,22 @@ def _list(args: argparse.Namespace, terminal: Terminal) -> int:  # noqa: ARG001 
     return 0
 
 
+def _find(name: str) -> Path:
+    try:
+        return Path(_recipes().recipe_path(name))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _path(args: argparse.Namespace, terminal: Terminal) -> int:
+    terminal.show(str(_find(args.name)))
+    return 0
+
+
 def _copy(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.data.writers import open_output
 
-    try:
-        source = Path(_recipes().recipe_path(args.name))
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    source = _find(args.name)
     destination = Path(args.destination)
     if destination.is_dir():
         destination /= source.name

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.labelers import registry
-from rrg_rewards.recipes._arguments import parse
+from rrg_rewards.recipes._parse import parse
 from rrg_rewards.recipes.grpo import finish, run
 
 

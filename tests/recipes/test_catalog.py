@@ -13,7 +13,7 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 import rrg_rewards.recipes
 from rrg_rewards.recipes import _arguments, list_recipes, recipe_path, validate_recipe
-from rrg_rewards.recipes._arguments import parse
+from rrg_rewards.recipes._parse import parse
 
 ROOT = Path(rrg_rewards.recipes.__file__).parent
 HEADER = """\

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny_labeler import save_tiny_labeler
 
-from rrg_rewards.recipes._arguments import parse
+from rrg_rewards.recipes._parse import parse
 from rrg_rewards.recipes.grpo import main, run
 from rrg_rewards.rewards import CRGReward
 

@@ -1,0 +1,77 @@
+"""Join CT-RATE's reports, labels and volume features into the tables that the CT-CHAT recipes read.
+
+``python -m rrg_rewards.recipes.ct_chat.prepare --train-reports FILE --heldout-reports FILE --features FOLDER ...``
+
+Written to the output folder: ``train.jsonl`` and ``heldout.jsonl``, one row a scan: ``study_id``, ``findings``,
+``impression``, ``report`` (both, as CT-CHAT writes them), the 18 labels by name, and ``image``, the path of the
+features. What did not join is counted and shown. Features are those of the CT-ViT encoder of CT-CLIP, which CT-RATE's authors
+publish; volumes are not read.
+"""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from rrg_rewards.data import Table, write_table
+from rrg_rewards.data.ct_rate import read_ct_rate
+from rrg_rewards.schemas import CT_RATE
+
+__all__ = ["main", "prepare"]
+
+logger = logging.getLogger(__name__)
+
+
+def prepare(reports: Path, labels: Path, features: Path, output: Path) -> int:
+    """Join one split and write it.
+
+    Args:
+        reports: Table of reports.
+        labels: Table of labels.
+        features: Folder of feature files.
+        output: Table to write.
+
+    Returns:
+        Number of rows.
+
+    Raises:
+        ValueError: If nothing joins.
+    """
+    table, counts = read_ct_rate(reports, labels, features, one_per_scan=True)
+    logger.info("%s\n%s", reports, counts)
+    kept = [row for row in range(len(table)) if table.column("findings")[row] or table.column("impression")[row]]
+    if not kept:
+        raise ValueError(f"{reports}: no report joins with labels and features\n{counts}")
+    columns = {name: [table.column(name)[row] for row in kept] for name in table.names if name != "labels"}
+    rows = [table.column("labels")[row] for row in kept]
+    by_label = {name: [labels[index] for labels in rows] for index, name in enumerate(CT_RATE.labels)}
+    reports_in_full = map(_report, columns["findings"], columns["impression"])
+    columns["image"] = [str(Path(path).resolve()) for path in columns["image"]]
+    write_table(Table({**columns, "report": list(reports_in_full), **by_label}), output, overwrite=True)
+    return len(kept)
+
+
+def _report(findings: str | None, impression: str | None) -> str:
+    sections = (("Findings", findings), ("Impression", impression))
+    return " ".join(f"{name}: {text.strip()}" for name, text in sections if text)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for split in ("train", "heldout"):
+        parser.add_argument(f"--{split}-reports", type=Path, required=True, help=f"{split} table of reports")
+        parser.add_argument(f"--{split}-labels", type=Path, required=True, help=f"{split} table of labels")
+    parser.add_argument("--features", type=Path, required=True, help="folder of feature files, searched at any depth")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for split in ("train", "heldout"):
+        reports, labels = (getattr(arguments, f"{split}_{kind}") for kind in ("reports", "labels"))
+        rows = prepare(reports, labels, arguments.features, arguments.output / f"{split}.jsonl")
+        logger.info("%d rows in %s", rows, arguments.output / f"{split}.jsonl")
+
+
+if __name__ == "__main__":
+    main()

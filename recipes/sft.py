@@ -1,0 +1,101 @@
+"""Supervised fine-tuning of a report generator, from one YAML file: the warm start of reinforcement learning.
+
+``python -m rrg_rewards.recipes.sft --config FILE [--key value ...]``, with a YAML file or the name of a recipe that
+``rrg-rewards recipes ls`` lists, or the same under ``torchrun`` or ``accelerate launch`` for several processes. Keys
+are those of TRL's ``SFTConfig`` and ``ModelConfig``, and of
+:class:`rrg_rewards.recipes._arguments.SupervisedArguments`; rows become prompts as in
+:mod:`rrg_rewards.recipes.grpo`, so that both read the same tables.
+
+Written to ``output_dir``: the model, or with ``use_peft`` its adapter, which ``rrg-rewards convert lora`` merges;
+``run.json`` (resolved configuration, versions, rows) and ``history.json`` (what the trainer logged).
+"""
+
+import dataclasses
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from trl import SFTTrainer, get_peft_config, get_quantization_config
+
+import rrg_rewards.models.ct_chat  # noqa: F401  (makes CT-CHAT known to the automatic classes)
+from rrg_rewards.data import write_json
+from rrg_rewards.recipes._arguments import SupervisedArguments
+from rrg_rewards.recipes._data import load_recipe_data
+from rrg_rewards.recipes._outputs import versions
+from rrg_rewards.recipes._parse import parse_supervised, validate_supervised
+from rrg_rewards.recipes._progress import show_progress
+from rrg_rewards.recipes._training import check_processes, checkpoint_to_resume, finish, model_init_kwargs
+
+__all__ = ["finish", "main", "parse", "run", "validate"]
+
+parse, validate = parse_supervised, validate_supervised
+
+
+def run(
+    recipe: SupervisedArguments, training: Any, model: Any, progress: Callable[[int, int], None] | None = None
+) -> Any:
+    """Train; every process calls it.
+
+    Args:
+        recipe: The recipe's arguments.
+        training: TRL's ``SFTConfig``.
+        model: TRL's ``ModelConfig``.
+        progress: Takes steps done and steps to do, in place of the trainer's own output.
+
+    Returns:
+        The trainer, done.
+
+    Raises:
+        ValueError: If a column is missing, no row is usable, or processes do not know of each other.
+    """
+    check_processes(training)
+    data = load_recipe_data(recipe, [recipe.completion_column])
+    train, heldout = (_with_completions(rows, recipe) for rows in (data.train, data.heldout))
+    training.model_init_kwargs = model_init_kwargs(training, model)
+    trainer = SFTTrainer(
+        model=model.model_name_or_path,
+        args=training,
+        train_dataset=train,
+        eval_dataset=heldout if training.eval_strategy != "no" else None,
+        quantization_config=get_quantization_config(model),
+        peft_config=get_peft_config(model),
+    )
+    if progress is not None:
+        show_progress(trainer, progress)
+    trainer.train(resume_from_checkpoint=checkpoint_to_resume(training))
+    trainer.save_model(training.output_dir)
+    if trainer.accelerator.is_main_process:
+        folder = Path(training.output_dir)
+        write_json(trainer.state.log_history, folder / "history.json", overwrite=True)
+        write_json(_describe(recipe, training, model, data), folder / "run.json", overwrite=True)
+    return trainer
+
+
+def _with_completions(rows: Any, recipe: SupervisedArguments) -> Any:
+    texts = list(rows[recipe.completion_column])
+    completions = [[{"role": "assistant", "content": text}] if recipe.conversational else f" {text}" for text in texts]
+    return rows.remove_columns(recipe.completion_column).add_column("completion", completions)
+
+
+def _describe(recipe: SupervisedArguments, training: Any, model: Any, data: Any) -> dict[str, Any]:
+    return {
+        "config": {**dataclasses.asdict(recipe), **training.to_dict(), **dataclasses.asdict(model)},
+        "rows": {"train": len(data.train), "heldout": len(data.heldout), "left out": data.dropped},
+        "processes": training.world_size,
+        "versions": versions(),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the recipe that a command line describes."""
+    # Before the first trainer: each reports its use to the Hub unless told not to.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
+    finish(run(*parse(sys.argv[1:] if argv is None else argv)).accelerator)
+
+
+if __name__ == "__main__":
+    main()
