@@ -15,6 +15,7 @@ There is no way to fall back to one process: a process that does not start, rais
 import importlib
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,6 +77,20 @@ def _wait(processes: list["subprocess.Popen[bytes]"], timeout: float) -> str | N
             return None
         time.sleep(0.05)
     return f"still running after {timeout} s"
+
+
+def launch_and_wait(command: list[str], environment: dict[str, str], timeout: float) -> None:
+    """Run a launcher, or a process, to its end; where it hangs or fails, end its whole process group and fail."""
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as launcher:
+        try:
+            output, _ = launcher.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(launcher.pid, signal.SIGTERM)
+            output, _ = launcher.communicate(timeout=30)
+            raise AssertionError(f"the processes hung:\n{output[-4000:]}") from None
+    assert launcher.returncode == 0, output[-4000:]
 
 
 def _main(name: str, rank: int, world_size: int, timeout: float) -> None:

@@ -2,14 +2,14 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from tiny_policy import save_tiny_policy
+
+from tests.distributed.helpers import launch_and_wait
 
 HERE = Path(__file__).parent
 REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
@@ -47,20 +47,6 @@ def config(tmp_path: Path) -> Path:
     }
     path.write_text(yaml.safe_dump(settings))
     return path
-
-
-def launch_and_wait(command: list[str], environment: dict[str, str], timeout: float) -> None:
-    """Run a launcher to its end; where it hangs or fails, end its whole process group and fail."""
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    ) as launcher:
-        try:
-            output, _ = launcher.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(launcher.pid, signal.SIGTERM)
-            output, _ = launcher.communicate(timeout=30)
-            pytest.fail(f"the processes hung:\n{output[-4000:]}")
-    assert launcher.returncode == 0, output[-4000:]
 
 
 def test_two_processes_train_one_policy(config: Path, tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""One process of a recipe run that notes what its reward saw, and how the policy lay in memory meanwhile.
+
+Started with a folder for what it notes and the recipe's command line. Where that folder has a file ``replay.json``,
+with the tokens of all completions by step, training takes these in place of sampling.
+"""
+
+import faulthandler
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rrg_rewards.recipes import grpo
+from rrg_rewards.rewards import CRGReward
+
+
+def replay_completions(policy: Any, by_step: list[list[list[int]]]) -> None:
+    generate = policy.generate
+
+    def replayed(input_ids: torch.Tensor, generation_config: Any, **options: Any) -> torch.Tensor:
+        if not generation_config.do_sample:
+            return generate(input_ids=input_ids, generation_config=generation_config, **options)
+        completions = [torch.tensor(tokens) for tokens in by_step.pop(0)]
+        padding = generation_config.pad_token_id
+        padded = torch.nn.utils.rnn.pad_sequence(completions, batch_first=True, padding_value=padding)
+        return torch.cat([input_ids, padded], dim=1)
+
+    policy.generate = replayed
+
+
+def train(folder: str, *argv: str) -> Any:
+    trainers, calls = [], []
+    make_trainer, reward_of = grpo._make_trainer, CRGReward.__call__
+
+    def noted_trainer(*args: Any) -> Any:
+        trainers.append(make_trainer(*args))
+        loaded = ["_model" in vars(reward.metric.labeler) for reward in trainers[0].reward_funcs]
+        assert loaded == [False], "the labeler is to be loaded after the policy"
+        if (replay := Path(folder, "replay.json")).is_file():
+            replay_completions(trainers[0].model, json.loads(replay.read_text()))
+        return trainers[0]
+
+    def noted_reward(self: CRGReward, completions: Any, **columns: Any) -> list[float | None]:
+        values = reward_of(self, completions, **columns)
+        texts = [completion[0]["content"] for completion in completions]
+        policy, labeler = trainers[0].model, self.metric.labeler._model
+        calls.append(
+            {
+                "completions": texts,
+                "tokens": columns["completion_ids"],
+                "references": columns["impression"],
+                "values": values,
+                "empty": sorted({value.numel() == 0 for value in policy.parameters()}),
+                "labeler_empty": sorted({value.numel() == 0 for value in labeler.parameters()}),
+            }
+        )
+        return values
+
+    grpo._make_trainer, CRGReward.__call__ = noted_trainer, noted_reward
+    trainer = grpo.run(*grpo.parse(argv))
+    result = {
+        "world_size": trainer.args.world_size,
+        "distributed": str(trainer.accelerator.distributed_type.value),
+        "device": str(trainer.accelerator.device),
+        "calls": calls,
+        "history": trainer.state.log_history,
+    }
+    Path(folder, f"rank{trainer.args.process_index}.json").write_text(json.dumps(result))
+    trainers.clear()
+    return trainer.accelerator
+
+
+if __name__ == "__main__":
+    # A process that hangs says where, and ends the run.
+    faulthandler.dump_traceback_later(120, exit=True)
+    grpo.finish(train(*sys.argv[1:]))
