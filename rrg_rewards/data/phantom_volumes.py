@@ -49,7 +49,7 @@ def _position_basis(channels: int, seed: int) -> NDArray[np.float64]:
     return np.ascontiguousarray(basis.T)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _position_code(grid: Grid, channels: int, seed: int) -> NDArray[np.float32]:
     """Cosines of the coordinates of each cell, ``(cells, channels)``, of root mean square length 1.5."""
     waves: list[NDArray[np.float64]] = []
