@@ -105,7 +105,7 @@ class CtRateCounts:
     repeated_rows: int = 0
 
     def __str__(self) -> str:
-        parts = {
+        parts: dict[str, dict[str, int | None]] = {
             "read": {"reports": self.reports, "labelled volumes": self.labels, "volumes with features": self.features},
             "left out": {
                 "reports without labels": self.reports_without_labels,

@@ -49,10 +49,10 @@ def _position_basis(channels: int, seed: int) -> NDArray[np.float64]:
     return np.ascontiguousarray(basis.T)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _position_code(grid: Grid, channels: int, seed: int) -> NDArray[np.float32]:
     """Cosines of the coordinates of each cell, ``(cells, channels)``, of root mean square length 1.5."""
-    waves = []
+    waves: list[NDArray[np.float64]] = []
     for axis, cells in enumerate(grid):
         centres = (np.arange(cells) + 0.5) / cells
         shape = [cells if other == axis else 1 for other in range(3)]

@@ -29,7 +29,11 @@ _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _HEADER_LENGTH = struct.Struct("<Q")
 _MAX_HEADER = 100_000_000
 _DTYPES = (np.dtype(np.float16), np.dtype(np.float32))
-_SAFETENSORS = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
+_SAFETENSORS: dict[str, np.dtype[Any]] = {
+    "F16": np.dtype("<f2"),
+    "F32": np.dtype("<f4"),
+    "BF16": np.dtype("<u2"),
+}
 _SAFETENSORS_NAMES = {np.dtype(np.float16): "F16", np.dtype(np.float32): "F32"}
 # What zipfile and numpy raise for bytes that are not what they should be.
 _DAMAGE = (
@@ -289,7 +293,8 @@ def _safetensors_tensor(path: Path, entry: dict[str, Any], data: int) -> Array:
     if entry["dtype"] != "BF16":
         return tensor
     # A bfloat16 is the upper half of a float32.
-    return (tensor.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    widened: Array = (tensor.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return widened
 
 
 def _npy_bytes(features: Array) -> bytes:

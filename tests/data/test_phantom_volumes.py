@@ -90,14 +90,14 @@ def test_every_label_can_be_read_from_held_out_volumes_and_from_no_others(corpor
     directions = learned_directions(tokens, labels)
     features, unseen_features = pooled(tokens, directions), pooled(unseen, directions)
     found = probe_labels(features, unseen_features, labels, truth)
-    assert min(found) > 0.92, dict(zip(CT_RATE.labels, found, strict=True))
-    assert np.mean(found) > 0.97
+    assert min(found) > 0.95, dict(zip(CT_RATE.labels, found, strict=True))
+    assert np.mean(found) > 0.98
     # The volumes of other patients say nothing.
     shuffled = np.random.default_rng(0).permutation(len(test))
     chance = probe_labels(features, unseen_features[shuffled], labels, truth)
     assert abs(np.mean(chance) - 0.5) < 0.04
     # What is small is lost in the mean over all cells.
-    small = [CT_RATE.labels.index(name) for name in ("Lung nodule", "Hiatal hernia", "Medical material")]
+    small = [CT_RATE.labels.index(name) for name in ("Lung nodule", "Hiatal hernia", "Lymphadenopathy")]
     means = probe_labels(tokens.mean(axis=1), unseen.mean(axis=1), labels[:, small], truth[:, small])
     assert max(means) < 0.75
     assert max(means) < min(found[i] for i in small) - 0.2
