@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["RadBertClassifier", "load_radbert_classifier"]
@@ -68,14 +69,15 @@ def load_radbert_classifier(weights: Path, config: Any, num_labels: int) -> nn.M
     Raises:
         ValueError: If a key is missing, unexpected or misshapen, naming the keys.
     """
-    state = _read_state_dict(weights)
+    state = read_state_dict(weights)
     if any(key.startswith("model.") for key in state):
         model: nn.Module = RadBertClassifier(config, num_labels)
         state = {key: value for key, value in state.items() if key not in _DERIVED_KEYS}
     else:
         model = _SequenceClassifier(config, num_labels)
         state = {f"model.{key}": value for key, value in state.items() if not key.endswith(".position_ids")}
-    _load_exactly(model, state, weights)
+    check_state_dict(state, model.state_dict(), weights)
+    model.load_state_dict(state)
     return model
 
 
@@ -91,28 +93,3 @@ class _SequenceClassifier(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
         return logits
-
-
-def _read_state_dict(weights: Path) -> dict[str, Tensor]:
-    if weights.suffix == ".safetensors":
-        state: dict[str, Tensor] = require("safetensors.torch", extra="labelers").load_file(weights)
-    else:
-        state = torch.load(weights, map_location="cpu", weights_only=True)
-    return state
-
-
-def _load_exactly(model: nn.Module, state: dict[str, Tensor], weights: Path) -> None:
-    expected = model.state_dict()
-    problems = {
-        "missing": sorted(expected.keys() - state.keys()),
-        "unexpected": sorted(state.keys() - expected.keys()),
-        "misshapen": sorted(
-            f"{key} {tuple(state[key].shape)}, not {tuple(expected[key].shape)}"
-            for key in expected.keys() & state.keys()
-            if state[key].shape != expected[key].shape
-        ),
-    }
-    found = "; ".join(f"{kind}: {', '.join(keys[:5])}" for kind, keys in problems.items() if keys)
-    if found:
-        raise ValueError(f"{weights} does not fit the classifier ({found})")
-    model.load_state_dict(state)

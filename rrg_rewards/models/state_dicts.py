@@ -22,7 +22,7 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     """
     try:
         if path.suffix == ".safetensors":
-            state: object = require("safetensors.torch", extra="models").load_file(path)
+            state: object = require("safetensors.torch", extra="labelers").load_file(path)
         else:
             state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, EOFError):

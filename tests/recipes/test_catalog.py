@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate.commands.config.config_args import load_config_from_file
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 import rrg_rewards.recipes
-from rrg_rewards.recipes import _arguments, list_recipes, recipe_path, validate_recipe
+from rrg_rewards.recipes import _parse, list_recipes, recipe_path, validate_recipe
 from rrg_rewards.recipes._parse import parse
 
 ROOT = Path(rrg_rewards.recipes.__file__).parent
+LAUNCHERS = ROOT / "accelerate_configs"
+RECIPES = sorted(path for path in ROOT.rglob("*.yaml") if path.parent != LAUNCHERS)
 HEADER = """\
 # What it does.
 # Prerequisites: none
@@ -24,14 +27,23 @@ HEADER = """\
 """
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipe_is_valid(path: Path) -> None:
     validate_recipe(path)
 
 
+@pytest.mark.parametrize("path", sorted(LAUNCHERS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_launcher_is_one_that_accelerate_takes(path: Path) -> None:
+    config = load_config_from_file(str(path))
+    assert config.num_processes == 8
+    stages = {"ddp": None, "zero2": 2, "zero3": 3}
+    assert (config.deepspeed_config or {}).get("zero_stage") == stages[path.stem]
+    assert recipe_path(f"accelerate_configs/{path.stem}") == path
+
+
 def test_all_files_are_listed_and_described() -> None:
     recipes = list_recipes()
-    assert [path for _, path, _ in recipes] == sorted(ROOT.rglob("*.yaml"))
+    assert [path for _, path, _ in recipes] == RECIPES
     assert all(len(description) > 20 for _, _, description in recipes)
     assert all(recipe_path(name) == path for name, path, _ in recipes)
 
@@ -102,8 +114,8 @@ def test_deepspeed_on_cpu_starts_processes(
     started: bool,
 ) -> None:
     calls: list[list[str]] = []
-    monkeypatch.setattr(_arguments, "start_deepspeed_on_cpu", lambda: None)
-    monkeypatch.setattr(_arguments, "_parse", lambda argv: calls.append(argv))
+    monkeypatch.setattr(_parse, "start_deepspeed_on_cpu", lambda: None)
+    monkeypatch.setattr(_parse, "_parse", lambda argv, classes_of: calls.append(argv))
     parse(["--config", str(recipe(**changes)), *argv])
     (parsed,) = calls
     added = parsed[2 + len(argv) :]
