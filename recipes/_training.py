@@ -5,8 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from transformers.trainer_utils import get_last_checkpoint
-
 __all__ = ["check_processes", "checkpoint_to_resume", "finish", "model_init_kwargs"]
 
 logger = logging.getLogger(__name__)
@@ -27,15 +25,26 @@ def check_processes(training: Any) -> None:
 
 
 def checkpoint_to_resume(training: Any) -> str | None:
-    """Checkpoint to resume from: a path, or with ``auto`` or ``true`` the last one of ``output_dir``, if any."""
+    """Checkpoint to resume from: a path, or with ``auto`` or ``true`` the last whole one of ``output_dir``, if any."""
     wanted = training.resume_from_checkpoint
     if str(wanted).lower() in ("none", "false", ""):
         return None
     if str(wanted).lower() not in ("auto", "true"):
         return str(wanted)
-    found: str | None = get_last_checkpoint(training.output_dir) if Path(training.output_dir).is_dir() else None
-    logger.info("resuming from %s", found or "nothing: there is no checkpoint yet")
-    return found
+    found = _last_whole_checkpoint(Path(training.output_dir), training.world_size)
+    logger.info("resuming from %s", found or "nothing: there is no whole checkpoint yet")
+    return None if found is None else str(found)
+
+
+def _last_whole_checkpoint(folder: Path, world_size: int) -> Path | None:
+    """The last checkpoint that was written to its end: a run may have been killed while it wrote one."""
+    checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
+    for path in sorted(checkpoints, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True):
+        # The main process writes its state last, each process the state of its random numbers.
+        if (path / "trainer_state.json").is_file() and len(list(path.glob("rng_state*.pth"))) == world_size:
+            return path
+        logger.warning("%s is not whole, or of another number of processes; looking for one before it", path)
+    return None
 
 
 def model_init_kwargs(training: Any, model: Any) -> dict[str, Any]:

@@ -4,8 +4,8 @@
 
 Written to the output folder: ``train.jsonl`` and ``heldout.jsonl``, one row a scan: ``study_id``, ``findings``,
 ``impression``, ``report`` (both, as CT-CHAT writes them), the 18 labels by name, and ``image``, the path of the
-features. What did not join is counted and shown. Features are those of the CT-ViT encoder of CT-CLIP, which CT-RATE's authors
-publish; volumes are not read.
+features. What did not join is counted and shown. Features are those of the CT-ViT encoder of CT-CLIP, which CT-RATE's
+authors publish; volumes are not read.
 """
 
 import argparse

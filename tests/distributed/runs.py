@@ -1,0 +1,109 @@
+"""Runs of a recipe in processes of their own, with what its rewards saw noted down."""
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from tests.distributed.helpers import launch_and_wait
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Run:
+    folder: Path
+    ranks: list[dict[str, Any]]
+
+    def steps(self) -> list[dict[str, Any]]:
+        return [entry for entry in self.ranks[0]["history"] if "reward" in entry]
+
+    def saw(self) -> list[list[list[Any]]]:
+        """Completions and rewards by process and step."""
+        return [[[call["completions"], call["values"]] for call in rank["calls"]] for rank in self.ranks]
+
+    def by_step(self, key: str) -> list[list[Any]]:
+        """What the reward was given or gave, of all processes together."""
+        steps = zip(*(rank["calls"] for rank in self.ranks), strict=True)
+        return [[row for call in calls for row in call[key]] for calls in steps]
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        (file,) = self.folder.glob("*model.safetensors")
+        return load_file(file)
+
+    def heldout(self, stage: str) -> list[str]:
+        lines = (self.folder / f"heldout_{stage}.jsonl").read_text().splitlines()
+        return [json.loads(line)["report"] for line in lines]
+
+
+def assert_same_weights(first: Run, second: Run) -> None:
+    weights, expected = first.weights(), second.weights()
+    assert weights.keys() == expected.keys()
+    for name, value in weights.items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-6, msg=name)
+
+
+class Launcher:
+    """Runs a recipe below a folder: by torchrun, or with no number of processes, by itself."""
+
+    def __init__(self, root: Path, config: dict[str, Any]) -> None:
+        self.root = root
+        (root / "recipe.yaml").write_text(yaml.safe_dump(config))
+
+    def __call__(
+        self, name: str, *options: str, stage: int | None = None, processes: int | None = 2, replay: Run | None = None
+    ) -> Run:
+        command, notes = self.prepare(name, *options, stage=stage, processes=processes)
+        if replay is not None:
+            (notes / "replay.json").write_text(json.dumps(replay.by_step("tokens")))
+        launch_and_wait(command, environment(), timeout=150)
+        return Run(
+            self.root / name, [json.loads((notes / f"rank{rank}.json").read_text()) for rank in range(processes or 1)]
+        )
+
+    def prepare(
+        self, name: str, *options: str, stage: int | None = None, processes: int | None = 2
+    ) -> tuple[list[str], Path]:
+        """The command of a run, and the folder in which its processes note what they saw."""
+        notes = self.root / f"{name}_notes"
+        notes.mkdir(exist_ok=True)
+        argv = ["--config", str(self.root / "recipe.yaml"), "--output_dir", str(self.root / name), *options]
+        if stage is not None:
+            argv += ["--deepspeed", str(write_deepspeed(self.root / f"{name}.json", stage))]
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+        return [
+            sys.executable,
+            *(torchrun if processes else []),
+            str(HERE / "recipe_worker.py"),
+            str(notes),
+            *argv,
+        ], notes
+
+
+def write_deepspeed(path: Path, stage: int) -> Path:
+    settings = {
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "zero_optimization": {
+            "stage": stage,
+            # A policy of this size would stay whole on every process.
+            "stage3_param_persistence_threshold": 0,
+            "stage3_gather_16bit_weights_on_model_save": True,
+        },
+    }
+    path.write_text(json.dumps(settings))
+    return path
+
+
+def environment() -> dict[str, str]:
+    path = os.pathsep.join([str(HERE.parent / "helpers"), os.environ.get("PYTHONPATH", "")])
+    ours = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    launched = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    return {**{name: value for name, value in os.environ.items() if name not in launched}, **ours}
