@@ -1,11 +1,19 @@
-"""What every recipe's training shares: processes that know of each other, resuming, loading, an orderly end."""
+"""What every recipe's training shares: processes that know of each other, loading, resuming, an orderly end."""
 
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
-__all__ = ["check_processes", "checkpoint_to_resume", "finish", "model_init_kwargs"]
+from transformers import AutoProcessor
+from trl import get_quantization_config
+from trl.trainer.utils import RepeatSampler, create_model_from_path
+
+import rrg_rewards.models.ct_chat  # noqa: F401  (makes CT-CHAT known to the automatic classes)
+
+__all__ = ["ResumableSampling", "check_processes", "checkpoint_to_resume", "finish", "load_policy"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,14 +55,69 @@ def _last_whole_checkpoint(folder: Path, world_size: int) -> Path | None:
     return None
 
 
-def model_init_kwargs(training: Any, model: Any) -> dict[str, Any]:
-    """How the trainer is to load the model that ``ModelConfig`` describes."""
-    return {
+def load_policy(training: Any, model: Any) -> dict[str, Any]:
+    """Load the model that training starts from, and its processor, before the trainer is made.
+
+    A trainer that loads the model itself draws an adapter's first weights from what loading has left of the random
+    numbers: other ones under ZeRO-3 than without it. A trainer that is given the model draws them from the seed.
+
+    Args:
+        training: A TRL trainer's arguments; what they say of loading is used up.
+        model: TRL's ``ModelConfig``.
+
+    Returns:
+        The trainer's arguments ``model``, ``processing_class`` and ``quantization_config``.
+    """
+    quantization = get_quantization_config(model)
+    options = {
         "revision": model.model_revision,
         "attn_implementation": model.attn_implementation,
         "dtype": model.dtype,
+        **({} if quantization is None else {"quantization_config": quantization}),
+        # On several processes each has its own device; the default would spread one model over all.
+        **({"device_map": None} if training.world_size > 1 or training.deepspeed else {}),
         **(training.model_init_kwargs or {}),
     }
+    # The trainer reads it once more, for the reference model where there is one.
+    training.model_init_kwargs = {"revision": options["revision"]} if options["revision"] != "main" else None
+    return {
+        "model": create_model_from_path(model.model_name_or_path, **options),
+        "processing_class": AutoProcessor.from_pretrained(
+            model.model_name_or_path, revision=options["revision"], truncation_side="left", padding_side="left"
+        ),
+        "quantization_config": quantization,
+    }
+
+
+class _OrderByEpoch(RepeatSampler):  # type: ignore[misc]
+    """TRL's order of prompts, of which each epoch's depends on the seed and the epoch alone."""
+
+    def __init__(self, sampler: RepeatSampler, trainer: Any) -> None:
+        super().__init__(
+            sampler.data_source,
+            mini_repeat_count=sampler.mini_repeat_count,
+            batch_size=sampler.batch_size,
+            repeat_count=sampler.repeat_count,
+            shuffle=sampler.shuffle,
+            seed=sampler.seed,
+        )
+        self.trainer = ref(trainer)
+
+    def __iter__(self) -> Iterator[int]:
+        if self.shuffle:
+            self.generator.manual_seed(self.seed + int(self.trainer().state.epoch or 0))
+        yield from super().__iter__()
+
+
+class ResumableSampling:
+    """Mixed into TRL's online trainers: a run resumed after its first epoch sees the prompts it would have seen.
+
+    TRL draws each epoch's order from a generator that starts anew with the process, so that a run resumed in its third
+    epoch would go through the first one's order.
+    """
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        return _OrderByEpoch(super()._get_train_sampler(dataset), self)  # type: ignore[misc]
 
 
 def finish(accelerator: Any) -> None:

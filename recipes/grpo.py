@@ -23,9 +23,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trl import GRPOTrainer, RLOOTrainer, get_peft_config, get_quantization_config
+from trl import GRPOTrainer, RLOOTrainer, get_peft_config
 
-import rrg_rewards.models.ct_chat  # noqa: F401  (makes CT-CHAT known to the automatic classes)
 from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
@@ -33,14 +32,23 @@ from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate, with_ima
 from rrg_rewards.recipes._outputs import plot_run, versions, write_rows
 from rrg_rewards.recipes._parse import parse, validate
 from rrg_rewards.recipes._progress import show_progress
-from rrg_rewards.recipes._training import check_processes, checkpoint_to_resume, finish, model_init_kwargs
+from rrg_rewards.recipes._training import ResumableSampling, check_processes, checkpoint_to_resume, finish, load_policy
 from rrg_rewards.rewards import MetricReward
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 
 logger = logging.getLogger(__name__)
 
-_TRAINERS = {"grpo": GRPOTrainer, "rloo": RLOOTrainer}
+
+class _ResumableGRPOTrainer(ResumableSampling, GRPOTrainer):  # type: ignore[misc]
+    pass
+
+
+class _ResumableRLOOTrainer(ResumableSampling, RLOOTrainer):  # type: ignore[misc]
+    pass
+
+
+_TRAINERS = {"grpo": _ResumableGRPOTrainer, "rloo": _ResumableRLOOTrainer}
 
 
 def run(recipe: RecipeArguments, training: Any, model: Any, progress: Callable[[int, int], None] | None = None) -> Any:
@@ -90,14 +98,12 @@ def run(recipe: RecipeArguments, training: Any, model: Any, progress: Callable[[
 def _make_trainer(
     recipe: RecipeArguments, training: Any, model: Any, rewards: Sequence[MetricReward], data: RecipeData
 ) -> Any:
-    training.model_init_kwargs = model_init_kwargs(training, model)
     return _TRAINERS[recipe.algorithm](
-        model=model.model_name_or_path,
+        **load_policy(training, model),
         reward_funcs=list(rewards),
         args=training,
         train_dataset=data.train,
         eval_dataset=data.heldout if training.eval_strategy != "no" else None,
-        quantization_config=get_quantization_config(model),
         peft_config=get_peft_config(model),
     )
 

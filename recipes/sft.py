@@ -18,16 +18,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trl import SFTTrainer, get_peft_config, get_quantization_config
+from trl import SFTTrainer, get_peft_config
 
-import rrg_rewards.models.ct_chat  # noqa: F401  (makes CT-CHAT known to the automatic classes)
 from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import SupervisedArguments
 from rrg_rewards.recipes._data import load_recipe_data
 from rrg_rewards.recipes._outputs import versions
 from rrg_rewards.recipes._parse import parse_supervised, validate_supervised
 from rrg_rewards.recipes._progress import show_progress
-from rrg_rewards.recipes._training import check_processes, checkpoint_to_resume, finish, model_init_kwargs
+from rrg_rewards.recipes._training import check_processes, checkpoint_to_resume, finish, load_policy
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 
@@ -54,13 +53,11 @@ def run(
     check_processes(training)
     data = load_recipe_data(recipe, [recipe.completion_column])
     train, heldout = (_with_completions(rows, recipe) for rows in (data.train, data.heldout))
-    training.model_init_kwargs = model_init_kwargs(training, model)
     trainer = SFTTrainer(
-        model=model.model_name_or_path,
+        **load_policy(training, model),
         args=training,
         train_dataset=train,
         eval_dataset=heldout if training.eval_strategy != "no" else None,
-        quantization_config=get_quantization_config(model),
         peft_config=get_peft_config(model),
     )
     if progress is not None:

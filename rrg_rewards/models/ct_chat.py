@@ -216,7 +216,9 @@ class CTChatModel(_CTChatPreTrainedModel):
 
     def get_image_features(self, pixel_values: Tensor) -> Tensor:
         """Soft tokens ``(V, Q, hidden)`` of volume features ``(V, T, C)`` in any floating dtype."""
-        return self.mm_projector(pixel_values.to(self.mm_projector.ln.weight.dtype))  # type: ignore[no-any-return]
+        # Not from a parameter by its name, which ZeRO-3 would gather for it and keep.
+        dtype = next(self.mm_projector.parameters()).dtype
+        return self.mm_projector(pixel_values.to(dtype))  # type: ignore[no-any-return]
 
     def forward(
         self,

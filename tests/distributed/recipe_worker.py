@@ -52,7 +52,7 @@ def train(folder: str, *argv: str) -> Any:
                 "tokens": columns["completion_ids"],
                 "references": columns["impression"],
                 "values": values,
-                "empty": sorted({value.numel() == 0 for value in policy.parameters()}),
+                "whole": [name for name, value in policy.named_parameters() if value.numel()],
                 "labeler_empty": sorted({value.numel() == 0 for value in labeler.parameters()}),
             }
         )

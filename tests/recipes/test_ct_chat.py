@@ -1,0 +1,175 @@
+"""CT-CHAT in TRL's trainers: every prompt keeps its volume, phantom data, and the recipes from corpus to reward."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from tiny_ct_chat import CHANNELS, save_tiny_ct_chat, save_volumes, tiny_ct_chat, tiny_processor, volume
+from tiny_policy import WORDS
+from transformers import AutoModelForCausalLM, AutoProcessor
+from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+
+from rrg_rewards.data import phantom_studies, read_table
+from rrg_rewards.models import CTChatForConditionalGeneration
+from rrg_rewards.recipes import grpo, sft
+from rrg_rewards.recipes.ct_chat import phantom, prepare
+from rrg_rewards.schemas import CT_RATE
+from rrg_rewards.utilities.features import read_features
+
+
+def rows(folder: Path, with_image: list[bool]) -> list[dict[str, Any]]:
+    """Rows whose prompt is a word of their own, so that a prompt says which volume it must come with."""
+    paths = save_volumes(folder, len(with_image))
+    return [
+        {"prompt": [{"role": "user", "content": WORDS[index]}], "image": path if has_image else None}
+        for index, (path, has_image) in enumerate(zip(paths, with_image, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("with_image", [[True] * 6, [True, False, True, True, False, False]], ids=["all", "some"])
+def test_prompts_keep_their_volumes_through_shuffles_and_splits(tmp_path: Path, with_image: list[bool]) -> None:
+    folder = save_tiny_ct_chat(tmp_path / "model")
+    processor, model = AutoProcessor.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    seen: list[tuple[list[int], list[int]]] = []
+
+    def note(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        ids, pixel_values = kwargs["input_ids"], kwargs.get("pixel_values")
+        if ids.shape[1] > 1:
+            is_image = ids == processor.image_token_id
+            prompts = [next(i for i, word in enumerate(WORDS[:6]) if token_of(word) in row) for row in ids.tolist()]
+            having = [prompt for prompt, row in zip(prompts, is_image, strict=True) if row.any()]
+            seen.append((having, [] if pixel_values is None else [whose(one) for one in pixel_values]))
+
+    def token_of(word: str) -> int:
+        return int(processor.tokenizer.convert_tokens_to_ids(word))
+
+    def whose(features: torch.Tensor) -> int:
+        numbers = features.float().numpy().ravel()
+        return int(np.argmin([np.abs(numbers - volume(index).ravel()).max() for index in range(6)]))
+
+    model.model.register_forward_pre_hook(note, with_kwargs=True)
+    trainer = GRPOTrainer(
+        model=model,
+        processing_class=processor,
+        # Words that no prompt has: a completion must not be taken for one.
+        reward_funcs=lambda completions, **_: [float(len(one[0]["content"])) for one in completions],
+        train_dataset=Dataset.from_list(rows(tmp_path, with_image)),
+        args=GRPOConfig(
+            output_dir=str(tmp_path),
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            max_steps=3,
+            per_device_train_batch_size=3,
+            gradient_accumulation_steps=4,
+            num_generations=2,
+            beta=0.1,
+            max_completion_length=4,
+            generation_kwargs={"suppress_tokens": [token_of(word) for word in WORDS[:6]] + [processor.image_token_id]},
+            report_to="none",
+            disable_tqdm=True,
+        ),
+    )
+    trainer.train()
+    assert all(prompts == volumes for prompts, volumes in seen)
+    training = [prompts for prompts, _ in seen if len(prompts) <= 3]
+    assert {prompt for prompts in training for prompt in prompts} == {i for i, has in enumerate(with_image) if has}
+    assert any(prompts != sorted(prompts) for prompts in training), "nothing was shuffled"
+
+
+def test_supervised_rows_keep_their_volumes(tmp_path: Path) -> None:
+    processor = tiny_processor()
+    examples = [
+        {**row, "completion": [{"role": "assistant", "content": "normal"}]} for row in rows(tmp_path, [True] * 4)
+    ]
+    trainer = SFTTrainer(
+        model=tiny_ct_chat(processor),
+        processing_class=processor,
+        train_dataset=Dataset.from_list(examples),
+        args=SFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, max_length=None, report_to="none"),
+    )
+    batch = trainer.data_collator(examples)
+    expected = torch.from_numpy(np.stack([volume(index) for index in range(4)])).reshape(4, -1, CHANNELS)
+    assert torch.equal(batch["pixel_values"], expected)
+    learned = [processor.tokenizer.decode(row[row != -100]) for row in batch["labels"]]
+    assert learned == ["normal <|eot_id|>"] * 4
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("phantom")
+    phantom.main(["--output", str(folder), "--train-rows", "40", "--heldout-rows", "10", "--seed", "3"])
+    return folder
+
+
+def test_phantom_corpus(corpus: Path) -> None:
+    train, heldout = (read_table(corpus / f"{name}.jsonl") for name in ("train", "heldout"))
+    studies = phantom_studies(40, seed=3, style="compact")
+    assert train.column("impression") == [study.impression_text for study in studies]
+    assert train.column("labels") == [list(study.labels) for study in studies]
+    assert not {*train.column("study_id")} & {*heldout.column("study_id")}
+    shorter = [len(a) < len(b) for a, b in zip(train.column("abridged"), train.column("impression"), strict=True)]
+    assert 5 < sum(shorter) < 40
+    assert read_features(corpus / train.column("image")[0]).shape == (4, 4, 4, 32)
+    model = AutoModelForCausalLM.from_pretrained(corpus / "model")
+    processor = AutoProcessor.from_pretrained(corpus / "model")
+    assert isinstance(model, CTChatForConditionalGeneration)
+    assert model.num_parameters() < 500_000
+    ids = processor.tokenizer(" ".join(train.column("impression")))["input_ids"]
+    assert processor.tokenizer.unk_token_id not in ids
+
+
+def test_warm_start_then_reinforcement(corpus: Path, tmp_path: Path) -> None:
+    small = ["--dataset", str(corpus / "train.jsonl"), "--heldout_file", str(corpus / "heldout.jsonl")]
+    warm = ["--config", "ct_chat/mini_sft", "--model_name_or_path", str(corpus / "model"), *small]
+    sft.main([*warm, "--output_dir", str(tmp_path / "sft"), "--max_steps", "3", "--warmup_steps", "0"])
+    described = json.loads((tmp_path / "sft" / "run.json").read_text())
+    assert described["rows"]["train"] == 40
+    assert described["config"]["completion_column"] == "abridged"
+    before, after = (AutoModelForCausalLM.from_pretrained(folder) for folder in (corpus / "model", tmp_path / "sft"))
+    for name, weights in before.named_parameters():
+        assert not torch.equal(weights, after.get_parameter(name)), name
+
+    config = ["--config", "ct_chat/mini_grpo_crg", "--model_name_or_path", str(tmp_path / "sft"), *small]
+    sizes = ["--max_steps", "2", "--per_device_train_batch_size", "16", "--heldout_rows", "10"]
+    grpo.main([*config, *sizes, "--output_dir", str(tmp_path / "grpo")])
+    evaluation = json.loads((tmp_path / "grpo" / "evaluation.json").read_text())
+    assert evaluation.keys() == {"before", "after", "images_of_others", "change"}
+    assert len((tmp_path / "grpo" / "heldout_images_of_others.jsonl").read_text().splitlines()) == 10
+    assert (tmp_path / "grpo" / "curve_crg.png").is_file()
+
+
+def test_ct_rate_tables(tmp_path: Path) -> None:
+    features = tmp_path / "features"
+    features.mkdir()
+    for name in ("train_1_a_1", "train_1_a_2", "train_2_a_1"):
+        np.savez(features / f"{name}.npz", arr=np.zeros((1, 2, 2, 2, 4), np.float16))
+    names = ["train_1_a_1.nii.gz", "train_1_a_2.nii.gz", "train_2_a_1.nii.gz", "train_3_a_1.nii.gz"]
+    texts = [("Large heart.", "Cardiomegaly."), ("Large heart.", "Cardiomegaly."), ("Clear lungs.", ""), ("A.", "B.")]
+    lines = ["VolumeName,Findings_EN,Impressions_EN", *(f"{n},{f},{i}" for n, (f, i) in zip(names, texts, strict=True))]
+    (tmp_path / "reports.csv").write_text("\n".join(lines) + "\n")
+    labels = ["VolumeName," + ",".join(CT_RATE.labels)]
+    labels += [f"{name}," + ",".join(["0", "0", "1", *["0"] * 15]) for name in names]
+    (tmp_path / "labels.csv").write_text("\n".join(labels) + "\n")
+    arguments = []
+    for split in ("train", "heldout"):
+        arguments += [f"--{split}-reports", str(tmp_path / "reports.csv")]
+        arguments += [f"--{split}-labels", str(tmp_path / "labels.csv")]
+    prepare.main([*arguments, "--features", str(features), "--output", str(tmp_path / "out")])
+    table = read_table(tmp_path / "out" / "train.jsonl")
+    assert table.column("study_id") == ["train_1_a_1", "train_2_a_1"]
+    assert table.column("report") == ["Findings: Large heart. Impression: Cardiomegaly.", "Findings: Clear lungs."]
+    assert table.column(CT_RATE.labels[2]) == [1, 1]
+    assert all(Path(path).is_absolute() and Path(path).is_file() for path in table.column("image"))
+
+
+def test_ct_chat_recipes_load_what_they_name(tmp_path: Path) -> None:
+    folder = save_tiny_ct_chat(tmp_path / "model")
+    recipe, training, model = grpo.parse(
+        ["--config", "ct_chat/report_grpo_crg", "--model_name_or_path", str(folder), "--use_cpu", "true"]
+    )
+    assert (recipe.image_column, training.beta, model.lora_modules_to_save) == ("image", 0.04, ["mm_projector"])
