@@ -81,11 +81,10 @@ class RecipeArguments(DataArguments):
 class SupervisedArguments(DataArguments):
     """What a recipe of supervised fine-tuning sets besides the trainer's and the model's own arguments."""
 
-    completion_column: str | None = field(
-        default=None, metadata={"help": "Column of what to write; default: the reference column."}
+    completion_column: str = field(
+        default="", metadata={"help": "Column of what to write; default: the reference column."}
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.completion_column is None:
-            self.completion_column = self.reference_column
+        self.completion_column = self.completion_column or self.reference_column

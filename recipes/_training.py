@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -101,7 +101,8 @@ class _OrderByEpoch(RepeatSampler):  # type: ignore[misc]
             shuffle=sampler.shuffle,
             seed=sampler.seed,
         )
-        self.trainer = ref(trainer)
+        # Weakly: the trainer holds what holds the sampler.
+        self.trainer: Callable[[], Any] = ref(trainer)
 
     def __iter__(self) -> Iterator[int]:
         if self.shuffle:

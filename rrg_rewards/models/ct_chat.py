@@ -87,12 +87,8 @@ class CTChatConfig(PretrainedConfig):  # type: ignore[misc]
         pooler_heads: int = 8,
         **kwargs: Any,
     ) -> None:
-        if text_config is None:
-            text_config = LlamaConfig()
-        elif isinstance(text_config, Mapping):
-            text_config = AutoConfig.for_model(**{"model_type": "llama", **text_config})
-        self.text_config = text_config
-        self.image_token_id = text_config.vocab_size if image_token_id is None else image_token_id
+        self.text_config = _text_config(text_config)
+        self.image_token_id = self.text_config.vocab_size if image_token_id is None else image_token_id
         self.num_image_tokens = num_image_tokens
         self.feature_size = feature_size
         self.pooler_size = feature_size if pooler_size is None else pooler_size
@@ -102,8 +98,14 @@ class CTChatConfig(PretrainedConfig):  # type: ignore[misc]
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if self.pooler_size % pooler_heads:
             raise ValueError(f"pooler_heads ({pooler_heads}) must divide pooler_size ({self.pooler_size})")
-        kwargs.setdefault("tie_word_embeddings", text_config.tie_word_embeddings)
+        kwargs.setdefault("tie_word_embeddings", self.text_config.tie_word_embeddings)
         super().__init__(**kwargs)
+
+
+def _text_config(given: PretrainedConfig | Mapping[str, Any] | None) -> Any:
+    if given is None:
+        return LlamaConfig()
+    return AutoConfig.for_model(**{"model_type": "llama", **given}) if isinstance(given, Mapping) else given
 
 
 class _AttentionalPooler(nn.Module):
@@ -127,7 +129,7 @@ class _AttentionalPooler(nn.Module):
         return self.to_out(pooled.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def _split(self, states: Tensor) -> Tensor:
-        return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return states.view(*states.shape[:-1], self.heads, -1).transpose(1, 2)
 
 
 class CTChatProjector(nn.Module):
@@ -233,7 +235,7 @@ class CTChatModel(_CTChatPreTrainedModel):
         """Hidden states of ``input_ids`` ``(N, T)``; see :meth:`CTChatForConditionalGeneration.forward`."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
-        if inputs_embeds is None:
+        if input_ids is not None:
             inputs_embeds = self._embed(input_ids, pixel_values)
         elif pixel_values is not None:
             raise ValueError("pixel_values goes with input_ids: inputs_embeds has no place marked for soft tokens")
@@ -317,7 +319,7 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
     def __init__(self, config: CTChatConfig) -> None:
         super().__init__(config)
         self.model = CTChatModel(config)
-        self.lm_head = nn.Linear(config.text_config.hidden_size, config.text_config.vocab_size, bias=False)
+        self.lm_head: nn.Module = nn.Linear(config.text_config.hidden_size, config.text_config.vocab_size, bias=False)
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -440,7 +442,10 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
         """
         from rrg_rewards.models.ct_chat_llava import load_llava_checkpoint
 
-        return load_llava_checkpoint(cls, checkpoint, base_model, pooler_heads, dtype, revision)
+        model: CTChatForConditionalGeneration = load_llava_checkpoint(
+            cls, checkpoint, base_model, pooler_heads, dtype, revision
+        )
+        return model
 
 
 AutoConfig.register(CTChatConfig.model_type, CTChatConfig)

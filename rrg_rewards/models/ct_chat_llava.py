@@ -43,13 +43,11 @@ def load_llava_checkpoint(
         raise FileNotFoundError(f"{checkpoint}: no such folder")
     adapter, projector, full = (_first_file(folder, names) for names in (_ADAPTER, _PROJECTOR, _FULL))
     if adapter is None and projector is None and full is None:
-        raise FileNotFoundError(
-            f"{folder} holds no weights; expected one of {', '.join(_ADAPTER + _PROJECTOR + _FULL)}"
-        )
-    if full is not None and (adapter or projector):
-        raise ValueError(
-            f"{folder} holds {full.name} beside {(adapter or projector).name}; move aside what is not meant"
-        )
+        known = ", ".join(_ADAPTER + _PROJECTOR + _FULL)
+        raise FileNotFoundError(f"{folder} holds no weights; expected one of {known}")
+    partial = adapter or projector
+    if full is not None and partial is not None:
+        raise ValueError(f"{folder} holds {full.name} beside {partial.name}; move aside what is not meant")
     if isinstance(dtype, str) and dtype != "auto":
         dtype = getattr(torch, dtype)
     if full is not None:

@@ -1,0 +1,76 @@
+"""Memory of a long GRPO run: resident size of the process while a mini CT-CHAT trains.
+
+python benchmarks/grpo_memory.py --folder runs/mini_ct_chat [--steps 200]
+
+The folder holds what ``rrg_rewards.recipes.ct_chat.phantom`` and the recipe ``ct_chat/mini_sft`` leave there.
+"""
+
+import argparse
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import psutil
+from transformers import TrainerCallback
+
+from rrg_rewards.data import write_json
+from rrg_rewards.recipes import grpo
+from rrg_rewards.recipes._outputs import versions
+
+RESULTS = Path(__file__).parent / "results"
+
+
+class Memory(TrainerCallback):
+    """Notes the resident size every so many steps."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.megabytes: dict[int, float] = {}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Note it."""
+        if state.global_step % self.every == 0:
+            self.megabytes[state.global_step] = round(psutil.Process().memory_info().rss / 2**20, 1)
+
+
+def main() -> None:
+    """Train, and report the resident size."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="folder of the mini CT-CHAT's run")
+    parser.add_argument("--steps", type=int, default=200, help="GRPO steps (default: 200)")
+    arguments = parser.parse_args()
+    options = {
+        "config": "ct_chat/mini_grpo_crg",
+        "model_name_or_path": arguments.folder / "sft",
+        "dataset": arguments.folder / "train.jsonl",
+        "heldout_file": arguments.folder / "heldout.jsonl",
+        "output_dir": arguments.folder / "grpo_memory",
+        "heldout_rows": 0,
+        "max_steps": arguments.steps,
+    }
+    memory = Memory(every=max(arguments.steps // 8, 1))
+    make_trainer = grpo._make_trainer
+
+    def with_memory(*args: Any) -> Any:
+        trainer = make_trainer(*args)
+        trainer.add_callback(memory)
+        return trainer
+
+    grpo._make_trainer = with_memory
+    command_line = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    grpo.finish(grpo.run(*grpo.parse(command_line)).accelerator)
+    sizes = list(memory.megabytes.values())
+    result = {
+        "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+        "versions": versions(),
+        "resident_megabytes_by_step": memory.megabytes,
+        "last_to_second": round(sizes[-1] / sizes[1], 4),
+    }
+    write_json(result, RESULTS / "grpo_memory.json", overwrite=True)
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
