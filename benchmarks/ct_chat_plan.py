@@ -12,6 +12,7 @@ many layers but hardly any width. Measured before: rewards (results/rule_labeler
 import argparse
 import itertools
 import json
+import os
 import re
 import sys
 import warnings
@@ -19,7 +20,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import deepspeed
 import peft
 import torch
 import yaml
@@ -33,9 +33,12 @@ from rrg_rewards.recipes._outputs import versions
 from rrg_rewards.recipes.ct_chat.mini import mini_processor
 from rrg_rewards.recipes.grpo import parse
 
+# Before the import of DeepSpeed: it looks for a GPU, and says on standard output that there is none.
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
 # Also where this file is imported, not run.
 sys.path.insert(0, str(Path(__file__).parent))
 
+import deepspeed
 from ct_chat_cost import (
     COMPUTE_USE,
     DECODE_USE,
