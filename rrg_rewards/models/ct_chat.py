@@ -129,7 +129,8 @@ class _AttentionalPooler(nn.Module):
         return self.to_out(pooled.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def _split(self, states: Tensor) -> Tensor:
-        return states.view(*states.shape[:-1], self.heads, -1).transpose(1, 2)
+        # The width by its number: a batch without volumes has nothing to infer it from.
+        return states.view(*states.shape[:-1], self.heads, states.shape[-1] // self.heads).transpose(1, 2)
 
 
 class CTChatProjector(nn.Module):

@@ -153,6 +153,11 @@ def test_training_without_a_volume_reaches_every_parameter(processor: Any, model
     found = gradients(model.train(), batch(processor, [1, 3]))
     assert found.keys() == dict(model.named_parameters()).keys()
     assert all(not gradient.any() for name, gradient in found.items() if "mm_projector" in name)
+    # What is left of a batch that a trainer splits where no row has a volume.
+    nothing = {**batch(processor, [1, 3]), "pixel_values": torch.zeros(0, 24, CHANNELS)}
+    split = gradients(model, nothing)
+    assert split.keys() == found.keys()
+    assert all(torch.equal(gradient, found[name]) for name, gradient in split.items())
     trained = model(**batch(processor, [1, 3])).logits
     torch.testing.assert_close(trained, model.eval()(**batch(processor, [1, 3])).logits)
 

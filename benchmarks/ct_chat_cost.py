@@ -1,0 +1,289 @@
+"""What a GRPO step of CT-CHAT 8B needs, for ct_chat_plan.py: parameters, bytes and operations.
+
+Parameters, and what autograd keeps of a layer, are counted on the real model and PEFT's adapters without storage
+(torch's meta device). Memory and time are estimates; every assumption is a constant below, with its source.
+"""
+
+import time
+import warnings
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs
+from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs
+from peft import get_peft_model
+from transformers import LlamaConfig, RobertaConfig, RobertaModel
+from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
+from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE
+
+from rrg_rewards.models import CTChatConfig, CTChatForConditionalGeneration
+from rrg_rewards.models.ct_chat_processor import ADDED_TOKENS
+
+# Llama-3.1-8B's published config.json.
+LLAMA = {
+    "vocab_size": 128_256,
+    "hidden_size": 4096,
+    "intermediate_size": 14_336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+}
+# Tokens and channels of a volume's features, as CT-CHAT's encoder publishes them.
+VOLUME = (24**3, 512)
+# One GPU: H100 SXM, NVIDIA's data sheet (bf16 dense; NVLink is 900 GB/s, half of it each way).
+GPU_BYTES, HBM_RATE, PEAK_FLOPS, NVLINK_RATE = 80e9, 3.35e12, 989e12, 450e9
+# 32-bit arithmetic outside the tensor cores, the same data sheet: RadBERT's weights are 32-bit.
+PEAK_FLOPS_32 = 67e12
+# DGX H100 data sheet: a 400 Gb/s adapter for each of 8 GPUs.
+NETWORK_RATE, GPUS_PER_MACHINE = 50e9, 8
+# Assumed: for the CUDA context, NCCL's buffers and what the allocator cannot use.
+MARGIN = 0.10
+# Upper end: 43 % of the peak in Llama 3's pre-training (arXiv:2407.21783, table 4). Lower end: assumed, half of it.
+COMPUTE_USE = (0.20, 0.43)
+# Assumed: of the HBM's rate while decoding. The upper end is the data sheet's rate itself, without the host's cost.
+DECODE_USE = (0.5, 1.0)
+# NF4 with a 32-bit scale for each 64 weights (Dettmers et al., arXiv:2305.14314).
+NF4_BYTES = 0.5 + 4 / 64
+# Bytes a parameter in mixed precision: weight, gradient, 32-bit copy, 32-bit gradient at the step, Adam's two moments.
+BF16, SHARDED = 2, 2 + 4 + 4 + 8
+RADBERT_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a plan depends on, besides the model."""
+
+    stage: int
+    gpus: int
+    machines: int
+    full: bool
+    batch: int
+    accumulation: int
+    steps_per_generation: int
+    prompt: int
+    completion: int
+    beta: float
+    gather: bool
+    rank: int
+    checkpointing: bool = True
+    four_bit: bool = False
+    offload: bool = False
+
+    @property
+    def world(self) -> int:
+        """GPUs of all machines."""
+        return self.gpus * self.machines
+
+    @property
+    def at_once(self) -> int:
+        """Completions that a GPU generates at once."""
+        return self.batch * self.steps_per_generation
+
+
+def build(layers: int, peft_config: Any = None, device: str = "meta", **text: int) -> Any:
+    """CT-CHAT with Llama-3.1-8B's widths, in bf16 and without storage, or as said."""
+    with torch.device(device), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sizes = {**LLAMA, "vocab_size": LLAMA["vocab_size"] + len(ADDED_TOKENS), "num_hidden_layers": layers, **text}
+        model = CTChatForConditionalGeneration(CTChatConfig(LlamaConfig(**sizes))).to(torch.bfloat16)
+        return model if peft_config is None else get_peft_model(model, peft_config)
+
+
+def numel(module: Any, trainable: bool = False, name: str = "") -> int:
+    """Parameters of a module, those that are trained or of a name only."""
+    chosen = (p for n, p in module.named_parameters() if name in n and (p.requires_grad or not trainable))
+    return sum(parameter.numel() for parameter in chosen)
+
+
+def kept_per_token(peft_config: Any) -> float:
+    """Bytes that autograd keeps of one layer for a token, attention's own square left out as fused kernels leave it."""
+    rows, kept = 2, {}
+    model = build(1, peft_config).to(torch.bfloat16)
+    weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    language_model = (model if peft_config is None else model.base_model.model).model.language_model
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.untyped_storage()._cdata not in weights:
+            kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    states = torch.zeros(rows, 1, LLAMA["hidden_size"], dtype=torch.bfloat16, device="meta", requires_grad=True)
+    places = language_model.rotary_emb(states, torch.zeros(rows, 1, dtype=torch.long, device="meta"))
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        language_model.layers[0](states, position_embeddings=places)
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values()) / rows
+
+
+def count(peft_config: Any) -> SimpleNamespace:
+    """Parameters on the real classes, and what autograd keeps of a layer for each token."""
+    model, added = build(LLAMA["num_hidden_layers"]), len(ADDED_TOKENS) * LLAMA["hidden_size"]
+    adapted = build(LLAMA["num_hidden_layers"], peft_config)
+    blocks = model.model.language_model.layers
+    return SimpleNamespace(
+        llama=numel(model) - numel(model.model.mm_projector) - 2 * added,
+        total=numel(model),
+        projector=numel(adapted, trainable=True, name="mm_projector"),
+        lora=numel(adapted, trainable=True, name="lora_"),
+        lora_rank=peft_config.r,
+        lora_bytes_ddp=sum(p.numel() * p.element_size() for n, p in adapted.named_parameters() if "lora_" in n),
+        matmul=numel(blocks) - numel(blocks, name="norm"),
+        linear=sum(numel(m) for m in blocks.modules() if isinstance(m, torch.nn.Linear)),
+        head=numel(model.lm_head),
+        largest_module=max(sum(p.numel() for p in m.parameters(recurse=False)) for m in model.modules()),
+        kept_per_token_lora=kept_per_token(peft_config),
+        kept_per_token_full=kept_per_token(None),
+    )
+
+
+def trained(run: Run, c: SimpleNamespace) -> tuple[int, int]:
+    """Parameters: all that lie in memory, and those that are trained."""
+    lora = c.lora * run.rank // c.lora_rank
+    # PEFT keeps the projector as it was beside the one that is trained.
+    return (c.total, c.total) if run.full else (c.total + c.projector + lora, c.projector + lora)
+
+
+def model_states(run: Run, c: SimpleNamespace) -> float:
+    """Bytes a GPU holds all the time: weights, gradients, optimizer state, reference model."""
+    total, learned = trained(run, c)
+    saved = (BF16 - NF4_BYTES) * c.linear if run.four_bit else 0.0
+    reference = BF16 * c.total if run.full and run.beta else 0.0
+    if run.stage == 0:
+        # No 32-bit copy: Adam's moments are of the parameters' own type, 32 bits for PEFT's adapters. DDP's buckets
+        # hold the gradients once more.
+        own = BF16 * learned if run.full else BF16 * c.projector + c.lora_bytes_ddp * run.rank // c.lora_rank
+        return BF16 * (total - learned) + own * (4 + (run.world > 1)) - saved + reference
+    shard = 0 if run.offload else SHARDED * learned / run.world
+    if run.stage == 2:
+        return BF16 * total + shard - saved + reference
+    return (BF16 * total + reference) / run.world + shard
+
+
+def estimated_states(run: Run, c: SimpleNamespace) -> float:
+    """The same by DeepSpeed's estimators, which take all weights for trained and know of no reference model."""
+    hardware = {"num_gpus_per_node": run.gpus, "num_nodes": run.machines, "cpu_offload": run.offload}
+    if run.stage == 2:
+        return float(estimate_zero2_model_states_mem_needs(c.total, **hardware)[1])
+    hardware["cpu_offload_params"] = False
+    return float(estimate_zero3_model_states_mem_needs(c.total, c.largest_module, **hardware)[1])
+
+
+def states(run: Run, c: SimpleNamespace) -> float:
+    """Bytes of model states: DeepSpeed's estimate where it has one, and a reference model that it leaves out."""
+    if not run.full or run.stage == 0:
+        return model_states(run, c)
+    reference = BF16 * c.total / (run.world if run.stage == 3 else 1) if run.beta else 0.0
+    return estimated_states(run, c) + reference
+
+
+def memory(run: Run, c: SimpleNamespace) -> dict[str, float]:
+    """GB a GPU needs, part by part; generation and training take turns."""
+    hidden, layers, tokens = LLAMA["hidden_size"], LLAMA["num_hidden_layers"], run.batch * (run.prompt + run.completion)
+    zero = DeepSpeedZeroConfig(stage=run.stage)
+    kept = c.kept_per_token_full if run.full else c.kept_per_token_lora
+    total, _ = trained(run, c)
+    tile = min(run.batch * run.completion, TOKEN_CHUNK_SIZE) * _CHUNKED_LOGPROB_CHUNK_SIZE * BF16
+    # Features, their LayerNorm, keys and values.
+    pooling = 4 * VOLUME[0] * VOLUME[1] * BF16
+    parts = {
+        "states": states(run, c),
+        "deepspeed_buffers": 0.0 if run.stage == 0 else BF16 * zero.reduce_bucket_size,
+        "features": run.at_once * VOLUME[0] * VOLUME[1] * BF16,
+        "kv_cache": run.at_once * (run.prompt + run.completion) * kv_bytes(),
+        "prefill": max(run.at_once * run.prompt * kept, run.at_once * pooling),
+        "gathered": BF16 * total * (1 - 1 / run.world) if run.stage == 3 and run.gather else 0.0,
+        "checkpoints": layers * tokens * hidden * BF16 if run.checkpointing else 0.0,
+        "layer": tokens * kept * (1 if run.checkpointing else layers),
+        "head": tile + run.batch * run.completion * hidden * 4 + (c.head * 4 if run.full else 0),
+        "projector": run.batch * pooling,
+        "live_parameters": BF16 * min(zero.max_live_parameters, total) if run.stage == 3 else 0.0,
+    }
+    always = parts["states"] + parts["deepspeed_buffers"] + parts["features"]
+    generation = always + parts["kv_cache"] + parts["prefill"] + parts["gathered"]
+    training = always + sum(parts[name] for name in ("checkpoints", "layer", "head", "projector", "live_parameters"))
+    parts |= {"generation": generation, "training": training, "peak": max(generation, training)}
+    return {name: value / 1e9 for name, value in parts.items()}
+
+
+def kv_bytes() -> int:
+    """Bytes that the cache keeps for a token."""
+    head_size = LLAMA["hidden_size"] // LLAMA["num_attention_heads"]
+    return LLAMA["num_hidden_layers"] * 2 * LLAMA["num_key_value_heads"] * head_size * BF16
+
+
+def flops(run: Run, c: SimpleNamespace) -> dict[str, float]:
+    """Floating-point operations of a step on one GPU, by phase."""
+    per_step, length = run.batch * run.accumulation, run.prompt + run.completion
+    (volume, channels), queries, hidden = VOLUME, CTChatConfig().num_image_tokens, LLAMA["hidden_size"]
+    pooling = 4 * volume * channels * (channels + queries) + 2 * queries * hidden * (channels + hidden)
+    lora = 0 if run.full else 2 * length * c.lora * run.rank / c.lora_rank
+    base, head = 2 * length * c.matmul, 2 * run.completion * c.head
+    # Attention's whole square: with padding in the batch a kernel does not know that half of it is masked.
+    rest = 4 * LLAMA["num_hidden_layers"] * hidden * length**2 + pooling
+    # Forward, the same once more for checkpoints, and backward: once by inputs and, where weights learn, once by them.
+    again = 1 if run.checkpointing else 0
+    train = base * (2 + again + run.full) + head * (3 + run.full) + (lora + rest) * (3 + again)
+    return {
+        "prefill": per_step * ((base + lora) * run.prompt / length + pooling),
+        "reference": per_step * (base + head + rest) if run.beta else 0.0,
+        "training": per_step * train,
+    }
+
+
+def exchange_seconds(run: Run, c: SimpleNamespace) -> float:
+    """Seconds of a step's traffic at data-sheet rates, were none of it hidden behind computing."""
+    total, learned = trained(run, c)
+    sent = 2 * BF16 * learned * run.accumulation
+    if run.stage == 3:
+        # Weights for forward, recomputing and backward of each part, for the reference, and for generation.
+        generation = 1 if run.gather else run.completion
+        gathers = run.accumulation * (2 + run.checkpointing + bool(run.beta)) + generation
+        sent += BF16 * total * gathers
+    within = sent * (1 - 1 / run.world) / NVLINK_RATE
+    between = sent * (1 - 1 / run.machines) / (NETWORK_RATE * GPUS_PER_MACHINE)
+    return max(within, between)
+
+
+def seconds(run: Run, c: SimpleNamespace, host: float, rewards: dict[str, float]) -> dict[str, Any]:
+    """Seconds of a step, by phase, as [fast, slow], and the reward's share of it."""
+    rounds = run.accumulation / run.steps_per_generation
+    mean_cache = run.at_once * (run.prompt + run.completion / 2) * kv_bytes()
+    tokens, weights = rounds * run.completion, BF16 * (trained(run, c)[0] - c.projector)
+    slow, fast = (HBM_RATE * use for use in DECODE_USE)
+    # Slow: the cache, which grows by concatenation, is also copied; and the GPU waits for the host at each token.
+    decoding = [tokens * (weights + mean_cache) / fast, tokens * ((weights + 3 * mean_cache) / slow + host)]
+    phases = {
+        "decoding": decoding,
+        **{name: [work / (PEAK_FLOPS * use) for use in COMPUTE_USE[::-1]] for name, work in flops(run, c).items()},
+        "exchange": [0.0, exchange_seconds(run, c)],
+    }
+    reward = run.batch * run.accumulation / rewards["rules_per_second"]
+    step = [sum(phase[end] for phase in phases.values()) + reward for end in (0, 1)]
+    return {**phases, "step": step, "reward": reward, "reward_share": [reward / step[1], reward / step[0]]}
+
+
+def host_seconds(peft_config: Any, tokens: int = 48) -> float:
+    """Seconds that a token of decoding costs the host, measured: as many layers and adapters, hardly any width."""
+    narrow = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+    model = build(LLAMA["num_hidden_layers"], replace(peft_config, r=4), "cpu", **narrow, vocab_size=64).float().eval()
+    inputs = {"input_ids": torch.ones(2, 8, dtype=torch.long), "attention_mask": torch.ones(2, 8, dtype=torch.long)}
+    lengths = {"max_new_tokens": tokens, "min_new_tokens": tokens, "pad_token_id": 0, "eos_token_id": None}
+    taken = []
+    for _ in range(3):
+        # The processor's time: others may be using it.
+        start = time.process_time()
+        model.generate(**inputs, **lengths, do_sample=True)
+        taken.append((time.process_time() - start) / tokens)
+    return min(taken)
+
+
+def radbert(completions: int, rates: dict[str, float]) -> dict[str, Any]:
+    """Seconds that a RadBERT-sized labeler takes, on one core as measured and on the GPU as estimated, and its GB."""
+    with torch.device("meta"):
+        model = RobertaModel(RobertaConfig())
+    work = 2 * numel(model.encoder) * RADBERT_TOKENS * completions
+    on_gpu = [work / (PEAK_FLOPS_32 * use) for use in COMPUTE_USE[::-1]]
+    on_core = completions / rates["radbert_per_second"]
+    return {"one_cpu_core": on_core, "gpu": on_gpu, "gb": 4 * numel(model) / 1e9}
