@@ -51,22 +51,14 @@ def main() -> None:
         "max_steps": arguments.steps,
     }
     memory = Memory(every=max(arguments.steps // 8, 1))
-    make_trainer = grpo._make_trainer
-
-    def with_memory(*args: Any) -> Any:
-        trainer = make_trainer(*args)
-        trainer.add_callback(memory)
-        return trainer
-
-    grpo._make_trainer = with_memory
     command_line = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-    grpo.finish(grpo.run(*grpo.parse(command_line)).accelerator)
+    grpo.finish(grpo.run(*grpo.parse(command_line), callbacks=[memory]).accelerator)
     sizes = list(memory.megabytes.values())
     result = {
         "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
         "versions": versions(),
         "resident_megabytes_by_step": memory.megabytes,
-        "last_to_second": round(sizes[-1] / sizes[1], 4),
+        "last_to_first": round(sizes[-1] / sizes[0], 4),
     }
     write_json(result, RESULTS / "grpo_memory.json", overwrite=True)
     print(json.dumps(result, indent=2))

@@ -40,6 +40,11 @@ class DataArguments:
     heldout_seed: int = field(default=0, metadata={"help": "Seed of the split."})
     heldout_rows: int = field(default=64, metadata={"help": "Held-out rows to evaluate on; 0 for none."})
 
+    @property
+    def target_column(self) -> str:
+        """Column of the reports that are learned from; rows where it is blank are left out."""
+        return self.reference_column
+
     def __post_init__(self) -> None:
         if not 0 < self.heldout_fraction < 1:
             raise ValueError(f"heldout_fraction must lie in (0, 1), got {self.heldout_fraction}")
@@ -84,6 +89,11 @@ class SupervisedArguments(DataArguments):
     completion_column: str = field(
         default="", metadata={"help": "Column of what to write; default: the reference column."}
     )
+
+    @property
+    def target_column(self) -> str:
+        """Column of what is imitated."""
+        return self.completion_column
 
     def __post_init__(self) -> None:
         super().__post_init__()

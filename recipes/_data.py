@@ -138,7 +138,7 @@ def _check_images(paths: Sequence[str], table: Table) -> None:
 def _reason_to_drop(row: Mapping[str, Any], arguments: DataArguments) -> str | None:
     text = str(row.get("input", "-") or "")
     # A recipe whose rewards read labels only need not have references.
-    reference = row.get(arguments.reference_column, "-")
+    reference = row.get(arguments.target_column, "-")
     if not text.strip() or not str(reference or "").strip():
         return "blank input or reference"
     if arguments.image_column is not None and not row[arguments.image_column]:

@@ -138,7 +138,7 @@ def _complete(trainer: Any, model: Any, rows: Sequence[Mapping[str, Any]]) -> li
         do_sample=False,
         max_new_tokens=trainer.args.max_completion_length,
         pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        eos_token_id=trainer.eos_token_ids,
     )
     output = model.generate(
         **inputs,

@@ -48,15 +48,17 @@ def plot_run(
 def _plot_heldout(axes: Any, stages: Mapping[str, Mapping[str, Any]]) -> None:
     first = next(iter(stages.values()), {})
     shown = [name for name in ("crg", "precision", "recall") if name in first] or [name for name in ("score",) if first]
+    spread = 0.5 / max(len(stages) - 1, 1)
     for offset, (stage, summary) in enumerate(stages.items()):
         values = [summary[name] for name in shown]
         centre = [value["estimate"] for value in values]
         # A percentile interval need not hold the estimate; an error bar has no negative length.
         below = [max(value["estimate"] - value["low"], 0) for value in values]
         above = [max(value["high"] - value["estimate"], 0) for value in values]
-        places = [place + 0.15 * (2 * offset - 1) for place in range(len(shown))]
-        axes.errorbar(places, centre, yerr=[below, above], fmt="o", capsize=3, label=stage)
+        places = [place + spread * (offset - (len(stages) - 1) / 2) for place in range(len(shown))]
+        axes.errorbar(places, centre, yerr=[below, above], fmt="o", capsize=3, label=stage.replace("_", " "))
     axes.set_xticks(range(len(shown)), shown)
     axes.set_title("held out, greedy, 95% interval")
     if stages:
-        axes.legend()
+        # Below the figure, where it hides no interval.
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=len(stages), frameon=False)

@@ -126,6 +126,8 @@ def _parse(argv: Sequence[str], classes_of: _ClassesOf) -> tuple[Any, Any, Any]:
     recipe, training, model = TrlParser(classes).parse_args_and_config(argv)
     if not model.model_name_or_path:
         raise ValueError("model_name_or_path: no model is set")
+    if training.trust_remote_code:
+        raise ValueError("trust_remote_code: code that comes with a model is never executed here")
     if training.deepspeed:
         _check_zero3_saves(training.hf_deepspeed_config)
     return recipe, training, model

@@ -1,5 +1,6 @@
 """What every recipe's training shares: processes that know of each other, loading, resuming, an orderly end."""
 
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -7,13 +8,15 @@ from pathlib import Path
 from typing import Any
 from weakref import ref
 
+from accelerate.utils import broadcast_object_list, is_peft_model
 from transformers import AutoProcessor
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import get_quantization_config
 from trl.trainer.utils import RepeatSampler, create_model_from_path
 
 import rrg_rewards.models.ct_chat  # noqa: F401  (makes CT-CHAT known to the automatic classes)
 
-__all__ = ["ResumableSampling", "check_processes", "checkpoint_to_resume", "finish", "load_policy"]
+__all__ = ["ResumableSampling", "check_processes", "checkpoint_to_resume", "finish", "load_policy", "prepare_policy"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,26 +36,49 @@ def check_processes(training: Any) -> None:
 
 
 def checkpoint_to_resume(training: Any) -> str | None:
-    """Checkpoint to resume from: a path, or with ``auto`` or ``true`` the last whole one of ``output_dir``, if any."""
+    """Checkpoint to resume from: a path, or with ``auto`` or ``true`` the last whole one of ``output_dir``, if any.
+
+    Raises:
+        ValueError: If the last one is of another number of processes.
+    """
     wanted = training.resume_from_checkpoint
     if str(wanted).lower() in ("none", "false", ""):
         return None
     if str(wanted).lower() not in ("auto", "true"):
         return str(wanted)
-    found = _last_whole_checkpoint(Path(training.output_dir), training.world_size)
-    logger.info("resuming from %s", found or "nothing: there is no whole checkpoint yet")
-    return None if found is None else str(found)
+    # The main process looks for all: on a shared file system two processes may see different files.
+    found = [_last_whole_checkpoint(Path(training.output_dir))] if training.process_index == 0 else [None]
+    broadcast_object_list(found)
+    if found[0] is None:
+        logger.info("resuming from nothing: there is no whole checkpoint yet")
+        return None
+    path, processes = found[0]
+    if processes != training.world_size:
+        raise ValueError(
+            f"{path} is of {processes} processes and cannot be resumed with {training.world_size}; launch as many, or "
+            "set another output_dir"
+        )
+    logger.info("resuming from %s", path)
+    return path
 
 
-def _last_whole_checkpoint(folder: Path, world_size: int) -> Path | None:
-    """The last checkpoint that was written to its end: a run may have been killed while it wrote one."""
+def _last_whole_checkpoint(folder: Path) -> tuple[str, int] | None:
+    """The last checkpoint that was written to its end, since a run may be killed while it writes, and its processes."""
     checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     for path in sorted(checkpoints, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True):
-        # The main process writes its state last, each process the state of its random numbers.
-        if (path / "trainer_state.json").is_file() and len(list(path.glob("rng_state*.pth"))) == world_size:
-            return path
-        logger.warning("%s is not whole, or of another number of processes; looking for one before it", path)
+        # The main process writes its state last. Each process writes the state of its random numbers.
+        processes = len(list(path.glob("rng_state*.pth")))
+        if processes and _is_json(path / "trainer_state.json"):
+            return str(path), processes
+        logger.warning("%s is not whole; looking for one before it", path)
     return None
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError):
+        return False
 
 
 def load_policy(training: Any, model: Any) -> dict[str, Any]:
@@ -69,13 +95,14 @@ def load_policy(training: Any, model: Any) -> dict[str, Any]:
         The trainer's arguments ``model``, ``processing_class`` and ``quantization_config``.
     """
     quantization = get_quantization_config(model)
+    distributed = str(training.distributed_state.distributed_type.value)
     options = {
         "revision": model.model_revision,
         "attn_implementation": model.attn_implementation,
         "dtype": model.dtype,
         **({} if quantization is None else {"quantization_config": quantization}),
         # On several processes each has its own device; the default would spread one model over all.
-        **({"device_map": None} if training.world_size > 1 or training.deepspeed else {}),
+        **({} if distributed in ("NO", "MULTI_CPU") else {"device_map": None}),
         **(training.model_init_kwargs or {}),
     }
     # The trainer reads it once more, for the reference model where there is one.
@@ -87,6 +114,22 @@ def load_policy(training: Any, model: Any) -> dict[str, Any]:
         ),
         "quantization_config": quantization,
     }
+
+
+def prepare_policy(trainer: Any) -> None:
+    """Put a trainer's policy where and into the types in which it can be evaluated and trained.
+
+    Without DeepSpeed, which keeps 32-bit copies of what it trains, what is trained whole beside an adapter must be of
+    32 bits itself, as the adapter is: steps smaller than the last digit of bfloat16 would be lost. Under ZeRO-2 the
+    trainer moves the policy to its device only when training starts.
+    """
+    if trainer.is_deepspeed_enabled:
+        if not is_deepspeed_zero3_enabled() and not getattr(trainer.model, "is_quantized", False):
+            trainer.model.to(trainer.accelerator.device)
+    elif is_peft_model(trainer.model) and not trainer.is_fsdp_enabled:
+        for weights in trainer.model.parameters():
+            if weights.requires_grad:
+                weights.data = weights.data.float()
 
 
 class _OrderByEpoch(RepeatSampler):  # type: ignore[misc]

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer, RLOOTrainer, get_peft_config
 
 from rrg_rewards.data import write_json
@@ -32,7 +33,14 @@ from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate, with_ima
 from rrg_rewards.recipes._outputs import plot_run, versions, write_rows
 from rrg_rewards.recipes._parse import parse, validate
 from rrg_rewards.recipes._progress import show_progress
-from rrg_rewards.recipes._training import ResumableSampling, check_processes, checkpoint_to_resume, finish, load_policy
+from rrg_rewards.recipes._training import (
+    ResumableSampling,
+    check_processes,
+    checkpoint_to_resume,
+    finish,
+    load_policy,
+    prepare_policy,
+)
 from rrg_rewards.rewards import MetricReward
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
@@ -51,7 +59,13 @@ class _ResumableRLOOTrainer(ResumableSampling, RLOOTrainer):  # type: ignore[mis
 _TRAINERS = {"grpo": _ResumableGRPOTrainer, "rloo": _ResumableRLOOTrainer}
 
 
-def run(recipe: RecipeArguments, training: Any, model: Any, progress: Callable[[int, int], None] | None = None) -> Any:
+def run(
+    recipe: RecipeArguments,
+    training: Any,
+    model: Any,
+    progress: Callable[[int, int], None] | None = None,
+    callbacks: Sequence[Any] = (),
+) -> Any:
     """Train and evaluate; every process calls it.
 
     Args:
@@ -59,6 +73,7 @@ def run(recipe: RecipeArguments, training: Any, model: Any, progress: Callable[[
         training: ``GRPOConfig`` or ``RLOOConfig``, as the recipe's algorithm has it.
         model: TRL's ``ModelConfig``.
         progress: Takes steps done and steps to do, in place of the trainer's own output.
+        callbacks: Further ``transformers.TrainerCallback`` objects.
 
     Returns:
         The trainer, done.
@@ -67,6 +82,11 @@ def run(recipe: RecipeArguments, training: Any, model: Any, progress: Callable[[
         ValueError: If a column is missing, no row is usable, or processes do not know of each other.
     """
     check_processes(training)
+    if recipe.heldout_rows and is_deepspeed_zero3_enabled() and not training.ds3_gather_for_generation:
+        raise ValueError(
+            "held-out evaluation gathers whole weights on every process, which ds3_gather_for_generation: false is to "
+            "avoid; set heldout_rows: 0"
+        )
     settings = recipe.reward_settings()
     rewards = [setting.make() for setting in settings]
     training.reward_weights = [setting.weight for setting in settings]
@@ -74,13 +94,17 @@ def run(recipe: RecipeArguments, training: Any, model: Any, progress: Callable[[
     for reward in rewards:
         reward.fit(**{column: list(data.train[column]) for column in reward.columns})
         logger.info("reward %s: %s", reward.__name__, reward.signature)
+    described = _describe(recipe, training, model, rewards, data)
     trainer = _make_trainer(recipe, training, model, rewards, data)
+    prepare_policy(trainer)
+    for callback in callbacks:
+        trainer.add_callback(callback)
     if progress is not None:
         show_progress(trainer, progress)
     folder = Path(training.output_dir)
     if trainer.accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(_describe(recipe, training, model, rewards, data), folder / "run.json", overwrite=True)
+        write_json(described, folder / "run.json", overwrite=True)
     before = _evaluate(trainer, rewards, data, recipe, "before")
     trainer.train(resume_from_checkpoint=checkpoint_to_resume(training))
     trainer.save_model(training.output_dir)

@@ -26,7 +26,7 @@ from rrg_rewards.recipes._data import load_recipe_data
 from rrg_rewards.recipes._outputs import versions
 from rrg_rewards.recipes._parse import parse_supervised, validate_supervised
 from rrg_rewards.recipes._progress import show_progress
-from rrg_rewards.recipes._training import check_processes, checkpoint_to_resume, finish, load_policy
+from rrg_rewards.recipes._training import check_processes, checkpoint_to_resume, finish, load_policy, prepare_policy
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 
@@ -53,6 +53,7 @@ def run(
     check_processes(training)
     data = load_recipe_data(recipe, [recipe.completion_column])
     train, heldout = (_with_completions(rows, recipe) for rows in (data.train, data.heldout))
+    described = _describe(recipe, training, model, data)
     trainer = SFTTrainer(
         **load_policy(training, model),
         args=training,
@@ -60,6 +61,7 @@ def run(
         eval_dataset=heldout if training.eval_strategy != "no" else None,
         peft_config=get_peft_config(model),
     )
+    prepare_policy(trainer)
     if progress is not None:
         show_progress(trainer, progress)
     trainer.train(resume_from_checkpoint=checkpoint_to_resume(training))
@@ -67,7 +69,7 @@ def run(
     if trainer.accelerator.is_main_process:
         folder = Path(training.output_dir)
         write_json(trainer.state.log_history, folder / "history.json", overwrite=True)
-        write_json(_describe(recipe, training, model, data), folder / "run.json", overwrite=True)
+        write_json(described, folder / "run.json", overwrite=True)
     return trainer
 
 

@@ -55,7 +55,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--chat-format",
         choices=("auto", "llama3", "mistral", "vicuna"),
         default="auto",
-        help="format of the conversation (default: as the base model's tokenizer and kind say)",
+        help="format of the conversation (default: llama3 by its tokens, mistral by its kind, else vicuna)",
     )
     ct_chat.add_argument(
         "--pooler-heads",

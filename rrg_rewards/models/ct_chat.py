@@ -169,7 +169,10 @@ class CTChatProjector(nn.Module):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """Soft tokens ``(V, Q, hidden)`` of volume features ``(V, T, C)``."""
+        """Soft tokens ``(V, Q, hidden)`` of volume features ``(V, T, C)`` in any floating type."""
+        # Not from a parameter by its name, which ZeRO-3 would gather for it and keep; and here, where the parameters
+        # are those in use: beside LoRA, PEFT trains a copy, which may be wider than the rest of the model.
+        features = features.to(next(self.parameters()).dtype)
         return self.proj(self.ln(self.attn_pool(features)))  # type: ignore[no-any-return]
 
 
@@ -219,9 +222,7 @@ class CTChatModel(_CTChatPreTrainedModel):
 
     def get_image_features(self, pixel_values: Tensor) -> Tensor:
         """Soft tokens ``(V, Q, hidden)`` of volume features ``(V, T, C)`` in any floating dtype."""
-        # Not from a parameter by its name, which ZeRO-3 would gather for it and keep.
-        dtype = next(self.mm_projector.parameters()).dtype
-        return self.mm_projector(pixel_values.to(dtype))  # type: ignore[no-any-return]
+        return self.mm_projector(pixel_values)  # type: ignore[no-any-return]
 
     def forward(
         self,
@@ -257,15 +258,14 @@ class CTChatModel(_CTChatPreTrainedModel):
     def _embed(self, input_ids: Tensor, pixel_values: Tensor | None) -> Tensor:
         is_image = input_ids == self.config.image_token_id
         embeddings: Tensor = self.get_input_embeddings()(input_ids.masked_fill(is_image, 0))
-        if pixel_values is not None:
+        if pixel_values is not None and len(pixel_values):
             soft_tokens = self.get_image_features(pixel_values).to(embeddings.dtype)
             self._check_counts(int(is_image.sum()), soft_tokens.shape[0] * soft_tokens.shape[1])
             return embeddings.masked_scatter(is_image.unsqueeze(-1), soft_tokens)
         # Single tokens are generation's: a look at each would make the device wait.
-        if input_ids.shape[1] > 1:
-            self._check_counts(int(is_image.sum()), 0)
-        if not self.training:
+        if input_ids.shape[1] == 1:
             return embeddings
+        self._check_counts(int(is_image.sum()), 0)
         # Under ZeRO-3 all processes must run the same modules, and one may have no volume in its batch.
         blank = embeddings.new_zeros(1, 1, self.config.feature_size)
         return embeddings + 0 * self.get_image_features(blank).to(embeddings.dtype).sum()

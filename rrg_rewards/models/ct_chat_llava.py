@@ -26,6 +26,10 @@ _PROJECTOR = ("non_lora_trainables.bin", "mm_projector.bin")
 _FULL = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json", "pytorch_model.bin.index.json")
 # Training wraps the model once or more, and saves the names of the wrappers with it.
 _WRAPPERS = re.compile(r"^(?:base_model\.|model\.)*")
+# What LLaVA adds to a language model's configuration. All else is kept: what is not known to be unneeded may be needed.
+_NOT_OF_THE_LANGUAGE_MODEL = re.compile(
+    r"(model_type|architectures|auto_map|transformers_version|(un)?freeze_mm_.*|(tune_|use_)?mm_.*|image_.*|tokenizer_.*)$"
+)
 _EMBEDDINGS, _HEAD = "embed_tokens.weight", "lm_head.weight"
 
 
@@ -41,7 +45,7 @@ def load_llava_checkpoint(
     folder = Path(checkpoint)
     if not folder.is_dir():
         raise FileNotFoundError(f"{checkpoint}: no such folder")
-    adapter, projector, full = (_first_file(folder, names) for names in (_ADAPTER, _PROJECTOR, _FULL))
+    adapter, projector, full = (_only_file(folder, names) for names in (_ADAPTER, _PROJECTOR, _FULL))
     if adapter is None and projector is None and full is None:
         known = ", ".join(_ADAPTER + _PROJECTOR + _FULL)
         raise FileNotFoundError(f"{folder} holds no weights; expected one of {known}")
@@ -61,13 +65,19 @@ def load_llava_checkpoint(
         weights = {} if projector is None else _by_place(read_state_dict(projector), projector)
         _append_tokens(base)
         if adapter is not None:
-            weights |= _merge_adapter(base, folder, adapter)
+            beside = _merge_adapter(base, folder, adapter)
+            if twice := sorted(beside.keys() & weights.keys()):
+                raise ValueError(f"{folder}: both {adapter.name} and {projector} hold {', '.join(twice)}")
+            weights |= beside
         _overwrite(base, weights, projector or folder)
     return _assemble(model_class, base, _projector_weights(weights), pooler_heads, projector or full or folder)
 
 
-def _first_file(folder: Path, names: tuple[str, ...]) -> Path | None:
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+def _only_file(folder: Path, names: tuple[str, ...]) -> Path | None:
+    found = [folder / name for name in names if (folder / name).is_file()]
+    if len(found) > 1:
+        raise ValueError(f"{folder} holds {found[1].name} beside {found[0].name}; move aside what is not meant")
+    return found[0] if found else None
 
 
 def _by_place(state: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
@@ -151,9 +161,8 @@ def _text_config(folder: Path) -> Any:
     content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     model_type = content.get("model_type", "llama").removeprefix("llava_")
     model_type = "llama" if model_type == "llava" else model_type
-    known = AutoConfig.for_model(model_type).to_dict()
     return AutoConfig.for_model(
-        model_type, **{key: value for key, value in content.items() if key in known and key != "model_type"}
+        model_type, **{key: value for key, value in content.items() if not _NOT_OF_THE_LANGUAGE_MODEL.match(key)}
     )
 
 
@@ -163,7 +172,8 @@ def _fill(base: Any, weights: Mapping[str, Tensor], source: Path) -> None:
     if base.config.tie_word_embeddings and _HEAD not in language:
         expected.pop(_HEAD)
     check_state_dict(language, expected, source)
-    base.load_state_dict(language, strict=False)
+    # The tensors as they were read, still mapped: an 8B model is held once.
+    base.load_state_dict({key: value.to(base.dtype) for key, value in language.items()}, strict=False, assign=True)
     base.tie_weights()
 
 

@@ -51,10 +51,19 @@ def chat_template(chat_format: str) -> str:
 
 
 def chat_format_of(tokenizer: Any, model_type: str) -> str:
-    """Chat format of a base model: by Llama 3's header tokens, else by the kind of model."""
+    """Chat format of a base model: by Llama 3's header tokens, else by the kind of model.
+
+    Raises:
+        ValueError: For a kind of model of which no format is known.
+    """
     if "<|start_header_id|>" in tokenizer.get_vocab():
         return "llama3"
-    return "mistral" if model_type == "mistral" else "vicuna"
+    known = {"mistral": "mistral", "llama": "vicuna"}
+    if model_type not in known:
+        raise ValueError(
+            f"no chat format is known of a base model of type {model_type!r}; choose one of {', '.join(CHAT_FORMATS)}"
+        )
+    return known[model_type]
 
 
 class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
@@ -129,11 +138,12 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         Args:
             base_model: Folder or Hub id with the base model's tokenizer; for a full checkpoint, its folder.
             config: The model's ``CTChatConfig``.
-            chat_format: ``llama3``, ``mistral``, ``vicuna``, or ``auto``: as the tokenizer and the kind of model say.
+            chat_format: ``llama3``, ``mistral``, ``vicuna``, or ``auto``: ``llama3`` where the tokenizer has its
+                headers, ``mistral`` for a Mistral, and ``vicuna`` for any other Llama.
             revision: Revision on the Hub.
 
         Raises:
-            ValueError: If the tokenizer's ids do not fit the model's embeddings.
+            ValueError: If the tokenizer's ids do not fit the model's embeddings, or no chat format is known.
         """
         tokenizer = AutoTokenizer.from_pretrained(base_model, revision=revision)
         if chat_format == "auto":
@@ -178,8 +188,8 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             return_tensors: ``pt``, or ``None`` for ragged lists.
 
         Returns:
-            ``input_ids`` and ``attention_mask`` ``(N, T)``; with volumes ``pixel_values`` ``(V, tokens, C)``, always a
-            tensor.
+            ``input_ids`` and ``attention_mask`` ``(N, T)``; where images are given ``pixel_values``
+            ``(V, tokens, C)``, always a tensor, of the ``V`` volumes that there are, maybe none.
 
         Raises:
             ValueError: If a prompt's volumes do not go with its ``<image>``, naming the row; if volumes differ in
@@ -205,7 +215,7 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             return_attention_mask=True,
         )
         features = BatchFeature(dict(inputs), tensor_type=return_tensors)
-        if volumes:
+        if images is not None:
             features["pixel_values"] = self._read(volumes)
         return features
 
@@ -218,6 +228,8 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         return ids
 
     def _read(self, volumes: Sequence[_Volume]) -> Tensor:
+        if not volumes:
+            return torch.zeros(0, 1, self.feature_size)
         # Reinforcement learning asks for the same volume once for each completion of a group.
         by_path: dict[str, NDArray[Any]] = {}
         arrays = []
@@ -225,7 +237,9 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             if isinstance(volume, str | Path):
                 path = str(volume)
                 if path not in by_path:
-                    by_path[path] = read_features(path, channels=self.feature_size).reshape(-1, self.feature_size)
+                    # One number that is none would spoil a whole step, and on a GPU end the run without a name.
+                    array = read_features(path, channels=self.feature_size, check_finite=True)
+                    by_path[path] = array.reshape(-1, self.feature_size)
                 arrays.append(by_path[path])
             else:
                 arrays.append(self._flatten(volume))
@@ -238,6 +252,8 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         array = volume.detach().cpu().float().numpy() if isinstance(volume, Tensor) else np.asarray(volume)
         if array.ndim < 2 or array.shape[-1] != self.feature_size:
             raise ValueError(f"features must have shape (..., {self.feature_size}), got {array.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError("features must be finite, got NaN or infinity")
         return array.reshape(-1, self.feature_size)
 
     @property

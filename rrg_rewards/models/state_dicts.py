@@ -1,6 +1,7 @@
 """Weight files read without executing what is pickled in them, and checked key by key."""
 
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,10 +23,11 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     """
     try:
         if path.suffix == ".safetensors":
-            state: object = require("safetensors.torch", extra="labelers").load_file(path)
+            state: object = require("safetensors.torch", extra="models").load_file(path)
         else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, EOFError):
+            # Files of torch's older format cannot be mapped.
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except OSError:
         raise
     except Exception as error:
         raise ValueError(f"{path}: not a readable weight file: {error}") from error
@@ -42,7 +44,10 @@ def read_state_dicts(path: Path) -> dict[str, Tensor]:
     """
     if path.suffix != ".json":
         return read_state_dict(path)
-    listed: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict) or not isinstance(content.get("weight_map"), dict):
+        raise ValueError(f"{path}: is no index of weight files; it has no 'weight_map'")
+    listed: dict[str, str] = content["weight_map"]
     state: dict[str, Tensor] = {}
     for name in sorted(set(listed.values())):
         if Path(name).name != name:

@@ -1,5 +1,6 @@
 """Image features in files: the tokens that an image encoder gave for a study, one file a study."""
 
+import errno
 import io
 import json
 import math
@@ -50,6 +51,8 @@ _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
+# What says nothing of the file's bytes.
+_UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR)
 
 Array = NDArray[Any]
 
@@ -106,6 +109,8 @@ def read_features(
     except FeatureError as error:
         raise FeatureError(f"features of {study or path.stem}: {path}: {error}") from error.__cause__
     except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno in _UNREADABLE:
+            raise FeatureError(f"features of {study or path.stem}: {path}: cannot be read: {error.strerror}") from error
         raise FeatureError(
             f"features of {study or path.stem}: {path}: damaged or cut short ({error or type(error).__name__}); "
             "copy the file or encode the study again"
@@ -236,7 +241,7 @@ def _read_npz(path: Path) -> Array:
         member = archive.getinfo(_MEMBER)
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
             with archive.open(member) as stream:
-                return _unpack(stream)
+                return _unpack(stream, member.file_size)
         start = _member_start(file, member)
         file.seek(start)
         shape, fortran, dtype = _npy_header(file)
@@ -255,9 +260,12 @@ def _member_start(file: BinaryIO, member: zipfile.ZipInfo) -> int:
     return member.header_offset + _LOCAL_HEADER.size + int(name_length) + int(extra_length)
 
 
-def _unpack(stream: Any) -> Array:
-    """Read a compressed array; reading to the end is what compares the checksum."""
+def _unpack(stream: Any, size: int) -> Array:
+    """Read a compressed array of ``size`` bytes; reading to the end is what compares the checksum."""
     shape, fortran, dtype = _npy_header(stream)
+    # Before it is unpacked: a small file can claim to hold more than the memory does.
+    if stream.tell() + dtype.itemsize * math.prod(shape) != size:
+        raise FeatureError(f"the array's shape {shape} does not fit the {size} bytes of its entry")
     content = bytearray(stream.read())
     if len(content) != dtype.itemsize * math.prod(shape):
         raise FeatureError(f"the array's shape {shape} does not fit the {len(content)} bytes of its entry")

@@ -162,6 +162,29 @@ def test_training_without_a_volume_reaches_every_parameter(processor: Any, model
     torch.testing.assert_close(trained, model.eval()(**batch(processor, [1, 3])).logits)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_the_projector_runs_in_every_batch(processor: Any, model: Any, training: bool) -> None:
+    """Under ZeRO-3 a process that left it out would leave the others waiting for its share of the weights."""
+    calls = []
+    model.train(training).model.mm_projector.register_forward_hook(lambda *_: calls.append(1))
+    for rows in ([0, 2], [1, 3], [0, 1]):
+        model(**batch(processor, rows))
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("wide", ["mm_projector", "lora"])
+def test_what_is_trained_may_be_wider_than_the_rest(processor: Any, model: Any, wide: str) -> None:
+    config = LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["mm_projector"])
+    adapted = get_peft_model(model.to(torch.bfloat16), config)
+    for name, weights in adapted.named_parameters():
+        if weights.requires_grad:
+            weights.data = weights.data.float() if wide in name else weights.data.bfloat16()
+    inputs = batch(processor, [0, 1])
+    with torch.autocast("cpu", torch.bfloat16):
+        adapted(**inputs, labels=inputs["input_ids"]).loss.backward()
+    assert generate(adapted, inputs).shape == (2, 8)
+
+
 def test_lora_with_the_projector_beside_it(processor: Any, model: Any) -> None:
     targets = ["q_proj", "v_proj", "up_proj"]
     adapted = get_peft_model(

@@ -1,6 +1,7 @@
 """The published layout: written here by hand, read by the package, compared with the published equations."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,63 @@ def test_full_checkpoint_needs_no_base(tmp_path: Path, shards: int, kind: str) -
     assert model.config.text_config.model_type == kind
 
 
+def test_a_configuration_of_older_transformers_keeps_its_positions(tmp_path: Path) -> None:
+    """As CT-CHAT's code writes it: the rotation of positions by ``rope_theta`` and ``rope_scaling``."""
+    save_full(tmp_path, 1)
+    scaling = {
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    }
+    old = {
+        "architectures": ["LlavaLlamaForCausalLM"],
+        "model_type": "llava_llama",
+        "hidden_act": "silu",
+        "hidden_size": WIDTH,
+        "intermediate_size": 24,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-06,
+        "rope_theta": 500000.0,
+        "rope_scaling": scaling,
+        "tie_word_embeddings": False,
+        "vocab_size": VOCABULARY + ADDED,
+        "mm_hidden_size": CHANNELS,
+        "mm_projector_type": "attn_pool+mlp2x_gelu",
+        "tune_mm_mlp_adapter": False,
+        "image_aspect_ratio": "pad",
+        "tokenizer_model_max_length": 128000,
+        "torch_dtype": "float32",
+        "transformers_version": "4.44.0",
+        "use_cache": True,
+        "use_mm_proj": True,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(old))
+    model = CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
+    base = base_model()
+    base.model.rotary_emb.inv_freq = scaled_frequencies(base.config.head_dim, 500000.0, scaling)
+    with torch.no_grad():
+        expected = direct_logits(base, (embeddings(4), embeddings(5)), BEFORE, VOLUME, AFTER)
+    torch.testing.assert_close(run(model, BEFORE, VOLUME, AFTER), expected, rtol=1e-4, atol=1e-4)
+    assert not [name for name in vars(model.config.text_config) if name.startswith(("mm_", "tune_mm", "image_"))]
+
+
+def scaled_frequencies(size: int, theta: float, scaling: dict[str, Any]) -> Tensor:
+    """Llama 3.1's: low frequencies divided by the factor, high ones kept, those between interpolated."""
+    frequencies = []
+    for index in range(0, size, 2):
+        frequency = theta ** -(index / size)
+        turns = scaling["original_max_position_embeddings"] * frequency / (2 * math.pi)
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        kept = min(max((turns - low) / (high - low), 0.0), 1.0)
+        frequencies.append(frequency * (kept + (1 - kept) / scaling["factor"]))
+    return torch.tensor(frequencies)
+
+
 def test_converted_folder_gives_the_same_logits(tmp_path: Path) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
     model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
@@ -316,6 +374,10 @@ def test_says_what_is_not_there(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ValueError, match="name the one it was trained from as base_model"):
         load(save_adapter(tmp_path))
+    torch.save({}, tmp_path / "checkpoint" / "mm_projector.bin")
+    with pytest.raises(ValueError, match=r"holds mm_projector\.bin beside non_lora_trainables\.bin"):
+        load(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "mm_projector.bin").unlink()
     torch.save({}, tmp_path / "checkpoint" / "pytorch_model.bin")
     with pytest.raises(ValueError, match=r"holds pytorch_model\.bin beside adapter_model\.safetensors"):
         load(tmp_path / "checkpoint")
@@ -332,6 +394,16 @@ def test_never_executes_what_is_pickled(tmp_path: Path, capsys: pytest.CaptureFi
     with pytest.raises(ValueError, match="not a readable weight file"):
         CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
     assert "executed" not in capsys.readouterr().out
-    (checkpoint / "non_lora_trainables.bin").write_bytes(b"PK\x03\x04 torn")
-    with pytest.raises(ValueError, match="not a readable weight file"):
-        CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+    for torn in (b"", b"PK\x03\x04 torn", b"text"):
+        (checkpoint / "non_lora_trainables.bin").write_bytes(torn)
+        with pytest.raises(ValueError, match=r"non_lora_trainables\.bin: not a readable weight file"):
+            CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+
+
+def test_an_index_that_lists_nothing(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text("[]")
+    with pytest.raises(ValueError, match="is no index of weight files"):
+        CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../a.safetensors"}}))
+    with pytest.raises(ValueError, match=r"lists '\.\./a\.safetensors', which is no file beside it"):
+        CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)

@@ -14,7 +14,7 @@ from transformers import AutoProcessor, PreTrainedTokenizerFast
 
 from rrg_rewards.models import CTChatConfig, CTChatProcessor
 from rrg_rewards.models.ct_chat_processor import ADDED_TOKENS, chat_template
-from rrg_rewards.utilities.features import FeatureError
+from rrg_rewards.utilities.features import FeatureError, write_features
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
@@ -143,6 +143,9 @@ def test_chat_template_reads_volumes_and_leaves_ids_ragged(processor: Any, tmp_p
 
 def test_without_volumes_there_are_no_pixel_values(processor: Any) -> None:
     assert set(processor(text=["edema", "heart"])) == {"input_ids", "attention_mask"}
+    # TRL looks at their shape wherever it has given images, also where each is None.
+    for images in ([None, None], [[], []]):
+        assert processor(text=["edema", "heart"], images=images)["pixel_values"].shape == (0, 1, CHANNELS)
 
 
 def test_decoding_leaves_out_what_no_reader_wants(processor: Any) -> None:
@@ -169,6 +172,7 @@ def test_truncation(processor: Any) -> None:
         (["<image>", "<image>"], ["a.npz"], "images and text must have the same length, got 1 and 2"),
         (None, ["a.npz"], "text is missing"),
         ("<image>", np.zeros((4, CHANNELS + 1)), r"features must have shape \(\.\.\., 24\), got \(4, 25\)"),
+        ("<image>", np.full((4, CHANNELS), np.nan), "features must be finite, got NaN or infinity"),
         (["<image>"] * 2, [np.zeros((4, CHANNELS)), np.zeros((5, CHANNELS))], r"same number of tokens, got \[4, 5\]"),
     ],
 )
@@ -191,6 +195,11 @@ def test_bad_files_name_the_study(processor: Any, tmp_path: Path) -> None:
     Path(path).write_bytes(Path(path).read_bytes()[:-20])
     with pytest.raises(FeatureError, match="study_0"):
         processor(text="<image>", images=path)
+    array = volume(0)
+    array[0, 0, 0, 0] = np.inf
+    write_features(Path(path), array)
+    with pytest.raises(FeatureError, match="study_0"):
+        processor(text="<image>", images=path)
     wide = CTChatProcessor(processor.tokenizer, processor.chat_template, QUERIES, CHANNELS + 1)
     (path,) = save_volumes(tmp_path, 1)
     with pytest.raises(FeatureError, match=r"study_0.*25"):
@@ -208,6 +217,19 @@ def test_saving_keeps_everything(processor: Any, tmp_path: Path) -> None:
     inputs = {"text": ["<image> edema", "heart"], "images": [volume(0), None], "padding": True, "return_tensors": "pt"}
     for name, tensor in processor(**inputs).items():
         assert torch.equal(again(**inputs)[name], tensor), name
+
+
+@pytest.mark.parametrize(("model_type", "expected"), [("llama", "USER: "), ("mistral", "[INST] "), ("qwen2", None)])
+def test_chat_format_of_a_base_model(tmp_path: Path, model_type: str, expected: str | None) -> None:
+    tiny_tokenizer().save_pretrained(tmp_path)
+    text_config = {"model_type": model_type, "vocab_size": len(tiny_tokenizer()) + 4}
+    config = CTChatConfig(text_config, feature_size=CHANNELS)
+    if expected is None:
+        with pytest.raises(ValueError, match="of type 'qwen2'; choose one of llama3, mistral, vicuna"):
+            CTChatProcessor.from_base_model(tmp_path, config)
+    else:
+        processor = CTChatProcessor.from_base_model(tmp_path, config)
+        assert expected in processor.apply_chat_template([{"role": "user", "content": "x"}])
 
 
 def test_a_processor_of_another_tokenizer(processor: Any, tmp_path: Path) -> None:

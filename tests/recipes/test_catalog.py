@@ -142,6 +142,7 @@ def test_deepspeed_on_cpu_starts_processes(
         ({"rewards": [{"name": "crg", "prior": "bogus"}]}, "prior must be 'dataset', 'running' or a number"),
         ({"rewards": [{"name": "crg", "labeler": "rule:x"}]}, "unknown labeler 'rule'; did you mean 'rules'"),
         ({"rewards": ["crg", "crg"]}, "tell them apart by 'as: NAME'"),
+        ({"trust_remote_code": True}, "trust_remote_code: code that comes with a model is never executed"),
         ({"reward_weights": [1.0]}, "reward_weights: give each reward its own 'weight'"),
         ({"heldout_fraction": 1.5}, r"heldout_fraction must lie in \(0, 1\), got 1.5"),
         ({"label_schema": "ct_rate"}, "label_schema and label_columns both"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from rrg_rewards.recipes._arguments import RecipeArguments
+from rrg_rewards.recipes._arguments import RecipeArguments, SupervisedArguments
 from rrg_rewards.recipes._data import load_recipe_data, load_table
 
 Make = Callable[..., RecipeArguments]
@@ -177,3 +177,13 @@ def test_missing_images_are_counted_and_named(make: Make, tmp_path: Path) -> Non
         load_recipe_data(make(rows, image_column="volume"), ["impression"])
     with pytest.raises(ValueError, match="image_column needs conversational prompts"):
         make(rows, image_column="volume", conversational=False)
+
+
+def test_blank_completions_are_left_out(tmp_path: Path) -> None:
+
+    rows = [{**row, "short": "x"} for row in ROWS] + [{**ROWS[0], "short": None}, {**ROWS[0], "short": " "}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = SupervisedArguments(dataset=str(tmp_path / "rows.jsonl"), completion_column="short")
+    data = load_recipe_data(arguments, ["short"])
+    assert data.dropped["blank input or reference"] == 2
+    assert len(data.train) + len(data.heldout) == 10

@@ -57,7 +57,11 @@ def test_a_greedy_report_does_not_depend_on_its_batch(conversational: bool) -> N
             weights.mul_(8)
     arguments = SimpleNamespace(max_completion_length=6, chat_template_kwargs=None)
     trainer = SimpleNamespace(
-        accelerator=Accelerator(cpu=True), model_wrapped=model, processing_class=tiny_tokenizer(), args=arguments
+        accelerator=Accelerator(cpu=True),
+        model_wrapped=model,
+        processing_class=tiny_tokenizer(),
+        args=arguments,
+        eos_token_ids=[2],
     )
     rows = [{"prompt": prompt} for prompt in prompts]
     alone = greedy_reports(trainer, rows, batch_size=1)

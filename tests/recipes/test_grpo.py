@@ -113,6 +113,20 @@ def test_unscorable_rows_are_skipped(recipe: Callable[..., Path], table: Path, t
         assert math.isfinite(entry["grad_norm"])
 
 
+def test_a_checkpoint_of_other_processes_is_refused(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    checkpoint = tmp_path / "run" / "checkpoint-7"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "trainer_state.json").write_text("{}")
+    for rank in range(2):
+        (checkpoint / f"rng_state_{rank}.pth").write_bytes(b"")
+    arguments = ["--config", str(recipe(heldout_rows=0, resume_from_checkpoint="auto"))]
+    with pytest.raises(ValueError, match="checkpoint-7 is of 2 processes and cannot be resumed with 1"):
+        main(arguments)
+    # Written to half.
+    (checkpoint / "trainer_state.json").write_text("{")
+    main(arguments)
+
+
 def test_resumes_from_the_last_checkpoint(recipe: Callable[..., Path], tmp_path: Path) -> None:
     options = {"save_steps": 2, "heldout_rows": 0, "resume_from_checkpoint": "auto"}
     main(["--config", str(recipe(max_steps=2, **options))])
