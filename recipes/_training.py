@@ -47,31 +47,35 @@ def checkpoint_to_resume(training: Any) -> str | None:
     if str(wanted).lower() not in ("auto", "true"):
         return str(wanted)
     # The main process looks for all: on a shared file system two processes may see different files.
-    found = [_last_whole_checkpoint(Path(training.output_dir))] if training.process_index == 0 else [None]
-    broadcast_object_list(found)
-    if found[0] is None:
-        logger.info("resuming from nothing: there is no whole checkpoint yet")
-        return None
-    path, processes = found[0]
-    if processes != training.world_size:
+    whole = [_whole_checkpoints(Path(training.output_dir))] if training.process_index == 0 else [None]
+    broadcast_object_list(whole)
+    found = [path for path, processes in whole[0] if processes == training.world_size]
+    if whole[0] and not found:
+        path, processes = whole[0][0]
         raise ValueError(
             f"{path} is of {processes} processes and cannot be resumed with {training.world_size}; launch as many, or "
             "set another output_dir"
         )
-    logger.info("resuming from %s", path)
-    return path
+    logger.info("resuming from %s", found[0] if found else "nothing: there is no whole checkpoint yet")
+    return found[0] if found else None
 
 
-def _last_whole_checkpoint(folder: Path) -> tuple[str, int] | None:
-    """The last checkpoint that was written to its end, since a run may be killed while it writes, and its processes."""
+def _whole_checkpoints(folder: Path) -> list[tuple[str, int]]:
+    """Checkpoints that were written to their end, since a run may be killed while it writes; the last one first.
+
+    Returns:
+        Each one's path, and how many processes have left the state of their random numbers in it.
+    """
     checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
+    whole = []
     for path in sorted(checkpoints, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True):
-        # The main process writes its state last. Each process writes the state of its random numbers.
         processes = len(list(path.glob("rng_state*.pth")))
+        # The main process writes its state last.
         if processes and _is_json(path / "trainer_state.json"):
-            return str(path), processes
-        logger.warning("%s is not whole; looking for one before it", path)
-    return None
+            whole.append((str(path), processes))
+        else:
+            logger.warning("%s is not whole; looking for one before it", path)
+    return whole
 
 
 def _is_json(path: Path) -> bool:

@@ -2,51 +2,47 @@
 
 ``python -m rrg_rewards.recipes.phantom.warm_start --output runs/phantom``
 
-Written to the output folder: ``train.jsonl`` and ``heldout.jsonl`` (compact style; findings, impression and the true
-labels), and ``policy/``, a language model with random weights trained to write the impression from the findings.
+Written to the output folder: ``train.jsonl`` and ``heldout.jsonl`` (compact style; findings, impression, the true
+labels and the impression ``abridged``); ``model/``, a language model with random weights; and ``policy/``, the model
+after it was trained by the recipe ``phantom/impression_sft`` to write the abridged impression from the findings.
 
-The impressions it imitates leave statements out at random, as clinical impressions do, so it learns to leave findings
+Abridged impressions leave statements out at random, as clinical impressions do, so the policy learns to leave findings
 out. That is what reinforcement learning on CRG is to mend; the rewards see the true labels.
 """
 
 import argparse
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from datasets import Dataset
 from transformers import set_seed
-from trl import SFTConfig, SFTTrainer
 
 from rrg_rewards.data import phantom_rows
+from rrg_rewards.recipes import sft
 from rrg_rewards.recipes._outputs import write_rows
-from rrg_rewards.recipes._progress import show_progress
 from rrg_rewards.recipes.phantom.policy import compact_policy, compact_tokenizer
 
-__all__ = ["PROMPT", "abridge", "main", "warm_start", "write_corpus"]
-
-PROMPT = "Findings: {input} Impression:"
+__all__ = ["abridge", "main", "warm_start", "write_corpus"]
 
 
-def write_corpus(folder: Path, train_rows: int, heldout_rows: int, seed: int) -> list[dict[str, Any]]:
+def write_corpus(folder: Path, train_rows: int, heldout_rows: int, omission: float, seed: int) -> None:
     """Write ``train.jsonl`` and ``heldout.jsonl``, of two seeds.
 
     Args:
         folder: Folder to write to; made if it does not exist.
         train_rows: Studies to train on.
         heldout_rows: Studies to evaluate on.
+        omission: Probability that ``abridged`` leaves a statement out.
         seed: Seed of the training studies; the held-out ones take the next.
-
-    Returns:
-        The training rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    train = phantom_rows(train_rows, seed=seed, style="compact")
-    write_rows(folder / "train.jsonl", train)
-    write_rows(folder / "heldout.jsonl", phantom_rows(heldout_rows, seed=seed + 1, style="compact"))
-    return train
+    rng = random.Random(seed)
+    for name, count, own_seed in (("train", train_rows, seed), ("heldout", heldout_rows, seed + 1)):
+        rows = phantom_rows(count, seed=own_seed, style="compact")
+        write_rows(
+            folder / f"{name}.jsonl", [{**row, "abridged": abridge(row["impression"], omission, rng)} for row in rows]
+        )
 
 
 def abridge(impression: str, omission: float, rng: random.Random) -> str:
@@ -66,62 +62,28 @@ def abridge(impression: str, omission: float, rng: random.Random) -> str:
     return " ".join(kept or [rng.choice(statements)])
 
 
-def warm_start(
-    folder: Path,
-    rows: Sequence[dict[str, Any]],
-    steps: int = 600,
-    omission: float = 0.4,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-) -> Path:
-    """Train a small policy to imitate abridged impressions, and save it.
+def warm_start(folder: Path, steps: int, seed: int) -> None:
+    """Train a small policy with random weights to imitate abridged impressions, and save it.
 
     Args:
-        folder: Run folder; the policy goes to ``policy/`` in it.
-        rows: Training rows.
+        folder: Folder of the corpus; the untrained policy goes to ``model/`` in it, the trained one to ``policy/``.
         steps: Steps of 32 studies.
-        omission: Probability of leaving a statement out.
-        seed: Seed of weights, omissions and order.
-        progress: Takes steps done and steps to do, in place of the trainer's own output.
-
-    Returns:
-        The policy's folder.
+        seed: Seed of weights and order.
     """
     set_seed(seed)
-    rng = random.Random(seed)
     tokenizer = compact_tokenizer()
-    examples = [
-        {"prompt": PROMPT.format(input=row["findings"]), "completion": f" {abridge(row['impression'], omission, rng)}"}
-        for row in rows
-    ]
-    arguments = SFTConfig(
-        output_dir=str(folder / "policy"),
-        max_steps=steps,
-        per_device_train_batch_size=32,
-        learning_rate=3e-3,
-        lr_scheduler_type="cosine",
-        warmup_steps=steps // 20,
-        completion_only_loss=True,
-        gradient_checkpointing=False,
-        use_cpu=True,
-        bf16=False,
-        seed=seed,
-        logging_steps=max(steps // 20, 1),
-        save_strategy="no",
-        report_to="none",
-    )
-    trainer = SFTTrainer(
-        model=compact_policy(tokenizer),
-        args=arguments,
-        train_dataset=Dataset.from_list(examples),
-        processing_class=tokenizer,
-    )
-    if progress is not None:
-        show_progress(trainer, progress)
-    trainer.train()
-    trainer.save_model()
-    tokenizer.save_pretrained(folder / "policy")
-    return folder / "policy"
+    compact_policy(tokenizer).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    options = {
+        "config": "phantom/impression_sft",
+        "model_name_or_path": folder / "model",
+        "dataset": folder / "train.jsonl",
+        "heldout_file": folder / "heldout.jsonl",
+        "output_dir": folder / "policy",
+        "max_steps": steps,
+        "seed": seed,
+    }
+    sft.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -137,8 +99,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args(argv)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    rows = write_corpus(arguments.output, arguments.train_rows, arguments.heldout_rows, arguments.seed)
-    warm_start(arguments.output, rows, arguments.steps, arguments.omission, arguments.seed)
+    folder, seed = arguments.output, arguments.seed
+    write_corpus(folder, arguments.train_rows, arguments.heldout_rows, arguments.omission, seed)
+    warm_start(folder, arguments.steps, seed)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 from transformers.initialization import no_init_weights
 
 from rrg_rewards.models.ct_chat import CTChatConfig, CTChatProjector
@@ -151,7 +151,11 @@ def _empty_base(
         config.vocab_size = len(weights[_EMBEDDINGS])
     own = next((tensor.dtype for tensor in weights.values() if tensor.is_floating_point()), torch.float32)
     with no_init_weights():
-        return AutoModelForCausalLM.from_config(config, dtype=own if dtype == "auto" else dtype)
+        base = AutoModelForCausalLM.from_config(config, dtype=own if dtype == "auto" else dtype)
+    if (folder / "generation_config.json").is_file():
+        # Which tokens end an answer is said there, if anywhere.
+        base.generation_config = GenerationConfig.from_pretrained(folder)
+    return base
 
 
 def _text_config(folder: Path) -> Any:

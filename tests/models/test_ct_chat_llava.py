@@ -220,11 +220,13 @@ def save_full(folder: Path, shards: int, kind: str = "llama") -> dict[str, Tenso
 @pytest.mark.parametrize("kind", ["llama", "mistral"])
 def test_full_checkpoint_needs_no_base(tmp_path: Path, shards: int, kind: str) -> None:
     save_full(tmp_path, shards, kind)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9]}))
     model = CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
     with torch.no_grad():
         expected = direct_logits(base_model(kind), (embeddings(4), embeddings(5)), BEFORE, VOLUME, AFTER)
     torch.testing.assert_close(run(model, BEFORE, VOLUME, AFTER), expected, rtol=1e-4, atol=1e-4)
     assert model.config.text_config.model_type == kind
+    assert model.generation_config.eos_token_id == [7, 9]
 
 
 def test_a_configuration_of_older_transformers_keeps_its_positions(tmp_path: Path) -> None:

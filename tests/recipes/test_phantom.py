@@ -42,8 +42,9 @@ def test_warm_start_writes_a_corpus_and_a_policy(tmp_path: Path) -> None:
         for name in ("train", "heldout")
     )
     assert (len(train), len(heldout)) == (64, 8)
-    assert train[0] == phantom_studies(1, seed=3, style="compact")[0].to_row()
-    assert heldout[0] == phantom_studies(1, seed=4, style="compact")[0].to_row()
+    assert {**train[0], "abridged": 0} == {**phantom_studies(1, seed=3, style="compact")[0].to_row(), "abridged": 0}
+    assert {**heldout[0], "abridged": 0} == {**phantom_studies(1, seed=4, style="compact")[0].to_row(), "abridged": 0}
+    assert any(row["abridged"] != row["impression"] for row in train)
     policy = AutoModelForCausalLM.from_pretrained(tmp_path / "policy")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "policy")
     assert policy.config.vocab_size == len(tokenizer)
