@@ -13,6 +13,7 @@ from datasets import Dataset, load_dataset
 from rrg_rewards.data.readers import read_table
 from rrg_rewards.data.tables import FORMATS, Table, TableError
 from rrg_rewards.recipes._arguments import DataArguments
+from rrg_rewards.utilities.features import FEATURE_ENDINGS, check_features
 
 __all__ = ["RecipeData", "load_recipe_data", "load_table"]
 
@@ -133,6 +134,10 @@ def _check_images(paths: Sequence[str], table: Table) -> None:
     missing = [path for path in paths if not Path(path).is_file()]
     if missing:
         raise ValueError(f"{table.source}: {len(missing)} of {len(paths)} images are missing, such as {missing[0]}")
+    for path in paths:
+        # Now, and not when the row is drawn, hours into a run.
+        if path.endswith(FEATURE_ENDINGS):
+            check_features(path)
 
 
 def _reason_to_drop(row: Mapping[str, Any], arguments: DataArguments) -> str | None:

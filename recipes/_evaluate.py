@@ -15,7 +15,7 @@ from rrg_rewards.functional import bootstrap_interval, crg_score_from_counts, la
 from rrg_rewards.metrics import LabelScores, Scores
 from rrg_rewards.rewards import MetricReward
 
-__all__ = ["Evaluation", "change", "evaluate", "greedy_reports", "with_images_of_others"]
+__all__ = ["Evaluation", "change", "evaluate", "greedy_reports", "in_words", "with_images_of_others"]
 
 _Statistic = Callable[..., Tensor]
 
@@ -99,6 +99,22 @@ def evaluate(trainer: Any, rewards: Sequence[MetricReward], rows: Any, batch_siz
     columns = {column: list(rows[column]) for column in rows.column_names}
     per_report = {reward.__name__: _per_report(reward.score(reports, **columns), reports) for reward in rewards}
     return Evaluation(reports, per_report)
+
+
+def in_words(summary: Mapping[str, Any]) -> str:
+    """A summary of one reward on one line.
+
+    Example:
+        >>> in_words({"crg": {"estimate": 0.5, "low": 0.4, "high": 0.6}, "unscorable": 0})
+        'crg 0.500 (0.400 to 0.600), unscorable 0'
+    """
+    parts = [
+        f"{name} {value['estimate']:.3f} ({value['low']:.3f} to {value['high']:.3f})"
+        if isinstance(value, Mapping)
+        else f"{name} {value}"
+        for name, value in summary.items()
+    ]
+    return ", ".join(part.replace("_", " ") for part in parts)
 
 
 def with_images_of_others(rows: Any) -> Any:

@@ -121,9 +121,11 @@ def _parse(argv: Sequence[str], classes_of: _ClassesOf) -> tuple[Any, Any, Any]:
     chosen = _chosen(argv)
     classes = (*classes_of(chosen), ModelConfig)
     _check_keys(chosen, classes)
-    if chosen.get("deepspeed"):
+    if deepspeed := chosen.get("deepspeed"):
         require("deepspeed", extra="deepspeed")
-    recipe, training, model = TrlParser(classes).parse_args_and_config(argv)
+        if isinstance(deepspeed, str) and deepspeed.endswith(".json") and not Path(deepspeed).is_file():
+            raise ValueError(f"deepspeed: {deepspeed}: no such file")
+    recipe, training, model = TrlParser(classes, allow_abbrev=False).parse_args_and_config(argv)
     if not model.model_name_or_path:
         raise ValueError("model_name_or_path: no model is set")
     if training.trust_remote_code:
@@ -141,7 +143,7 @@ def _check_zero3_saves(settings: Any) -> None:
 
 def _with_config_file(argv: Sequence[str]) -> list[str]:
     """The command line with the file of a recipe in place of its name."""
-    argv = list(argv)
+    argv = [part for item in argv for part in (item.split("=", 1) if item.startswith("--config=") else [item])]
     if "--config" in argv[:-1]:
         place = argv.index("--config") + 1
         if not Path(argv[place]).is_file():

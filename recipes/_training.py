@@ -15,6 +15,7 @@ from trl import get_quantization_config
 from trl.trainer.utils import RepeatSampler, create_model_from_path
 
 import rrg_rewards.models.ct_chat  # noqa: F401  (makes CT-CHAT known to the automatic classes)
+from rrg_rewards.utilities.checks import check_model_source
 
 __all__ = ["ResumableSampling", "check_processes", "checkpoint_to_resume", "finish", "load_policy", "prepare_policy"]
 
@@ -98,6 +99,7 @@ def load_policy(training: Any, model: Any) -> dict[str, Any]:
     Returns:
         The trainer's arguments ``model``, ``processing_class`` and ``quantization_config``.
     """
+    check_model_source(model.model_name_or_path)
     quantization = get_quantization_config(model)
     distributed = str(training.distributed_state.distributed_type.value)
     options = {

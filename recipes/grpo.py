@@ -29,7 +29,7 @@ from trl import GRPOTrainer, RLOOTrainer, get_peft_config
 from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
-from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate, with_images_of_others
+from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate, in_words, with_images_of_others
 from rrg_rewards.recipes._outputs import plot_run, versions, write_rows
 from rrg_rewards.recipes._parse import parse, validate
 from rrg_rewards.recipes._progress import show_progress
@@ -157,7 +157,7 @@ def _evaluate(
         rows = [{**row, "report": report} for row, report in zip(data.heldout, evaluation.reports, strict=True)]
         write_rows(Path(trainer.args.output_dir) / f"heldout_{stage}.jsonl", rows)
         for name, summary in evaluation.summary().items():
-            logger.info("%s training, %s: %s", stage, name, summary)
+            logger.info("held out, %s, %s: %s", stage.replace("_", " "), name, in_words(summary))
     return evaluation
 
 

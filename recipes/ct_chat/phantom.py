@@ -12,6 +12,7 @@ reinforcement learning on CRG is to mend.
 """
 
 import argparse
+import logging
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from rrg_rewards.recipes.ct_chat.mini import mini_ct_chat, mini_processor
 from rrg_rewards.recipes.phantom.warm_start import abridge
 
 __all__ = ["main", "write_corpus", "write_model"]
+
+logger = logging.getLogger(__name__)
 
 CHANNELS = 32
 
@@ -102,8 +105,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = vars(parser.parse_args(argv))
     folder = arguments.pop("output")
+    if (folder / "train.jsonl").exists():
+        parser.error(f"{folder} holds a corpus already; choose another --output")
     write_corpus(folder, **arguments)
     write_model(folder, arguments["seed"])
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logger.info(
+        "%d studies to train on and %d held out, with volumes, and an untrained model in %s",
+        arguments["train_rows"],
+        arguments["heldout_rows"],
+        folder,
+    )
 
 
 if __name__ == "__main__":

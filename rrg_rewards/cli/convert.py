@@ -6,6 +6,7 @@ from typing import Any
 
 from rrg_rewards.cli.options import UsageError, add_common_options, new_parser_options, positive_int
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["add_command"]
@@ -79,13 +80,16 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         add_common_options(model)
 
 
-def _check_output(folder: Path) -> None:
+def _check(args: argparse.Namespace) -> None:
+    folder = args.output
+    if args.quiet:
+        require("transformers.utils.logging", extra="models").disable_progress_bar()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists; choose another --output")
 
 
 def _convert_ct_chat(args: argparse.Namespace, terminal: Terminal) -> int:
-    _check_output(args.output)
+    _check(args)
     require("transformers", extra="models")
     from rrg_rewards.models import CTChatForConditionalGeneration, CTChatProcessor
 
@@ -100,7 +104,7 @@ def _convert_ct_chat(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _merge_lora(args: argparse.Namespace, terminal: Terminal) -> int:
-    _check_output(args.output)
+    _check(args)
     peft = require("peft", extra="models")
     transformers = require("transformers", extra="models")
     # Makes CT-CHAT known to the automatic classes.
@@ -108,6 +112,12 @@ def _merge_lora(args: argparse.Namespace, terminal: Terminal) -> int:
     if not (args.adapter / "adapter_config.json").is_file():
         raise UsageError(f"{args.adapter}: no LoRA adapter (there is no adapter_config.json)")
     source = args.base_model or peft.PeftConfig.from_pretrained(str(args.adapter)).base_model_name_or_path
+    try:
+        check_model_source(source)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{error}; say where the model is that the adapter was trained on: --base-model"
+        ) from error
     base = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=args.dtype)
     model = peft.PeftModel.from_pretrained(base, str(args.adapter)).merge_and_unload(safe_merge=True)
     return _save(model, transformers.AutoProcessor.from_pretrained(str(args.adapter)), args.output, terminal)

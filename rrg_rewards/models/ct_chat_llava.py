@@ -15,6 +15,7 @@ from transformers.initialization import no_init_weights
 from rrg_rewards.models.ct_chat import CTChatConfig, CTChatProjector
 from rrg_rewards.models.ct_chat_processor import ADDED_TOKENS
 from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict, read_state_dicts
+from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["load_llava_checkpoint"]
@@ -45,6 +46,12 @@ def load_llava_checkpoint(
     folder = Path(checkpoint)
     if not folder.is_dir():
         raise FileNotFoundError(f"{checkpoint}: no such folder")
+    if _kind_of(folder) == "ct_chat":
+        raise ValueError(f"{folder} is converted already")
+    if base_model is not None:
+        check_model_source(base_model)
+        if _kind_of(Path(base_model)) == "ct_chat":
+            raise ValueError(f"{base_model} is a CT-CHAT; the base is the language model that it was trained from")
     adapter, projector, full = (_only_file(folder, names) for names in (_ADAPTER, _PROJECTOR, _FULL))
     if adapter is None and projector is None and full is None:
         known = ", ".join(_ADAPTER + _PROJECTOR + _FULL)
@@ -60,7 +67,7 @@ def load_llava_checkpoint(
         _fill(base, weights, full)
     else:
         if base_model is None:
-            raise ValueError(f"{folder} holds no whole language model; name the one it was trained from as base_model")
+            raise ValueError(f"{folder} holds no whole language model; name the one it was trained from (base_model)")
         base = AutoModelForCausalLM.from_pretrained(base_model, dtype=dtype, revision=revision)
         weights = {} if projector is None else _by_place(read_state_dict(projector), projector)
         _append_tokens(base)
@@ -71,6 +78,12 @@ def load_llava_checkpoint(
             weights |= beside
         _overwrite(base, weights, projector or folder)
     return _assemble(model_class, base, _projector_weights(weights), pooler_heads, projector or full or folder)
+
+
+def _kind_of(folder: Path) -> Any:
+    """The model type that a folder's ``config.json`` names, if it has one."""
+    path = folder / "config.json"
+    return json.loads(path.read_text(encoding="utf-8")).get("model_type") if path.is_file() else None
 
 
 def _only_file(folder: Path, names: tuple[str, ...]) -> Path | None:

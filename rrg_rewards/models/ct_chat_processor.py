@@ -152,7 +152,8 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         if processor.image_token_id != config.image_token_id:
             raise ValueError(
                 f"{base_model}: with CT-CHAT's tokens the tokenizer has {processor.image_token_id} tokens, the model "
-                f"{config.image_token_id} embeddings; is it the tokenizer of the base model?"
+                f"{config.image_token_id} embeddings; is it the base model's tokenizer, and has it none of "
+                f"{', '.join(ADDED_TOKENS)} already?"
             )
         return processor
 

@@ -27,7 +27,7 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
         else:
             # Files of torch's older format cannot be mapped.
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except OSError:
+    except (FileNotFoundError, PermissionError):
         raise
     except Exception as error:
         raise ValueError(f"{path}: not a readable weight file: {error}") from error

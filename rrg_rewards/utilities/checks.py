@@ -1,8 +1,33 @@
 """Checks of arguments that name the argument, the row and what to do."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
-__all__ = ["check_reports", "check_same_length"]
+__all__ = ["check_model_source", "check_reports", "check_same_length"]
+
+
+def check_model_source(name: str | Path) -> None:
+    """Raise if what names a model is a folder that is not there, or holds an adapter only.
+
+    A name of the form ``owner/model`` may be one on the Hub, which is not asked here.
+
+    Raises:
+        FileNotFoundError: For a path that cannot be a name on the Hub, or lies in a folder that exists.
+        ValueError: For a LoRA adapter, saying how to merge it.
+
+    Example:
+        >>> check_model_source("runs/mine/sft")
+        Traceback (most recent call last):
+        ...
+        FileNotFoundError: runs/mine/sft: no such folder
+    """
+    path = Path(name)
+    if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
+        raise ValueError(f"{name} is a LoRA adapter; merge it first: rrg-rewards convert lora {name} --output FOLDER")
+    # On the Hub names have an owner and no more: a/b/c, ./a and /a are folders, and so is runs/a beside a folder runs.
+    is_path = str(name).startswith((".", "/", "~")) or len(path.parts) > 2
+    if not path.exists() and (is_path or (len(path.parts) == 2 and Path(path.parts[0]).is_dir())):
+        raise FileNotFoundError(f"{name}: no such folder")
 
 
 def check_same_length(first_name: str, first: Sequence[object], second_name: str, second: Sequence[object]) -> None:

@@ -57,7 +57,10 @@ def test_ct_chat(checkpoint: tuple[Path, Path], tmp_path: Path, capsys: pytest.C
     ("arguments", "code", "message"),
     [
         (["nowhere", "--base-model", "base"], 2, "nowhere: no such folder"),
-        (["checkpoint"], 1, "name the one it was trained from as base_model"),
+        (["checkpoint", "--base-model", "./basis"], 1, "./basis: no such folder"),
+        (["checkpoint", "--base-model", "ct_chat"], 1, "ct_chat is a CT-CHAT; the base is the language model"),
+        (["ct_chat", "--base-model", "base"], 1, "ct_chat is converted already"),
+        (["checkpoint"], 1, "name the one it was trained from (base_model)"),
         (["checkpoint", "--base-model", "base", "--pooler-heads", "5"], 1, "pooler_heads (5) must divide"),
         (["checkpoint", "--base-model", "base", "--chat-format", "chatml"], 2, "invalid choice: 'chatml'"),
     ],
@@ -72,6 +75,7 @@ def test_ct_chat_says_what_is_wrong(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    save_tiny_ct_chat(tmp_path / "ct_chat")
     assert main(["convert", "ct-chat", *arguments, "--output", "converted"]) == code
     assert message in capsys.readouterr().err
     assert not (tmp_path / "converted").exists()

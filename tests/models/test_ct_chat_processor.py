@@ -239,5 +239,5 @@ def test_a_processor_of_another_tokenizer(processor: Any, tmp_path: Path) -> Non
     config = CTChatConfig({"model_type": "llama", "vocab_size": len(tiny_tokenizer()) + 4}, feature_size=CHANNELS)
     assert CTChatProcessor.from_base_model(tmp_path, config).image_token_id == config.image_token_id
     config.image_token_id += 1
-    with pytest.raises(ValueError, match="is it the tokenizer of the base model"):
+    with pytest.raises(ValueError, match="is it the base model's tokenizer, and has it none of <pad>"):
         CTChatProcessor.from_base_model(tmp_path, config)

@@ -15,6 +15,7 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 import rrg_rewards.recipes
 from rrg_rewards.recipes import _parse, list_recipes, recipe_path, validate_recipe
 from rrg_rewards.recipes._parse import parse
+from rrg_rewards.recipes.grpo import run
 
 ROOT = Path(rrg_rewards.recipes.__file__).parent
 LAUNCHERS = ROOT / "accelerate_configs"
@@ -188,3 +189,25 @@ def test_a_recipe_is_launched_by_name_or_file(tmp_path: Path) -> None:
     assert (by_name.dataset, by_name.rewards) == ("other.jsonl", by_file.rewards)
     with pytest.raises(ValueError, match=r"--config phantom/impresion_grpo_crg: no such file, and .*did you mean"):
         parse(["--config", "phantom/impresion_grpo_crg"])
+
+
+def test_a_config_after_an_equals_sign(recipe: Callable[..., Path]) -> None:
+    assert parse([f"--config={recipe(max_steps=7)}"])[1].max_steps == 7
+
+
+@pytest.mark.parametrize("option", ["--learning_rat", "--algo", "--deepspee"])
+def test_options_are_not_abbreviated(recipe: Callable[..., Path], option: str) -> None:
+    """What must be known before the command line is parsed would miss them."""
+    with pytest.raises((ValueError, SystemExit)):
+        parse(["--config", str(recipe()), option, "1"])
+
+
+def test_a_model_that_is_not_there_is_not_asked_of_the_hub(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"sftt: no such folder"):
+        run(*parse(["--config", str(recipe(model_name_or_path=str(tmp_path / "sftt")))]))
+    (tmp_path / "lora").mkdir()
+    (tmp_path / "lora" / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match="is a LoRA adapter; merge it first: rrg-rewards convert lora"):
+        run(*parse(["--config", str(recipe(model_name_or_path=str(tmp_path / "lora")))]))
+    with pytest.raises(ValueError, match=r"deepspeed: nowhere\.json: no such file"):
+        parse(["--config", str(recipe()), "--deepspeed", "nowhere.json", "--use_cpu", "false"])

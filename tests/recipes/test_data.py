@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from datasets import Dataset
 
 from rrg_rewards.recipes._arguments import RecipeArguments, SupervisedArguments
 from rrg_rewards.recipes._data import load_recipe_data, load_table
+from rrg_rewards.utilities.features import FeatureError, write_features
 
 Make = Callable[..., RecipeArguments]
 ROWS = [{"id": row, "findings": f"text {row}", "impression": f"short {row}", "a": row % 2, "b": 1} for row in range(10)]
@@ -157,7 +159,7 @@ def test_images_are_found_beside_the_table(make: Make, tmp_path: Path) -> None:
     (tmp_path / "volumes").mkdir()
     rows = []
     for index, row in enumerate(ROWS):
-        (tmp_path / "volumes" / f"{index}.npz").write_bytes(b"")
+        write_features(tmp_path / "volumes" / f"{index}.npz", np.zeros((1, 1, 1, 4), np.float16))
         # Every prompt is the same: it is the image that tells held-out rows from others.
         rows.append({**row, "volume": f"volumes/{index}.npz"})
     rows[1]["volume"] = str(tmp_path / "volumes" / "1.npz")
@@ -187,3 +189,15 @@ def test_blank_completions_are_left_out(tmp_path: Path) -> None:
     data = load_recipe_data(arguments, ["short"])
     assert data.dropped["blank input or reference"] == 2
     assert len(data.train) + len(data.heldout) == 10
+
+
+def test_torn_images_are_named_before_training(make: Make, tmp_path: Path) -> None:
+    rows = [{**row, "volume": f"{index}.npz"} for index, row in enumerate(ROWS)]
+    for row in rows:
+        write_features(tmp_path / row["volume"], np.zeros((1, 1, 1, 4), np.float16))
+    (tmp_path / "7.npz").write_bytes((tmp_path / "7.npz").read_bytes()[:-9])
+    with pytest.raises(FeatureError, match=r"features of 7: .*damaged or cut short"):
+        load_recipe_data(make(rows, image_column="volume"), ["impression"])
+    # Not compressed only: of a compressed one the archive is looked at.
+    np.savez_compressed(tmp_path / "7.npz", arr=np.zeros((1, 1, 1, 1, 4), np.float16))
+    assert len(load_recipe_data(make(rows, image_column="volume"), ["impression"]).train) == 9
