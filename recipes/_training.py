@@ -48,7 +48,7 @@ def checkpoint_to_resume(training: Any) -> str | None:
     if str(wanted).lower() not in ("auto", "true"):
         return str(wanted)
     # The main process looks for all: on a shared file system two processes may see different files.
-    whole = [_whole_checkpoints(Path(training.output_dir))] if training.process_index == 0 else [None]
+    whole: list[Any] = [_whole_checkpoints(Path(training.output_dir))] if training.process_index == 0 else [None]
     broadcast_object_list(whole)
     found = [path for path, processes in whole[0] if processes == training.world_size]
     if whole[0] and not found:
