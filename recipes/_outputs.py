@@ -1,19 +1,31 @@
 """What a run leaves behind: its configuration, history, evaluations and curve."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rrg_rewards.data import Table, open_output, write_table
+from rrg_rewards.recipes._data import RecipeData
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["plot_run", "versions", "write_rows"]
+__all__ = ["describe", "plot_run", "versions", "write_rows"]
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write one row or more, which all have the same keys, as a table."""
     write_table(Table({name: [row[name] for row in rows] for name in rows[0]}), path, overwrite=True)
+
+
+def describe(recipe: Any, training: Any, model: Any, data: RecipeData) -> dict[str, Any]:
+    """What a run is: its resolved configuration, how many rows and processes, and the versions of libraries."""
+    return {
+        "config": {**dataclasses.asdict(recipe), **training.to_dict(), **dataclasses.asdict(model)},
+        "rows": {"train": len(data.train), "heldout": len(data.heldout), "left out": data.dropped},
+        "processes": training.world_size,
+        "versions": versions(),
+    }
 
 
 def versions() -> dict[str, str]:

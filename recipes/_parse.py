@@ -23,11 +23,21 @@ require("trl", extra="trl")
 from transformers.hf_argparser import string_to_bool  # noqa: E402
 from trl import GRPOConfig, ModelConfig, RLOOConfig, SFTConfig, TrlParser  # noqa: E402
 
-__all__ = ["parse", "parse_supervised", "validate", "validate_supervised"]
+__all__ = ["command_line", "parse", "parse_supervised", "validate", "validate_supervised"]
 
 _ALGORITHMS = {"grpo": GRPOConfig, "rloo": RLOOConfig}
 # The classes of a recipe's and of its trainer's arguments, by what the recipe says.
 _ClassesOf = Callable[[Mapping[str, Any]], tuple[type, type]]
+
+
+def command_line(options: Mapping[str, Any]) -> list[str]:
+    """Options as a command line that :func:`parse` takes.
+
+    Example:
+        >>> command_line({"config": "ct_chat/mini_sft", "max_steps": 3})
+        ['--config', 'ct_chat/mini_sft', '--max_steps', '3']
+    """
+    return [part for name, value in options.items() for part in (f"--{name}", str(value))]
 
 
 def parse(argv: Sequence[str]) -> tuple[RecipeArguments, Any, Any]:

@@ -3,7 +3,8 @@
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -17,7 +18,15 @@ from trl.trainer.utils import RepeatSampler, create_model_from_path
 import rrg_rewards.models.ct_chat  # noqa: F401  (makes CT-CHAT known to the automatic classes)
 from rrg_rewards.utilities.checks import check_model_source
 
-__all__ = ["ResumableSampling", "check_processes", "checkpoint_to_resume", "finish", "load_policy", "prepare_policy"]
+__all__ = [
+    "ResumableSampling",
+    "check_processes",
+    "checkpoint_to_resume",
+    "finish",
+    "launch",
+    "load_policy",
+    "prepare_policy",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +177,16 @@ class ResumableSampling:
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         return _OrderByEpoch(super()._get_train_sampler(dataset), self)  # type: ignore[misc]
+
+
+def launch(
+    parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., Any], argv: Sequence[str] | None
+) -> None:
+    """Run the recipe that a command line describes: by default that of the process."""
+    # Before the first trainer: each reports its use to the Hub unless told not to.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
+    finish(run(*parse(sys.argv[1:] if argv is None else argv)).accelerator)
 
 
 def finish(accelerator: Any) -> None:

@@ -17,8 +17,6 @@ in the default sum a missing reward counts as 0.
 
 import dataclasses
 import logging
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate, in_words, with_images_of_others
-from rrg_rewards.recipes._outputs import plot_run, versions, write_rows
+from rrg_rewards.recipes._outputs import describe, plot_run, write_rows
 from rrg_rewards.recipes._parse import parse, validate
 from rrg_rewards.recipes._progress import show_progress
 from rrg_rewards.recipes._training import (
@@ -38,6 +36,7 @@ from rrg_rewards.recipes._training import (
     check_processes,
     checkpoint_to_resume,
     finish,
+    launch,
     load_policy,
     prepare_policy,
 )
@@ -94,7 +93,10 @@ def run(
     for reward in rewards:
         reward.fit(**{column: list(data.train[column]) for column in reward.columns})
         logger.info("reward %s: %s", reward.__name__, reward.signature)
-    described = _describe(recipe, training, model, rewards, data)
+    described = {
+        **describe(recipe, training, model, data),
+        "rewards": list(map(_describe_reward, rewards, training.reward_weights)),
+    }
     trainer = _make_trainer(recipe, training, model, rewards, data)
     prepare_policy(trainer)
     for callback in callbacks:
@@ -132,19 +134,8 @@ def _make_trainer(
     )
 
 
-def _describe(
-    recipe: RecipeArguments, training: Any, model: Any, rewards: Sequence[MetricReward], data: RecipeData
-) -> dict[str, Any]:
-    return {
-        "config": {**dataclasses.asdict(recipe), **training.to_dict(), **dataclasses.asdict(model)},
-        "rewards": [
-            {"name": reward.__name__, "weight": weight, "signature": reward.signature, "columns": reward.columns}
-            for reward, weight in zip(rewards, training.reward_weights, strict=True)
-        ],
-        "rows": {"train": len(data.train), "heldout": len(data.heldout), "left out": data.dropped},
-        "processes": training.world_size,
-        "versions": versions(),
-    }
+def _describe_reward(reward: MetricReward, weight: float) -> dict[str, Any]:
+    return {"name": reward.__name__, "weight": weight, "signature": reward.signature, "columns": reward.columns}
 
 
 def _evaluate(
@@ -178,10 +169,7 @@ def _write_results(
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the recipe that a command line describes."""
-    # Before the first trainer: each reports its use to the Hub unless told not to.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
-    finish(run(*parse(sys.argv[1:] if argv is None else argv)).accelerator)
+    launch(parse, run, argv)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,6 @@ Written to ``output_dir``: the model, or with ``use_peft`` its adapter, which ``
 ``run.json`` (resolved configuration, versions, rows) and ``history.json`` (what the trainer logged).
 """
 
-import dataclasses
-import logging
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,10 +19,17 @@ from trl import SFTTrainer, get_peft_config
 from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import SupervisedArguments
 from rrg_rewards.recipes._data import load_recipe_data
-from rrg_rewards.recipes._outputs import versions
+from rrg_rewards.recipes._outputs import describe
 from rrg_rewards.recipes._parse import parse_supervised, validate_supervised
 from rrg_rewards.recipes._progress import show_progress
-from rrg_rewards.recipes._training import check_processes, checkpoint_to_resume, finish, load_policy, prepare_policy
+from rrg_rewards.recipes._training import (
+    check_processes,
+    checkpoint_to_resume,
+    finish,
+    launch,
+    load_policy,
+    prepare_policy,
+)
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 
@@ -53,7 +56,7 @@ def run(
     check_processes(training)
     data = load_recipe_data(recipe, [recipe.completion_column])
     train, heldout = (_with_completions(rows, recipe) for rows in (data.train, data.heldout))
-    described = _describe(recipe, training, model, data)
+    described = describe(recipe, training, model, data)
     trainer = SFTTrainer(
         **load_policy(training, model),
         args=training,
@@ -79,21 +82,9 @@ def _with_completions(rows: Any, recipe: SupervisedArguments) -> Any:
     return rows.remove_columns(recipe.completion_column).add_column("completion", completions)
 
 
-def _describe(recipe: SupervisedArguments, training: Any, model: Any, data: Any) -> dict[str, Any]:
-    return {
-        "config": {**dataclasses.asdict(recipe), **training.to_dict(), **dataclasses.asdict(model)},
-        "rows": {"train": len(data.train), "heldout": len(data.heldout), "left out": data.dropped},
-        "processes": training.world_size,
-        "versions": versions(),
-    }
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the recipe that a command line describes."""
-    # Before the first trainer: each reports its use to the Hub unless told not to.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
-    finish(run(*parse(sys.argv[1:] if argv is None else argv)).accelerator)
+    launch(parse, run, argv)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from transformers import LlamaConfig
-
 from rrg_rewards.models import CTChatConfig, CTChatForConditionalGeneration, CTChatProcessor
-from rrg_rewards.recipes.phantom.policy import compact_tokenizer
+from rrg_rewards.recipes.phantom.policy import compact_config, compact_tokenizer
 
 __all__ = ["mini_ct_chat", "mini_processor"]
 
@@ -29,37 +27,23 @@ def mini_processor(num_image_tokens: int = 16, feature_size: int = 32) -> Any:
     return CTChatProcessor.from_tokenizer(tokenizer, "llama3", num_image_tokens, feature_size)
 
 
-def mini_ct_chat(processor: Any, hidden_size: int = 96, num_layers: int = 3) -> Any:
+def mini_ct_chat(processor: Any) -> Any:
     """A CT-CHAT with random weights that fits the processor.
 
     Args:
         processor: What :func:`mini_processor` gives.
-        hidden_size: Width of the language model.
-        num_layers: Its depth.
 
     Example:
         >>> model = mini_ct_chat(mini_processor())
         >>> model.num_parameters() < 600_000
         True
     """
-    tokenizer = processor.tokenizer
-    text_config = LlamaConfig(
-        vocab_size=processor.image_token_id,
-        hidden_size=hidden_size,
-        intermediate_size=3 * hidden_size,
-        num_hidden_layers=num_layers,
-        num_attention_heads=4,
-        max_position_embeddings=512,
-        tie_word_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=None,
-    )
+    text_config = compact_config(processor.tokenizer, vocab_size=processor.image_token_id)
     config = CTChatConfig(
         text_config=text_config,
         num_image_tokens=processor.num_image_tokens,
         feature_size=processor.feature_size,
-        pooler_size=hidden_size,
+        pooler_size=text_config.hidden_size,
         pooler_heads=4,
     )
     return CTChatForConditionalGeneration(config)

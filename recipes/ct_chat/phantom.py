@@ -23,7 +23,7 @@ from rrg_rewards.data import phantom_studies
 from rrg_rewards.data.phantom_volumes import phantom_volume_rows, write_phantom_volumes
 from rrg_rewards.recipes._outputs import write_rows
 from rrg_rewards.recipes.ct_chat.mini import mini_ct_chat, mini_processor
-from rrg_rewards.recipes.phantom.warm_start import abridge
+from rrg_rewards.recipes.phantom.abridged import with_abridged
 
 __all__ = ["main", "write_corpus", "write_model"]
 
@@ -67,11 +67,8 @@ def write_corpus(
             noise=noise,
             progress=None if progress is None else lambda _: progress(1, 0),
         )
-        rows = [
-            {**row, "abridged": abridge(row["impression"], omission, rng)}
-            for row in phantom_volume_rows(studies, "volumes")
-        ]
-        write_rows(folder / f"{name}.jsonl", rows)
+        rows = phantom_volume_rows(studies, "volumes")
+        write_rows(folder / f"{name}.jsonl", with_abridged(rows, omission, rng))
 
 
 def write_model(folder: Path, seed: int = 0) -> Path:

@@ -7,7 +7,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from rrg_rewards.data import phantom_vocabulary
 
-__all__ = ["compact_policy", "compact_tokenizer"]
+__all__ = ["compact_config", "compact_policy", "compact_tokenizer"]
 
 _SPECIAL = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
 
@@ -38,8 +38,18 @@ def compact_policy(tokenizer: Any) -> Any:
         >>> policy.num_parameters() < 500_000
         True
     """
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
+    return LlamaForCausalLM(compact_config(tokenizer, len(tokenizer)))
+
+
+def compact_config(tokenizer: Any, vocab_size: int) -> Any:
+    """Configuration of the language model.
+
+    Args:
+        tokenizer: Whose padding and end it has.
+        vocab_size: Rows of the embedding table.
+    """
+    return LlamaConfig(
+        vocab_size=vocab_size,
         hidden_size=96,
         intermediate_size=288,
         num_hidden_layers=3,
@@ -50,4 +60,3 @@ def compact_policy(tokenizer: Any) -> Any:
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
     )
-    return LlamaForCausalLM(config)

@@ -21,9 +21,11 @@ from transformers import set_seed
 from rrg_rewards.data import phantom_rows
 from rrg_rewards.recipes import sft
 from rrg_rewards.recipes._outputs import write_rows
+from rrg_rewards.recipes._parse import command_line
+from rrg_rewards.recipes.phantom.abridged import with_abridged
 from rrg_rewards.recipes.phantom.policy import compact_policy, compact_tokenizer
 
-__all__ = ["abridge", "main", "warm_start", "write_corpus"]
+__all__ = ["main", "warm_start", "write_corpus"]
 
 
 def write_corpus(folder: Path, train_rows: int, heldout_rows: int, omission: float, seed: int) -> None:
@@ -40,26 +42,7 @@ def write_corpus(folder: Path, train_rows: int, heldout_rows: int, omission: flo
     rng = random.Random(seed)
     for name, count, own_seed in (("train", train_rows, seed), ("heldout", heldout_rows, seed + 1)):
         rows = phantom_rows(count, seed=own_seed, style="compact")
-        write_rows(
-            folder / f"{name}.jsonl", [{**row, "abridged": abridge(row["impression"], omission, rng)} for row in rows]
-        )
-
-
-def abridge(impression: str, omission: float, rng: random.Random) -> str:
-    """Leave each statement of an impression out with probability ``omission``, but not all.
-
-    Args:
-        impression: Statements that end in a full stop.
-        omission: Probability, in [0, 1).
-        rng: Where chance comes from.
-
-    Example:
-        >>> abridge("Cardiomegaly. Hiatal hernia.", 0.0, random.Random(0))
-        'Cardiomegaly. Hiatal hernia.'
-    """
-    statements = [f"{statement.strip(' .')}." for statement in impression.split(". ")]
-    kept = [statement for statement in statements if rng.random() >= omission]
-    return " ".join(kept or [rng.choice(statements)])
+        write_rows(folder / f"{name}.jsonl", with_abridged(rows, omission, rng))
 
 
 def warm_start(folder: Path, steps: int, seed: int) -> None:
@@ -83,7 +66,7 @@ def warm_start(folder: Path, steps: int, seed: int) -> None:
         "max_steps": steps,
         "seed": seed,
     }
-    sft.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
+    sft.main(command_line(options))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

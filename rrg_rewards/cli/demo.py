@@ -98,6 +98,7 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
     require("trl", extra="demo")
     require("matplotlib", extra="demo")
     from rrg_rewards.recipes import grpo, sft
+    from rrg_rewards.recipes._parse import command_line
     from rrg_rewards.recipes.ct_chat.phantom import write_corpus, write_model
 
     with terminal.progress("making phantom volumes") as progress:
@@ -111,7 +112,7 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
         **tables,
     }
     with terminal.progress("imitating abridged impressions") as progress:
-        sft.finish(sft.run(*sft.parse(_command_line(warm_start)), progress=progress).accelerator)
+        sft.finish(sft.run(*sft.parse(command_line(warm_start)), progress=progress).accelerator)
     reinforcement = {
         "config": "ct_chat/mini_grpo_crg",
         "model_name_or_path": folder / "sft",
@@ -121,11 +122,7 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
         **tables,
     }
     with terminal.progress("GRPO on CRG") as progress:
-        grpo.finish(grpo.run(*grpo.parse(_command_line(reinforcement)), progress=progress).accelerator)
-
-
-def _command_line(options: Mapping[str, Any]) -> list[str]:
-    return [part for name, value in options.items() for part in (f"--{name}", str(value))]
+        grpo.finish(grpo.run(*grpo.parse(command_line(reinforcement)), progress=progress).accelerator)
 
 
 def _grid(evaluation: Mapping[str, Any], rows: int) -> "Grid":

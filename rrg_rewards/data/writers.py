@@ -12,9 +12,9 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
-from uuid import uuid4
 
 from rrg_rewards.data.tables import STANDARD, Table, TableError, table_format
+from rrg_rewards.utilities.files import whole_file
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["check_output", "open_output", "write_json", "write_table"]
@@ -87,15 +87,8 @@ def open_output(path: str | Path, overwrite: bool = False) -> Iterator[BinaryIO]
         with Path(path).open("wb") as stream:
             yield stream
         return
-    target = Path(path).resolve()  # a link keeps pointing where it does
-    # In the same folder, since a rename is atomic only within a file system, under a name that nobody else takes.
-    temporary = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(Path(path).resolve()) as file:  # a link keeps pointing where it does
+        yield file
 
 
 def write_table(table: Table, path: str | Path, table_format_name: str | None = None, overwrite: bool = False) -> None:

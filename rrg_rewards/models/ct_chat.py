@@ -11,13 +11,11 @@ Source: Hamamci et al., "Developing Generalist Foundation Models from a Multimod
 arXiv:2403.17834 (CT-RATE, CT-CHAT).
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from rrg_rewards.utilities.imports import require
 
@@ -31,14 +29,14 @@ from transformers import (  # noqa: E402
     AutoModelForImageTextToText,
     AutoProcessor,
     GenerationMixin,
-    LlamaConfig,
     LogitsProcessorList,
-    PretrainedConfig,
     PreTrainedModel,
 )
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast  # noqa: E402
 
+from rrg_rewards.models.ct_chat_config import CTChatConfig  # noqa: E402
 from rrg_rewards.models.ct_chat_processor import CTChatProcessor  # noqa: E402
+from rrg_rewards.models.ct_chat_projector import CTChatProjector  # noqa: E402
 
 __all__ = [
     "CTChatConfig",
@@ -48,132 +46,6 @@ __all__ = [
 ]
 
 _IGNORED_LABEL = -100
-
-
-class CTChatConfig(PretrainedConfig):  # type: ignore[misc]
-    """Configuration of :class:`CTChatForConditionalGeneration`.
-
-    Args:
-        text_config: Configuration of the causal language model (Llama, Mistral, Vicuna or any other that
-            ``AutoModelForCausalLM`` knows), or its dict.
-        image_token_id: Token that stands for one soft token in ``input_ids``; by default ``vocab_size``, which lies
-            outside the embedding table: the published checkpoint has no row for it, and a policy cannot sample it.
-        num_image_tokens: Number of learned queries, hence soft tokens of a volume.
-        feature_size: Channels of the volume features.
-        pooler_size: Width of the attentional pooling; default: ``feature_size``.
-        pooler_heads: Heads of the attentional pooling; must divide ``pooler_size``.
-
-    Raises:
-        ValueError: If a size is not positive, or the heads do not divide the pooling's width.
-
-    Example:
-        >>> config = CTChatConfig(text_config={"model_type": "llama", "vocab_size": 128261})
-        >>> config.image_token_id, config.num_image_tokens, config.feature_size
-        (128261, 256, 512)
-    """
-
-    model_type = "ct_chat"
-    sub_configs: ClassVar[dict[str, Any]] = {"text_config": AutoConfig}
-    # Trainers look it up on configurations that transformers itself does not ship.
-    auto_map: ClassVar[dict[str, str]] = {}
-
-    def __init__(
-        self,
-        text_config: PretrainedConfig | Mapping[str, Any] | None = None,
-        image_token_id: int | None = None,
-        num_image_tokens: int = 256,
-        feature_size: int = 512,
-        pooler_size: int | None = None,
-        pooler_heads: int = 8,
-        **kwargs: Any,
-    ) -> None:
-        self.text_config = _text_config(text_config)
-        self.image_token_id = self.text_config.vocab_size if image_token_id is None else image_token_id
-        self.num_image_tokens = num_image_tokens
-        self.feature_size = feature_size
-        self.pooler_size = feature_size if pooler_size is None else pooler_size
-        self.pooler_heads = pooler_heads
-        for name in ("num_image_tokens", "feature_size", "pooler_size", "pooler_heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.pooler_size % pooler_heads:
-            raise ValueError(f"pooler_heads ({pooler_heads}) must divide pooler_size ({self.pooler_size})")
-        kwargs.setdefault("tie_word_embeddings", self.text_config.tie_word_embeddings)
-        super().__init__(**kwargs)
-
-
-def _text_config(given: PretrainedConfig | Mapping[str, Any] | None) -> Any:
-    if given is None:
-        return LlamaConfig()
-    return AutoConfig.for_model(**{"model_type": "llama", **given}) if isinstance(given, Mapping) else given
-
-
-class _AttentionalPooler(nn.Module):
-    """Cross attention of learned queries over a volume's tokens; parameters are named as published."""
-
-    def __init__(self, config: CTChatConfig) -> None:
-        super().__init__()
-        width = config.pooler_size
-        self.heads = config.pooler_heads
-        self.query = nn.Parameter(torch.randn(config.num_image_tokens, width))
-        self.ln_k = nn.LayerNorm(config.feature_size)
-        self.ln_q = nn.LayerNorm(width)
-        self.to_q = nn.Linear(width, width, bias=False)
-        self.to_kv = nn.Linear(config.feature_size, 2 * width, bias=False)
-        self.to_out = nn.Linear(width, width, bias=False)
-
-    def forward(self, features: Tensor) -> Tensor:
-        query = self._split(self.to_q(self.ln_q(self.query)).expand(len(features), -1, -1))
-        key, value = (self._split(part) for part in self.to_kv(self.ln_k(features)).chunk(2, dim=-1))
-        pooled = scaled_dot_product_attention(query, key, value)
-        return self.to_out(pooled.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
-
-    def _split(self, states: Tensor) -> Tensor:
-        # The width by its number: a batch without volumes has nothing to infer it from.
-        return states.view(*states.shape[:-1], self.heads, states.shape[-1] // self.heads).transpose(1, 2)
-
-
-class CTChatProjector(nn.Module):
-    r"""The published projector: attentional pooling, LayerNorm, two-layer GELU MLP.
-
-    With volume tokens :math:`X \in \mathbb{R}^{T \times C}`, queries :math:`P \in \mathbb{R}^{Q \times D}` and
-    :math:`H` heads of width :math:`d = D / H`,
-
-    .. math::
-        A_h = \mathrm{softmax}\!\left(\tfrac{1}{\sqrt d}
-              \, [\mathrm{LN}_q(P) W_q]_h \, [\mathrm{LN}_k(X) W_k]_h^\top\right) [\mathrm{LN}_k(X) W_v]_h,
-        \qquad
-        Z = W_2 \, \mathrm{GELU}(W_1 \, \mathrm{LN}([A_1 \dots A_H] W_o) + b_1) + b_2
-
-    without biases in :math:`W_q, W_k, W_v, W_o`. Nothing in it knows a token's place: place is what CT-ViT has written
-    into the tokens.
-
-    Args:
-        config: The model's configuration.
-
-    Example:
-        >>> import torch
-        >>> text = {"vocab_size": 32, "hidden_size": 8, "num_attention_heads": 2}
-        >>> config = CTChatConfig(text, num_image_tokens=4, feature_size=16, pooler_heads=2)
-        >>> CTChatProjector(config)(torch.randn(3, 27, 16)).shape
-        torch.Size([3, 4, 8])
-    """
-
-    def __init__(self, config: CTChatConfig) -> None:
-        super().__init__()
-        hidden_size = config.text_config.hidden_size
-        self.attn_pool = _AttentionalPooler(config)
-        self.ln = nn.LayerNorm(config.pooler_size)
-        self.proj = nn.Sequential(
-            nn.Linear(config.pooler_size, hidden_size), nn.GELU(), nn.Linear(hidden_size, hidden_size)
-        )
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Soft tokens ``(V, Q, hidden)`` of volume features ``(V, T, C)`` in any floating type."""
-        # Not from a parameter by its name, which ZeRO-3 would gather for it and keep; and here, where the parameters
-        # are those in use: beside LoRA, PEFT trains a copy, which may be wider than the rest of the model.
-        features = features.to(next(self.parameters()).dtype)
-        return self.proj(self.ln(self.attn_pool(features)))  # type: ignore[no-any-return]
 
 
 class _CTChatPreTrainedModel(PreTrainedModel):  # type: ignore[misc]

@@ -47,7 +47,9 @@ def chat_template(chat_format: str) -> str:
     """
     if chat_format not in CHAT_FORMATS:
         raise ValueError(unknown_name_message("chat format", chat_format, CHAT_FORMATS))
-    return files("rrg_rewards.models").joinpath(f"chat_templates/{chat_format}.jinja").read_text(encoding="utf-8")
+    folder = files("rrg_rewards.models") / "chat_templates"
+    parts = (folder.joinpath(f"{name}.jinja").read_text(encoding="utf-8") for name in ("content", chat_format))
+    return "".join(parts)
 
 
 def chat_format_of(tokenizer: Any, model_type: str) -> str:
@@ -124,7 +126,7 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             num_image_tokens: Soft tokens of a volume.
             feature_size: Channels of the features.
         """
-        template = globals()["chat_template"](chat_format)
+        template = chat_template(chat_format)
         tokenizer.add_tokens([*ADDED_TOKENS, IMAGE_TOKEN], special_tokens=True)
         tokenizer.pad_token = ADDED_TOKENS[0]
         return cls(tokenizer, template, num_image_tokens, feature_size)

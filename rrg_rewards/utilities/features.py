@@ -7,14 +7,16 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, BinaryIO
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rrg_rewards.utilities.files import whole_file
 
 __all__ = ["FEATURE_ENDINGS", "FEATURE_KEY", "FeatureError", "check_features", "read_features", "write_features"]
 
@@ -101,11 +103,18 @@ def read_features(
         (2, 2, 2, 4)
     """
     path = Path(path)
-    try:
+    with _told(path, study):
         features = _checked_shape(_reader(path)(path), grid, channels)
         if check_finite and not _is_finite(features):
             raise FeatureError("holds NaN or infinity; encode the study again")
         return features
+
+
+@contextmanager
+def _told(path: Path, study: str | None) -> Iterator[None]:
+    """Tell what is wrong with a file by the study, the file and what to do."""
+    try:
+        yield
     except FeatureError as error:
         raise FeatureError(f"features of {study or path.stem}: {path}: {error}") from error.__cause__
     except _DAMAGE as error:
@@ -126,12 +135,10 @@ def check_features(path: str | Path) -> None:
         FeatureError: As :func:`read_features`.
     """
     path = Path(path)
-    if path.suffix == ".npz" and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            member = archive.NameToInfo.get(_MEMBER)
-        if member is not None and member.compress_type != zipfile.ZIP_STORED:
-            return
-    read_features(path)
+    with _told(path, None):
+        read = _reader(path)
+        if read is not _read_npz or not _is_compressed(path):
+            _checked_shape(read(path), None, None)
 
 
 def write_features(path: str | Path, features: Array) -> None:
@@ -161,13 +168,8 @@ def write_features(path: str | Path, features: Array) -> None:
             raise FeatureError(f"the folder {path.parent} does not exist")
     except FeatureError as error:
         raise FeatureError(f"features of {path.stem}: {path}: {error}") from None
-    # In the same folder, since a rename is atomic only within a file system, under a name that nobody else takes.
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path) as file:
+        file.write(content)
 
 
 def _by_ending(path: Path, choices: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
@@ -266,6 +268,12 @@ def _read_npz(path: Path) -> Array:
     if offset - start + dtype.itemsize * math.prod(shape) != member.file_size:
         raise FeatureError(f"the array's shape {shape} does not fit the {member.file_size} bytes of its entry")
     return _map(path, dtype, shape, offset, fortran)
+
+
+def _is_compressed(path: Path) -> bool:
+    with zipfile.ZipFile(path) as archive:
+        member = archive.NameToInfo.get(_MEMBER)
+    return member is not None and member.compress_type != zipfile.ZIP_STORED
 
 
 def _member_start(file: BinaryIO, member: zipfile.ZipInfo) -> int:

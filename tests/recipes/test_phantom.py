@@ -8,8 +8,9 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rrg_rewards.data import phantom_studies
+from rrg_rewards.recipes.phantom.abridged import abridge
 from rrg_rewards.recipes.phantom.policy import compact_tokenizer
-from rrg_rewards.recipes.phantom.warm_start import abridge, main
+from rrg_rewards.recipes.phantom.warm_start import main
 
 IMPRESSION = "Cardiomegaly. Nodule of 8 mm in the left upper lobe. Hiatal hernia."
 

@@ -4,6 +4,7 @@ import mmap
 import re
 import struct
 import zipfile
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from rrg_rewards.utilities import features as module
-from rrg_rewards.utilities.features import FEATURE_ENDINGS, FeatureError, read_features, write_features
+from rrg_rewards.utilities.features import FEATURE_ENDINGS, FeatureError, check_features, read_features, write_features
 
 SHAPE = (3, 4, 5, 6)
 
@@ -333,12 +334,15 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(path, monkeypatch
     write_features(path, example())
     before = path.read_bytes()
 
-    def full(self, data):
-        with self.open("wb") as file:
-            file.write(data[: len(data) // 2])
-        raise OSError("no space left on device")
+    class Full(FileIO):
+        def write(self, data):
+            super().write(data[: len(data) // 2])
+            raise OSError("no space left on device")
 
-    monkeypatch.setattr(module.Path, "write_bytes", full)
+    open_path = module.Path.open
+    monkeypatch.setattr(
+        module.Path, "open", lambda self, mode="r": open_path(self, mode) if mode == "rb" else Full(self, mode)
+    )
     with pytest.raises(OSError, match="no space"):
         write_features(path, np.zeros(SHAPE, np.float16))
     assert path.read_bytes() == before
@@ -350,3 +354,14 @@ def test_equal_features_make_equal_files(path):
     before = path.read_bytes()
     write_features(path, example())
     assert path.read_bytes() == before
+
+
+def test_a_check_tells_a_damaged_directory_by_the_study(tmp_path):
+    path = tmp_path / "train_1_a_1.npz"
+    write_features(path, example())
+    check_features(path)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"PK\x01\x02", b"PK\x00\x00"))
+    assert zipfile.is_zipfile(path)
+    with pytest.raises(FeatureError, match=r"features of train_1_a_1: .*damaged or cut short"):
+        check_features(path)
