@@ -4,7 +4,44 @@ from dataclasses import dataclass
 
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["CHEXBERT", "CT_RATE", "LABEL_SCHEMAS", "MERLIN", "LabelSchema", "get_label_schema"]
+__all__ = [
+    "ATTRIBUTE_ERROR_TYPES",
+    "ATTRIBUTE_WEIGHTS",
+    "CHEXBERT",
+    "CT_RATE",
+    "LABEL_SCHEMAS",
+    "MERLIN",
+    "SIGNIFICANCE_WEIGHTS",
+    "UNKNOWN_WEIGHT",
+    "LabelSchema",
+    "get_label_schema",
+]
+
+SIGNIFICANCE_WEIGHTS = {
+    "urgent": 1.0,
+    "actionable_not_urgent": 0.5,
+    "not_actionable_not_urgent": 0.25,
+    "benign_expected": 0.0,
+}
+"""Clinical significance of a finding and its weight (CRIMSON, Eq. 1)."""
+
+ATTRIBUTE_WEIGHTS = {"significant": 0.5, "negligible": 0.0}
+"""Severity of an attribute error and its weight (CRIMSON, Section 3.2)."""
+
+UNKNOWN_WEIGHT = 0.25
+"""Weight of a significance or severity that is none of these, as in CRIMSON's published code."""
+
+ATTRIBUTE_ERROR_TYPES = (
+    "location",
+    "severity",
+    "descriptor",
+    "measurement",
+    "certainty",
+    "unspecific",
+    "overinterpretation",
+    "temporal",
+)
+"""What can be wrong about a finding that both reports hold (CRIMSON, Section 3.2)."""
 
 
 @dataclass(frozen=True)

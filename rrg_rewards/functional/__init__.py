@@ -13,9 +13,22 @@ from rrg_rewards.functional.crg import (
     label_statistics,
     label_table,
 )
+from rrg_rewards.functional.crimson import (
+    CrimsonAttributeError,
+    CrimsonEvaluation,
+    CrimsonFinding,
+    CrimsonStatistics,
+    crimson_score,
+    crimson_score_from_statistics,
+    crimson_statistics,
+)
 
 __all__ = [
     "CRGWeights",
+    "CrimsonAttributeError",
+    "CrimsonEvaluation",
+    "CrimsonFinding",
+    "CrimsonStatistics",
     "LabelCounts",
     "bootstrap_interval",
     "crg_contributions",
@@ -23,6 +36,9 @@ __all__ = [
     "crg_score",
     "crg_score_from_counts",
     "crg_weights",
+    "crimson_score",
+    "crimson_score_from_statistics",
+    "crimson_statistics",
     "label_counts",
     "label_statistics",
     "label_table",

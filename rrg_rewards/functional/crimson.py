@@ -1,0 +1,344 @@
+"""CRIMSON: clinical significance of what a candidate report adds, misses and gets wrong (Baharoon et al., 2026)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS, UNKNOWN_WEIGHT
+
+__all__ = [
+    "CrimsonAttributeError",
+    "CrimsonEvaluation",
+    "CrimsonFinding",
+    "CrimsonStatistics",
+    "crimson_score",
+    "crimson_score_from_statistics",
+    "crimson_statistics",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CrimsonFinding:
+    """An abnormal finding of one of the two reports.
+
+    Args:
+        id: Name of the finding in its evaluation, such as ``R1``.
+        finding: The finding in words.
+        clinical_significance: ``urgent``, ``actionable_not_urgent``, ``not_actionable_not_urgent`` or
+            ``benign_expected``; anything else weighs 0.25.
+    """
+
+    id: str
+    finding: str
+    clinical_significance: str
+
+
+@dataclass(frozen=True, slots=True)
+class CrimsonAttributeError:
+    """What is wrong about a finding that both reports hold.
+
+    Args:
+        ref_id: The reference finding.
+        pred_id: The candidate's finding.
+        severity: ``significant`` or ``negligible``; anything else weighs 0.25.
+        error_types: Which attributes, of ``rrg_rewards.schemas.ATTRIBUTE_ERROR_TYPES``.
+        explanation: In words.
+    """
+
+    ref_id: str
+    pred_id: str
+    severity: str
+    error_types: tuple[str, ...]
+    explanation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CrimsonEvaluation:
+    """A judge's comparison of a candidate with a reference report, finding by finding.
+
+    Args:
+        reference_findings: Abnormal findings of the reference.
+        predicted_findings: Abnormal findings of the candidate.
+        matched_findings: Pairs ``(reference id, candidate id)`` that are the same finding; either may occur several
+            times.
+        false_findings: Candidate ids without a match.
+        missing_findings: Reference ids without a match.
+        attribute_errors: What is wrong about matched findings.
+
+    Example:
+        >>> finding = {"id": "R1", "finding": "mass", "clinical_significance": "actionable_not_urgent"}
+        >>> answer = {"reference_findings": [finding], "errors": {"missing_findings": ["R1"]}}
+        >>> CrimsonEvaluation.from_dict(answer).missing_findings
+        ('R1',)
+    """
+
+    reference_findings: tuple[CrimsonFinding, ...] = ()
+    predicted_findings: tuple[CrimsonFinding, ...] = ()
+    matched_findings: tuple[tuple[str, str], ...] = ()
+    false_findings: tuple[str, ...] = ()
+    missing_findings: tuple[str, ...] = ()
+    attribute_errors: tuple[CrimsonAttributeError, ...] = ()
+
+    @classmethod
+    def from_dict(cls, evaluation: Mapping[str, Any]) -> "CrimsonEvaluation":
+        """Take an evaluation in the published JSON form; keys that it lacks are empty lists.
+
+        Raises:
+            ValueError: If an entry lacks one of its keys.
+        """
+        errors = evaluation.get("errors", {})
+        try:
+            return cls(
+                reference_findings=_findings(evaluation.get("reference_findings", ())),
+                predicted_findings=_findings(evaluation.get("predicted_findings", ())),
+                matched_findings=tuple(
+                    (match["ref_id"], match["pred_id"]) for match in evaluation.get("matched_findings", ())
+                ),
+                false_findings=tuple(errors.get("false_findings", ())),
+                missing_findings=tuple(errors.get("missing_findings", ())),
+                attribute_errors=tuple(
+                    CrimsonAttributeError(
+                        ref_id=error["ref_id"],
+                        pred_id=error["pred_id"],
+                        severity=error.get("severity", ""),
+                        error_types=tuple(error.get("error_types", ())),
+                        explanation=error.get("explanation", ""),
+                    )
+                    for error in errors.get("attribute_errors", ())
+                ),
+            )
+        except KeyError as error:
+            raise ValueError(f"an entry of the evaluation lacks {error}") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evaluation in the published JSON form, which :meth:`from_dict` takes."""
+        return {
+            "reference_findings": [_finding_dict(finding) for finding in self.reference_findings],
+            "predicted_findings": [_finding_dict(finding) for finding in self.predicted_findings],
+            "matched_findings": [{"ref_id": ref_id, "pred_id": pred_id} for ref_id, pred_id in self.matched_findings],
+            "errors": {
+                "false_findings": list(self.false_findings),
+                "missing_findings": list(self.missing_findings),
+                "attribute_errors": [
+                    {
+                        "ref_id": error.ref_id,
+                        "pred_id": error.pred_id,
+                        "severity": error.severity,
+                        "error_types": list(error.error_types),
+                        "explanation": error.explanation,
+                    }
+                    for error in self.attribute_errors
+                ],
+            },
+        }
+
+
+def _findings(entries: Iterable[Mapping[str, Any]]) -> tuple[CrimsonFinding, ...]:
+    return tuple(
+        CrimsonFinding(entry["id"], entry.get("finding", ""), entry.get("clinical_significance", ""))
+        for entry in entries
+    )
+
+
+def _finding_dict(finding: CrimsonFinding) -> dict[str, str]:
+    return {
+        "id": finding.id,
+        "finding": finding.finding,
+        "clinical_significance": finding.clinical_significance,
+    }
+
+
+class CrimsonStatistics(NamedTuple):
+    r"""What CRIMSON is made of, for ``N`` report pairs: float64 tensors ``(N,)``, and ``(N, 8)`` for error types.
+
+    Attributes:
+        credit: :math:`C`, weighted matches with their partial credit.
+        reference_weight: :math:`W_{ref}`, summed weight of the reference's findings.
+        false_weight: :math:`E_{false}`, summed weight of false findings.
+        missing_weight: Summed weight of missing findings.
+        attribute_weight: Summed weight of attribute errors.
+        num_reference: Number of findings of the reference.
+        num_predicted: Number of findings of the candidate.
+        num_matched: Number of the reference's findings that are matched.
+        num_false: Number of false findings.
+        num_missing: Number of missing findings.
+        num_attribute: Number of attribute errors.
+        num_error_types: Attribute errors by type, in the order of ``rrg_rewards.schemas.ATTRIBUTE_ERROR_TYPES``; one
+            with several types counts in each.
+    """
+
+    credit: Tensor
+    reference_weight: Tensor
+    false_weight: Tensor
+    missing_weight: Tensor
+    attribute_weight: Tensor
+    num_reference: Tensor
+    num_predicted: Tensor
+    num_matched: Tensor
+    num_false: Tensor
+    num_missing: Tensor
+    num_attribute: Tensor
+    num_error_types: Tensor
+
+
+def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, Any]]) -> CrimsonStatistics:
+    r"""Weighted and plain counts of ``N`` evaluations.
+
+    A matched reference finding of weight :math:`w_i` earns
+
+    .. math::
+        c_i = w_i \frac{w_i}{w_i + E_{attr,i}}, \qquad C = \sum_{i \in matched} c_i
+
+    where :math:`E_{attr,i}` sums 0.5 for each significant and 0 for each negligible attribute error of it; one matched
+    several times earns once. Weights are 1 for urgent, 0.5 for actionable, 0.25 for not actionable findings and 0 for
+    benign or expected ones; a label that is none of these weighs 0.25, as in the published code.
+
+    Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Eq. 1 and Section 3.3.
+
+    Args:
+        evaluations: ``N`` evaluations, or mappings in the published JSON form.
+
+    Raises:
+        ValueError: If an id is unknown or not unique, by row; see also :meth:`CrimsonEvaluation.from_dict`.
+
+    Example:
+        >>> finding = {"id": "R1", "finding": "mass", "clinical_significance": "actionable_not_urgent"}
+        >>> statistics = crimson_statistics([{"reference_findings": [finding], "errors": {"missing_findings": ["R1"]}}])
+        >>> statistics.reference_weight, statistics.missing_weight
+        (tensor([0.5000], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
+    """
+    rows = []
+    for row, evaluation in enumerate(evaluations):
+        try:
+            taken = evaluation if isinstance(evaluation, CrimsonEvaluation) else CrimsonEvaluation.from_dict(evaluation)
+            rows.append(_statistics_row(taken))
+        except ValueError as error:
+            raise ValueError(f"evaluations[{row}]: {error}") from error
+    scalars = len(CrimsonStatistics._fields) - 1
+    table = torch.tensor(rows, dtype=torch.float64).view(len(rows), scalars + len(ATTRIBUTE_ERROR_TYPES))
+    return CrimsonStatistics(*table[:, :scalars].unbind(1), table[:, scalars:])
+
+
+def _weights(kind: str, findings: Sequence[CrimsonFinding]) -> dict[str, float]:
+    weights = {
+        finding.id: SIGNIFICANCE_WEIGHTS.get(finding.clinical_significance, UNKNOWN_WEIGHT) for finding in findings
+    }
+    if len(weights) < len(findings):
+        raise ValueError(f"{kind} must have different ids, got {[finding.id for finding in findings]}")
+    return weights
+
+
+def _total(name: str, ids: Sequence[str], weights: Mapping[str, float]) -> float:
+    for finding in ids:
+        if finding not in weights:
+            raise ValueError(f"{name} holds the id {finding!r}, which no finding has; known: {', '.join(weights)}")
+    return sum(weights[finding] for finding in ids)
+
+
+def _statistics_row(evaluation: CrimsonEvaluation) -> list[float]:
+    reference = _weights("reference_findings", evaluation.reference_findings)
+    predicted = _weights("predicted_findings", evaluation.predicted_findings)
+    matched = dict.fromkeys(ref_id for ref_id, _ in evaluation.matched_findings)
+    _total("matched_findings", list(matched), reference)
+    _total("matched_findings", [pred_id for _, pred_id in evaluation.matched_findings], predicted)
+    _total("attribute_errors", [error.ref_id for error in evaluation.attribute_errors], reference)
+    wrong = dict.fromkeys(matched, 0.0)
+    attribute_weight = 0.0
+    types = [0] * len(ATTRIBUTE_ERROR_TYPES)
+    for error in evaluation.attribute_errors:
+        weight = ATTRIBUTE_WEIGHTS.get(error.severity, UNKNOWN_WEIGHT)
+        attribute_weight += weight
+        if error.ref_id in wrong:
+            wrong[error.ref_id] += weight
+        for index, name in enumerate(ATTRIBUTE_ERROR_TYPES):
+            types[index] += name in error.error_types
+    # A finding of no weight earns nothing, whatever is wrong about it.
+    credit = sum(reference[id_] ** 2 / (reference[id_] + wrong[id_]) for id_ in matched if reference[id_])
+    return [
+        credit,
+        sum(reference.values()),
+        _total("false_findings", evaluation.false_findings, predicted),
+        _total("missing_findings", evaluation.missing_findings, reference),
+        attribute_weight,
+        len(reference),
+        len(predicted),
+        len(matched),
+        len(evaluation.false_findings),
+        len(evaluation.missing_findings),
+        len(evaluation.attribute_errors),
+        *types,
+    ]
+
+
+def crimson_score_from_statistics(credit: Tensor, reference_weight: Tensor, false_weight: Tensor) -> Tensor:
+    r"""CRIMSON from the weight of what is right, of what was to be found, and of what is false.
+
+    .. math::
+        S = \begin{cases}
+            (C - E_{false}) / W_{ref} & W_{ref} > 0 \\
+            -E_{false} & W_{ref} = 0, E_{false} > 0 \\
+            1 & W_{ref} = E_{false} = 0
+        \end{cases}
+        \qquad
+        CRIMSON = \begin{cases}
+            S & S \ge 0 \\
+            -A / (1 + A), \; A = E_{false} - C & S < 0
+        \end{cases}
+
+    Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Eq. 2 and 3.
+
+    Args:
+        credit: :math:`C`, not negative and at most :math:`W_{ref}`; any shape.
+        reference_weight: :math:`W_{ref}`, not negative; of the same shape.
+        false_weight: :math:`E_{false}`, not negative; of the same shape.
+
+    Returns:
+        Scores in (-1, 1], in the arguments' shape and type; higher is better.
+
+    Example:
+        >>> import torch
+        >>> credit, false_weight = torch.tensor([0.5, 0.0, 0.0]), torch.tensor([0.0, 1.0, 0.0])
+        >>> crimson_score_from_statistics(credit, torch.tensor([1.0, 1.0, 0.0]), false_weight)
+        tensor([ 0.5000, -0.5000, 1.0000])
+    """
+    has_findings = reference_weight > 0
+    # Where nothing was to be found, the divisor is not used.
+    share = (credit - false_weight) / reference_weight.where(has_findings, torch.ones_like(reference_weight))
+    share = share.where(has_findings, torch.ones_like(share))
+    excess = (false_weight - credit).clamp(min=0)
+    return share.where(excess == 0, -excess / (1 + excess))
+
+
+def crimson_score(
+    evaluations: Sequence[CrimsonEvaluation | Mapping[str, Any]] | CrimsonEvaluation | Mapping[str, Any],
+) -> Tensor:
+    r"""CRIMSON of judged report pairs.
+
+    0 is what a normal report earns where there is something to find; 1 a report that holds everything and nothing
+    else, and a normal report where there is nothing to find. Below 0 a report is worse than none. See
+    :func:`crimson_statistics` and :func:`crimson_score_from_statistics` for the formulas.
+
+    Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Eq. 1 to 3.
+
+    Args:
+        evaluations: ``N`` evaluations, or mappings in the published JSON form; or one of them.
+
+    Returns:
+        float64 tensor ``(N,)``, or a scalar for one evaluation; in (-1, 1], higher is better.
+
+    Raises:
+        ValueError: If an id is unknown or not unique, or an entry lacks a key, by row.
+
+    Example:
+        >>> from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score
+        >>> mass = CrimsonFinding("R1", "right lung mass", "actionable_not_urgent")
+        >>> crimson_score([CrimsonEvaluation((mass,), missing_findings=("R1",)), CrimsonEvaluation()])
+        tensor([0., 1.], dtype=torch.float64)
+    """
+    if isinstance(evaluations, CrimsonEvaluation | Mapping):
+        return crimson_score([evaluations])[0]
+    statistics = crimson_statistics(evaluations)
+    return crimson_score_from_statistics(*statistics[:3])

@@ -1,0 +1,50 @@
+"""Judges by name, for command lines and YAML files."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from rrg_rewards.judges.base import Judge
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = ["get_judge"]
+
+_JUDGES = {
+    "rules": ("rrg_rewards.judges.rules", "RuleJudge"),
+    "openai": ("rrg_rewards.judges.openai_api", "OpenAIJudge"),
+    "local": ("rrg_rewards.judges.local", "LocalJudge"),
+}
+
+
+def get_judge(judge: str | Mapping[str, Any] | Judge) -> Judge:
+    """Make a judge from its name or settings, or hand a judge back as it is.
+
+    Args:
+        judge: ``"rules"``; ``"openai:MODEL"`` or ``"local:MODEL"``; a mapping such as ``{"name": "openai", "model":
+            "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments; or a judge.
+
+    Raises:
+        ValueError: For an unknown name, with the nearest known one, or a mapping without ``name``.
+        TypeError: For an object that is no judge, or an argument that the judge does not take.
+
+    Example:
+        >>> get_judge("rules").is_immediate
+        True
+    """
+    if isinstance(judge, Judge):
+        return judge
+    if isinstance(judge, str):
+        name, _, model = judge.partition(":")
+        arguments: dict[str, Any] = {"model": model} if model else {}
+    elif isinstance(judge, Mapping):
+        arguments = dict(judge)
+        if "name" not in arguments:
+            raise ValueError(f"a judge's settings must have a name, one of {', '.join(_JUDGES)}; got {dict(judge)}")
+        name = arguments.pop("name")
+    else:
+        raise TypeError(f"judge must be a name, a mapping or a judge, got {type(judge).__name__}")
+    if name not in _JUDGES:
+        raise ValueError(unknown_name_message("judge", name, _JUDGES))
+    module, cls = _JUDGES[name]
+    made: Judge = getattr(import_module(module), cls)(**arguments)
+    return made
