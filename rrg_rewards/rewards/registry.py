@@ -6,7 +6,9 @@ from importlib import import_module
 from typing import Any
 
 from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.judged import JudgedMetric
 from rrg_rewards.metrics.registry import available_metrics, metric_class
+from rrg_rewards.rewards.asynchronous import AsyncMetricReward
 from rrg_rewards.rewards.base import MetricReward
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -77,6 +79,9 @@ def check_reward_options(name: str, /, **options: Any) -> None:
 def make_reward(name: str, /, reference_column: str | None = "reference", **options: Any) -> MetricReward:
     """Make a reward from its name and options, as they stand in a YAML file.
 
+    A metric whose judge is waited for becomes an :class:`AsyncMetricReward`, which is called with ``await``; every
+    other one a :class:`MetricReward`.
+
     Args:
         name: A name of :func:`available_rewards`, or ``"module:Class"`` of a :class:`MetricReward`, or of a
             :class:`rrg_rewards.metrics.ReportMetric`, which is wrapped.
@@ -99,4 +104,7 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
     reward_options, metric_options = _split(cls, options)
     if issubclass(cls, MetricReward):
         return cls(**reward_options)
-    return MetricReward(cls(**metric_options), **reward_options)
+    metric = cls(**metric_options)
+    if isinstance(metric, JudgedMetric) and not metric.judge.is_immediate:
+        return AsyncMetricReward(metric, **reward_options)
+    return MetricReward(metric, **reward_options)
