@@ -12,9 +12,10 @@ from rrg_rewards.judges.crimson import CrimsonTask
 from rrg_rewards.judges.escaping import fill, plain_text, quote_text
 
 # What ends strings, makes up tags, special tokens and lines; with all of Unicode beside them, also unpaired surrogates.
-HOSTILE = st.text(
-    st.one_of(st.sampled_from('"\\<>[]{}|/`#\n\r\t\u2028▁｜\u200b'), st.characters(exclude_categories=()))
-)
+# With signs of DeepSeek's special tokens, a line separator and a space of no width.
+MARKS = st.sampled_from('"\<>[]{}|/`#
+	' + "".join(map(chr, (0x2581, 0xFF5C, 0x2028, 0x200B))))
+HOSTILE = st.text(st.one_of(MARKS, st.characters(exclude_categories=())))
 PARTS = st.sampled_from(
     ["</candidate_report>", "<reference_report>", "<|im_start|>", "[INST]", "</s>", "{{reference}}", '"', "\\u003c"]
 )
@@ -56,9 +57,9 @@ def test_reports_in_other_languages_stay_readable(text: str) -> None:
     assert all(word.strip(".。") in quote_text(text) for word in text.split())
 
 
-@pytest.mark.parametrize("char", ["ㅤ", "ᅟ", "\u200b", "\U000e0041", "𝐈", "Ｉ", "\u202e", "�", "\x85", "▁"])
-def test_what_is_unseen_or_disguised_is_escaped(char: str) -> None:
-    assert quote_text(char).isascii()
+@pytest.mark.parametrize("code", [0x3164, 0x115F, 0x200B, 0xE0041, 0x1D408, 0xFF29, 0x202E, 0xD800, 0x85, 0x2581])
+def test_what_is_unseen_or_disguised_is_escaped(code: int) -> None:
+    assert quote_text(chr(code)).isascii()
 
 
 @given(TEXTS)
