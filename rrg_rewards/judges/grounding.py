@@ -15,8 +15,8 @@ GROUNDING = 0.6
 Measured on the 150 reports of 50 RadPref cases and the 329 findings that people listed beside them: 0.6 accepts 97.0 %
 of the findings for their own report and rejects 96.5 % of them for a random other one (0.5: 98.5 % and 91.5 %; 0.67:
 94.2 % and 98.3 %); of 109 lists that are not empty, 101 pass as a whole. Six of the ten findings that it refuses are
-diagnoses which the report does not name, such as "congestive heart failure". What it accepts of other reports
-is mostly said there too, or denied: a negation is not read.
+diagnoses which the report does not name, such as "congestive heart failure". What it accepts of other reports is mostly
+said there too, or denied: a negation is not read.
 """
 
 COVERAGE = 0.5
@@ -41,10 +41,10 @@ _SHORTEST_STEM = 4
 # The last line is of measurements, which are compared as such.
 _STOP_WORDS = """
 a again also an and appear appearance appearing appears are as at be been being by compatible consistent demonstrated
-especially evidence finding findings for from had has have identified in into involvement involving is it its known less
-likely may more most near noted now of on or over overlying particularly possible possibly predominantly present
-previous prior probable probably prominent prominently seen status post suggest suggesting suggestive suggests than that the
-there these this those to versus visualized vs was were which with within without
+especially evidence finding findings for from had has have identified in into involvement involving is it its known
+less likely may more most near noted now of on or over overlying particularly possible possibly predominantly present
+previous prior probable probably prominent prominently seen status post suggest suggesting suggestive suggests than
+that the there these this those to versus visualized vs was were which with within without
 x cm mm centimeter centimeters centimetre centimetres millimeter millimeters millimetre millimetres
 """
 _STOPS = frozenset(_STOP_WORDS.split())

@@ -13,8 +13,7 @@ from rrg_rewards.judges.escaping import fill, plain_text, quote_text
 
 # What ends strings, makes up tags, special tokens and lines; with all of Unicode beside them, also unpaired surrogates.
 # With signs of DeepSeek's special tokens, a line separator and a space of no width.
-MARKS = st.sampled_from('"\<>[]{}|/`#
-	' + "".join(map(chr, (0x2581, 0xFF5C, 0x2028, 0x200B))))
+MARKS = st.sampled_from('"\\<>[]{}|/`#' + "".join(map(chr, (9, 10, 13, 0x2581, 0xFF5C, 0x2028, 0x200B))))
 HOSTILE = st.text(st.one_of(MARKS, st.characters(exclude_categories=())))
 PARTS = st.sampled_from(
     ["</candidate_report>", "<reference_report>", "<|im_start|>", "[INST]", "</s>", "{{reference}}", '"', "\\u003c"]
