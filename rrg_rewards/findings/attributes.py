@@ -173,7 +173,7 @@ class AttributeReader:
         after = tokens[end : end + _DISTANCE_REACH]
         if self._distance.isdisjoint(after):
             return Modifier(start, end, (("size_mm", size),))
-        if "above" in after and "carina" in tokens[end : end + 6]:
+        if ("above" in after or "from" in after) and "carina" in tokens[end : end + 6]:
             good = _TUBE_RANGE[0] <= size <= _TUBE_RANGE[1]
             return Modifier(start, end, (("device_position", "satisfactory" if good else "malpositioned"),))
         return Modifier(start, end, ())

@@ -55,6 +55,7 @@ class ConceptGraph:
     """
 
     def __init__(self, concepts: Mapping[str, Mapping[str, Any]]) -> None:
+        self._looks = {concept: frozenset(entry.get("explains", ())) for concept, entry in concepts.items()}
         self._distances = {concept: _distances(concept, concepts) for concept in concepts}
         # By pair of concepts: how near, and the contexts in which, where it is not always so.
         self._sideways: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
@@ -102,9 +103,13 @@ class ConceptGraph:
         steps = up or down
         return None if steps is None else Relation(kind, 1 + steps, significant=True)
 
+    def explains(self, general: str, specific: str) -> bool:
+        """Whether a concept is what another may turn out to be: a kind of it, or a thing that looks like it."""
+        return general in self.wider(specific) or general in self._looks.get(specific, ())
+
     def akin(self, first: str, second: str) -> bool:
-        """Whether two concepts are kinds of one, or neighbours: "atelectasis or consolidation" is one finding."""
-        if self.relation(first, second) is not None:
+        """Whether two concepts may be said of one thing: "atelectasis or consolidation" is one finding."""
+        if self.relation(first, second) is not None or self.explains(first, second):
             return True
         return not self.wider(first).keys().isdisjoint(self.wider(second))
 

@@ -53,13 +53,12 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     link = attribute_reader().link(tokenise(report[first.end : second.start]))
     if link is None:
         return None
-    attributes = first.attributes.filled(second.attributes)
-    if link == "stated" and first.concept in graph.wider(second.concept):
+    explained = graph.explains(first.concept, second.concept)
+    if link == "stated" and explained:
         return replace(second, attributes=second.attributes.filled(first.attributes))
-    if link == "stated" and graph.relation(first.concept, second.concept) is None:
+    if link == "doubted" and not explained:
         return None
-    if link == "doubted" and first.concept not in graph.wider(second.concept):
-        return None
+    attributes = first.attributes.filled(second.attributes)
     return replace(first, attributes=attributes, alternatives=(*first.alternatives, second.concept))
 
 
