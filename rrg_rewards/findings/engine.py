@@ -1,15 +1,17 @@
 """Finds the mentions of a lexicon's concepts in report text, one pass over the tokens."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import chain, filterfalse
 from operator import or_
 from typing import NamedTuple
 
+from rrg_rewards.findings.attributes import Span, attribute_reader
 from rrg_rewards.findings.lines import unwrap
 from rrg_rewards.findings.scope import ABSENT, BOUNDARY, COMMA, PRESENT, UNCERTAIN, Clauses
 from rrg_rewards.findings.text import UNIT_SEPARATOR, locate, pieces, sentences, tokenise
-from rrg_rewards.findings.types import Finding, Presence
+from rrg_rewards.findings.types import Attributes, Finding, Presence
 from rrg_rewards.findings.vocabulary import Lexicon, Rule
 
 __all__ = ["FindingEngine", "Mention"]
@@ -20,6 +22,9 @@ _MEMORY = 200_000
 _MEMORABLE = 1_000
 # Reports read together at most.
 _BATCH = 256
+# A sentence that names no finding and begins so goes on about the last one: "It measures 5 mm", "The tip is in ...".
+_GOES_ON = frozenset({"it", "this", "these", "tip", "measuring", "measures", "recommend", "which", "they"})
+_ARTICLES = frozenset({"the", "its"})
 
 
 class Mention(NamedTuple):
@@ -52,6 +57,7 @@ class FindingEngine:
         self.lexicon = lexicon
         self.memory = memory
         self._masks: dict[str, int] = {}
+        self._units: dict[str, tuple[_Statement, ...]] = {}
 
     def masks(self, reports: Sequence[str]) -> list[int]:
         """For each report the bits of the concepts that it calls present or uncertain.
@@ -98,28 +104,61 @@ class FindingEngine:
                 known[unit] = mask
 
     def extract(self, report: str) -> list[Finding]:
-        """All mentions in a report, in the order of the text."""
-        findings = []
-        for index, (offset, piece) in enumerate(self._sentences(report)):
-            tokens = tokenise(piece)
-            mentions = self.analyse(tokens)
-            if not mentions:
-                continue
-            spans = locate(piece, tokens)
-            for mention in sorted(mentions, key=lambda found: (found.start, found.end)):
-                start, end = spans[mention.start][0], spans[mention.end - 1][1]
-                findings.append(
-                    Finding(
-                        concept=self.lexicon.concepts[mention.concept],
-                        presence=_PRESENCES[mention.presence],
-                        start=offset + start,
-                        end=offset + end,
-                        sentence=index,
-                        # not the piece's, in which wrapped lines are joined
-                        text=report[offset + start : offset + end],
-                    )
-                )
+        """All mentions in a report, in the order of the text, with their attributes."""
+        findings: list[Finding] = []
+        known, index, offset = self._units, 0, 0
+        for unit in unwrap(report).split(UNIT_SEPARATOR):
+            statements = known.get(unit)
+            if statements is None:
+                statements = self._unit_statements(unit)
+                if self.memory and len(unit) <= _MEMORABLE:
+                    if len(known) >= self.memory:
+                        # Replaced, not cleared: another thread may be reading the old one.
+                        self._units = known = {}
+                    known[unit] = statements
+            for statement in statements:
+                if statement.more is not None and findings:
+                    findings[-1] = _continued(findings[-1], statement.more)
+                for concept, presence, start, end, attributes in statement.mentions:
+                    start, end = start + offset, end + offset
+                    # not the unit's text, in which wrapped lines are joined
+                    findings.append(Finding(concept, presence, start, end, index, report[start:end], attributes))
+                index += 1
+            offset += len(unit) + len(UNIT_SEPARATOR)
         return findings
+
+    def _unit_statements(self, unit: str) -> tuple["_Statement", ...]:
+        return tuple(self._statement(offset, piece) for offset, piece in pieces(unit))
+
+    def _statement(self, offset: int, piece: str) -> "_Statement":
+        """What one sentence, ``offset`` characters into its unit, says."""
+        tokens = tokenise(piece)
+        mentions = sorted(self.analyse(tokens), key=lambda found: (found.start, -found.end))
+        reader = attribute_reader()
+        if not mentions:
+            goes_on = tokens and (tokens[0] in _GOES_ON or (tokens[0] in _ARTICLES and tokens[1:2] == ["tip"]))
+            more = reader.attributes(tokens, [Span(0, 0)])[0] if goes_on else None
+            return _Statement((), more)
+        if self.lexicon.exclusive:
+            mentions = _exclusive(mentions)
+            attributes = reader.attributes(tokens, [Span(found.start, found.end) for found in mentions])
+        else:
+            # Phrases overlap, so each is read as if it were the only one.
+            attributes = [reader.attributes(tokens, [Span(found.start, found.end)])[0] for found in mentions]
+        spans = locate(piece, tokens)
+        return _Statement(
+            tuple(
+                (
+                    self.lexicon.concepts[found.concept],
+                    _PRESENCES[found.presence],
+                    offset + spans[found.start][0],
+                    offset + spans[found.end - 1][1],
+                    said,
+                )
+                for found, said in zip(mentions, attributes, strict=True)
+            ),
+            None,
+        )
 
     def analyse(self, tokens: list[str]) -> list[Mention]:
         """Mentions in one sentence, given as the tokens of :func:`rrg_rewards.findings.text.tokenise`."""
@@ -186,13 +225,42 @@ class FindingEngine:
                 return False
         return True
 
-    @staticmethod
-    def _sentences(report: str) -> Iterable[tuple[int, str]]:
-        offset = 0
-        for unit in unwrap(report).split(UNIT_SEPARATOR):
-            for start, piece in pieces(unit):
-                yield offset + start, piece
-            offset += len(unit) + len(UNIT_SEPARATOR)
+
+class _Statement(NamedTuple):
+    """What one sentence says: its mentions, or what it adds to the last one of the sentences before it.
+
+    Attributes:
+        mentions: Concept, presence, first character and end in the unit, and attributes.
+        more: Attributes of what was named before, if the sentence names nothing itself.
+    """
+
+    mentions: tuple[tuple[str, Presence, int, int, Attributes], ...]
+    more: Attributes | None
+
+
+def _continued(finding: Finding, more: Attributes) -> Finding:
+    """A finding with what the next sentence adds; only what it cannot have of something else."""
+    said = Attributes(size_mm=more.size_mm, device_position=more.device_position, location=more.location)
+    if more.device_position == "malpositioned":
+        # "The tip is in the right atrium. It should be withdrawn."
+        return replace(finding, attributes=replace(finding.attributes, device_position=None).filled(said))
+    return replace(finding, attributes=finding.attributes.filled(said))
+
+
+def _exclusive(mentions: list[Mention]) -> list[Mention]:
+    """Of mentions that overlap, in order, the longest; of equals the one whose concept is listed last.
+
+    The lexicon lists the specific after the general where one phrase may name either.
+    """
+    kept: list[Mention] = []
+    for mention in mentions:
+        if kept and mention.start < kept[-1].end:
+            last = kept[-1]
+            if (mention.end - mention.start, mention.concept) > (last.end - last.start, last.concept):
+                kept[-1] = mention
+            continue
+        kept.append(mention)
+    return kept
 
 
 def _match(codes: list[int], i: int, rest: tuple[tuple[int, int], ...]) -> int:

@@ -10,11 +10,12 @@ __all__ = ["extract_findings", "get_engine"]
 
 
 @cache
-def get_engine(lexicon: str = "chest_ct") -> FindingEngine:
+def get_engine(lexicon: str = "chest") -> FindingEngine:
     """Engine of a lexicon, one per process so that its memory is shared.
 
     Args:
-        lexicon: ``chest_ct`` or ``chest_xray``.
+        lexicon: ``chest``, the findings of chest X-rays and CTs; or ``chest_ct`` or ``chest_xray``, which follow the
+            conventions of the CT-RATE and CheXbert labels.
 
     Raises:
         ValueError: For an unknown lexicon, with the nearest known one.
@@ -26,12 +27,12 @@ def get_engine(lexicon: str = "chest_ct") -> FindingEngine:
     return FindingEngine(load_lexicon(lexicon))
 
 
-def extract_findings(report: str, lexicon: str = "chest_ct") -> list[Finding]:
+def extract_findings(report: str, lexicon: str = "chest") -> list[Finding]:
     """Find what a report says is there, is not there or may be there.
 
     Args:
         report: Report text.
-        lexicon: ``chest_ct`` or ``chest_xray``.
+        lexicon: ``chest``, ``chest_ct`` or ``chest_xray``; see :func:`get_engine`.
 
     Returns:
         Mentions in the order of the text.

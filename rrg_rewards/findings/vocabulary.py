@@ -148,6 +148,7 @@ class Lexicon:
         compounds: Phrases that are read as one other word.
         rules: Phrases that name concepts.
         sites: Mask of all site bits.
+        exclusive: Whether a word names one finding only, so that of overlapping phrases one counts.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Lexicon:
     compounds: Starts[Compound]
     rules: Starts[Rule]
     sites: int
+    exclusive: bool
 
 
 class _Compiler:
@@ -294,4 +296,5 @@ def load_lexicon(name: str) -> Lexicon:
         compounds=Starts(sorted(compounds, key=lambda compound: -len(compound.rest))),
         rules=Starts(rules),
         sites=compiler.any_of("|".join(words.split()) for words in sites.values()),
+        exclusive=own.get("exclusive", False),
     )

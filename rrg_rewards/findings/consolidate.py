@@ -1,0 +1,87 @@
+"""From the mentions of a report to its abnormal findings: each once, and as specific as the report makes it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rrg_rewards.findings.attributes import attribute_reader
+from rrg_rewards.findings.concepts import concept_graph
+from rrg_rewards.findings.text import tokenise
+from rrg_rewards.findings.types import Attributes, Finding
+
+__all__ = ["abnormal_findings"]
+
+
+def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]:
+    """What a report calls present or possible, each finding once.
+
+    "Opacity, likely atelectasis" is an atelectasis; "opacity, which could be pneumonia" is an opacity that may be a
+    pneumonia; "consolidation versus atelectasis" is one finding. What is said again, in an impression, adds to what
+    was said before.
+
+    Args:
+        report: Report text.
+        mentions: What :func:`rrg_rewards.findings.extract_findings` found in it.
+
+    Example:
+        >>> from rrg_rewards.findings import extract_findings
+        >>> report = "Right basilar opacity, likely atelectasis. No effusion. Mild atelectasis."
+        >>> found = abnormal_findings(report, extract_findings(report))
+        >>> [(finding.concept, finding.attributes) for finding in found]
+        [('atelectasis', Attributes(laterality='right', location=('lower',), severity='mild', certainty='likely'))]
+    """
+    findings: list[Finding] = []
+    last: Finding | None = None
+    for mention in mentions:
+        if mention.presence == "absent":
+            last = None
+            continue
+        if last is not None and last.sentence == mention.sentence:
+            merged = _interpreted(last, mention, report)
+            if merged is not None:
+                findings[-1] = last = merged
+                continue
+        findings.append(mention)
+        last = mention
+    return _distinct(findings)
+
+
+def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
+    """One finding of two, where the words between say that the second is what the first is or may be."""
+    graph = concept_graph()
+    if not graph.akin(first.concept, second.concept):
+        return None
+    link = attribute_reader().link(tokenise(report[first.end : second.start]))
+    if link is None:
+        return None
+    explained = graph.explains(first.concept, second.concept)
+    if link == "stated" and explained:
+        return replace(second, attributes=second.attributes.filled(first.attributes))
+    if link == "doubted" and not explained:
+        return None
+    attributes = first.attributes.filled(second.attributes)
+    return replace(first, attributes=attributes, alternatives=(*first.alternatives, second.concept))
+
+
+def _distinct(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings of which none repeats another."""
+    kept: list[Finding] = []
+    for finding in findings:
+        for i, earlier in enumerate(kept):
+            if earlier.concept == finding.concept and _may_be_one(earlier.attributes, finding.attributes):
+                kept[i] = replace(earlier, attributes=earlier.attributes.filled(finding.attributes))
+                break
+        else:
+            kept.append(finding)
+    return kept
+
+
+def _may_be_one(first: Attributes, second: Attributes) -> bool:
+    """Whether nothing in what is said of two findings tells them apart."""
+    return (
+        (first.laterality is None or second.laterality is None or first.laterality == second.laterality)
+        and (not first.location or not second.location or not set(first.location).isdisjoint(second.location))
+        and (first.size_mm is None or second.size_mm is None or first.size_mm == second.size_mm)
+        and (
+            first.device_position is None or first.device_position == (second.device_position or first.device_position)
+        )
+    )
