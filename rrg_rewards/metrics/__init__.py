@@ -3,7 +3,7 @@
 from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.metrics.crg import CRGScore, MultiLevelCRGScore, ReportCRG
 from rrg_rewards.metrics.crimson import CRIMSON, CrimsonScores
-from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
+from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores, JudgeWarning
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.registry import available_metrics, make_metric
 
@@ -11,6 +11,7 @@ __all__ = [
     "CRIMSON",
     "CRGScore",
     "CrimsonScores",
+    "JudgeWarning",
     "JudgedMetric",
     "JudgedScores",
     "LabelScores",

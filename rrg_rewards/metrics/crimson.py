@@ -79,10 +79,12 @@ def _in_words(findings: Sequence[CrimsonFinding], chosen: Sequence[str]) -> str:
 def _misdescribed(evaluation: CrimsonEvaluation) -> str:
     reference = {finding.id: finding.finding for finding in evaluation.reference_findings}
     predicted = {finding.id: finding.finding for finding in evaluation.predicted_findings}
-    return "; ".join(
-        f"{predicted[error.pred_id]} for {reference[error.ref_id]} ({error.severity} {', '.join(error.error_types)})"
-        for error in evaluation.attribute_errors
-    )
+    told = []
+    for error in evaluation.attribute_errors:
+        named = reference[error.ref_id]
+        what = f"{named}: {error.explanation}" if error.explanation else f"{predicted[error.pred_id]} for {named}"
+        told.append(f"{what} ({error.severity} {', '.join(error.error_types)})")
+    return "; ".join(told)
 
 
 class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
@@ -108,18 +110,13 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
         TypeError: For something that is no judge, or an argument that the judge does not take.
 
     Example:
-        >>> from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding
-        >>> from rrg_rewards.judges import Judge
         >>> from rrg_rewards.metrics import CRIMSON
-        >>> class MassJudge(Judge):                # CRIMSON() takes the rules
-        ...     signature = "masses"
-        ...     async def evaluate(self, task, items):
-        ...         mass = CrimsonFinding("R1", "mass", "actionable_not_urgent")
-        ...         return [CrimsonEvaluation((mass,), missing_findings=("R1",)) for pair in items]
-        >>> metric = CRIMSON(judge=MassJudge())
-        >>> metric.update(["No abnormality."], ["A mass."], age=[66])
+        >>> metric = CRIMSON(judge="rules")
+        >>> metric.update(["No abnormality."], ["Large right pneumothorax."], age=[66])
         >>> metric.compute(), metric.error_counts()["missing_findings"]
         (tensor(0., dtype=torch.float64), tensor(1))
+        >>> metric.score(["Large left pneumothorax."], ["Large right pneumothorax."]).explanations["misdescribed"]
+        ['pneumothorax: left for right (significant location)']
     """
 
     name = "crimson"

@@ -14,10 +14,15 @@ from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.metrics.base import ReportMetric, Scores
 
-__all__ = ["FAILURE_KINDS", "JudgedMetric", "JudgedScores"]
+__all__ = ["FAILURE_KINDS", "JudgeWarning", "JudgedMetric", "JudgedScores"]
 
 FAILURE_KINDS: tuple[str, ...] = get_args(FailureKind)
 """Why a judge may give no result, in the order in which failures are counted."""
+
+
+class JudgeWarning(UserWarning):
+    """A judge failed on some pairs, which have no score."""
+
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
@@ -104,6 +109,7 @@ class JudgedMetric(ReportMetric, Generic[Item, Result]):
             warnings.warn(
                 f"{self.name}: the judge failed on {sum(counts.values())} of {len(results)} report pairs ({told}), "
                 "which have no score",
+                JudgeWarning,
                 stacklevel=2,
             )
         return scores
