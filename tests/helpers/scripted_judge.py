@@ -1,10 +1,11 @@
 """A judge whose every answer can be worked out by hand, and that fails when told to."""
 
 import asyncio
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import torch.distributed as dist
 
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask, ReportPair
@@ -86,8 +87,8 @@ class ScriptedJudge(Judge):
         return [self._answer(item) for item in items]
 
     def _answer(self, item: ReportPair) -> CrimsonEvaluation | JudgeFailure:
-        # Set by every launcher, and by the tests' own processes.
-        here = self.failing_rank is None or int(os.environ.get("RANK", "0")) == self.failing_rank
+        rank = dist.get_rank() if dist.is_initialized() else 0
+        here = self.failing_rank is None or rank == self.failing_rank
         for word, kind in self.fail_on.items():
             if here and word in item.candidate:
                 return JudgeFailure(kind, "told to")
