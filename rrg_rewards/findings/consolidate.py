@@ -50,6 +50,9 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     graph = concept_graph()
     if not graph.akin(first.concept, second.concept):
         return None
+    if first.start == second.start and first.end == second.end:
+        # One phrase for both: a fracture of a vertebra.
+        return second if graph.explains(first.concept, second.concept) else None
     link = attribute_reader().link(tokenise(report[first.end : second.start]))
     if link is None:
         return None
