@@ -26,6 +26,8 @@ _DISTANCE_REACH = 2
 _TUBE_RANGE = (20.0, 75.0)
 # What parts the words of one finding from those of the next.
 _SEPARATORS = frozenset({",", "and", "with", "but", "without", ":", "/", "also", "plus", "however", "including", "or"})
+# Between two findings nothing but these: what follows the second is said of both.
+_JOINING = frozenset({"and", "or", ",", "/", "with", "surrounding", "accompanying", "associated", "adjacent", "some"})
 # What ties the words after a finding to it, also without a separator.
 _PREPOSITIONS = frozenset(
     {"in", "at", "of", "on", "within", "along", "involving", "measuring", "is", "are", "was", "has", "have", "which"}
@@ -189,8 +191,8 @@ class AttributeReader:
                 (trailing if modifier.start >= spans[owner].end else found)[owner].append(modifier)
         result = [_collect(own + later) for own, later in zip(found, trailing, strict=True)]
         for k in range(len(spans) - 2, -1, -1):
-            # "consolidation and effusion in the right lower lobe"
-            if all(token in ("and", "or", ",", "/") for token in tokens[spans[k].end : spans[k + 1].start]):
+            # "consolidation with surrounding ground glass in the right lower lobe"
+            if _JOINING.issuperset(tokens[spans[k].end : spans[k + 1].start]):
                 place = _collect(trailing[k + 1])
                 if place.laterality or place.location:
                     shared = Attributes(laterality=place.laterality, location=place.location)

@@ -10,6 +10,9 @@ from rrg_rewards.findings.types import Attributes, Finding
 
 __all__ = ["abnormal_findings"]
 
+# Subjects by which a sentence interprets the one before it.
+_GOING_ON = frozenset({"this", "these", "it", "they", "findings", "appearance", "appearances", "differential"})
+
 
 def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]:
     """What a report calls present or possible, each finding once.
@@ -35,11 +38,10 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
         if mention.presence == "absent":
             last = None
             continue
-        if last is not None and last.sentence == mention.sentence:
-            merged = _interpreted(last, mention, report)
-            if merged is not None:
-                findings[-1] = last = merged
-                continue
+        merged = None if last is None else _interpreted(last, mention, report)
+        if merged is not None:
+            findings[-1] = last = merged
+            continue
         findings.append(mention)
         last = mention
     return _distinct(findings)
@@ -47,10 +49,16 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
 
 def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
     """One finding of two, where the words between say that the second is what the first is or may be."""
+    between = _between(first, second, report)
+    if between is None:
+        return None
     graph = concept_graph()
     if not graph.akin(first.concept, second.concept):
         return None
-    link = attribute_reader().link(tokenise(report[first.end : second.start]))
+    if first.start == second.start and first.end == second.end:
+        # One phrase for both: a fracture of a vertebra.
+        return second if graph.explains(first.concept, second.concept) else None
+    link = attribute_reader().link(between)
     if link is None:
         return None
     explained = graph.explains(first.concept, second.concept)
@@ -60,6 +68,15 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
         return None
     attributes = first.attributes.filled(second.attributes)
     return replace(first, attributes=attributes, alternatives=(*first.alternatives, second.concept))
+
+
+def _between(first: Finding, second: Finding, report: str) -> list[str] | None:
+    """Words that lead from one mention to the next, if they belong to it: "... opacity. This may be pneumonia"."""
+    text = report[first.end : second.start]
+    if first.sentence == second.sentence:
+        return tokenise(text)
+    words = tokenise(text.rpartition(". ")[2])
+    return words if second.sentence == first.sentence + 1 and words and words[0] in _GOING_ON else None
 
 
 def _distinct(findings: Sequence[Finding]) -> list[Finding]:

@@ -28,12 +28,13 @@ _ARTICLES = frozenset({"the", "its"})
 
 
 class Mention(NamedTuple):
-    """A concept named at tokens ``start`` to ``end`` of a sentence."""
+    """A concept named at tokens ``start`` to ``end`` of a sentence, by a rule."""
 
     concept: int
     presence: int
     start: int
     end: int
+    rule: Rule
 
 
 class FindingEngine:
@@ -89,9 +90,9 @@ class FindingEngine:
     def _unit_mask(self, unit: list[list[str]]) -> int:
         mask = 0
         for tokens in unit:
-            for concept, presence, _, _ in self.analyse(tokens):
-                if presence != ABSENT:
-                    mask |= 1 << (2 * concept + presence)
+            for mention in self.analyse(tokens):
+                if mention.presence != ABSENT:
+                    mask |= 1 << (2 * mention.concept + mention.presence)
         return mask
 
     def _remember(self, new: dict[str, int]) -> None:
@@ -133,17 +134,20 @@ class FindingEngine:
     def _statement(self, offset: int, piece: str) -> "_Statement":
         """What one sentence, ``offset`` characters into its unit, says."""
         tokens = tokenise(piece)
-        mentions = sorted(self.analyse(tokens), key=lambda found: (found.start, -found.end))
+        codes, union = self._codes(tokens)
+        mentions = self._mentions(codes, union) if union else []
         reader = attribute_reader()
         if not mentions:
             goes_on = tokens and (tokens[0] in _GOES_ON or (tokens[0] in _ARTICLES and tokens[1:2] == ["tip"]))
             more = reader.attributes(tokens, [Span(0, 0)])[0] if goes_on else None
             return _Statement((), more)
         if self.lexicon.exclusive:
-            mentions = _exclusive(mentions)
-            attributes = reader.attributes(tokens, [Span(found.start, found.end) for found in mentions])
+            named = _exclusive(mentions, codes)
+            attributes = reader.attributes(tokens, [span for _, span in named])
+            mentions = [mention for mention, _ in named]
         else:
             # Phrases overlap, so each is read as if it were the only one.
+            mentions.sort(key=lambda found: (found.start, found.end))
             attributes = [reader.attributes(tokens, [Span(found.start, found.end)])[0] for found in mentions]
         spans = locate(piece, tokens)
         return _Statement(
@@ -162,14 +166,19 @@ class FindingEngine:
 
     def analyse(self, tokens: list[str]) -> list[Mention]:
         """Mentions in one sentence, given as the tokens of :func:`rrg_rewards.findings.text.tokenise`."""
+        codes, union = self._codes(tokens)
+        return self._mentions(codes, union) if union else []
+
+    def _codes(self, tokens: list[str]) -> tuple[list[int], int]:
+        """What each token can be, with compounds merged, and their union; 0 where nothing can be named."""
         lexicon = self.lexicon
         codes = list(map(lexicon.words.__getitem__, tokens))
         union = reduce(or_, codes, 0)
         if not union & lexicon.rules.heads:
-            return []
+            return codes, 0
         if lexicon.compounds.possible(union) and self._merge(codes, union):
             union = reduce(or_, codes, 0)
-        return self._mentions(codes, union)
+        return codes, union
 
     def _merge(self, codes: list[int], union: int) -> bool:
         """Replace phrases that are read as one other word, in place; returns whether there were any."""
@@ -203,7 +212,8 @@ class FindingEngine:
                 clauses = clauses or Clauses(codes)
                 if not rule.cares & union or self._fits(rule, codes, i, end, clauses):
                     named[rule.concept] = end
-                    mentions.append(Mention(rule.concept, ABSENT if rule.absent else clauses.presence(i, end), i, end))
+                    presence = ABSENT if rule.absent else clauses.presence(i, end)
+                    mentions.append(Mention(rule.concept, presence, i, end, rule))
         return mentions
 
     def _fits(self, rule: Rule, codes: list[int], start: int, end: int, clauses: Clauses) -> bool:
@@ -247,20 +257,28 @@ def _continued(finding: Finding, more: Attributes) -> Finding:
     return replace(finding, attributes=finding.attributes.filled(said))
 
 
-def _exclusive(mentions: list[Mention]) -> list[Mention]:
-    """Of mentions that overlap, in order, the longest; of equals the one whose concept is listed last.
+def _exclusive(mentions: list[Mention], codes: list[int]) -> list[tuple[Mention, Span]]:
+    """Mentions whose words are not part of another one's, in order, with the last word of each.
 
-    The lexicon lists the specific after the general where one phrase may name either.
+    "Interstitial lung disease" is not also an "interstitial" pattern, but "pericardial effusion or thickening" is both,
+    and so is "hydropneumothorax".
     """
-    kept: list[Mention] = []
-    for mention in mentions:
-        if kept and mention.start < kept[-1].end:
-            last = kept[-1]
-            if (mention.end - mention.start, mention.concept) > (last.end - last.start, last.concept):
-                kept[-1] = mention
-            continue
-        kept.append(mention)
-    return kept
+    words = [_matched(codes, mention) for mention in mentions]
+    masks = [sum(1 << i for i in places) for places in words]
+    kept = [
+        (mention, Span(places[-1], places[-1] + 1))
+        for mention, places, own in zip(mentions, words, masks, strict=True)
+        if not any(own & mask == own and own != mask for mask in masks)
+    ]
+    return sorted(kept, key=lambda found: (found[1], found[0].start))
+
+
+def _matched(codes: list[int], mention: Mention) -> list[int]:
+    """Places of the words by which a mention was found."""
+    places = [mention.start]
+    for bit, _ in mention.rule.rest:
+        places.append(next(i for i in range(places[-1] + 1, mention.end) if codes[i] & bit))
+    return places
 
 
 def _match(codes: list[int], i: int, rest: tuple[tuple[int, int], ...]) -> int:
