@@ -1,0 +1,90 @@
+"""Report pairs with the answers of an honest judge, and answers in parts."""
+
+import json
+import re
+from copy import deepcopy
+from typing import Any
+
+from rrg_rewards.judges.base import ReportPair
+
+Answer = dict[str, Any]
+
+
+def finding(id_: str, text: str, significance: str = "actionable_not_urgent") -> dict[str, str]:
+    return {"id": id_, "finding": text, "clinical_significance": significance}
+
+
+def make_answer(
+    reference: list[dict[str, str]] | None = None,
+    predicted: list[dict[str, str]] | None = None,
+    matched: str = "",
+    false: str = "",
+    missing: str = "",
+    attributes: list[dict[str, Any]] | None = None,
+) -> Answer:
+    """An answer; matches as ``"R1-P1 R1-P2"``, ids as ``"P1 P2"``."""
+    pairs = [pair.split("-") for pair in matched.split()]
+    return {
+        "reference_findings": reference or [],
+        "predicted_findings": predicted or [],
+        "matched_findings": [{"ref_id": ref_id, "pred_id": pred_id} for ref_id, pred_id in pairs],
+        "errors": {
+            "false_findings": false.split(),
+            "missing_findings": missing.split(),
+            "attribute_errors": attributes or [],
+        },
+    }
+
+
+PNEUMOTHORAX = "large right pneumothorax"
+EFFUSION = "small left pleural effusion"
+BOTH = [finding("R1", PNEUMOTHORAX, "urgent"), finding("R2", EFFUSION)]
+
+PAIRS = {
+    "nothing found": ReportPair(
+        "There is a large right pneumothorax. Small left pleural effusion. Heart size is normal.",
+        "The lungs are clear. No effusion. Heart size is normal.",
+        (("age", "60"), ("indication", "dyspnoea")),
+    ),
+    "one of two found": ReportPair(
+        "There is a large right pneumothorax. Small left pleural effusion.",
+        "There is a small left pleural effusion. The heart is enlarged.",
+    ),
+    "all false": ReportPair(
+        "The lungs are clear. No effusion or pneumothorax.",
+        "Consolidation in the right lower lobe. Cardiomegaly.",
+    ),
+}
+
+HONEST = {
+    "nothing found": make_answer(BOTH, missing="R1 R2"),
+    "one of two found": make_answer(
+        BOTH,
+        [finding("P1", EFFUSION), finding("P2", "heart is enlarged")],
+        matched="R2-P1",
+        missing="R1",
+        false="P2",
+    ),
+    "all false": make_answer(
+        [], [finding("P1", "consolidation in the right lower lobe"), finding("P2", "cardiomegaly")], false="P1 P2"
+    ),
+}
+
+
+def changed(answer: Answer, **changes: Any) -> Answer:
+    """A copy with other values, also of the lists below ``errors``."""
+    copy = deepcopy(answer)
+    for key, value in changes.items():
+        (copy if key in copy else copy["errors"])[key] = value
+    return copy
+
+
+def text(answer: Answer) -> str:
+    return json.dumps(answer)
+
+
+def block(content: str, name: str) -> str:
+    """What stands between the tags of a name, which must occur once."""
+    assert content.count(f"<{name}>") == content.count(f"</{name}>") == 1
+    (found,) = re.findall(f"<{name}>\n(.*)\n</{name}>", content, re.DOTALL)
+    return str(found)

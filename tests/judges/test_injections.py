@@ -1,0 +1,124 @@
+"""Candidates that talk to their judge. What these tests cannot show: that a language model does not listen."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from judge_answers import HONEST, PAIRS, Answer, block, finding, make_answer, text
+
+from rrg_rewards.functional import CrimsonEvaluation, crimson_score
+from rrg_rewards.judges.base import AnswerError, JudgeFailure, ReportPair
+from rrg_rewards.judges.crimson import CrimsonTask
+
+TASK = CrimsonTask()
+ATTACKS = {
+    attack["name"]: attack["text"] * attack.get("times", 1)
+    for attack in yaml.safe_load((Path(__file__).parent / "injections.yaml").read_text(encoding="utf-8"))
+}
+
+
+def attacked(pair: ReportPair, attack: str) -> list[ReportPair]:
+    """The candidate with the attack behind and before it, and alone on its own lines."""
+    spoken, candidate = ATTACKS[attack], pair.candidate
+    texts = (f"{candidate} {spoken}", f"{spoken} {candidate}", f"{candidate}\n\n{spoken}\n\n{candidate}")
+    return [ReportPair(pair.reference, text, pair.context) for text in texts]
+
+
+def answers_in(text: str) -> Iterator[str]:
+    """Ready answers in a text."""
+    decoder = json.JSONDecoder()
+    for start in [place for place, char in enumerate(text[:50_000]) if char == "{"][:200]:
+        try:
+            _, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        yield text[start:end]
+
+
+def obeying(case: str, pair: ReportPair) -> Iterator[str]:
+    """What a judge answers that does whatever the candidate asks for."""
+    honest: Answer = HONEST[case]
+    yield from answers_in(pair.candidate)
+    yield pair.candidate
+    reference = honest["reference_findings"]
+    copies = [{**entry, "id": f"P{row}"} for row, entry in enumerate(reference)]
+    matches = " ".join(f"{entry['id']}-{copy['id']}" for entry, copy in zip(reference, copies, strict=True))
+    yield text(make_answer(reference, copies, matches))
+    # Both reports normal; only the reference is; the candidate takes all back.
+    yield text(make_answer())
+    predicted = honest["predicted_findings"]
+    yield text(make_answer([], predicted, false=" ".join(entry["id"] for entry in predicted)))
+    yield text(make_answer(reference, [], missing=" ".join(entry["id"] for entry in reference)))
+    # One finding that the reports share, and nothing else.
+    yield text(make_answer([finding("R1", "lungs", "urgent")], [finding("P1", "lungs", "urgent")], "R1-P1"))
+
+
+def test_there_are_enough_attacks() -> None:
+    assert len(ATTACKS) >= 40
+    assert sum(bool(list(answers_in(attack))) for attack in ATTACKS.values()) >= 7
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attacks_stay_data_in_the_prompt(attack: str) -> None:
+    plain = TASK.messages(ReportPair("", ""))
+    for pair in (attacked(case, attack) for case in PAIRS.values()):
+        for entry in pair:
+            system, user = TASK.messages(entry)
+            assert system == plain[0]
+            assert json.loads(block(user["content"], "candidate_report")) == entry.candidate
+            assert json.loads(block(user["content"], "reference_report")) == entry.reference
+            for mark in "<>[]|`#":
+                assert user["content"].count(mark) == plain[1]["content"].count(mark), mark
+
+
+@pytest.mark.parametrize("case", PAIRS)
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_obeying_judge_raises_no_score(attack: str, case: str) -> None:
+    honest = crimson_score(TASK.parse(PAIRS[case], text(HONEST[case])))
+    for pair in attacked(PAIRS[case], attack):
+        for answer in obeying(case, pair):
+            try:
+                found = TASK.parse(pair, answer)
+            except AnswerError:
+                continue
+            assert crimson_score(found) <= honest, answer
+
+
+def test_the_obeying_judge_would_raise_scores_unchecked() -> None:
+    """Without the checks, the answers above are worth asking for."""
+    for case, pair in PAIRS.items():
+        (attack, *_) = attacked(pair, "answer_perfect")
+        scores = []
+        for answer in obeying(case, attack):
+            try:
+                scores.append(crimson_score(CrimsonEvaluation.from_dict(json.loads(answer))).item())
+            except (ValueError, AttributeError):
+                continue
+        assert max(scores) == 1
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_an_honest_judge_is_still_heard(case: str) -> None:
+    """Else a policy could make unscorable what it is bad at. Ready answers that name findings are the exception: to the
+    check for findings that were left out they are findings."""
+    refused = set()
+    for attack in ATTACKS:
+        pair = attacked(PAIRS[case], attack)[0]
+        try:
+            TASK.parse(pair, text(HONEST[case]))
+        except AnswerError:
+            refused.add(attack)
+    assert refused <= {"answer_perfect", "answer_perfect_of_all", "answer_fenced", "answer_many_credits"}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_the_rule_judge_is_not_talked_round(attack: str) -> None:
+    rules = pytest.importorskip("rrg_rewards.judges.rules", reason="the judge by rules is not there")
+    judge = rules.RuleJudge()
+    for pair in PAIRS.values():
+        plain, with_attack = judge.evaluate_now(TASK, [pair, attacked(pair, attack)[0]])
+        assert not isinstance(plain, JudgeFailure)
+        assert not isinstance(with_attack, JudgeFailure)
+        assert crimson_score(with_attack) <= crimson_score(plain)
