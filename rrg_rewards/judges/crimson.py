@@ -82,10 +82,11 @@ class CrimsonTask(JudgeTask[ReportPair, CrimsonEvaluation]):
         self.prompt = prompt
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CrimsonTask) and other.prompt == self.prompt
+        # Not those of a subclass, which may ask otherwise.
+        return type(other) is type(self) and vars(other) == vars(self)
 
     def __hash__(self) -> int:
-        return hash((CrimsonTask, self.prompt))
+        return hash((type(self), self.prompt))
 
     def __repr__(self) -> str:
         return f"CrimsonTask(prompt={self.prompt!r})"

