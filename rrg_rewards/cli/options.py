@@ -67,7 +67,11 @@ def add_table_options(parser: argparse.ArgumentParser, new_columns: str) -> None
     )
     parser.add_argument("--overwrite", action="store_true", help="replace output files that exist")
     parser.add_argument(
-        "--batch-size", type=positive_int, default=256, metavar="N", help="reports labelled at once (default: 256)"
+        "--batch-size",
+        type=positive_int,
+        default=256,
+        metavar="N",
+        help="reports labelled or judged at once (default: 256)",
     )
 
 

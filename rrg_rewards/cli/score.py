@@ -1,6 +1,7 @@
 """``rrg-rewards score``: metrics of report pairs, one by one and over the corpus."""
 
 import argparse
+import warnings
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from rrg_rewards.data.tables import Table
-    from rrg_rewards.metrics.base import ReportMetric
+    from rrg_rewards.metrics.base import ReportMetric, Scores
 
 __all__ = ["add_command"]
 
@@ -26,6 +27,10 @@ _DESCRIPTION = """\
 Score predicted against reference reports. The table printed holds each metric's corpus value with a bootstrap 95 %
 interval; --output adds the per-report scores, their parts and what went wrong in each report to the input columns.
 A per-report score of crg is the report's contribution, whose mean m gives the corpus CRG as 1/(2 - m).
+
+crimson asks a judge which findings a report misses, invents and misdescribes, and how much each matters: by rules, or
+by a language model (--judge). What is known of the patient helps it: --context age=COLUMN, sex, indication. Pairs on
+which a judge fails are unscorable; crimson_failure in --output says why.
 
 A pair with a missing prediction or a missing or blank reference is unscorable: its cells are empty, and it is counted
 and left out of the corpus value. An empty CSV cell is a missing one; see --missing-prediction.
@@ -37,6 +42,9 @@ examples:
   rrg-rewards score pairs.csv --metrics crg --prediction-column Pred --reference-column GT --labeler rules:chexbert
   rrg-rewards score pairs.csv --metrics crg --reference-label-prefix GT_     (labels set by hand: GT_Cardiomegaly, ...)
   rrg-rewards score pairs.jsonl --metrics crg --set crg.prior=0.2 --bootstrap 0
+  rrg-rewards score pairs.csv --metrics crg,crimson --context age=PatientAge --context indication=Indication
+  rrg-rewards score pairs.csv --metrics crimson \
+      --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
 
 An unknown metric lists those that are known.
 """
@@ -81,6 +89,12 @@ def _add_metric_options(parser: argparse.ArgumentParser) -> None:
         "--labeler",
         metavar="NAME",
         help="labeler of metrics that use one: rules:SCHEMA or radbert:CHECKPOINT (default: rules:ct_rate)",
+    )
+    parser.add_argument(
+        "--judge",
+        metavar="JUDGE",
+        help="judge of metrics that use one: rules, openai:MODEL, local:MODEL, or a mapping with a name and its "
+        "settings (default: rules)",
     )
     parser.add_argument(
         "--reference-labels",
@@ -144,21 +158,32 @@ def _metric_settings(args: argparse.Namespace, names: list[str]) -> dict[str, di
 
 
 def _make_metrics(args: argparse.Namespace, report: Callable[[int, int], None]) -> "dict[str, ReportMetric]":
+    from rrg_rewards.cli.judging import BatchedJudge, judge_from_option
     from rrg_rewards.cli.labeling import BatchedLabeler, labeler_from_option
-    from rrg_rewards.metrics.registry import make_metric, metric_options
+    from rrg_rewards.metrics.registry import make_metric
 
     names = _metric_names(args.metrics)
     settings = _metric_settings(args, names)
-    labelled = [name for name in names if "labeler" in metric_options(name)]
-    if args.labeler is not None and not labelled:
-        raise UsageError(f"argument --labeler: no metric among {','.join(names)} takes one")
-    for name in labelled:
+    for name in _takers(names, "labeler", args.labeler):
         labeler = labeler_from_option(settings[name].get("labeler") or args.labeler or "rules:ct_rate")
         settings[name]["labeler"] = BatchedLabeler(labeler, args.batch_size, report)
+    for name in _takers(names, "judge", args.judge):
+        judge = judge_from_option(settings[name].get("judge") or args.judge or "rules")
+        settings[name]["judge"] = BatchedJudge(judge, args.batch_size, report)
     try:
         return {name: make_metric(name, **settings[name]) for name in names}
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from error
+
+
+def _takers(names: list[str], option: str, given: str | None) -> list[str]:
+    """The metrics that take an option; there must be one if it is given."""
+    from rrg_rewards.metrics.registry import metric_options
+
+    takers = [name for name in names if option in metric_options(name)]
+    if given is not None and not takers:
+        raise UsageError(f"argument --{option}: no metric among {','.join(names)} takes one")
+    return takers
 
 
 def _context(
@@ -212,6 +237,30 @@ def _predictions(args: argparse.Namespace, table: "Table", terminal: Terminal) -
     return predictions
 
 
+def _score(
+    metric: "ReportMetric",
+    predictions: list[str | None],
+    references: list[str | None],
+    context: Mapping[str, Any],
+    terminal: Terminal,
+) -> "Scores":
+    from rrg_rewards.cli.summary import failed_counts
+    from rrg_rewards.metrics.judged import JudgeWarning
+
+    with warnings.catch_warnings():
+        # Told below, as this command tells things.
+        warnings.simplefilter("ignore", JudgeWarning)
+        scores = metric.score(predictions, references, **context)
+    failed = {kind: count for kind, count in failed_counts(scores).items() if count}
+    if failed:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+        terminal.warn(
+            f"the judge of {metric.name} failed on {sum(failed.values())} of {len(scores)} report pairs ({kinds}); "
+            f"--output tells why in the column {metric.name}_failure"
+        )
+    return scores
+
+
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.cli.summary import CONFIDENCE, metric_summary, per_report_columns, summary_tables
     from rrg_rewards.data.writers import write_json, write_table
@@ -229,7 +278,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         reference_column = _reference_column(args, table, context)
         references = [None] * len(table) if reference_column is None else table.texts(reference_column)
         for name, metric in metrics.items():
-            scores = metric.score(predictions, references, **context[name])
+            scores = _score(metric, predictions, references, context[name], terminal)
             columns.update(per_report_columns(name, scores))
             entries[name] = metric_summary(metric, scores, args.bootstrap, args.seed)
     summary = {

@@ -15,7 +15,7 @@ from rrg_rewards.metrics.label_scores import LabelScores
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["CONFIDENCE", "metric_summary", "per_report_columns", "summary_tables"]
+__all__ = ["CONFIDENCE", "failed_counts", "metric_summary", "per_report_columns", "summary_tables"]
 
 CONFIDENCE = 0.95
 
@@ -43,7 +43,10 @@ def per_report_columns(name: str, scores: Scores) -> dict[str, list[Any]]:
         columns[f"{name}_{detail}"] = _cells(values)
     scored = scores.scored.tolist()
     for explanation, texts in scores.explanations.items():
-        columns[f"{name}_{explanation}"] = [text if known else None for text, known in zip(texts, scored, strict=True)]
+        # Why there is no score is told where there is none; of other things nothing is known there.
+        columns[f"{name}_{explanation}"] = [
+            text if known or text else None for text, known in zip(texts, scored, strict=True)
+        ]
     return columns
 
 
@@ -73,7 +76,14 @@ def metric_summary(metric: ReportMetric, scores: Scores, num_resamples: int, see
         "means": {name: _number(float(values.double().nanmean())) for name, values in scores.details.items()},
         "signature": metric.signature,
     }
+    if scores.failures:
+        summary["failed"] = failed_counts(scores)
     return {**summary, **_label_summary(scores)} if isinstance(scores, LabelScores) else summary
+
+
+def failed_counts(scores: Scores) -> dict[str, int]:
+    """How many of the unscorable pairs a judge failed on, by kind of failure; empty without a judge."""
+    return {kind: int(rows.sum()) for kind, rows in scores.failures.items()}
 
 
 def _number(value: float) -> float | None:
@@ -95,7 +105,7 @@ def _label_summary(scores: LabelScores) -> dict[str, Any]:
 
 
 def summary_tables(summary: Mapping[str, Any]) -> "list[RenderableType]":
-    """Tables of a summary for people: one of all metrics, and one for each metric that has labels."""
+    """Tables of a summary for people: one of all metrics, and one of each metric's labels or parts."""
     overview = Grid(title=f"{summary['rows']} report pairs", title_justify="left")
     overview.add_column("metric")
     for heading in ("value", "95 % interval", "scored", "unscorable"):
@@ -110,6 +120,8 @@ def summary_tables(summary: Mapping[str, Any]) -> "list[RenderableType]":
             overview.caption = "-: undefined on these reports; CRG needs a positive and a negative reference label"
         if "labels" in entry:
             tables.append(_label_grid(name, entry))
+        elif any(mean is not None for mean in entry["means"].values()):
+            tables.append(_means_grid(name, entry["means"]))
         tables.append(entry["signature"])
     return tables
 
@@ -123,6 +135,17 @@ def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
         grid.add_column(column.replace("_", " "), footer=_short(pooled[column]), justify="right")
     for row in entry["labels"]:
         grid.add_row(row["label"], *(_short(row[column]) for column in statistics))
+    return grid
+
+
+def _means_grid(name: str, means: Mapping[str, float | None]) -> Grid:
+    """Means of what a score is made of, those that are 0 left out."""
+    grid = Grid(title=f"{name}, mean of a report", title_justify="left")
+    grid.add_column("part")
+    grid.add_column("mean", justify="right")
+    for part, mean in means.items():
+        if mean:
+            grid.add_row(part.replace("_", " "), _short(mean))
     return grid
 
 

@@ -87,31 +87,29 @@ class CrimsonEvaluation:
         """Take an evaluation in the published JSON form; keys that it lacks are empty lists.
 
         Raises:
-            ValueError: If an entry lacks one of its keys.
+            ValueError: If it is not of that form: something is no list, no mapping, or an entry lacks one of its keys.
         """
-        errors = evaluation.get("errors", {})
-        try:
-            return cls(
-                reference_findings=_findings(evaluation.get("reference_findings", ())),
-                predicted_findings=_findings(evaluation.get("predicted_findings", ())),
-                matched_findings=tuple(
-                    (match["ref_id"], match["pred_id"]) for match in evaluation.get("matched_findings", ())
-                ),
-                false_findings=tuple(errors.get("false_findings", ())),
-                missing_findings=tuple(errors.get("missing_findings", ())),
-                attribute_errors=tuple(
-                    CrimsonAttributeError(
-                        ref_id=error["ref_id"],
-                        pred_id=error["pred_id"],
-                        severity=error.get("severity", ""),
-                        error_types=tuple(error.get("error_types", ())),
-                        explanation=error.get("explanation", ""),
-                    )
-                    for error in errors.get("attribute_errors", ())
-                ),
-            )
-        except KeyError as error:
-            raise ValueError(f"an entry of the evaluation lacks {error}") from error
+        errors = _mapping("errors", evaluation.get("errors", {}))
+        return cls(
+            reference_findings=_findings("reference_findings", evaluation),
+            predicted_findings=_findings("predicted_findings", evaluation),
+            matched_findings=tuple(
+                (match["ref_id"], match["pred_id"])
+                for match in _entries("matched_findings", evaluation, ("ref_id", "pred_id"))
+            ),
+            false_findings=tuple(_list("false_findings", errors)),
+            missing_findings=tuple(_list("missing_findings", errors)),
+            attribute_errors=tuple(
+                CrimsonAttributeError(
+                    ref_id=error["ref_id"],
+                    pred_id=error["pred_id"],
+                    severity=error.get("severity", ""),
+                    error_types=tuple(_list("error_types", error)),
+                    explanation=error.get("explanation", ""),
+                )
+                for error in _entries("attribute_errors", errors, ("ref_id", "pred_id"))
+            ),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The evaluation in the published JSON form, which :meth:`from_dict` takes."""
@@ -136,10 +134,34 @@ class CrimsonEvaluation:
         }
 
 
-def _findings(entries: Iterable[Mapping[str, Any]]) -> tuple[CrimsonFinding, ...]:
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be a mapping, got {type(value).__name__}")
+    return value
+
+
+def _list(name: str, owner: Mapping[str, Any]) -> Sequence[Any]:
+    value = owner.get(name, ())
+    # A text is a sequence too, of letters.
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} must be a list, got {type(value).__name__}")
+    return value
+
+
+def _entries(name: str, owner: Mapping[str, Any], keys: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The mappings that a list holds, each with all of ``keys``."""
+    entries = [_mapping(f"{name}[{index}]", entry) for index, entry in enumerate(_list(name, owner))]
+    for index, entry in enumerate(entries):
+        for key in keys:
+            if key not in entry:
+                raise ValueError(f"{name}[{index}] lacks {key!r}")
+    return entries
+
+
+def _findings(name: str, evaluation: Mapping[str, Any]) -> tuple[CrimsonFinding, ...]:
     return tuple(
         CrimsonFinding(entry["id"], entry.get("finding", ""), entry.get("clinical_significance", ""))
-        for entry in entries
+        for entry in _entries(name, evaluation, ("id",))
     )
 
 
@@ -202,7 +224,7 @@ def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, An
         evaluations: ``N`` evaluations, or mappings in the published JSON form.
 
     Raises:
-        ValueError: If an id is unknown or not unique, by row; see also :meth:`CrimsonEvaluation.from_dict`.
+        ValueError: If an id is unknown or not unique, or an evaluation is not of the published form, by row.
 
     Example:
         >>> finding = {"id": "R1", "finding": "mass", "clinical_significance": "actionable_not_urgent"}
@@ -213,13 +235,18 @@ def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, An
     rows = []
     for row, evaluation in enumerate(evaluations):
         try:
-            taken = evaluation if isinstance(evaluation, CrimsonEvaluation) else CrimsonEvaluation.from_dict(evaluation)
-            rows.append(_statistics_row(taken))
+            rows.append(_statistics_row(_as_evaluation(evaluation)))
         except ValueError as error:
             raise ValueError(f"evaluations[{row}]: {error}") from error
     scalars = len(CrimsonStatistics._fields) - 1
     table = torch.tensor(rows, dtype=torch.float64).view(len(rows), scalars + len(ATTRIBUTE_ERROR_TYPES))
     return CrimsonStatistics(*table[:, :scalars].unbind(1), table[:, scalars:])
+
+
+def _as_evaluation(evaluation: CrimsonEvaluation | Mapping[str, Any]) -> CrimsonEvaluation:
+    if isinstance(evaluation, CrimsonEvaluation):
+        return evaluation
+    return CrimsonEvaluation.from_dict(_mapping("an evaluation", evaluation))
 
 
 def _weights(kind: str, findings: Sequence[CrimsonFinding]) -> dict[str, float]:
@@ -231,20 +258,29 @@ def _weights(kind: str, findings: Sequence[CrimsonFinding]) -> dict[str, float]:
     return weights
 
 
-def _total(name: str, ids: Sequence[str], weights: Mapping[str, float]) -> float:
+def _check_known(name: str, ids: Iterable[str], weights: Mapping[str, float]) -> None:
     for finding in ids:
         if finding not in weights:
-            raise ValueError(f"{name} holds the id {finding!r}, which no finding has; known: {', '.join(weights)}")
-    return sum(weights[finding] for finding in ids)
+            raise ValueError(
+                f"{name} holds the id {finding!r}, which no finding has; known: {', '.join(map(str, weights))}"
+            )
+
+
+def _check_ids(evaluation: CrimsonEvaluation, reference: Mapping[str, float], predicted: Mapping[str, float]) -> None:
+    matches, errors = evaluation.matched_findings, evaluation.attribute_errors
+    _check_known("matched_findings", (ref_id for ref_id, _ in matches), reference)
+    _check_known("matched_findings", (pred_id for _, pred_id in matches), predicted)
+    _check_known("attribute_errors", (error.ref_id for error in errors), reference)
+    _check_known("attribute_errors", (error.pred_id for error in errors), predicted)
+    _check_known("missing_findings", evaluation.missing_findings, reference)
+    _check_known("false_findings", evaluation.false_findings, predicted)
 
 
 def _statistics_row(evaluation: CrimsonEvaluation) -> list[float]:
     reference = _weights("reference_findings", evaluation.reference_findings)
     predicted = _weights("predicted_findings", evaluation.predicted_findings)
+    _check_ids(evaluation, reference, predicted)
     matched = dict.fromkeys(ref_id for ref_id, _ in evaluation.matched_findings)
-    _total("matched_findings", list(matched), reference)
-    _total("matched_findings", [pred_id for _, pred_id in evaluation.matched_findings], predicted)
-    _total("attribute_errors", [error.ref_id for error in evaluation.attribute_errors], reference)
     wrong = dict.fromkeys(matched, 0.0)
     attribute_weight = 0.0
     types = [0] * len(ATTRIBUTE_ERROR_TYPES)
@@ -260,8 +296,8 @@ def _statistics_row(evaluation: CrimsonEvaluation) -> list[float]:
     return [
         credit,
         sum(reference.values()),
-        _total("false_findings", evaluation.false_findings, predicted),
-        _total("missing_findings", evaluation.missing_findings, reference),
+        sum(predicted[id_] for id_ in evaluation.false_findings),
+        sum(reference[id_] for id_ in evaluation.missing_findings),
         attribute_weight,
         len(reference),
         len(predicted),
@@ -330,7 +366,7 @@ def crimson_score(
         float64 tensor ``(N,)``, or a scalar for one evaluation; in (-1, 1], higher is better.
 
     Raises:
-        ValueError: If an id is unknown or not unique, or an entry lacks a key, by row.
+        ValueError: If an id is unknown or not unique, or an evaluation is not of the published form, by row.
 
     Example:
         >>> from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score

@@ -2,11 +2,18 @@
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.metrics.crg import CRGScore, MultiLevelCRGScore, ReportCRG
+from rrg_rewards.metrics.crimson import CRIMSON, CrimsonScores
+from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores, JudgeWarning
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.registry import available_metrics, make_metric
 
 __all__ = [
+    "CRIMSON",
     "CRGScore",
+    "CrimsonScores",
+    "JudgeWarning",
+    "JudgedMetric",
+    "JudgedScores",
     "LabelScores",
     "MultiLevelCRGScore",
     "ReportCRG",

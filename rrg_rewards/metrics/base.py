@@ -1,7 +1,8 @@
 """What every metric on report text has in common: one number per report pair, then sums of it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -45,6 +46,11 @@ class Scores:
         return {}
 
     @property
+    def failures(self) -> dict[str, Tensor]:
+        """Which pairs a judge gave no result for, by kind of failure: bool tensors ``(N,)``; empty without a judge."""
+        return {}
+
+    @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
         """What the corpus value is made of: tensors with one row for each scored pair, for :meth:`aggregate`."""
         return (self.value[self.scored],)
@@ -85,6 +91,20 @@ class ScalarMetric(Metric):
     is_differentiable = False
     higher_is_better = True
     full_state_update = False
+
+    def set_dtype(self, dst_type: str | torch.dtype) -> Metric:  # noqa: ARG002 (torchmetrics' signature)
+        """Do nothing: the states are counts and sums of many, which a float16 would hold up to 2048 only."""
+        return self
+
+    @contextmanager
+    def _synced(self) -> Iterator[None]:
+        """Sync the states over processes while the context lasts, as ``compute`` does."""
+        with self.sync_context(
+            dist_sync_fn=self.dist_sync_fn,
+            should_sync=self._to_sync and not self._is_synced,
+            should_unsync=self._should_unsync and not self._is_synced,
+        ):
+            yield
 
     def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any = None) -> tuple[Any, Any]:
         """Plot a value, or several in their order, between the metric's bounds.
@@ -171,6 +191,13 @@ class ReportMetric(ScalarMetric, ABC):
             TypeError: If a report is no text, by argument and row.
             ValueError: If lengths differ.
         """
+        rows, chosen_preds, chosen_target, chosen_context = self._choose(preds, target, context)
+        return self._score(chosen_preds, chosen_target, **chosen_context).expand(rows)
+
+    def _choose(
+        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
+    ) -> tuple[Tensor, list[str], list[str], dict[str, list[Any]]]:
+        """Check what :meth:`score` was given: which rows can be scored, and their reports and context."""
         check_reports("preds", preds, allow_none=True)
         check_reports("target", target, allow_none=True)
         check_same_length("preds", preds, "target", target)
@@ -178,12 +205,18 @@ class ReportMetric(ScalarMetric, ABC):
             check_same_length("preds", preds, name, column)
         rows = self._scorable(preds, target, context)
         chosen = rows.nonzero().flatten().tolist()
-        scores = self._score(
+        return (
+            rows,
             [preds[row] or "" for row in chosen],
             [target[row] or "" for row in chosen],
-            **{name: [column[row] for row in chosen] for name, column in context.items()},
+            {name: [column[row] for row in chosen] for name, column in context.items()},
         )
-        return scores.expand(rows)
+
+    def _check_columns(self, context: Mapping[str, Any], known: Sequence[str]) -> None:
+        """Raise for a context column that the metric does not know."""
+        unknown = context.keys() - set(known)
+        if unknown:
+            raise TypeError(f"{self.name} takes no column {', '.join(sorted(unknown))}; it knows {', '.join(known)}")
 
     def update(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]) -> None:
         """Score report pairs and add the scores to the state. Takes what :meth:`score` takes."""

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 
 from rrg_rewards.functional.crg import (
     LabelCounts,
@@ -49,16 +48,8 @@ class _LabelCountsMetric(ScalarMetric):
         return LabelCounts(self.tp, self.fn, self.fp, self.tn)
 
     def _synced_counts(self) -> LabelCounts:
-        with self.sync_context(
-            dist_sync_fn=self.dist_sync_fn,
-            should_sync=self._to_sync and not self._is_synced,
-            should_unsync=self._should_unsync and not self._is_synced,
-        ):
+        with self._synced():
             return self._counts()
-
-    def set_dtype(self, dst_type: str | torch.dtype) -> Metric:  # noqa: ARG002 (torchmetrics' signature)
-        """Do nothing: the states are counts, which a float16 would hold up to 2048 only."""
-        return self
 
     def compute(self) -> Tensor:
         """CRG of all counts so far: float64 scalar, NaN with a warning where it is undefined."""
@@ -302,9 +293,7 @@ class ReportCRG(ReportMetric, _LabelCountsMetric):
             TypeError: If a report is no text, by argument and row, or a context column is not known.
             ValueError: If lengths differ or ``target_labels`` is malformed.
         """
-        unknown = context.keys() - {"target_labels"}
-        if unknown:
-            raise TypeError(f"crg takes no column {', '.join(sorted(unknown))}; it knows target_labels")
+        self._check_columns(context, ["target_labels"])
         scores = super().score(preds, target, **context)
         assert isinstance(scores, LabelScores)
         return scores

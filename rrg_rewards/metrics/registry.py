@@ -26,6 +26,7 @@ class MetricEntry:
 
 _METRICS: dict[str, MetricEntry] = {
     "crg": MetricEntry("rrg_rewards.metrics.crg:ReportCRG", context=("target_labels",)),
+    "crimson": MetricEntry("rrg_rewards.metrics.crimson:CRIMSON", context=("age", "sex", "indication")),
 }
 
 

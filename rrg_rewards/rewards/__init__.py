@@ -1,7 +1,8 @@
 """Reward callables for TRL: a metric's per-report score with a sign."""
 
+from rrg_rewards.rewards.asynchronous import AsyncMetricReward
 from rrg_rewards.rewards.base import MetricReward
 from rrg_rewards.rewards.crg import CRGReward
 from rrg_rewards.rewards.registry import available_rewards, make_reward
 
-__all__ = ["CRGReward", "MetricReward", "available_rewards", "make_reward"]
+__all__ = ["AsyncMetricReward", "CRGReward", "MetricReward", "available_rewards", "make_reward"]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
@@ -59,9 +60,10 @@ class MetricReward:
     skips, where the metric cannot score the pair; a failure of the code raises.
 
     The object is picklable and small, makes no collective call, and logs by ``log_metric`` the same names in each
-    call, as gathering over processes needs: ``{name}/unscorable`` (fraction of the batch) and one name for each
-    sub-score of the metric, its mean over the scored rows. A mean over nothing is NaN, never 0: trainers leave NaN out
-    of what they log.
+    call, as gathering over processes needs: ``{name}/unscorable`` (fraction of the batch), one name for each
+    sub-score of the metric, its mean over the scored rows, and for a metric with a judge ``{name}/failed`` and
+    ``{name}/failed_{kind}`` for each kind of failure (fractions of the batch). A mean over nothing is NaN, never 0:
+    trainers leave NaN out of what they log.
 
     Args:
         metric: The metric. Its state is never touched.
@@ -121,8 +123,9 @@ class MetricReward:
 
     @property
     def signature(self) -> str:
-        """What exactly is rewarded: the metric's signature and the sign."""
-        return f"{self.metric.signature}|sign:{self.sign:+d}"
+        """What exactly is rewarded: the metric's signature, what it is told besides the reports, and the sign."""
+        context = f"|context:{','.join(self.context_columns)}" if self.context_columns else ""
+        return f"{self.metric.signature}{context}|sign:{self.sign:+d}"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -144,10 +147,8 @@ class MetricReward:
         Raises:
             ValueError: If a column that the reward reads is missing, or a length differs.
         """
-        if isinstance(completions, str):
-            raise TypeError("completions must be a list of completions, got one string; pass [completion]")
-        references, context = self._inputs(columns, len(completions))
-        return self.metric.score([completion_text(completion) for completion in completions], references, **context)
+        preds, references, context = self._metric_inputs(completions, columns)
+        return self.metric.score(preds, references, **context)
 
     def __call__(
         self,
@@ -171,7 +172,19 @@ class MetricReward:
         Raises:
             ValueError: If a column that the reward reads is missing, or a length differs.
         """
-        scores = self._score(completions, columns)
+        return self._finish(self._score(completions, columns), log_metric, log_extra)
+
+    def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
+        """Score a batch in training."""
+        return self.score(completions, **columns)
+
+    def _finish(
+        self,
+        scores: Scores,
+        log_metric: Callable[[str, float], None] | None,
+        log_extra: Callable[[str, list[Any]], None] | None,
+    ) -> list[float | None]:
+        """Log a batch's scores and make rewards of them."""
         if log_metric is not None:
             for name, value in self._sub_scores(scores).items():
                 log_metric(f"{self.__name__}/{name}", value)
@@ -180,14 +193,22 @@ class MetricReward:
                 log_extra(f"{self.__name__}/{name}", texts)
         return [None if math.isnan(value) else self.sign * value for value in scores.value.tolist()]
 
-    def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
-        """Score a batch in training."""
-        return self.score(completions, **columns)
-
     def _sub_scores(self, scores: Scores) -> dict[str, float]:
         """What to log of a batch: the same names in each call."""
         details = {name: float(detail.double().nanmean()) for name, detail in scores.details.items()}
-        return {**details, "unscorable": float((~scores.scored).double().mean())}
+        failed = {f"failed_{kind}": _share(rows) for kind, rows in scores.failures.items()}
+        # A pair fails in one way at most.
+        failed |= {"failed": sum(failed.values())} if failed else {}
+        return {**details, **failed, "unscorable": _share(~scores.scored)}
+
+    def _metric_inputs(
+        self, completions: Sequence[Completion], columns: Mapping[str, Any]
+    ) -> tuple[list[str | None], Sequence[str | None], dict[str, Sequence[Any]]]:
+        """What the metric takes: texts of the completions, references and context."""
+        if isinstance(completions, str):
+            raise TypeError("completions must be a list of completions, got one string; pass [completion]")
+        references, context = self._inputs(columns, len(completions))
+        return [completion_text(completion) for completion in completions], references, context
 
     def _inputs(self, columns: Mapping[str, Any], length: int) -> tuple[Sequence[str | None], dict[str, Sequence[Any]]]:
         """References and context of ``length`` rows."""
@@ -207,3 +228,7 @@ class MetricReward:
             )
         column: Sequence[Any] = columns[name]
         return column
+
+
+def _share(rows: Tensor) -> float:
+    return float(rows.double().mean())

@@ -6,7 +6,9 @@ from importlib import import_module
 from typing import Any
 
 from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.judged import JudgedMetric
 from rrg_rewards.metrics.registry import available_metrics, metric_class
+from rrg_rewards.rewards.asynchronous import AsyncMetricReward
 from rrg_rewards.rewards.base import MetricReward
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -14,6 +16,7 @@ __all__ = ["available_rewards", "check_reward_options", "make_reward"]
 
 # Rewards that do more than a metric's score; imported when asked for. Every other metric is wrapped.
 _REWARDS = {"crg": "rrg_rewards.rewards.crg:CRGReward"}
+_OF_EVERY_REWARD = inspect.signature(MetricReward).parameters.keys() - {"metric"}
 
 
 def available_rewards() -> tuple[str, ...]:
@@ -43,9 +46,8 @@ def _split(cls: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], 
     """Options of the reward, and of the metric that it wraps."""
     if issubclass(cls, MetricReward):
         return dict(options), {}
-    of_reward = inspect.signature(MetricReward).parameters.keys() - {"metric"}
-    reward = {key: value for key, value in options.items() if key in of_reward}
-    return reward, {key: value for key, value in options.items() if key not in of_reward}
+    reward = {key: value for key, value in options.items() if key in _OF_EVERY_REWARD}
+    return reward, {key: value for key, value in options.items() if key not in _OF_EVERY_REWARD}
 
 
 def check_reward_options(name: str, /, **options: Any) -> None:
@@ -60,22 +62,27 @@ def check_reward_options(name: str, /, **options: Any) -> None:
         ...
         ValueError: unknown option of reward 'crg' 'priorr'; did you mean 'prior'? Known: ...
     """
-    cls = _load(name)
-    reward_options, metric_options = _split(cls, options)
-    for owner, given in (
-        (cls if issubclass(cls, MetricReward) else MetricReward, reward_options),
-        (cls, metric_options),
-    ):
-        parameters = inspect.signature(owner).parameters
-        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-            continue
-        for key in given:
-            if key not in parameters:
-                raise ValueError(unknown_name_message(f"option of reward {name!r}", key, parameters))
+    known = _known_options(name, _load(name))
+    for key in options:
+        if known is not None and key not in known:
+            raise ValueError(unknown_name_message(f"option of reward {name!r}", key, known))
+
+
+def _known_options(name: str, cls: type[Any]) -> set[str] | None:
+    """Names of the options of a reward and of the metric that it wraps; ``None`` where it may take any."""
+    parameters = inspect.signature(cls).parameters.values()
+    named = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
+    # What else a metric of ours takes is torchmetrics' own, and of no use to a reward, which has no state.
+    if len(named) < len(parameters) and name not in available_metrics():
+        return None
+    return named if issubclass(cls, MetricReward) else named | _OF_EVERY_REWARD
 
 
 def make_reward(name: str, /, reference_column: str | None = "reference", **options: Any) -> MetricReward:
     """Make a reward from its name and options, as they stand in a YAML file.
+
+    A metric whose judge is waited for becomes an :class:`AsyncMetricReward`, which is called with ``await``; every
+    other one a :class:`MetricReward`.
 
     Args:
         name: A name of :func:`available_rewards`, or ``"module:Class"`` of a :class:`MetricReward`, or of a
@@ -99,4 +106,7 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
     reward_options, metric_options = _split(cls, options)
     if issubclass(cls, MetricReward):
         return cls(**reward_options)
-    return MetricReward(cls(**metric_options), **reward_options)
+    metric = cls(**metric_options)
+    if isinstance(metric, JudgedMetric) and not metric.judge.is_immediate:
+        return AsyncMetricReward(metric, **reward_options)
+    return MetricReward(metric, **reward_options)

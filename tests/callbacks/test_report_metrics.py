@@ -9,12 +9,13 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
+from scripted_judge import ScriptedJudge
 from torch.utils.data import DataLoader
 from torchmetrics import MetricCollection
 from words import WordLabeler
 
 from rrg_rewards.callbacks import ReportMetricsCallback
-from rrg_rewards.metrics import CRGScore, ReportCRG
+from rrg_rewards.metrics import CRIMSON, CRGScore, ReportCRG
 from tests.callbacks.validation import PAIRS, Echo, make_trainer, rows
 
 LABELER = WordLabeler()
@@ -292,3 +293,45 @@ def test_wrong_outputs_raise(tmp_path: Path, output: Any, error: type[Exception]
 def test_wrong_arguments_raise(metrics: Any, settings: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         ReportMetricsCallback(metrics, **settings)
+
+
+class WithAges(Echo):
+    """Also returns what is known of the patients."""
+
+    def step(self, batch: Any) -> Any:
+        return {**super().step(batch), "years": batch[2], "why": ["Cough."] * len(batch[0])}
+
+
+def test_crimson_with_context_beside_crg(tmp_path: Path) -> None:
+    judge = ScriptedJudge(waits=True)
+    callback = ReportMetricsCallback(
+        {"crg": ReportCRG(LABELER, prior=0.3), "crimson": CRIMSON(judge)},
+        context_keys={"crimson": {"age": "years", "indication": "why"}},
+        table_dir=tmp_path,
+    )
+    (logged,) = validate(callback, tmp_path, WithAges())
+    preds, target = ([pair[column] for pair in PAIRS] for column in range(2))
+    contexts = [pair.context for call in judge.asked for pair in call]
+    scorable = [str(place) for place, text in enumerate(target) if text.strip()]
+    assert contexts == [(("age", age), ("indication", "Cough.")) for age in scorable]
+    metric = CRIMSON(ScriptedJudge())
+    metric.update(preds, target)
+    assert logged["val/crg"] == crg()
+    assert logged["val/crimson"] == pytest.approx(metric.compute().item())
+    assert logged["val/crimson_num_unscorable"] == 1
+    for name, value in metric.statistics().items():
+        assert logged[f"val/crimson_{name}"] == value.item()
+    worst = table(tmp_path / "val_crimson_worst.csv")
+    assert {"missed", "invented", "misdescribed", "failure"} <= worst[0].keys()
+    assert float(worst[0]["score"]) == metric.score(preds, target).value.nan_to_num(1).min()
+
+
+@pytest.mark.filterwarnings("ignore:crimson. the judge failed")
+def test_pairs_on_which_the_judge_fails_are_counted_and_not_among_the_worst(tmp_path: Path) -> None:
+    callback = ReportMetricsCallback(
+        CRIMSON(ScriptedJudge(fail_on={"odule": "deadline"})), table_dir=tmp_path, num_worst=100
+    )
+    (logged,) = validate(callback, tmp_path)
+    failed = sum("odule" in pred for pred, _ in PAIRS)
+    assert logged["val/crimson_num_unscorable"] == 1 + failed
+    assert len(table(tmp_path / "val_crimson_worst.csv")) == len(PAIRS) - 1 - failed

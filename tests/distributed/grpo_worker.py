@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.judges import registry as judges
 from rrg_rewards.labelers import registry
 from rrg_rewards.recipes._parse import parse
 from rrg_rewards.recipes.grpo import finish, run
+from rrg_rewards.rewards import CRGReward
 
 
 def train(config: str, folder: str) -> Any:
@@ -17,7 +19,7 @@ def train(config: str, folder: str) -> Any:
         "world_size": trainer.args.world_size,
         "steps": trainer.state.global_step,
         "weights": sum(float(weights.detach().double().abs().sum()) for weights in trainer.model.parameters()),
-        "priors": [reward.prior for reward in trainer.reward_funcs],
+        "priors": [reward.prior for reward in trainer.reward_funcs if isinstance(reward, CRGReward)],
         "history": trainer.state.log_history,
     }
     Path(folder, f"rank{trainer.args.process_index}.json").write_text(json.dumps(result))
@@ -28,4 +30,5 @@ if __name__ == "__main__":
     # A process that hangs says where, and ends the run.
     faulthandler.dump_traceback_later(180, exit=True)
     registry._LABELERS["keywords"] = ("words", "WordLabeler")
+    judges._JUDGES["scripted"] = ("scripted_judge", "ScriptedJudge")
     finish(train(*sys.argv[1:]))

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -49,18 +50,22 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_two_processes_train_one_policy(config: Path, tmp_path: Path) -> None:
+def launch(config: Path, folder: Path) -> list[dict[str, Any]]:
+    """Run a recipe in two processes: what each found, by rank."""
     environment = {
         **os.environ,
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(HERE.parent / "helpers"), os.environ.get("PYTHONPATH", "")]),
     }
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = [*launch, str(HERE / "grpo_worker.py"), str(config), str(tmp_path)]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command = [*launcher, str(HERE / "grpo_worker.py"), str(config), str(folder)]
     launch_and_wait(command, environment, timeout=240)
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
 
-    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1))
+
+def test_two_processes_train_one_policy(config: Path, tmp_path: Path) -> None:
+    first, second = launch(config, tmp_path)
     assert first["world_size"] == second["world_size"] == 2
     assert first["steps"] == second["steps"] == 3
     assert first["weights"] == second["weights"]
@@ -75,3 +80,24 @@ def test_two_processes_train_one_policy(config: Path, tmp_path: Path) -> None:
     evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert evaluation["after"]["crg"]["unscorable"] == 0
     assert len((tmp_path / "run" / "heldout_after.jsonl").read_text().splitlines()) == 3
+
+
+def test_training_goes_on_where_the_judge_of_one_process_fails(config: Path, tmp_path: Path) -> None:
+    judge = {"name": "scripted", "waits": True, "fail_on": {"": "connection"}, "failing_rank": 1}
+    settings = yaml.safe_load(config.read_text())
+    settings["rewards"] = [{"name": "crg", "labeler": LABELER}, {"name": "crimson", "judge": judge}]
+    settings["multi_objective_aggregation"] = "normalize_then_sum"
+    config.write_text(yaml.safe_dump(settings))
+    first, second = launch(config, tmp_path)
+    assert first["steps"] == second["steps"] == 3
+    assert first["weights"] == second["weights"]
+    steps = [entry for entry in first["history"] if "reward" in entry]
+    assert len(steps) == 3
+    for entry in steps:
+        # Each process has as many completions, and only the second one's judge fails, on all of them.
+        assert entry["crimson/failed"] == entry["crimson/failed_connection"] == entry["crimson/unscorable"] == 0.5
+        assert entry["crimson/failed_deadline"] == 0
+        assert -1 < entry["rewards/crimson/mean"] <= 1
+        assert entry["crg/unscorable"] == 0
+    evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert evaluation["after"]["crimson"]["unscorable"] == 0

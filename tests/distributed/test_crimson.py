@@ -1,0 +1,158 @@
+"""CRIMSON in real processes: totals are those of one process, whoever saw which reports, and whoever's judge failed."""
+
+import pickle
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from scripted_judge import ScriptedJudge
+from torchmetrics import MetricCollection
+
+from rrg_rewards.metrics import CRIMSON
+from tests.distributed.helpers import run_distributed
+
+ROWS = 24
+# Number of rows of each process.
+SHARES = {
+    2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
+    3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
+}
+REPORTS = ["Left effusion.", "Right effusion.", "Nodule, scar.", "Edema. Pneumothorax.", "Normal.", "", None]
+FAILURES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "some": {"Edema": "deadline", "scar": "malformed"},
+    "all": {"": "status"},
+}
+RULES = ["No acute abnormality.", "Small left pleural effusion.", "Large right pneumothorax. Cardiomegaly."]
+
+
+def make(failures: str, waits: bool, failing_rank: int | None = None) -> CRIMSON:
+    return CRIMSON(ScriptedJudge(waits, FAILURES[failures], failing_rank))
+
+
+def batch(rows: slice, seed: int) -> tuple[Any, Any, Any]:
+    """Rows of a corpus that is the same in all processes."""
+    generator = torch.Generator().manual_seed(seed)
+    picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
+    preds, target = ([REPORTS[pick] for pick in column] for column in picks)
+    return preds, target, list(range(ROWS))[rows]
+
+
+def feed(metric: Any, rows: slice, seed: int = 0) -> Any:
+    """Give a metric its rows in two batches; a process without rows calls update not once."""
+    middle = (rows.start + rows.stop) // 2
+    for part in (slice(rows.start, middle), slice(middle, rows.stop)):
+        if part.start < part.stop:
+            preds, target, ages = batch(part, seed)
+            metric.update(preds, target, age=ages)
+    return metric
+
+
+def results(metric: CRIMSON) -> dict[str, Any]:
+    return {
+        "compute": metric.compute().item(),
+        "counts": {name: value.item() for name, value in metric.error_counts().items()},
+        "statistics": {name: value.item() for name, value in metric.statistics().items()},
+    }
+
+
+def exercise(rows: slice, failures: str, waits: bool) -> dict[str, Any]:
+    """Everything a process can do to a metric, in the same order in all processes."""
+    metric = feed(make(failures, waits), rows)
+    local = metric.counts.clone()
+    found = {"first": results(metric), "repeated": results(metric)}
+    found["local state back"] = torch.equal(metric.counts, local) and not metric._is_synced
+    found["cloned"] = results(metric.clone())
+    found["unpickled"] = results(pickle.loads(pickle.dumps(metric)))
+    metric.reset()
+    found["after reset"] = results(feed(metric, rows, seed=1))
+    collection = feed(MetricCollection({"a": make(failures, waits), "b": make("none", waits)}), rows)
+    found["collection"] = {name: value.item() for name, value in collection.compute().items()}
+    return found
+
+
+def exercise_all(rank: int, world_size: int) -> dict[str, Any]:
+    warnings.simplefilter("ignore")
+    found: dict[str, Any] = {}
+    for share, lengths in SHARES[world_size].items():
+        start = sum(lengths[:rank])
+        rows = slice(start, start + lengths[rank])
+        found[share] = {(failures, waits): exercise(rows, failures, waits) for failures, waits in CASES}
+        for failures in ("some", "all"):
+            # The last process' judge alone fails.
+            metric = feed(make(failures, True, failing_rank=world_size - 1), rows)
+            found[share][failures, "last"] = results(metric)
+    rules = CRIMSON()
+    rules.update(RULES[rank:], RULES[:1] * len(RULES[rank:]), age=[60] * len(RULES[rank:]))
+    found["rules"] = results(rules)
+    return found
+
+
+CASES = [(failures, waits) for failures in FAILURES for waits in (False, True)]
+
+
+@pytest.fixture(scope="module", params=SHARES, ids=lambda world_size: f"{world_size} processes")
+def by_rank(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """What each process found; the processes are started once for all tests."""
+    return run_distributed(exercise_all, request.param)
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[Any, dict[str, Any]]:
+    """What one process finds that sees all rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case: exercise(slice(0, ROWS), *case) for case in CASES}
+
+
+def assert_same(found: Any, expected: Any, place: Any) -> None:
+    """Counts equal, and sums of parts of a credit to the last digits: they are added in another order."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), place
+        for name, value in expected.items():
+            assert_same(found[name], value, (*place, name))
+    elif isinstance(expected, int):
+        assert type(found) is type(expected), place
+        assert found == expected, place
+    else:
+        assert found == pytest.approx(expected, rel=1e-12, nan_ok=True), place
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "use", ["first", "repeated", "cloned", "unpickled", "after reset", "collection", "local state back"]
+)
+def test_equals_one_process(by_rank: Any, alone: Any, case: Any, use: str) -> None:
+    for rank, shares in enumerate(by_rank):
+        for share in SHARES[len(by_rank)]:
+            assert_same(shares[share][case][use], alone[case][use], (rank, share))
+
+
+@pytest.mark.filterwarnings("ignore:crimson. the judge failed", "ignore:The ``compute`` method")
+@pytest.mark.parametrize("failures", ["some", "all"])
+def test_a_judge_that_fails_on_one_process(by_rank: Any, failures: str) -> None:
+    for share, lengths in SHARES[len(by_rank)].items():
+        before = ROWS - lengths[-1]
+        metric = feed(make("none", False), slice(0, before))
+        metric.judge = make(failures, False).judge
+        expected = results(feed(metric, slice(before, ROWS)))
+        failed = sum(value for name, value in expected["counts"].items() if name.startswith("failed_"))
+        assert (failed > 0) == (lengths[-1] > 0), "the judge fails where there are reports"
+        for rank, shares in enumerate(by_rank):
+            assert_same(shares[share][failures, "last"], expected, (rank, share))
+
+
+def test_the_rules_in_processes(by_rank: Any) -> None:
+    metric = CRIMSON()
+    for rank in range(len(by_rank)):
+        metric.update(RULES[rank:], RULES[:1] * len(RULES[rank:]), age=[60] * len(RULES[rank:]))
+    for rank, shares in enumerate(by_rank):
+        assert_same(shares["rules"], results(metric), (rank,))
+    assert metric.error_counts()["false_findings"] > 0
+
+
+def test_data_tell_processes_apart() -> None:
+    """The tests above would pass for a metric that never syncs, if every share had the values of the whole."""
+    whole, share = (feed(make("none", False), rows).compute() for rows in (slice(0, ROWS), slice(0, 12)))
+    assert whole != share

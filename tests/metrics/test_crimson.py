@@ -1,0 +1,286 @@
+"""CRIMSON as a metric: scores, sums, context, failures, copies."""
+
+import asyncio
+import copy
+import math
+import pickle
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from scripted_judge import ScriptedJudge, evaluate_words
+from torchmetrics import MetricCollection
+
+from rrg_rewards.functional import crimson_score
+from rrg_rewards.judges.base import JudgeFailure, ReportPair
+from rrg_rewards.metrics import CRIMSON, CrimsonScores
+
+PREDS = ["left effusion", "Normal.", "edema, nodule", "right effusion", "", "effusion scar"]
+TARGET = ["left effusion", "Normal.", "nodule", "left effusion. pneumothorax", "edema", "effusion"]
+# Right, right, 0.25 right and 0.5 invented, half right of 1.5, silent, right and something benign invented.
+SCORES = [1.0, 1.0, -0.2, 0.25 / 1.5, 0.0, 1.0]
+
+TOTALS = {
+    "credit": 0.5 + 0.25 + 0.25 + 0.5,
+    "reference_weight": 0.5 + 0.25 + 1.5 + 0.5 + 0.5,
+    "weighted_false": 0.5,
+    "weighted_missing": 1.5,
+    "weighted_attribute": 0.5,
+    "reference_findings": 6,
+    "predicted_findings": 6,
+    "matched_findings": 4,
+    "false_findings": 2,
+    "missing_findings": 2,
+    "attribute_errors": 1,
+    "location_errors": 1,
+    **{
+        f"{kind}_errors": 0
+        for kind in (
+            "severity",
+            "descriptor",
+            "measurement",
+            "certainty",
+            "unspecific",
+            "overinterpretation",
+            "temporal",
+        )
+    },
+}
+
+
+def metric(**options: Any) -> CRIMSON:
+    return CRIMSON(ScriptedJudge(**options))
+
+
+def failing(**kinds: Any) -> CRIMSON:
+    return metric(fail_on=kinds or {"edema": "deadline", "right": "malformed"})
+
+
+def total(counts: dict[str, torch.Tensor]) -> dict[str, float]:
+    return {name: value.item() for name, value in counts.items()}
+
+
+def test_scores_are_those_of_the_evaluations() -> None:
+    scores = metric().score(PREDS, TARGET)
+    assert isinstance(scores, CrimsonScores)
+    assert scores.value.dtype == torch.float64
+    assert scores.value.tolist() == pytest.approx(SCORES)
+    expected = [evaluate_words(ReportPair(t, p)) for p, t in zip(PREDS, TARGET, strict=True)]
+    assert scores.evaluations == tuple(expected)
+    assert scores.value.tolist() == crimson_score(expected).tolist()
+    assert {name: column.sum().item() for name, column in scores.details.items()} == TOTALS
+
+
+def test_the_corpus_value_is_the_mean() -> None:
+    crimson = metric()
+    for rows in (slice(0, 2), slice(2, 6)):
+        crimson.update(PREDS[rows], TARGET[rows])
+    assert crimson.compute().dtype == torch.float64
+    assert crimson.compute().item() == pytest.approx(sum(SCORES) / 6)
+    counts = total(crimson.error_counts())
+    failed = {name: value for name, value in counts.items() if name.startswith("failed_")}
+    assert set(failed.values()) == {0}
+    assert counts == {"scored": 6, "unscorable": 0, **failed, **TOTALS}
+    assert total(crimson.statistics()) == {name: value / 6 for name, value in TOTALS.items()}
+    scores = crimson.score(PREDS, TARGET)
+    assert scores.aggregate(*scores.sufficient_statistics).item() == pytest.approx(crimson.compute().item())
+
+
+def test_explanations_are_in_words() -> None:
+    with pytest.warns(UserWarning, match="the judge failed"):
+        explanations = failing(edema="deadline").score(PREDS, TARGET).explanations
+    assert explanations == {
+        "missed": ["", "", "", "pneumothorax (urgent)", "edema (actionable not urgent)", ""],
+        "invented": ["", "", "", "", "", "scar (benign expected)"],
+        "misdescribed": ["", "", "", "right effusion for left effusion (significant location)", "", ""],
+        "failure": ["", "", "deadline: told to", "", "", ""],
+    }
+
+
+def test_failures_have_no_score_and_are_counted_and_told_once() -> None:
+    crimson = failing()
+    with pytest.warns(UserWarning, match=r"failed on 2 of 6 report pairs \(deadline 1, malformed 1\)") as told:
+        crimson.update(PREDS, TARGET)
+    assert len(told) == 1
+    counts = crimson.error_counts()
+    assert (counts["scored"], counts["unscorable"]) == (4, 2)
+    assert (counts["failed_deadline"], counts["failed_malformed"], counts["failed_status"]) == (1, 1, 0)
+    assert crimson.num_unscorable == 2
+    assert crimson.compute().item() == pytest.approx((1 + 1 + 0 + 1) / 4)
+    with pytest.warns(UserWarning, match="the judge failed"):
+        scores = crimson.score(PREDS, TARGET)
+    assert scores.scored.tolist() == [True, True, False, False, True, True]
+    assert scores.results[2] == JudgeFailure("deadline", "told to")
+    assert scores.evaluations[2] is None
+    assert scores.details["credit"].isnan().tolist() == [False, False, True, True, False, False]
+    assert scores.failures["malformed"].tolist() == [False, False, False, True, False, False]
+
+
+def test_nothing_is_told_where_nothing_failed() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric().update(PREDS, TARGET)
+
+
+def test_report_text_is_not_in_warnings() -> None:
+    with pytest.warns(UserWarning, match="the judge failed") as told:
+        failing(secret="status").score(["secret effusion"], ["secret edema"])
+    assert not any("secret" in str(warning.message) for warning in told)
+
+
+def test_where_every_pair_fails() -> None:
+    crimson = metric(fail_on={"": "connection"})
+    with pytest.warns(UserWarning, match="the judge failed"):
+        scores = crimson.score(PREDS, TARGET)
+    assert scores.value.isnan().all()
+    crimson.add_scores(scores)
+    assert crimson.compute().isnan()
+    assert crimson.statistics()["credit"].isnan()
+    assert crimson.error_counts()["failed_connection"] == 6
+
+
+def test_unscorable_pairs_are_not_judged() -> None:
+    crimson = metric()
+    preds, target = [None, "edema", "edema", ""], ["edema", None, " ", "edema"]
+    crimson.update(preds, target)
+    assert crimson.judge.asked == [[ReportPair("edema", "")]]
+    assert crimson.num_unscorable == 3
+    assert crimson.compute() == 0
+    assert crimson.num_failed.sum() == 0
+    scores = crimson.score(preds, target)
+    assert scores.results[:3] == (None, None, None)
+    assert scores.explanations["failure"] == [""] * 4
+
+
+def test_no_report_at_all() -> None:
+    crimson = metric()
+    crimson.update([], [])
+    assert crimson.score([], []).value.shape == (0,)
+    assert crimson.compute().isnan()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_scoring_asynchronously_gives_the_same(waits: bool) -> None:
+    crimson = metric(waits=waits)
+    preds, target = [*PREDS, None], [*TARGET, "edema"]
+    scores = asyncio.run(crimson.score_async(preds, target, age=[7] * 7))
+    expected = crimson.score(preds, target, age=[7] * 7)
+    assert repr(scores.value) == repr(expected.value)
+    assert scores.results == expected.results
+    assert scores.explanations == expected.explanations
+    with pytest.raises(ValueError, match="same length, got 1 and 2"):
+        asyncio.run(crimson.score_async(["a"], ["b", "c"]))
+
+
+def test_scoring_inside_an_event_loop() -> None:
+    async def notebook() -> list[float]:
+        values: list[float] = metric(waits=True).score(PREDS, TARGET).value.tolist()
+        return values
+
+    assert asyncio.run(notebook()) == pytest.approx(SCORES)
+
+
+def test_context_is_passed_on_as_text() -> None:
+    crimson = metric()
+    target = ["edema"] * 6
+    crimson.score(
+        [*target[:5], None],
+        target,
+        indication=["Cough.", "", None, " ", float("nan"), "not judged"],
+        age=["066Y", 66, 66.0, 0.5, None, 3],
+    )
+    contexts = [pair.context for pair in crimson.judge.asked[0]]
+    assert contexts == [
+        (("age", "066Y"), ("indication", "Cough.")),
+        (("age", "66"),),
+        (("age", "66"),),
+        (("age", "0.5"),),
+        (),
+    ]
+
+
+def test_context_that_is_wrong() -> None:
+    crimson = metric()
+    with pytest.raises(TypeError, match="crimson takes no column gender, weight; it knows age, sex, indication"):
+        crimson.score(["a"], ["b"], gender=["F"], weight=[1])
+    with pytest.raises(TypeError, match=r"age\[1\] must be a text, a number or None, got list"):
+        crimson.score(["a", "b"], ["b", "a"], age=["1", [2]])
+    with pytest.raises(TypeError, match=r"sex\[0\] must be a text, a number or None, got bool"):
+        crimson.score(["a"], ["b"], sex=[True])
+    with pytest.raises(ValueError, match="preds and age must have the same length, got 1 and 2"):
+        crimson.score(["a"], ["b"], age=["1", "2"])
+    assert crimson.judge.asked == []
+
+
+def test_signature_names_judge_and_prompt() -> None:
+    assert metric().signature.startswith("crimson|judge:{scripted}|version:")
+    asked = CRIMSON(ScriptedJudge(waits=True))
+    assert f"|judge:{{scripted}}|prompt:{asked.task.prompt_hash}|version:" in asked.signature
+
+
+def test_pickles_are_small_and_copies_share_the_judge() -> None:
+    crimson = metric()
+    crimson.update(PREDS, TARGET)
+    data = pickle.dumps(crimson)
+    assert len(data) < 10_000
+    again = pickle.loads(data)
+    assert again.compute() == crimson.compute()
+    assert again.score(PREDS, TARGET).value.tolist() == crimson.score(PREDS, TARGET).value.tolist()
+    assert crimson.clone().judge is copy.deepcopy(crimson).judge is crimson.judge
+    assert crimson.state_dict() == {}
+
+
+def test_types_of_states_stay() -> None:
+    for change in (lambda m: m.half(), lambda m: m.set_dtype(torch.float16), lambda m: m.float()):
+        crimson = metric()
+        changed = change(crimson)
+        for _ in range(3):
+            changed.update(PREDS * 400, TARGET * 400)
+        assert changed.counts.dtype == changed.num_failed.dtype == changed.num_scored.dtype == torch.int64
+        assert changed.error_counts()["missing_findings"] == 2400
+        assert changed.error_counts()["weighted_missing"] == 1800
+        assert changed.compute().item() == pytest.approx(sum(SCORES) / 6)
+
+
+def test_reset_forgets_and_a_collection_keeps_judges_apart() -> None:
+    collection = MetricCollection({"a": metric(), "b": failing(nodule="status")})
+    with pytest.warns(UserWarning, match="the judge failed"):
+        collection.update(PREDS, TARGET)
+    collection.update(["edema"], ["edema"])
+    assert collection["a"].compute().item() == pytest.approx((sum(SCORES) + 1) / 7)
+    assert collection["b"].compute().item() == pytest.approx((sum(SCORES) + 0.2 + 1) / 6)
+    collection.reset()
+    assert total(collection["b"].error_counts()) == dict.fromkeys(total(collection["a"].error_counts()), 0)
+    assert math.isnan(collection.compute()["a"])
+
+
+def test_states_do_not_grow() -> None:
+    crimson = metric()
+    sizes = []
+    for _ in range(2):
+        crimson.update(PREDS, TARGET)
+        sizes.append(sum(getattr(crimson, name).numel() for name in crimson._defaults))
+    assert sizes[0] == sizes[1] < 40
+
+
+def test_judges_by_name_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rrg_rewards.judges import registry
+
+    monkeypatch.setitem(registry._JUDGES, "scripted", ("scripted_judge", "ScriptedJudge"))
+    assert CRIMSON("scripted").judge.is_immediate
+    assert CRIMSON({"name": "scripted", "waits": True}).judge.waits
+    with pytest.raises(ValueError, match="unknown judge 'script'; did you mean 'scripted'"):
+        CRIMSON("script")
+    with pytest.raises(TypeError, match="judge must be a name, a mapping or a judge, got int"):
+        CRIMSON(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="prompt must be one of"):
+        CRIMSON("scripted", prompt="mine")  # type: ignore[arg-type]
+
+
+def test_plot() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    crimson = metric()
+    crimson.update(PREDS, TARGET)
+    _, axes = crimson.plot()
+    assert axes.get_ylim() == pytest.approx((-1, 1), abs=0.2)
