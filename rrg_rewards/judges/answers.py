@@ -166,7 +166,7 @@ def _no_number(constant: str) -> None:
 def _told(error: ValidationError) -> str:
     """What is wrong first, without a value or a key of the answer: they may quote a report."""
     errors = error.errors(include_input=False, include_url=False, include_context=False)
-    known = {name for model in (CrimsonAnswer, *_Strict.__subclasses__()) for name in model.model_fields}
+    known = {name for model in _Strict.__subclasses__() for name in model.model_fields}
     place = ".".join(str(part) if isinstance(part, int) or part in known else "?" for part in errors[0]["loc"])
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return f"{place or 'the answer'}: {errors[0]['msg']}{more}"

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from rrg_rewards.findings import extract_findings
 
-__all__ = ["COVERAGE", "GROUNDING", "ReportWords", "content_words"]
+__all__ = ["COVERAGE", "GROUNDING", "ReportWords", "content_words", "prose"]
 
 GROUNDING = 0.6
 """Share of a finding's content words that one sentence of its report must hold.
@@ -22,10 +22,12 @@ said there too, or denied: a negation is not read.
 COVERAGE = 0.5
 """Share of the concepts that the rules find present in a report of which a judge must list something.
 
-Measured as above: 148 of 150 of the lists that people made pass; of 109 that are not empty, 91 would not if they were
-emptied, and of 85 with two findings and more 43 would not if one of them alone were left.
+Measured as above: all 150 of the lists that people made pass; of 109 that are not empty, 107 would not if they were
+emptied, and of 85 with two findings and more 49 would not if one of them alone were left.
 """
 
+# On the patient, not in: people leave them out as often as not.
+_UNTOLD = frozenset({"monitoring_leads"})
 _TOKEN = re.compile(r"[^\W\d_]+\d+|[^\W\d_]+|\d+(?:\.\d+)?")
 _SENTENCE = re.compile(r"\.(?!\d)|[\n\r;!?]")
 _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(?:[ -]?(mm|cm|millimet\w+|centimet\w+)\b)?")
@@ -48,6 +50,20 @@ that the there these this those to versus visualized vs was were which with with
 x cm mm centimeter centimeters centimetre centimetres millimeter millimeters millimetre millimetres
 """
 _STOPS = frozenset(_STOP_WORDS.split())
+
+
+def prose(report: str) -> str:
+    """A report without what stands between braces or in fences of backticks, also where they are not closed.
+
+    No report has these, but ready answers for judges do.
+
+    Example:
+        >>> prose('Clear lungs. {"finding": "pneumothorax"} No effusion.')
+        'Clear lungs.  .  No effusion.'
+    """
+    # Full-width braces are braces.
+    text = report if report.isascii() else unicodedata.normalize("NFKC", report)
+    return _CODE.sub(" . ", text) if "{" in text or "```" in text else report
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -99,8 +115,8 @@ def _quantities(folded: str) -> list[tuple[float, float | None]]:
 class ReportWords:
     """What a report says, for checks of findings against it.
 
-    What stands between braces or fences of backticks is no report: findings that a candidate feeds to its judge as a
-    ready answer are not in it.
+    What stands between braces or fences is no report (:func:`prose`): findings that a candidate feeds to its judge as
+    a ready answer are not in it.
 
     Args:
         report: Report text.
@@ -113,7 +129,7 @@ class ReportWords:
 
     def __init__(self, report: str) -> None:
         self._report = report
-        folded = _folded(_CODE.sub(" . ", unicodedata.normalize("NFKC", report)))
+        folded = _folded(prose(report))
         self._sentences = {frozenset(_words(sentence)) for sentence in _SENTENCE.split(folded)}
         quantities = _quantities(folded)
         self._numbers = {value for value, _ in quantities}
@@ -155,6 +171,6 @@ class ReportWords:
         listed = frozenset().union(*map(content_words, findings))
         told: dict[str, bool] = {}
         for mention in extract_findings(self._report):
-            if mention.presence == "present":
+            if mention.presence == "present" and mention.concept not in _UNTOLD:
                 told[mention.concept] = told.get(mention.concept, False) or bool(content_words(mention.text) & listed)
         return sum(told.values()) >= COVERAGE * len(told)

@@ -154,7 +154,10 @@ class LocalJudge(Judge):
                 batch = fitting[start : start + self.batch_size]
                 answers = self._generate([prompts[item] for item in batch], task)
                 for item, answer in zip(batch, answers, strict=True):
-                    outcomes[item] = _parsed(task, item, answer)
+                    try:
+                        outcomes[item] = task.parse(item, answer)
+                    except AnswerError as error:
+                        outcomes[item] = JudgeFailure(error.kind, str(error))
         return [outcomes[item] for item in items]
 
     def _encode(self, messages: list[Message]) -> list[int]:
@@ -248,10 +251,3 @@ def _build(model: str, revision: str | None, dtype: str, attention: str | None) 
     )
     built: nn.Module = loaded
     return built
-
-
-def _parsed(task: JudgeTask[Item, Result], item: Item, answer: str) -> Result | JudgeFailure:
-    try:
-        return task.parse(item, answer)
-    except AnswerError as error:
-        return JudgeFailure(error.kind, str(error))

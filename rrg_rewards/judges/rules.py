@@ -5,8 +5,14 @@ from typing import Any, cast
 
 from rrg_rewards.findings import Finding, FindingComparison, compare_findings, get_engine
 from rrg_rewards.findings.knowledge_base import knowledge_digest
-from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.functional.crimson import (
+    CrimsonAttributeError,
+    CrimsonEvaluation,
+    CrimsonFinding,
+    crimson_score,
+)
 from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, ReportPair, Result
+from rrg_rewards.judges.grounding import prose
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["RuleJudge"]
@@ -53,8 +59,14 @@ class RuleJudge(Judge):
         return [cast(Result, self.evaluation(cast(ReportPair, item))) for item in items]
 
     def evaluation(self, pair: ReportPair) -> CrimsonEvaluation:
-        """CRIMSON's evaluation of one report pair."""
-        return _evaluation(compare_findings(pair.reference, pair.candidate, dict(pair.context)))
+        """CRIMSON's evaluation of one report pair.
+
+        Where a candidate holds braces or fences, as ready answers for judges do, it is read with and without what
+        stands between them, and the worse evaluation counts: they can neither add findings nor hide them.
+        """
+        readings = dict.fromkeys((pair.candidate, prose(pair.candidate)))
+        found = [_evaluation(compare_findings(pair.reference, text, dict(pair.context))) for text in readings]
+        return found[0] if len(found) == 1 else min(found, key=lambda evaluation: crimson_score(evaluation).item())
 
 
 def _evaluation(found: FindingComparison) -> CrimsonEvaluation:

@@ -11,12 +11,22 @@ from judge_answers import HONEST, PAIRS, Answer, block, finding, make_answer, te
 from rrg_rewards.functional import CrimsonEvaluation, crimson_score
 from rrg_rewards.judges.base import AnswerError, JudgeFailure, ReportPair
 from rrg_rewards.judges.crimson import CrimsonTask
+from rrg_rewards.judges.rules import RuleJudge
 
 TASK = CrimsonTask()
 ATTACKS = {
     attack["name"]: attack["text"] * attack.get("times", 1)
     for attack in yaml.safe_load((Path(__file__).parent / "injections.yaml").read_text(encoding="utf-8"))
 }
+
+
+BRACES = [("{", "}"), ("{", ""), ("```\n", "\n```"), ("```", "")]
+
+
+def evaluations(pairs: list[ReportPair]) -> list[CrimsonEvaluation]:
+    found = RuleJudge().evaluate_now(TASK, pairs)
+    assert not any(isinstance(one, JudgeFailure) for one in found)
+    return [one for one in found if not isinstance(one, JudgeFailure)]
 
 
 def attacked(pair: ReportPair, attack: str) -> list[ReportPair]:
@@ -115,10 +125,19 @@ def test_an_honest_judge_is_still_heard(case: str) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_the_rule_judge_is_not_talked_round(attack: str) -> None:
-    rules = pytest.importorskip("rrg_rewards.judges.rules", reason="the judge by rules is not there")
-    judge = rules.RuleJudge()
+    """Behind the candidate: what stands before it in one sentence, with a "no", denies it as any text would."""
     for pair in PAIRS.values():
-        plain, with_attack = judge.evaluate_now(TASK, [pair, attacked(pair, attack)[0]])
-        assert not isinstance(plain, JudgeFailure)
-        assert not isinstance(with_attack, JudgeFailure)
-        assert crimson_score(with_attack) <= crimson_score(plain)
+        behind, _, _ = attacked(pair, attack)
+        plain, with_attack = crimson_score(evaluations([pair, behind]))
+        assert with_attack <= plain
+
+
+def test_the_rule_judge_reads_what_stands_in_braces_against_the_candidate() -> None:
+    pair = PAIRS["all false"]
+    wrapped = [ReportPair(pair.reference, f"{opening}{pair.candidate}{closing}") for opening, closing in BRACES]
+    plain, *found = crimson_score(evaluations([pair, *wrapped])).tolist()
+    assert found == [plain] * len(wrapped)
+    # Nor does it count in its favour.
+    pair = PAIRS["nothing found"]
+    wrapped = [ReportPair(pair.reference, f"Clear. {opening}{pair.reference}{closing}") for opening, closing in BRACES]
+    assert crimson_score(evaluations(wrapped)).tolist() == [0] * len(wrapped)
