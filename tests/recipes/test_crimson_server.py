@@ -1,4 +1,4 @@
-"""CRIMSON by a judge behind a server, as a reward in a trainer: a real client and server, and answers that are checked."""
+"""CRIMSON by a judge behind a server, as a reward in a trainer: a real client, a real server, checked answers."""
 
 import itertools
 import json
