@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from judge_answers import PAIRS, Answer
+from judge_answers import PAIRS, Answer, SeenTask
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from rrg_rewards.functional import CrimsonEvaluation
 from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
 from rrg_rewards.judges.base import JudgeFailure, JudgeTask, Message, ReportPair, run_coroutine
-from rrg_rewards.judges.crimson import CrimsonTask
 from rrg_rewards.judges.local import LocalJudge
 
 TEMPLATE = (
@@ -42,41 +40,6 @@ class EchoTask(JudgeTask[str, str]):
 
     def parse(self, item: str, answer: str) -> str:
         return answer
-
-
-def bounded(schema: Any, items: int = 1, length: int = 12) -> Any:
-    """A schema whose lists and strings end: a weak model would ramble."""
-    if not isinstance(schema, Mapping):
-        return schema
-    found = {key: bounded(value, items, length) for key, value in schema.items()}
-    if found.get("type") == "array":
-        found["maxItems"] = items
-    if found.get("type") == "string" and "enum" not in found:
-        found["maxLength"] = length
-    return found
-
-
-class SeenTask(CrimsonTask):
-    """CRIMSON with a short prompt and a bounded schema, which notes the answers that it reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = bounded(super().schema)
-        return found
-
-    def messages(self, item: ReportPair) -> list[Message]:
-        return [{"role": "user", "content": f"Compare as JSON: {item.reference} And: {item.candidate}"}]
-
-    def parse(self, item: ReportPair, answer: str) -> CrimsonEvaluation:
-        self.seen.append(answer)
-        return super().parse(item, answer)
 
 
 def save_byte_model(folder: Path, template: str = TEMPLATE, context: int = 4096) -> Path:
