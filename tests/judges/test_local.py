@@ -243,6 +243,7 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare(tmp_path_factory.mktemp("smollm2"))
 
 
+@pytest.mark.slow
 @needs_grammar
 def test_smollm2_constrained_is_of_the_schema(smollm2: Path) -> None:
     task = SeenTask()
