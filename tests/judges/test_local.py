@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import pickle
 import re
 import threading
@@ -19,6 +20,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
 from rrg_rewards.judges.base import JudgeFailure, JudgeTask, Message, ReportPair, run_coroutine
 from rrg_rewards.judges.local import LocalJudge
+from tests.distributed.helpers import run_distributed
 
 TEMPLATE = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
@@ -218,6 +220,28 @@ def test_constrained_answers_of_random_weights_are_of_the_schema(folder: Path) -
     for pair in pairs:
         constrained.evaluate_now(task, [pair])
     assert sorted(task.seen) == sorted(batched)
+
+
+def judge_under_zero3(rank: int, world_size: int, folder: Path) -> list[Any]:
+    os.environ.update(DS_ACCELERATOR="cpu", LOCAL_RANK=str(rank))
+    import deepspeed
+    from transformers.integrations.deepspeed import HfDeepSpeedConfig
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed("gloo")
+    zero = {"stage": 3, "stage3_param_persistence_threshold": 0}
+    config = HfDeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero})
+    # What a trainer builds meanwhile is partitioned.
+    assert {value.numel() for value in LlamaForCausalLM.from_pretrained(folder).parameters()} == {0}
+    # Uneven, and nothing on the last process: generating waits for nobody.
+    answers = judge(folder).evaluate_now(EchoTask(), ITEMS[: 3 * (world_size - 1 - rank)])
+    del config
+    return answers
+
+
+def test_under_zero3_processes_judge_by_themselves(folder: Path) -> None:
+    expected = judge(folder).evaluate_now(EchoTask(), ITEMS[:3])
+    assert run_distributed(judge_under_zero3, 2, folder) == [expected, []]
 
 
 @needs_grammar
