@@ -40,7 +40,8 @@ class BatchedJudge(Judge):
         self._report(0, len(items))
         for start in range(0, len(items), self._batch_size):
             batch = items[start : start + self._batch_size]
-            results += await self._judge.evaluate(task, batch)
+            judged = await self._judge.evaluate(task, batch)
+            results += judged
             self._report(len(batch), 0)
         return results
 

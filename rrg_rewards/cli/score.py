@@ -2,7 +2,7 @@
 
 import argparse
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -239,8 +239,8 @@ def _predictions(args: argparse.Namespace, table: "Table", terminal: Terminal) -
 
 def _score(
     metric: "ReportMetric",
-    predictions: list[str | None],
-    references: list[str | None],
+    predictions: Sequence[str | None],
+    references: Sequence[str | None],
     context: Mapping[str, Any],
     terminal: Terminal,
 ) -> "Scores":

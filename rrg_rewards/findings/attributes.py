@@ -181,24 +181,24 @@ class AttributeReader:
         return Modifier(start, end, ())
 
     def attributes(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[Attributes]:
-        """Attributes of the findings named at ``spans``, which must be in order and not overlap."""
-        found: list[list[Modifier]] = [[] for _ in spans]
-        trailing: list[list[Modifier]] = [[] for _ in spans]
-        owners = _owners(tokens, spans)
+        """Attributes of the findings named at ``spans``, which must be in order; equal ones share theirs."""
+        places = list(dict.fromkeys(spans))
+        found: list[list[Modifier]] = [[] for _ in places]
+        trailing: list[list[Modifier]] = [[] for _ in places]
+        owners = _owners(tokens, places)
         for modifier in self.modifiers(tokens):
             owner = owners[modifier.start]
             if owner >= 0:
-                (trailing if modifier.start >= spans[owner].end else found)[owner].append(modifier)
+                (trailing if modifier.start >= places[owner].end else found)[owner].append(modifier)
         result = [_collect(own + later) for own, later in zip(found, trailing, strict=True)]
-        for k in range(len(spans) - 2, -1, -1):
+        for k in range(len(places) - 2, -1, -1):
             # "consolidation with surrounding ground glass in the right lower lobe"
-            if _JOINING.issuperset(tokens[spans[k].end : spans[k + 1].start]):
-                place = _collect(trailing[k + 1])
-                if place.laterality or place.location:
-                    shared = Attributes(laterality=place.laterality, location=place.location)
-                    trailing[k] = trailing[k] + trailing[k + 1]
-                    result[k] = result[k].filled(shared)
-        return result
+            if _JOINING.issuperset(tokens[places[k].end : places[k + 1].start]):
+                trailing[k] = trailing[k] + trailing[k + 1]
+                where = _collect(trailing[k + 1])
+                result[k] = result[k].filled(Attributes(laterality=where.laterality, location=where.location))
+        by_place = dict(zip(places, result, strict=True))
+        return [by_place[span] for span in spans]
 
     def link(self, tokens: Sequence[str]) -> str | None:
         """How the words between two findings tie them: ``stated``, ``doubted``, ``alternative`` or not at all."""

@@ -240,7 +240,7 @@ def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, An
             raise ValueError(f"evaluations[{row}]: {error}") from error
     scalars = len(CrimsonStatistics._fields) - 1
     table = torch.tensor(rows, dtype=torch.float64).view(len(rows), scalars + len(ATTRIBUTE_ERROR_TYPES))
-    return CrimsonStatistics(*table[:, :scalars].unbind(1), table[:, scalars:])
+    return CrimsonStatistics._make([*table[:, :scalars].unbind(1), table[:, scalars:]])
 
 
 def _as_evaluation(evaluation: CrimsonEvaluation | Mapping[str, Any]) -> CrimsonEvaluation:

@@ -251,4 +251,5 @@ def _context_text(place: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{place} must be a text, a number or None, got {type(value).__name__}")
     # A column with an empty cell is one of floats: 66.0 is the age 66.
-    return str(int(value)) if float(value).is_integer() else str(value)
+    number = float(value)
+    return str(int(number)) if number.is_integer() else str(value)

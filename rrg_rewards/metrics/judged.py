@@ -95,10 +95,12 @@ class JudgedMetric(ReportMetric, Generic[Item, Result]):
         """:meth:`score` without blocking the event loop while the judge is waited for; same arguments and result."""
         rows, chosen_preds, chosen_target, chosen_context = self._choose(preds, target, context)
         items = self._items(chosen_preds, chosen_target, chosen_context)
-        return self._warned(await self.judge.evaluate(self.task, items)).expand(rows)
+        results = await self.judge.evaluate(self.task, items)
+        return self._warned(results).expand(rows)
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> JudgedScores:
-        return self._warned(self.judge.evaluate_now(self.task, self._items(preds, target, context)))
+        results = self.judge.evaluate_now(self.task, self._items(preds, target, context))
+        return self._warned(results)
 
     def _warned(self, results: Sequence[Result | JudgeFailure]) -> JudgedScores:
         scores = self._judged(results)

@@ -189,12 +189,12 @@ def test_presence_whatever_the_finding(presence, template):
 @pytest.mark.parametrize(("sentence", "concept", "presence"), PRESENCE)
 def test_presence(sentence, concept, presence):
     for report in (sentence, f"{sentence}.", f'Trachea is open. {sentence}." Other.', sentence.upper()):
-        assert {f.presence for f in extract_findings(report) if f.concept == concept} == {presence}
+        assert {f.presence for f in extract_findings(report, "chest_ct") if f.concept == concept} == {presence}
 
 
 def test_places_are_exact_and_in_order():
     report = "Trachea is open. No Pleural  Effusion.\n• Ground-glass areas, sliding-type hiatal hernia."
-    findings = extract_findings(report)
+    findings = extract_findings(report, "chest_ct")
     assert [(f.concept, f.text, f.sentence) for f in findings] == [
         ("pleural_effusion", "Pleural  Effusion", 1),
         ("lung_opacity", "Ground-glass", 2),
@@ -214,7 +214,7 @@ def test_places_are_exact_and_in_order():
     ],
 )
 def test_heads_apart_from_their_vessel(sentence):
-    assert "coronary_calcification" in {f.concept for f in extract_findings(sentence)}
+    assert "coronary_calcification" in {f.concept for f in extract_findings(sentence, "chest_ct")}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_heads_apart_from_their_vessel(sentence):
     ],
 )
 def test_the_nearer_of_large_and_normal_decides(sentence, expected):
-    assert {f.presence for f in extract_findings(sentence) if f.concept == "cardiomegaly"} == expected
+    assert {f.presence for f in extract_findings(sentence, "chest_ct") if f.concept == "cardiomegaly"} == expected
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_the_nearer_of_large_and_normal_decides(sentence, expected):
     ],
 )
 def test_nearest_part_of_the_body_decides(sentence, found):
-    assert ("lung_nodule" in {f.concept for f in extract_findings(sentence)}) is found
+    assert ("lung_nodule" in {f.concept for f in extract_findings(sentence, "chest_ct")}) is found
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_nearest_part_of_the_body_decides(sentence, found):
     ],
 )
 def test_one_head_of_two_places(sentence, expected):
-    assert {f.concept for f in extract_findings(sentence)} == expected
+    assert {f.concept for f in extract_findings(sentence, "chest_ct")} == expected
 
 
 def test_nothing_in_empty_text():

@@ -77,7 +77,7 @@ def test_wrapping_changes_no_label(change, width, newline):
 
 def test_places_across_wrapped_lines():
     report = "Findings:\r\nThere is no pleural\r\neffusion, but lung\nnodules.\n"
-    found = extract_findings(report)
+    found = extract_findings(report, "chest_ct")
     assert [(f.concept, f.presence, f.text) for f in found] == [
         ("pleural_effusion", "absent", "pleural\r\neffusion"),
         ("lung_nodule", "present", "nodules"),

@@ -2,9 +2,13 @@
 
 import asyncio
 import copy
+import json
 import math
 import pickle
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -284,3 +288,53 @@ def test_plot() -> None:
     crimson.update(PREDS, TARGET)
     _, axes = crimson.plot()
     assert axes.get_ylim() == pytest.approx((-1, 1), abs=0.2)
+
+
+RULE_PREDS = ["Large right pneumothorax.", "Large left pneumothorax.", "No acute abnormality.", "Cardiomegaly.", None]
+RULE_TARGET = ["Large right pneumothorax."] * 3 + ["No acute abnormality."] * 2
+
+
+def test_the_rules_are_the_default_judge() -> None:
+    crimson = CRIMSON()
+    scores = crimson.score(RULE_PREDS, RULE_TARGET)
+    exact, wrong_side, template, invented, _ = scores.value.tolist()
+    assert exact == 1
+    assert wrong_side == pytest.approx(1 / 1.5)
+    assert template == 0
+    assert -1 < invented < 0
+    assert "left for right" in scores.explanations["misdescribed"][1]
+    assert "pneumothorax" in scores.explanations["missed"][2]
+    assert crimson.signature.startswith("crimson|judge:{rules|")
+    assert len(pickle.dumps(crimson)) < 10_000
+    assert pickle.loads(pickle.dumps(crimson)).signature == crimson.signature
+
+
+def test_the_rules_know_the_patient() -> None:
+    preds, target = ["No abnormality."] * 2, ["Calcification of the aortic arch."] * 2
+    assert CRIMSON().score(preds, target, age=["082Y", "025Y"]).value.tolist() == [1, 0]
+
+
+def test_the_rules_score_every_real_pair(shared_data: Path) -> None:
+    cases = json.loads((shared_data / "radpref" / "pairs.json").read_text())
+    rows = [(case, case[f"{candidate}_report"]) for case in cases for candidate in ("C1", "C2")]
+    context = {name: [case[key] for case, _ in rows] for name, key in (("age", "PatientAge"), ("sex", "PatientSex"))}
+    crimson = CRIMSON()
+    target = [case["ground_truth_report"] for case, _ in rows]
+    scores = crimson.score([text for _, text in rows], target, **context)
+    assert scores.scored.all()
+    assert ((scores.value > -1) & (scores.value <= 1)).all()
+    # A report is right about itself, and a template that says nothing is worth nothing or all.
+    assert (crimson.score(target, target, **context).value == 1).all()
+    assert set(crimson.score(["No acute abnormality."] * len(rows), target, **context).value.tolist()) == {0, 1}
+
+
+def test_the_rules_need_no_extra() -> None:
+    """What language models need is not looked for where none is asked."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai', 'diskcache', 'CRIMSON']))\n"
+        "from rrg_rewards.metrics import CRIMSON; from rrg_rewards.rewards import make_reward\n"
+        "metric = CRIMSON(); metric.update(['Effusion.'], ['Effusion.'])\n"
+        "assert metric.compute() == 1; assert metric.signature\n"
+        "assert make_reward('crimson')(['Effusion.'], reference=['Effusion.']) == [1.0]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,81 @@
+"""Which words of a sentence say what about which finding."""
+
+import pytest
+
+from rrg_rewards.findings import Attributes, extract_findings
+
+# Sentence, concept, what is said of it.
+SAID = [
+    ("Small left pleural effusion", "pleural_effusion", Attributes(laterality="left", severity="mild")),
+    ("Pleural effusion on the left", "pleural_effusion", Attributes(laterality="left")),
+    ("Left-sided effusion is large", "pleural_effusion", Attributes(laterality="left", severity="severe")),
+    ("Effusions in both pleural spaces", "pleural_effusion", Attributes(laterality="bilateral")),
+    ("Opacity, right greater than left", "lung_opacity", Attributes(laterality="bilateral")),
+    ("RLL consolidation", "consolidation", Attributes(laterality="right", location=("lower",))),
+    ("Bibasilar atelectasis", "atelectasis", Attributes(laterality="bilateral", location=("lower",))),
+    ("Atelectasis in the lung bases", "atelectasis", Attributes(location=("lower",))),
+    ("The heart is mildly enlarged", "cardiomegaly", Attributes(severity="mild")),
+    ("Nodule of 2.5 x 3 cm", "lung_nodule", Attributes(size_mm=30.0)),
+    ("A 4mm nodule", "lung_nodule", Attributes(size_mm=4.0)),
+    ("Nodule, 5 to 7 mm in diameter", "lung_nodule", Attributes(size_mm=7.0)),
+    ("Fracture of the left tenth rib", "fracture", Attributes(laterality="left", location=("rib_10",))),
+    ("Acute nondisplaced fracture", "fracture", Attributes(morphology=("nondisplaced",), acuity="acute")),
+    ("Unchanged effusion", "pleural_effusion", Attributes(change="stable")),
+    ("The effusion has decreased in size", "pleural_effusion", Attributes(change="decreased")),
+    ("Probable hiatal hernia", "hiatal_hernia", Attributes(certainty="likely")),
+    ("Diffuse streaky opacities", "lung_opacity", Attributes(extent="diffuse", morphology=("linear",))),
+    ("Endotracheal tube tip 5 cm above the carina", "endotracheal_tube", Attributes(device_position="satisfactory")),
+    ("Endotracheal tube tip 5 mm above the carina", "endotracheal_tube", Attributes(device_position="malpositioned")),
+    ("PICC tip in the SVC", "central_line", Attributes(location=("svc",))),
+    # a chamber of the heart is no side
+    ("Pacemaker leads in the right atrium", "pacemaker", Attributes(location=("right_atrium",))),
+]
+
+
+@pytest.mark.parametrize(("sentence", "concept", "attributes"), SAID)
+def test_what_is_said(sentence, concept, attributes):
+    found = {finding.concept: finding.attributes for finding in extract_findings(f"{sentence}.")}
+    assert found[concept] == attributes
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Small left effusion and right basilar atelectasis", {"pleural_effusion": "left", "atelectasis": "right"}),
+        ("Effusion on the left with consolidation", {"pleural_effusion": "left", "consolidation": None}),
+        ("Left effusion, right pneumothorax", {"pleural_effusion": "left", "pneumothorax": "right"}),
+        (
+            "Consolidation in the right lung, small left effusion",
+            {"consolidation": "right", "pleural_effusion": "left"},
+        ),
+        # what follows two findings is said of both
+        ("Consolidation and effusion on the right", {"consolidation": "right", "pleural_effusion": "right"}),
+        ("Pericardial and left pleural effusion", {"pleural_effusion": "left"}),
+    ],
+)
+def test_whose_side(sentence, expected):
+    found = {finding.concept: finding.laterality for finding in extract_findings(f"{sentence}.")}
+    assert expected.items() <= found.items()
+
+
+def test_the_next_sentence_goes_on():
+    finding = extract_findings("Nodule in the right upper lobe. It measures 8 mm. No effusion.")[0]
+    assert finding.attributes == Attributes(laterality="right", location=("upper",), size_mm=8.0)
+    tube = extract_findings("Endotracheal tube in place. This should be retracted.")[0]
+    assert tube.device_position == "malpositioned"
+
+
+def test_attributes_are_the_findings_own():
+    finding = extract_findings("Large effusion.")[0]
+    assert finding.severity == "severe"
+    with pytest.raises(AttributeError, match="'Finding' object has no attribute 'colour'"):
+        _ = finding.colour
+
+
+def test_distances_and_withdrawals_are_no_sizes():
+    assert extract_findings("PICC tip 2 cm below the carina.")[0].size_mm is None
+
+
+def test_labels_lexicons_say_it_too():
+    finding = extract_findings("Small hiatal hernia.", "chest_ct")[0]
+    assert finding.severity == "mild"
