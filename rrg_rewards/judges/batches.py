@@ -6,12 +6,6 @@ from typing import Any, TypeVar
 
 __all__ = ["for_each", "within"]
 
-# Seconds between the starts of two workers, and of all. Workers that start at once stay in step where a server takes
-# equally long for each call: they wait together, then queue for the one thread that reads all answers, which costs 64
-# of them 7 % of their throughput with answers after 100 ms.
-_STAGGER = 0.002
-_LONGEST_STAGGER = 0.1
-
 T = TypeVar("T")
 
 
@@ -39,17 +33,14 @@ async def for_each(
     loop = asyncio.get_running_loop()
     queue = iter(items)
 
-    async def run(number: int) -> None:
-        await asyncio.sleep(number * stagger)
+    async def run() -> None:
         for item in queue:
             await work(item)
 
     remaining = None if deadline is None else deadline - loop.time()
     if not items or (remaining is not None and remaining <= 0):
         return
-    count = min(workers, len(items))
-    stagger = min(_STAGGER, _LONGEST_STAGGER / count)
-    tasks = [loop.create_task(run(number)) for number in range(count)]
+    tasks = [loop.create_task(run()) for _ in range(min(workers, len(items)))]
     try:
         done, _ = await asyncio.wait(tasks, timeout=remaining, return_when=asyncio.FIRST_EXCEPTION)
     finally:

@@ -276,7 +276,7 @@ class OpenAIJudge(Judge):
             CallError: If there is no reply.
         """
         openai = require("openai", extra="judge")
-        async with session.places:
+        async with session.place():
             self._counter.add(calls=1)
             try:
                 # `post` in place of `chat.completions.create`, whose models of request and reply cost as much time as
