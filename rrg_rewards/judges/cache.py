@@ -105,11 +105,12 @@ class AnswerCache:
 
     def get(self, key: str) -> str | None:
         """The text under a key, or ``None``."""
+        text: str | None = None
         try:
-            return self._guarded(lambda: self._table.get(key), None)
+            text = self._guarded(lambda: self._table.get(key), None)
         except _NoTextError:
             self.drop(key)
-            return None
+        return text
 
     def put(self, key: str, text: str) -> None:
         """Keep a text, unless the key has one."""

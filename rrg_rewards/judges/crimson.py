@@ -5,7 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from types import ModuleType
 from typing import Any, Literal, get_args
@@ -194,9 +194,13 @@ def _check_partition(kind: str, unmatched: Sequence[str], matched: set[str], kno
         raise AnswerError("inconsistent", f"{min(neither)} is neither matched nor in errors.{kind}")
 
 
+# A reference comes with each of its candidates, and a cached answer with its report again.
+_report_words = lru_cache(maxsize=1 << 10)(ReportWords)
+
+
 def _check_findings(kind: str, findings: Sequence[CrimsonFinding], report: str) -> None:
     """Raise unless a list of findings can be of a report."""
-    words = ReportWords(report)
+    words = _report_words(report)
     if len(findings) > len(words):
         raise AnswerError("inconsistent", f"{kind} holds {len(findings)} findings of a report of {len(words)} words")
     for finding in findings:

