@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["Session", "Sessions"]
 
-# Turns of the event loop in which a call gets its request onto the wire. One more or less costs little.
+# Turns of the event loop in which a call gets its request onto the wire.
 _TURNS = 12
 
 
