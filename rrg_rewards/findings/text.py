@@ -1,6 +1,7 @@
 """Report text to sentences and tokens, each with its place in the report."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
@@ -16,13 +17,22 @@ _BOUNDARY = re.compile(r'[\n\r;!"“”•]+|\.(?!\d)')
 _MAX_PIECE = 2000
 _PADDED = ",()?:/"
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.%<>" + _PADDED)
-# One character to one character: offsets in the normalised text are offsets in the report.
-_TABLE = {code: ord(chr(code).lower()) if chr(code) in _KEPT else 32 for code in range(128)}
+
+
+class _Table(dict[int, int]):
+    """One character to one character: offsets in the normalised text are offsets in the report."""
+
+    def __missing__(self, code: int) -> int:
+        # Signs of other scripts part words as ours do; their letters and marks are parts of words.
+        self[code] = found = code if unicodedata.category(chr(code))[0] in "LMN" else 32
+        return found
+
+
+_TABLE = _Table({code: ord(chr(code).lower()) if chr(code) in _KEPT else 32 for code in range(128)})
 # Stands between units that are read together; as any control character it means nothing in a report.
 _UNIT_MARK = "\x1e"
 _TABLE[ord(_UNIT_MARK)] = ord(_UNIT_MARK)
 _TABLE.update(dict.fromkeys(map(ord, '\n\r;!"“”•'), 10))
-_TABLE.update(dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2018, 0x2019, 0x00A0, 0xFEFF), 32))
 
 
 def pieces(unit: str) -> list[tuple[int, str]]:

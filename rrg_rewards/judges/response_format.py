@@ -43,7 +43,9 @@ def is_format_refusal(status: int, body: object) -> bool:
         >>> is_format_refusal(400, {"error": {"message": "response_format.type is not supported"}})
         True
     """
-    return status in (400, 422) and _REFUSAL.search(_messages(body)) is not None
+    said = _messages(body)
+    # llama-cpp-python's server calls what it cannot validate an internal error.
+    return "response_format" in said if status == 500 else status in (400, 422) and _REFUSAL.search(said) is not None
 
 
 def _messages(body: object) -> str:

@@ -461,6 +461,14 @@ def test_the_strictest_format_that_the_server_takes(accepted, refusals):
         assert len(server.requests) == 5 + refusals
 
 
+def test_a_server_that_calls_what_it_cannot_validate_an_internal_error():
+    body = {"error": {"message": "1 validation error: body -> response_format -> type", "type": "internal"}}
+    with FaultServer({"a": [status(500, body)]}) as server:
+        judge = make_judge(server)
+        assert evaluate(judge, ["a"]) == [1]
+        assert [request.body["response_format"]["type"] for request in server.requests] == ["json_schema", "json_object"]
+
+
 def test_a_server_without_any_format():
     with FaultServer(otherwise=refuse_formats()) as server:
         assert kinds(evaluate(make_judge(server), ["a"])) == ["status"]
