@@ -466,7 +466,8 @@ def test_a_server_that_calls_what_it_cannot_validate_an_internal_error():
     with FaultServer({"a": [status(500, body)]}) as server:
         judge = make_judge(server)
         assert evaluate(judge, ["a"]) == [1]
-        assert [request.body["response_format"]["type"] for request in server.requests] == ["json_schema", "json_object"]
+        asked = [request.body["response_format"]["type"] for request in server.requests]
+        assert asked == ["json_schema", "json_object"]
 
 
 def test_a_server_without_any_format():
