@@ -15,13 +15,19 @@ _KINDS = tuple(Attributes.__slots__)
 _TUPLES = ("location", "morphology")
 _MILLIMETRES = {"mm": 1.0, "millimeter": 1.0, "millimeters": 1.0, "millimetre": 1.0, "cm": 10.0, "centimeter": 10.0}
 _MILLIMETRES |= {"centimeters": 10.0, "centimetre": 10.0, "centimetres": 10.0, "millimetres": 1.0}
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(mm|cm)?")
+_NUMBER = re.compile(r"((?:\d+(?:\.\d+)?|\.\d+)(?:x(?:\d+(?:\.\d+)?|\.\d+))*)(mm|cm)?")
 _NUMBERS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8}
 _NUMBERS |= {"ninth": 9, "tenth": 10, "eleventh": 11, "twelfth": 12}
 _NUMBERS |= {f"{n}{'st' if n == 1 else 'nd' if n == 2 else 'rd' if n == 3 else 'th'}": n for n in range(1, 13)}
 _VERTEBRA = re.compile(r"[tlc](\d{1,2})")
-# Words between a measure and what makes it a distance: "5 cm above", "2 cm distal to".
-_DISTANCE_REACH = 2
+# The words remembered are capped, as numbers and misspellings never end.
+_MAX_STARTS = 50_000
+# Words before a measure by which it may be of another time: "was previously 8 mm", "decreased from the former 12 mm".
+_FORMER_REACH = 2
+# Words between a denial and what it denies: "without significant displacement".
+_DENIAL_REACH = 2
+# What a denial does not take back: "not changed" is a change, "cannot exclude" a doubt.
+_UNDENIED = frozenset({"change", "certainty", "size_mm", "location"})
 # An endotracheal tube this far above the carina, in mm, is well placed.
 _TUBE_RANGE = (20.0, 75.0)
 # What parts the words of one finding from those of the next.
@@ -44,10 +50,11 @@ class Modifier(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Tokens ``start`` to ``end`` of a sentence that name a finding."""
+    """Tokens ``start`` to ``end`` of a sentence that name a finding; ``first`` begins its whole phrase, if earlier."""
 
     start: int
     end: int
+    first: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,9 @@ class AttributeReader:
         # Longer phrases first, and of equals the first: joint ones, then what is to be ignored.
         self._phrases = sorted(_phrases(config), key=lambda phrase: -len(phrase.words))
         self._starts: dict[str, tuple[_Phrase, ...]] = {}
-        self._distance = frozenset(config["distance"])
+        self._distance, self._toward = frozenset(config["distance"]), frozenset(config["toward"])
+        self._not_sizes, self._denials = frozenset(config["not_sizes"]), frozenset(config["denials"])
+        self._normal = frozenset(config["normal"])
         self.links = {word: kind for kind, words in config["links"].items() for word in words}
 
     def _starting_with(self, token: str) -> tuple[_Phrase, ...]:
@@ -125,7 +134,7 @@ class AttributeReader:
                 for phrase in self._phrases
                 if token in phrase.words[0][0] or (phrase.words[0][1] and token.startswith(phrase.words[0][1]))
             )
-            if len(self._starts) < 50_000:
+            if len(self._starts) < _MAX_STARTS:
                 self._starts[token] = found
         return found
 
@@ -139,10 +148,15 @@ class AttributeReader:
             if modifier is None:
                 i += 1
                 continue
-            if modifier.values:
+            if modifier.values and not self._is_denied(tokens, modifier):
                 found.append(modifier)
             i = modifier.end
         return found
+
+    def _is_denied(self, tokens: Sequence[str], modifier: Modifier) -> bool:
+        if all(kind in _UNDENIED for kind, _ in modifier.values):
+            return False
+        return not self._denials.isdisjoint(tokens[max(0, modifier.start - _DENIAL_REACH) : modifier.start])
 
     def _phrase_at(self, tokens: Sequence[str], i: int) -> Modifier | None:
         for phrase in self._starting_with(tokens[i]):
@@ -156,36 +170,35 @@ class AttributeReader:
         largest, end, unit = 0.0, start, 0.0
         i = start
         while i < len(tokens) and (number := _NUMBER.fullmatch(tokens[i])):
-            largest = max(largest, float(number[1]))
+            largest = max(largest, *map(float, number[1].split("x")))
             i += 1
             found = number[2] or (tokens[i] if i < len(tokens) else "")
             if found in _MILLIMETRES:
                 unit = _MILLIMETRES[found]
                 i += not number[2]
             end = i
-            if (i < len(tokens) and tokens[i] in ("x", "by", "*") and i + 1 < len(tokens)) or (
-                i + 1 < len(tokens) and tokens[i] in ("to", "and") and unit == 0.0
-            ):
-                i += 1
-            else:
+            joins = tokens[i : i + 1]
+            if joins not in (["x"], ["by"]) and not (joins in (["to"], ["and"]) and unit == 0.0):
                 break
+            i += 1
         if not unit or not largest:
             return None
-        size = largest * unit
-        after = tokens[end : end + _DISTANCE_REACH]
-        if self._distance.isdisjoint(after):
-            return Modifier(start, end, (("size_mm", size),))
-        if ("above" in after or "from" in after) and "carina" in tokens[end : end + 6]:
+        if not self._not_sizes.isdisjoint(tokens[max(0, start - _FORMER_REACH) : start]):
+            return Modifier(start, end, ())
+        size, after = largest * unit, tokens[end : end + 2]
+        if "carina" in tokens[end : end + 6] and after and after[0] in ("above", "from"):
             good = _TUBE_RANGE[0] <= size <= _TUBE_RANGE[1]
             return Modifier(start, end, (("device_position", "satisfactory" if good else "malpositioned"),))
-        return Modifier(start, end, ())
+        if after and (after[0] in self._distance or (after[0] in self._toward and after[1:] in (["to"], ["the"]))):
+            return Modifier(start, end, ())
+        return Modifier(start, end, (("size_mm", size),))
 
     def attributes(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[Attributes]:
         """Attributes of the findings named at ``spans``, which must be in order; equal ones share theirs."""
-        places = list(dict.fromkeys(spans))
+        places = list({span.end: span for span in spans}.values())
         found: list[list[Modifier]] = [[] for _ in places]
         trailing: list[list[Modifier]] = [[] for _ in places]
-        owners = _owners(tokens, places)
+        owners = self._owners(tokens, places)
         for modifier in self.modifiers(tokens):
             owner = owners[modifier.start]
             if owner >= 0:
@@ -193,12 +206,34 @@ class AttributeReader:
         result = [_collect(own + later) for own, later in zip(found, trailing, strict=True)]
         for k in range(len(places) - 2, -1, -1):
             # "consolidation with surrounding ground glass in the right lower lobe"
-            if _JOINING.issuperset(tokens[places[k].end : places[k + 1].start]):
+            following = places[k + 1].start if places[k + 1].first is None else places[k + 1].first
+            if _JOINING.issuperset(tokens[places[k].end : following]):
                 trailing[k] = trailing[k] + trailing[k + 1]
                 where = _collect(trailing[k + 1])
-                result[k] = result[k].filled(Attributes(laterality=where.laterality, location=where.location))
-        by_place = dict(zip(places, result, strict=True))
-        return [by_place[span] for span in spans]
+                shared = Attributes(
+                    laterality=where.laterality,
+                    location=where.location,
+                    change=where.change,
+                    device_position=where.device_position,
+                )
+                result[k] = result[k].filled(shared)
+        by_end = dict(zip((place.end for place in places), result, strict=True))
+        return [by_end[span.end] for span in spans]
+
+    def _owners(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
+        """For each token the index of the finding that it speaks of, or -1."""
+        owners = [-1] * len(tokens)
+        for k, span in enumerate(spans):
+            first = 0 if k == 0 else _split(tokens, spans[k - 1].end, span.start)
+            owners[first:] = [k] * (len(tokens) - first)
+        named = {i for span in spans for i in range(span.start, span.end)}
+        start = 0
+        for i in [*(i for i, token in enumerate(tokens) if token in _SEPARATORS), len(tokens)]:
+            # "opacity on the right and the left lung is clear": what is normal has attributes of its own
+            if named.isdisjoint(range(start, i)) and not self._normal.isdisjoint(tokens[start:i]):
+                owners[start:i] = [-1] * (i - start)
+            start = i
+        return owners
 
     def link(self, tokens: Sequence[str]) -> str | None:
         """How the words between two findings tie them: ``stated``, ``doubted``, ``alternative`` or not at all."""
@@ -217,15 +252,6 @@ def _level(tokens: Sequence[str], i: int) -> Modifier | None:
     if _VERTEBRA.fullmatch(token):
         return Modifier(i, i + 1, (("location", token),))
     return None
-
-
-def _owners(tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
-    """For each token the index of the finding that it speaks of, or -1."""
-    owners = [-1] * len(tokens)
-    for k, span in enumerate(spans):
-        first = 0 if k == 0 else _split(tokens, spans[k - 1].end, span.start)
-        owners[first:] = [k] * (len(tokens) - first)
-    return owners
 
 
 def _split(tokens: Sequence[str], begin: int, stop: int) -> int:

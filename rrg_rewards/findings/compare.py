@@ -24,6 +24,10 @@ __all__ = ["FindingComparison", "FindingMatch", "compare_findings"]
 # What sets two mentions apart, against one step between their concepts.
 _STEP, _OPPOSITE, _ONE_OF_BOTH, _PLACE, _SEVERITY, _SIZE = 4.0, 3.0, 1.0, 2.0, 0.25, 0.5
 
+_PLURALS, _SINGULARS = ("s", "ae", "thoraces"), ("ss", "is", "us", "copd", "chf")
+# With more of them a hedge is a list of everything, and matches nothing by it.
+_MOST_ALTERNATIVES = 1
+
 
 @dataclass(frozen=True, slots=True)
 class FindingMatch:
@@ -116,10 +120,10 @@ def compare_findings(
         >>> [(match.reference, match.candidate, match.discrepancies) for match in found.matches], found.false
         ([((0,), (0, 1), ())], (2,))
     """
-    ours, theirs = _findings(reference), _findings(candidate)
+    ours, theirs = _findings("reference", reference), _findings("candidate", candidate)
     patient = Patient.from_context(context)
     matched = _Matcher(ours, theirs, patient).groups()
-    significance = partial(_significance, patient=patient)
+    significance = partial(clinical_significance, patient=patient)
     return FindingComparison(
         reference=ours,
         candidate=theirs,
@@ -145,17 +149,15 @@ def compare_findings(
     )
 
 
-def _significance(concept: str, attributes: Attributes, patient: Patient) -> str:
-    return clinical_significance(concept, attributes, patient)
-
-
 def _level(finding: Finding, patient: Patient) -> str:
     return clinical_significance(finding.concept, finding.attributes, patient)
 
 
-def _findings(report: str | Sequence[Finding]) -> tuple[Finding, ...]:
+def _findings(name: str, report: str | Sequence[Finding]) -> tuple[Finding, ...]:
     if isinstance(report, str):
         return tuple(abnormal_findings(report, extract_findings(report)))
+    if not isinstance(report, Sequence) or not all(isinstance(finding, Finding) for finding in report):
+        raise TypeError(f"{name} must be a report text or a list of findings, got {type(report).__name__}")
     return tuple(report)
 
 
@@ -214,7 +216,8 @@ class _Matcher:
     def _relation(self, reference: Finding, candidate: Finding) -> Relation | None:
         """The nearest relation among all that either report leaves open."""
         best = self.graph.relation(reference.concept, candidate.concept, self.patient)
-        if reference.alternatives or candidate.alternatives:
+        hedges = max(len(reference.alternatives), len(candidate.alternatives))
+        if 0 < hedges <= _MOST_ALTERNATIVES:
             for ours in (reference.concept, *reference.alternatives):
                 for theirs in (candidate.concept, *candidate.alternatives):
                     found = self.graph.relation(ours, theirs, self.patient)
@@ -253,11 +256,17 @@ def _cost(reference: Finding, candidate: Finding, relation: Relation) -> float:
 
 
 def _covers(whole: Finding, part: Finding) -> bool:
-    """Whether a mention is wide enough to hold another that is matched with nothing else."""
-    if whole.concept != part.concept:
-        return False
-    side, place = whole.attributes.laterality, _levels(whole.attributes)
-    many = side == "bilateral" or whole.attributes.extent in ("multiple", "diffuse")
-    sides = side in (None, "bilateral", part.attributes.laterality)
-    places = not place or _levels(part.attributes) <= place
-    return sides and places and (many or (side is None and not place) or side == part.attributes.laterality)
+    """Whether a mention speaks of several findings, of which another that is matched with nothing else may be one."""
+    ours, theirs = whole.attributes, part.attributes
+    return (
+        whole.concept == part.concept
+        and (ours.laterality == "bilateral" or ours.extent in ("multiple", "diffuse") or _is_plural(whole.text))
+        and ours.laterality in (None, "bilateral", theirs.laterality)
+        and (not ours.location or set(theirs.location) <= set(ours.location))
+        and theirs.size_mm in (None, ours.size_mm)
+    )
+
+
+def _is_plural(text: str) -> bool:
+    """Whether a mention ends in a plural: "nodules", "bullae", and not "atelectasis" or "pneumothorax"."""
+    return text.lower().endswith(_PLURALS) and not text.lower().endswith(_SINGULARS)

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from rrg_rewards.findings.attributes import attribute_reader
 from rrg_rewards.findings.concepts import concept_graph
+from rrg_rewards.findings.knowledge_base import read_knowledge
 from rrg_rewards.findings.text import tokenise
 from rrg_rewards.findings.types import Attributes, Finding
 
@@ -61,6 +63,8 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     link = attribute_reader().link(between)
     if link is None:
         return None
+    if first.concept == second.concept:
+        return replace(first, attributes=first.attributes.filled(second.attributes))
     explained = graph.explains(first.concept, second.concept)
     if link == "stated" and explained:
         return replace(second, attributes=second.attributes.filled(first.attributes))
@@ -80,16 +84,53 @@ def _between(first: Finding, second: Finding, report: str) -> list[str] | None:
 
 
 def _distinct(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings of which none repeats another."""
+    """Findings of which none repeats another: in its words, in wider ones at the same place, or both sides as one."""
+    wider = concept_graph().wider
     kept: list[Finding] = []
-    for finding in findings:
+    for finding in map(_placed, findings):
         for i, earlier in enumerate(kept):
-            if earlier.concept == finding.concept and _may_be_one(earlier.attributes, finding.attributes):
+            if not _may_be_one(earlier.attributes, finding.attributes):
+                continue
+            here = _same_place(earlier.attributes, finding.attributes)
+            if finding.concept == earlier.concept or (here and finding.concept in wider(earlier.concept)):
                 kept[i] = replace(earlier, attributes=earlier.attributes.filled(finding.attributes))
                 break
+            if here and earlier.concept in wider(finding.concept):
+                kept[i] = replace(finding, attributes=finding.attributes.filled(earlier.attributes))
+                break
         else:
-            kept.append(finding)
+            if not _told_by_side(finding, kept):
+                kept.append(finding)
     return kept
+
+
+def _placed(finding: Finding) -> Finding:
+    """A device with its position, where that follows from where its tip lies."""
+    positions = _positions().get(finding.concept)
+    attributes = finding.attributes
+    if positions is None or attributes.device_position is not None:
+        return finding
+    for position, places in positions.items():
+        if not set(places).isdisjoint(attributes.location):
+            return replace(finding, attributes=replace(attributes, device_position=position))
+    return finding
+
+
+@cache
+def _positions() -> dict[str, dict[str, list[str]]]:
+    positions: dict[str, dict[str, list[str]]] = read_knowledge("concepts")["positions"]
+    return positions
+
+
+def _same_place(first: Attributes, second: Attributes) -> bool:
+    """Whether both mentions state a place, and the same."""
+    return bool(first.laterality and first.location) and first.laterality == second.laterality and bool(second.location)
+
+
+def _told_by_side(finding: Finding, kept: Sequence[Finding]) -> bool:
+    """Whether what is on both sides was told of each before."""
+    sides = {earlier.attributes.laterality for earlier in kept if earlier.concept == finding.concept}
+    return finding.attributes.laterality == "bilateral" and {"left", "right"} <= sides
 
 
 def _may_be_one(first: Attributes, second: Attributes) -> bool:

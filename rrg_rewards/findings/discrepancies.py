@@ -15,6 +15,8 @@ LUNG_LEVELS = frozenset({"upper", "middle", "lower"})
 _SEVERITIES = {"minimal": 0, "mild": 1, "moderate": 2, "severe": 3}
 # "Small" against "large": steps of severity that are significant whatever the finding.
 _SIGNIFICANT_STEPS = 2
+# Vertebrae above the first of each part of the spine.
+_SPINE = {"c": 0, "t": 7, "l": 19}
 
 Significance = Callable[[str, Attributes], str]
 
@@ -51,10 +53,12 @@ def attribute_discrepancies(
 ) -> list[AttributeDiscrepancy]:
     """Attribute errors of a candidate's finding.
 
-    What one of the two does not say is no error. A side is significant, a place within the same lobe negligible;
-    another lobe is significant. A severity is significant if it is two steps off (small and large), or changes how
-    much the finding matters. Measures of nodules and masses may differ by 2 mm below 6 mm and by 4 mm from there on,
-    others by half. Opposite changes, and acute for chronic, are significant; a hedge is negligible.
+    What one of the two does not say is no error, unless the candidate names neither side nor degree nor place where
+    the reference has side and degree: then it is unspecific, significantly. A side is significant, a place within the
+    same lobe negligible; another lobe or bone is significant. A severity is significant if it is two steps off (small
+    and large), or changes how much the finding matters. Measures of nodules and masses may differ by 2 mm below 6 mm
+    and by 4 mm from there on, others by half. Opposite changes, and acute for chronic, are significant; a hedge is
+    negligible.
 
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Section 3.2; where the paper is silent, our own rules in
     ``knowledge/concepts.yaml``.
@@ -76,6 +80,8 @@ def attribute_discrepancies(
                 f"{_name(candidate)} for {_name(reference)}",
             )
         )
+    if relation.kind == "same" and _is_bare(ours, theirs):
+        found.append(AttributeDiscrepancy("unspecific", True, f"{_name(candidate)} without side and degree"))
     found += _location(ours, theirs)
     found += _severity(reference, candidate, significance)
     found += _measurement(reference, candidate)
@@ -84,6 +90,13 @@ def attribute_discrepancies(
         hedged = "is hedged" if theirs.certainty else "is not hedged"
         found.append(AttributeDiscrepancy("certainty", significant=False, explanation=f"the candidate {hedged}"))
     return found
+
+
+def _is_bare(ours: Attributes, theirs: Attributes) -> bool:
+    """Whether the candidate leaves out all of a side and a degree."""
+    side = ours.laterality is not None
+    degree = ours.severity is not None or ours.size_mm is not None
+    return side and degree and not (theirs.laterality or theirs.severity or theirs.size_mm or theirs.location)
 
 
 def _name(finding: Finding) -> str:
@@ -107,8 +120,27 @@ def _location(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy
     elif ours.location and theirs.location and set(ours.location).isdisjoint(theirs.location):
         lobes = bool(LUNG_LEVELS.intersection(ours.location)) and bool(LUNG_LEVELS.intersection(theirs.location))
         explanation = f"{_words(theirs.location)} for {_words(ours.location)}"
-        found.append(AttributeDiscrepancy("location", significant=lobes, explanation=explanation))
+        significant = lobes or _bones_apart(ours.location, theirs.location)
+        found.append(AttributeDiscrepancy("location", significant, explanation))
     return found
+
+
+def _bones_apart(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether two bones are named that nobody takes for each other."""
+    levels = _rules()["levels"]
+    first, second = (dict(filter(None, map(_bone, places))) for places in (ours, theirs))
+    if not first or not second:
+        return False
+    return not any(kind in second and abs(level - second[kind]) <= levels.get(kind, 0) for kind, level in first.items())
+
+
+def _bone(place: str) -> tuple[str, int] | None:
+    """Kind and level of a bone: rib 10, vertebra 19 for T12."""
+    if place.startswith("rib_"):
+        return "rib", int(place[4:])
+    if place[1:].isdigit() and place[0] in _SPINE:
+        return "vertebra", _SPINE[place[0]] + int(place[1:])
+    return (place, 0) if place in _rules()["bones"] else None
 
 
 def _severity(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:

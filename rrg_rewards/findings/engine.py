@@ -10,6 +10,7 @@ from typing import NamedTuple
 from rrg_rewards.findings.attributes import Span, attribute_reader
 from rrg_rewards.findings.lines import unwrap
 from rrg_rewards.findings.scope import ABSENT, BOUNDARY, COMMA, PRESENT, UNCERTAIN, Clauses
+from rrg_rewards.findings.sections import blank_requests
 from rrg_rewards.findings.text import UNIT_SEPARATOR, locate, pieces, sentences, tokenise
 from rrg_rewards.findings.types import Attributes, Finding, Presence
 from rrg_rewards.findings.vocabulary import Lexicon, Rule
@@ -19,6 +20,8 @@ __all__ = ["FindingEngine", "Mention"]
 _PRESENCES: dict[int, Presence] = {PRESENT: "present", UNCERTAIN: "uncertain", ABSENT: "absent"}
 # Units remembered at most, and the longest unit worth remembering, in characters.
 _MEMORY = 200_000
+# Statements take a kilobyte a unit, masks next to nothing.
+_STATEMENTS_PER_MASK = 0.1
 _MEMORABLE = 1_000
 # Reports read together at most.
 _BATCH = 256
@@ -40,8 +43,8 @@ class Mention(NamedTuple):
 class FindingEngine:
     """Finds what reports say about the concepts of one lexicon.
 
-    Sentences repeat from report to report, so the engine remembers what each said, as a bit mask: bit ``2 * i``
-    for concept ``i`` present, bit ``2 * i + 1`` for it uncertain.
+    Sentences repeat from report to report, so the engine remembers what each said: as a bit mask, bit ``2 * i`` for
+    concept ``i`` present and bit ``2 * i + 1`` for it uncertain; and, of a tenth as many, with attributes.
 
     Args:
         lexicon: A compiled lexicon.
@@ -73,7 +76,7 @@ class FindingEngine:
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
         # Other threads may add to this memory while it is read, but nothing is ever taken out of it.
         known = self._masks
-        split = [unwrap(report).split(UNIT_SEPARATOR) for report in reports]
+        split = [unwrap(blank_requests(report)).split(UNIT_SEPARATOR) for report in reports]
         fresh = list(filterfalse(known.__contains__, set(chain.from_iterable(split))))
         new = dict(zip(fresh, map(self._unit_mask, sentences(fresh)), strict=True)) if fresh else {}
         found = []
@@ -108,12 +111,12 @@ class FindingEngine:
         """All mentions in a report, in the order of the text, with their attributes."""
         findings: list[Finding] = []
         known, index, offset = self._units, 0, 0
-        for unit in unwrap(report).split(UNIT_SEPARATOR):
+        for unit in unwrap(blank_requests(report)).split(UNIT_SEPARATOR):
             statements = known.get(unit)
             if statements is None:
                 statements = self._unit_statements(unit)
                 if self.memory and len(unit) <= _MEMORABLE:
-                    if len(known) >= self.memory:
+                    if len(known) >= self.memory * _STATEMENTS_PER_MASK:
                         # Replaced, not cleared: another thread may be reading the old one.
                         self._units = known = {}
                     known[unit] = statements
@@ -266,7 +269,7 @@ def _exclusive(mentions: list[Mention], codes: list[int]) -> list[tuple[Mention,
     words = [_matched(codes, mention) for mention in mentions]
     masks = [sum(1 << i for i in places) for places in words]
     kept = [
-        (mention, Span(places[-1], places[-1] + 1))
+        (mention, Span(places[-1], places[-1] + 1, mention.start))
         for mention, places, own in zip(mentions, words, masks, strict=True)
         if not any(own & mask == own and own != mask for mask in masks)
     ]

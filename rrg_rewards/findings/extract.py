@@ -10,7 +10,7 @@ __all__ = ["extract_findings", "get_engine"]
 
 
 @cache
-def get_engine(lexicon: str = "chest") -> FindingEngine:
+def get_engine(lexicon: str) -> FindingEngine:
     """Engine of a lexicon, one per process so that its memory is shared.
 
     Args:

@@ -135,8 +135,11 @@ class Clauses:
         """Find the first tokens of the clauses."""
         codes, begin = self.codes, 0
         last_verb = self.verbs[-1] if self.verbs else -1
-        for i in breaks:
+        for i, following in zip(breaks, [*breaks[1:], self.size], strict=True):
             if not codes[i] & BOUNDARY:
+                # "there is no effusion, edema, or nodule, and the heart is normal": a list goes on without a verb
+                if self._opens_denied_list(begin) and not self._states(i, following):
+                    continue
                 # "is normal," is complete; after other verbs a list may go on
                 if not 0 < i < self.size - 1 or (i > last_verb and not codes[i - 1] & PREDICATE):
                     continue
@@ -145,6 +148,15 @@ class Clauses:
                     continue
             self.starts.append(i)
             begin = i
+
+    def _opens_denied_list(self, begin: int) -> bool:
+        """Whether a clause starts with "there is no"."""
+        start = _first_between(self.verbs, begin, begin + 3)
+        return start >= 0 and bool(self.codes[start] & EXIST) and any(c & NONE for c in self.codes[start : start + 4])
+
+    def _states(self, begin: int, stop: int) -> bool:
+        """Whether there is a verb of whatever kind between two tokens."""
+        return any(code & (_STATING | BE | HAVE) for code in self.codes[begin:stop])
 
     def bounds(self, i: int) -> tuple[int, int]:
         """First token of the clause around token ``i``, and the token after its last."""

@@ -23,8 +23,9 @@ class _Table(dict[int, int]):
     """One character to one character: offsets in the normalised text are offsets in the report."""
 
     def __missing__(self, code: int) -> int:
-        # Signs of other scripts part words as ours do; their letters and marks are parts of words.
-        self[code] = found = code if unicodedata.category(chr(code))[0] in "LMN" else 32
+        # Signs of other scripts part words as ours do; their letters and marks, and what does not show, do not.
+        category = unicodedata.category(chr(code))
+        self[code] = found = code if category[0] in "LMN" or category == "Cf" else 32
         return found
 
 
@@ -33,6 +34,10 @@ _TABLE = _Table({code: ord(chr(code).lower()) if chr(code) in _KEPT else 32 for 
 _UNIT_MARK = "\x1e"
 _TABLE[ord(_UNIT_MARK)] = ord(_UNIT_MARK)
 _TABLE.update(dict.fromkeys(map(ord, '\n\r;!"“”•'), 10))
+# The multiplication sign between measures.
+_TABLE[0xD7] = ord("x")
+# A byte order mark may stand before the first word.
+_TABLE[0xFEFF] = 32
 
 
 def pieces(unit: str) -> list[tuple[int, str]]:

@@ -42,7 +42,7 @@ class RuleJudge(Judge):
     @property
     def signature(self) -> str:
         """Contents of the lexicon and of the rules, and version."""
-        return format_signature("rules", lexicon=get_engine().lexicon.digest, knowledge=knowledge_digest())
+        return format_signature("rules", lexicon=get_engine("chest").lexicon.digest, knowledge=knowledge_digest())
 
     async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
         """Evaluate report pairs; see :meth:`evaluate_now`."""

@@ -202,6 +202,8 @@ class ReportMetric(ScalarMetric, ABC):
         check_reports("target", target, allow_none=True)
         check_same_length("preds", preds, "target", target)
         for name, column in context.items():
+            if isinstance(column, str) or not hasattr(column, "__len__"):
+                raise TypeError(f"{name} must be a column of {len(preds)} values, got {type(column).__name__}")
             check_same_length("preds", preds, name, column)
         rows = self._scorable(preds, target, context)
         chosen = rows.nonzero().flatten().tolist()

@@ -27,6 +27,22 @@ SAID = [
     ("Endotracheal tube tip 5 cm above the carina", "endotracheal_tube", Attributes(device_position="satisfactory")),
     ("Endotracheal tube tip 5 mm above the carina", "endotracheal_tube", Attributes(device_position="malpositioned")),
     ("PICC tip in the SVC", "central_line", Attributes(location=("svc",))),
+    ("12x9 mm nodule", "lung_nodule", Attributes(size_mm=12.0)),
+    ("Nodule of 1.2 \u00d7 0.9 cm", "lung_nodule", Attributes(size_mm=12.0)),
+    # what it was before
+    ("The nodule decreased from 12 mm to 8 mm", "lung_nodule", Attributes(size_mm=8.0, change="decreased")),
+    ("8 mm nodule, previously 5 mm", "lung_nodule", Attributes(size_mm=8.0)),
+    ("8 mm nodule superior segment of the RLL", "lung_nodule", Attributes("right", ("lower",), size_mm=8.0)),
+    # by how much it changed is not how large it is
+    ("No significant interval change in the right effusion", "pleural_effusion", Attributes("right", change="stable")),
+    ("The effusion has slightly increased", "pleural_effusion", Attributes(change="increased")),
+    ("Marked decrease in the small effusion", "pleural_effusion", Attributes(severity="mild", change="decreased")),
+    # denied
+    ("8 mm non-calcified nodule", "lung_nodule", Attributes(size_mm=8.0)),
+    ("Fracture without significant displacement", "fracture", Attributes()),
+    ("There is no right but a small left effusion", "pleural_effusion", Attributes("left", severity="mild")),
+    # of what is normal
+    ("Opacity on the right and the left lung is clear", "lung_opacity", Attributes(laterality="right")),
     # a chamber of the heart is no side
     ("Pacemaker leads in the right atrium", "pacemaker", Attributes(location=("right_atrium",))),
 ]

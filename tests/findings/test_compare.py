@@ -47,6 +47,12 @@ def errors(reference, candidate, **context):
         ("Acute rib fracture.", "Healed rib fracture.", [("temporal", True)]),
         ("Displaced rib fracture.", "Nondisplaced rib fracture.", [("descriptor", True)]),
         ("Patchy opacity.", "Linear opacity.", [("descriptor", False)]),
+        ("Increased effusion.", "Decreased effusion.", [("temporal", True)]),
+        ("T12 fracture.", "T4 fracture.", [("location", True)]),
+        ("Humerus fracture.", "Clavicle fracture.", [("location", True)]),
+        ("Large left effusion.", "Effusion.", [("unspecific", True)]),
+        ("Large left effusion.", "Left effusion.", []),
+        ("Bilateral ground glass opacities.", "Bilateral consolidations.", [("descriptor", True)]),
         ("PICC.", "Malpositioned PICC.", [("location", True)]),
     ],
 )
@@ -81,6 +87,7 @@ def test_one_for_several(reference, candidate, matches):
         ("Left upper lobe opacity.", "Right lower lobe opacity."),
         ("Pneumothorax.", "Pleural effusion."),
         ("Effusion.", "No effusion. Cardiomegaly."),
+        ("ET tube 4 cm above the carina.", "ET tube in the right main bronchus."),
     ],
 )
 def test_what_does_not_match(reference, candidate):
@@ -91,6 +98,33 @@ def test_what_does_not_match(reference, candidate):
 def test_the_nearest_concept_is_matched_first():
     found = compare_findings("Opacity. Atelectasis.", "Atelectasis. Opacity.")
     assert [(match.reference, match.candidate) for match in found.matches] == [((0,), (1,)), ((1,), (0,))]
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "matched"),
+    [
+        ("4 mm nodule in the left lung. 9 mm nodule in the right lung.", "Nodule.", 1),
+        ("Nodule.", "4 mm nodule in the left lung. 9 mm nodule in the right lung.", 1),
+        ("Pulmonary nodules.", "Nodule in the left lung. Nodule in the right lung.", 2),
+        ("8 mm nodule in the right lung.", "8 mm nodule in the right lung. 25 mm nodule in the right lung.", 1),
+        ("Nodules in the left lung.", "Nodule in the left lung. Nodule in the right lung.", 1),
+    ],
+)
+def test_what_one_mention_covers(reference, candidate, matched):
+    found = compare_findings(reference, candidate)
+    assert sum(max(len(match.reference), len(match.candidate)) for match in found.matches) == matched
+
+
+def test_a_list_of_everything_matches_nothing_by_it():
+    everything = "Opacity which may represent pneumonia, edema, atelectasis, effusion, mass or nodule."
+    assert errors("Mass.", everything)[0] == ("unspecific", True)
+
+
+@pytest.mark.parametrize(("name", "report"), [("reference", None), ("candidate", 3)])
+def test_reports_must_be_texts_or_findings(name, report):
+    reports = {"reference": "Effusion.", "candidate": "Effusion.", name: report}
+    with pytest.raises(TypeError, match=f"{name} must be a report text or a list of findings"):
+        compare_findings(**reports)
 
 
 def test_alternatives_match():

@@ -118,7 +118,7 @@ TEMPLATES = {
         # the past alone
         "History of X",
         "Past history of X and asthma",
-        "Indication: history of mild X",
+        "There is a history of mild X",
     ],
     "present": [
         "X: yes",

@@ -1,12 +1,16 @@
 """The data on concepts, patients and significance hangs together and says what it should."""
 
-import pytest
+from importlib.resources import files
 
-from rrg_rewards.findings.attributes import attribute_reader
+import pytest
+import yaml
+
+from rrg_rewards.findings import abnormal_findings, attributes, extract_findings
 from rrg_rewards.findings.concepts import ConceptGraph, concept_graph
 from rrg_rewards.findings.knowledge_base import read_knowledge
 from rrg_rewards.findings.patient import Patient, parse_age
 from rrg_rewards.findings.significance import clinical_significance
+from rrg_rewards.findings.text import tokenise
 from rrg_rewards.findings.types import Attributes
 from rrg_rewards.findings.vocabulary import load_lexicon
 from rrg_rewards.schemas import CT_RATE, SIGNIFICANCE_WEIGHTS
@@ -95,8 +99,78 @@ def test_knowledge_that_names_an_unknown_concept():
         ConceptGraph({"edema": {}, "failure": {"near": ["edma"]}})
 
 
-def test_words_met_are_bounded():
-    reader = attribute_reader()
-    for number in range(100):
-        reader.modifiers([f"word{number}"])
-    assert len(reader._starts) <= 50_000
+def test_words_met_are_bounded(monkeypatch):
+    monkeypatch.setattr(attributes, "_MAX_STARTS", 5)
+    reader = attributes.AttributeReader(read_knowledge("attributes"))
+    found = [reader.modifiers([f"word{number}", "small"]) for number in range(20)]
+    assert len({tuple(modifiers) for modifiers in found}) == 1
+    assert len(reader._starts) == 5
+
+
+@pytest.mark.parametrize(
+    ("indication", "contexts"),
+    [
+        ("Fever and cough", {"infection"}),
+        ("No fever or cough. Chest pain.", set()),
+        ("Stable chest pain. Tetralogy of Fallot.", set()),
+        ("Stab wound", {"trauma"}),
+        ("Status post lobectomy, febrile", {"surgery", "infection"}),
+    ],
+)
+def test_contexts_of_indications(indication, contexts):
+    assert Patient.from_context({"indication": indication}).contexts == contexts
+
+
+def _yaml(name):
+    return yaml.safe_load((files("rrg_rewards.findings.lexicon") / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def _words(text, groups):
+    for part in text.split():
+        if not part.startswith("<"):
+            for word in part.split("|"):
+                yield from _words(groups[word[1:-1]].replace(" ", "|"), groups) if word.startswith("{") else [word]
+
+
+def test_every_word_of_the_lexicon_can_occur():
+    shared, own = _yaml("cues"), _yaml("chest")
+    groups = {**shared["groups"], **own["groups"]}
+    compounds = {**shared["compounds"], **own["compounds"]}
+    texts = [*groups.values(), *own["sites"].values(), *(text for texts in compounds.values() for text in texts)]
+    for rule in (rule for rules in own["concepts"].values() for rule in rules):
+        entry = {"phrase": rule} if isinstance(rule, str) else rule
+        choices = [choice for key in ("with", "without", "not_next", "not_previous") for choice in entry.get(key, ())]
+        assert not [choice for choice in choices if " " in choice], rule
+        assert set(entry.get("at", [])) | set(entry.get("not_at", [])) <= set(own["sites"]), rule
+        texts += [entry["phrase"], *choices]
+    words = {word.rstrip("*") for text in texts for word in _words(text, groups)}
+    assert {word for word in words if word.startswith("~")} <= set(compounds)
+    assert [word for word in words if not word.startswith("~") and tokenise(word) != [word]] == []
+
+
+NORMAL = """
+The heart is normal in size. Heart size is within normal limits. The cardiomediastinal silhouette is unremarkable.
+Mediastinal contours are stable and within normal limits. The heart is not enlarged. The lungs are clear bilaterally.
+The lungs are well expanded without focal consolidation, effusion, or pneumothorax. No focal airspace disease.
+There is no focal consolidation, pleural effusion, or pneumothorax, and the cardiomediastinal silhouette is normal.
+There are no nodules, masses, or consolidations and there is no effusion. There is no evidence of pneumonia.
+No acute osseous abnormality. No acute cardiopulmonary process. No displaced rib fractures. No free air is seen.
+The osseous structures are intact. Pulmonary vascularity is normal. The pulmonary vasculature is not engorged.
+The hila are normal. The trachea is midline without deviation. The costophrenic angles are sharp. Heart size top normal.
+Trachea and both main bronchi are open. No occlusive pathology was detected in the trachea and both main bronchi.
+The diameters of the thoracic aorta and pulmonary arteries are normal. Pericardial effusion-thickening was not observed.
+Thoracic esophagus calibration was normal and no significant tumoral wall thickening was detected.
+No enlarged lymph nodes in pathological dimensions were detected. Aeration of both lung parenchyma is normal.
+No nodular or infiltrative lesion is detected in both lung parenchyma. No pleural effusion or thickening was detected.
+Free fluid was not observed in the abdominal cavity. The gallbladder, spleen and pancreas are normal.
+Both adrenal glands are normal. Bone structures in the study area are natural. Vertebral corpus heights are preserved.
+Inspiratory and expiratory images were obtained. The intervertebral disc height is preserved.
+Lung parenchyma shows normal density. No lytic or destructive lesion was detected in bone structures.
+"""
+
+
+@pytest.mark.parametrize(
+    "sentence", [f"{sentence}." for sentence in NORMAL.replace("\n", " ").split(".") if sentence.strip()]
+)
+def test_what_is_normal_is_no_finding(sentence):
+    assert abnormal_findings(sentence, extract_findings(sentence)) == []

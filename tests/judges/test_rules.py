@@ -50,7 +50,7 @@ def test_judge_pickles_small_and_says_what_it_is():
     data = pickle.dumps(JUDGE)
     assert len(data) < 500
     assert pickle.loads(data).signature == JUDGE.signature
-    assert get_engine().lexicon.digest in JUDGE.signature
+    assert get_engine("chest").lexicon.digest in JUDGE.signature
 
 
 def rank_holds(scores, ranking):
@@ -86,7 +86,7 @@ def test_radiologists_preferences(shared_data):
 
 @pytest.mark.parametrize("style", ["full", "compact"])
 def test_findings_of_phantom_studies(style):
-    labels = get_engine().lexicon.labels
+    labels = get_engine("chest").lexicon.labels
     names = {concept: label for label, concepts in labels.items() for concept in concepts}
     found = claimed = both = 0
     for study in phantom_studies(200, seed=11, style=style):
@@ -102,7 +102,7 @@ def test_findings_of_phantom_studies(style):
 
 @pytest.mark.parametrize(("attribute", "own"), [("side", "laterality"), ("lobe", "location"), ("size_mm", "size_mm")])
 def test_attributes_of_phantom_studies(attribute, own):
-    labels = get_engine().lexicon.labels
+    labels = get_engine("chest").lexicon.labels
     said = read = 0
     for study in phantom_studies(200, seed=12):
         mentions = extract_findings(study.findings_text)
