@@ -173,7 +173,7 @@ class CrepePredictor(Backend):
     @torch.no_grad()
     def _run(self, sequences: Sequence[TokenizedPair]) -> Tensor:
         """Counts of sequences ``(N, C)``, as the heads give them."""
-        module = self._module
+        module = self._model
         device = next(module.parameters()).device
         counts = torch.empty(len(sequences), len(self.categories))
         cost = _BATCH_COST.get(device.type, _BATCH_COST_ELSEWHERE)
@@ -211,14 +211,14 @@ class CrepePredictor(Backend):
             )
 
     @cached_property
-    def _module(self) -> nn.Module:
+    def _model(self) -> nn.Module:
         if self._given is not None:
             return self._given
         return load_frozen(_build, self.model, self.revision, self.dtype, device=self.device)
 
     @cached_property
     def _runner(self) -> Any:
-        return torch.compile(self._module, dynamic=True) if self.compile else self._module
+        return torch.compile(self._model, dynamic=True) if self.compile else self._model
 
     @cached_property
     def _tokenizer(self) -> Any:
