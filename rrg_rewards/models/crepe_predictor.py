@@ -170,14 +170,18 @@ class CrepePredictor(Backend):
         """What makes token sequences of report pairs."""
         return PairEncoder(self._tokenizer, self.max_length, self.long_reports)
 
+    @property
+    def batch_cost(self) -> int:
+        """What a batch costs besides its tokens, in tokens, where the model runs."""
+        return _BATCH_COST.get(next(self._model.parameters()).device.type, _BATCH_COST_ELSEWHERE)
+
     @torch.no_grad()
     def _run(self, sequences: Sequence[TokenizedPair]) -> Tensor:
         """Counts of sequences ``(N, C)``, as the heads give them."""
         module = self._model
         device = next(module.parameters()).device
         counts = torch.empty(len(sequences), len(self.categories))
-        cost = _BATCH_COST.get(device.type, _BATCH_COST_ELSEWHERE)
-        batches = packed_batches([len(sequence) for sequence in sequences], self.token_budget, cost)
+        batches = packed_batches([len(sequence) for sequence in sequences], self.token_budget, self.batch_cost)
         with _evaluating(module):
             for rows in self._shown(batches):
                 batch = self.encoder.collate([sequences[row] for row in rows])

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from rrg_rewards.recipes import grpo
 from rrg_rewards.metrics import CREPE
+from rrg_rewards.recipes import grpo
 from rrg_rewards.rewards import MetricReward
 
 

@@ -128,7 +128,9 @@ def test_half_precision_is_that_of_autocast(folder, pairs, dtype):
 def test_compiles(folder, pairs):
     candidates, references = (side[:3] for side in pairs)
     expected = CREPE(folder).score(candidates, references).value
-    torch.testing.assert_close(CREPE(folder, compile=True).score(candidates, references).value, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        CREPE(folder, compile=True).score(candidates, references).value, expected, atol=1e-5, rtol=0
+    )
 
 
 def test_corpus_value_is_the_mean_over_scored_pairs(folder, pairs):

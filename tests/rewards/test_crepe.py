@@ -79,7 +79,11 @@ def test_pickles_small_and_takes_its_settings_along(folder, batch):
 
 
 def test_signature_tells_shapes_apart(folder):
-    rewards = [CrepeReward(folder), CrepeReward(folder, shape="exponential"), CrepeReward(folder, shape="exponential", tau=1)]
+    rewards = [
+        CrepeReward(folder),
+        CrepeReward(folder, shape="exponential"),
+        CrepeReward(folder, shape="exponential", tau=1),
+    ]
     assert len({reward.signature for reward in rewards}) == 3
     assert rewards[0].signature.endswith("|sign:-1")
     assert rewards[2].signature.endswith("|shape:exponential|tau:1")
@@ -87,7 +91,9 @@ def test_signature_tells_shapes_apart(folder):
 
 def test_options_are_checked_by_name_without_a_model():
     assert "crepe" in available_rewards()
-    check_reward_options("crepe", model="nowhere/to-be-found", shape="exponential", tau=2.0, weights={}, dtype="bfloat16")
+    check_reward_options(
+        "crepe", model="nowhere/to-be-found", shape="exponential", tau=2.0, weights={}, dtype="bfloat16"
+    )
     with pytest.raises(ValueError, match=r"unknown option of reward 'crepe' 'shap'; did you mean 'shape'"):
         check_reward_options("crepe", shap="exponential")
 
