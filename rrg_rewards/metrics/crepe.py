@@ -141,7 +141,12 @@ class CREPE(ReportMetric):
             **own,
         )
 
-    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> CrepeScores:
+    def _score(
+        self,
+        preds: Sequence[str],
+        target: Sequence[str],
+        **context: Sequence[Any],  # noqa: ARG002 (there is none)
+    ) -> CrepeScores:
         counts = self.predictor(target, preds).double()
         value = crepe_score(counts, torch.tensor(self.weights))
         return CrepeScores(value, dict(zip(self.categories, counts.unbind(1), strict=True)))

@@ -271,7 +271,7 @@ def _build(model: str, revision: str | None, dtype: Precision) -> nn.Module:
     crepe: Any = require("rrg_rewards.models.crepe", extra="models")
     built: nn.Module = crepe.CrepeModel.from_pretrained(model, revision=revision)
     if dtype != "float32":
-        for module in built.encoder.modules():  # type: ignore[operator, union-attr]
+        for module in built.encoder.modules():  # type: ignore[union-attr]
             if isinstance(module, nn.Linear):
                 module.to(getattr(torch, dtype))
     return built

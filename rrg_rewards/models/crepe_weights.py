@@ -92,7 +92,7 @@ def weights_hash(weights: Path | Mapping[str, Tensor]) -> str:
                     digest.update(block)
     else:
         for key in sorted(weights):
-            digest.update(weights[key].detach().cpu().contiguous().view(torch.uint8).numpy())
+            digest.update(weights[key].detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:8]
 
 
