@@ -69,7 +69,7 @@ def save_tiny_crepe(folder: Path, *, categories: int = 6, presence: bool = True,
         num_attention_heads=4,
         intermediate_size=2 * width,
         # Of the usual 0.02 all pairs would have the same counts.
-        initializer_range=0.5,
+        initializer_range=0.3,
     )
     torch.manual_seed(0)
     weights = {f"bert.{key}": value for key, value in BertModel(config).state_dict().items()}

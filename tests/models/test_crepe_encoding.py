@@ -45,6 +45,18 @@ def test_a_pair_that_fits_is_the_tokenizers_own(make):
         assert sequence.num_cut == 0
 
 
+@pytest.mark.parametrize("max_length", [31, 64, 101])
+def test_a_pair_that_does_not_fit_is_cut_as_the_tokenizer_cuts_it(max_length):
+    tokenizer = tiny_bert_tokenizer()
+    candidates, references = random_pairs(60, seed=4, longest=90)
+    found = PairEncoder(tokenizer, max_length)(references, candidates)
+
+    for (sequence,), reference, candidate in zip(found, references, candidates, strict=True):
+        expected = tokenizer(reference, candidate, truncation=True, max_length=max_length)
+        assert list(sequence.input_ids) == expected["input_ids"]
+    assert sum(sequence.num_cut > 0 for (sequence,) in found) > 30
+
+
 @pytest.mark.parametrize(
     ("first", "second", "kept"),
     [
@@ -53,6 +65,7 @@ def test_a_pair_that_fits_is_the_tokenizers_own(make):
         (10, 100, (10, 87)),
         (49, 100, (48, 49)),
         (100, 48, (49, 48)),
+        (100, 49, (49, 48)),
         (97, 0, (97, 0)),
         (0, 300, (0, 97)),
         (50, 47, (50, 47)),
