@@ -9,6 +9,7 @@ __all__ = [
     "ATTRIBUTE_WEIGHTS",
     "CHEXBERT",
     "CT_RATE",
+    "ERROR_CATEGORIES",
     "LABEL_SCHEMAS",
     "MERLIN",
     "SIGNIFICANCE_WEIGHTS",
@@ -42,6 +43,16 @@ ATTRIBUTE_ERROR_TYPES = (
     "temporal",
 )
 """What can be wrong about a finding that both reports hold (CRIMSON, Section 3.2)."""
+
+ERROR_CATEGORIES = {
+    "A": "False prediction of finding",
+    "B": "Omission of finding",
+    "C": "Incorrect location or position of finding",
+    "D": "Incorrect severity of finding",
+    "E": "Mention of comparison not present in the reference impression",
+    "F": "Omission of comparison describing a change from a previous study",
+}
+"""What radiologists count in ReXVal (Yu et al., 2023), by letter, in the order of CREPE's six heads (Section 3.1)."""
 
 
 @dataclass(frozen=True)
