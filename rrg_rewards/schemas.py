@@ -12,6 +12,7 @@ __all__ = [
     "ERROR_CATEGORIES",
     "LABEL_SCHEMAS",
     "MERLIN",
+    "REXVAL_ERRORS",
     "SIGNIFICANCE_WEIGHTS",
     "UNKNOWN_WEIGHT",
     "LabelSchema",
@@ -44,7 +45,17 @@ ATTRIBUTE_ERROR_TYPES = (
 )
 """What can be wrong about a finding that both reports hold (CRIMSON, Section 3.2)."""
 
-ERROR_CATEGORIES = {
+ERROR_CATEGORIES = (
+    "false_finding",
+    "omitted_finding",
+    "wrong_location",
+    "wrong_severity",
+    "false_comparison",
+    "omitted_comparison",
+)
+"""What errors of a candidate report are counted by, in the order A to F of ReXVal and CREPE (Section 3.1)."""
+
+REXVAL_ERRORS = {
     "A": "False prediction of finding",
     "B": "Omission of finding",
     "C": "Incorrect location or position of finding",
@@ -52,7 +63,7 @@ ERROR_CATEGORIES = {
     "E": "Mention of comparison not present in the reference impression",
     "F": "Omission of comparison describing a change from a previous study",
 }
-"""What radiologists count in ReXVal (Yu et al., 2023), by letter, in the order of CREPE's six heads (Section 3.1)."""
+"""The same by letter, in the words of ReXVal's protocol (Yu et al., 2023)."""
 
 
 @dataclass(frozen=True)

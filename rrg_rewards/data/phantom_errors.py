@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from rrg_rewards.data.phantom import FINDINGS_HEADER, IMPRESSION_HEADER, PhantomStudy
 from rrg_rewards.data.phantom_wording import Template, Topic, Wording, load_wording
 from rrg_rewards.data.phantom_writer import Mention, PhantomFinding, draw_mention, write_mentions
-from rrg_rewards.findings.errors import ErrorEdit, InjectedReport, draw_counts, requested_counts, seeded_draws
+from rrg_rewards.findings.errors import LETTERS, ErrorEdit, InjectedReport, draw_counts, requested_counts, seeded_draws
 from rrg_rewards.utilities.draws import Draws
 
 __all__ = ["InjectedStudy", "inject_phantom_errors"]
@@ -175,7 +175,7 @@ def inject_phantom_errors(
     teller = _Teller(load_wording(study.style))
     injection = _Injection(teller, _units(study, teller), draws)
     for letter in _ORDER:
-        injection.add(letter, requested["ABCDEF".index(letter)])
+        injection.add(letter, requested[LETTERS.index(letter)])
     injection.invent(requested[0], {finding.concept for finding in study.findings if finding.presence != "absent"})
     return injection.told(study, requested)
 
@@ -285,7 +285,7 @@ class _Injection:
             InjectedReport(
                 reference=study.report,
                 candidate=f"{FINDINGS_HEADER} {report.findings_text}\n{IMPRESSION_HEADER} {report.impression_text}",
-                counts=tuple(made.count(letter) for letter in "ABCDEF"),
+                counts=tuple(made.count(letter) for letter in LETTERS),
                 requested=requested,
                 edits=(*located, ErrorEdit(None, "rewritten", "the whole report")),
             ),

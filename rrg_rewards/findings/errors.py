@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from rrg_rewards.schemas import ERROR_CATEGORIES
+from rrg_rewards.schemas import ERROR_CATEGORIES, REXVAL_ERRORS
 from rrg_rewards.utilities.draws import Draws
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["ErrorEdit", "InjectedReport", "draw_counts", "error_counts", "requested_counts", "seeded_draws"]
+__all__ = ["LETTERS", "ErrorEdit", "InjectedReport", "draw_counts", "error_counts", "requested_counts", "seeded_draws"]
 
-LETTERS = tuple(ERROR_CATEGORIES)
+LETTERS = tuple(REXVAL_ERRORS)
+"""Of the error categories, in order."""
+
+_BY_NAME = dict(zip((*LETTERS, *ERROR_CATEGORIES), LETTERS * 2, strict=True))
 # Chosen by hand: false and missing findings are by far the most common errors of models (CREPE, Figure 4), and a share
 # of candidates is right. Neither is an estimate.
 _TOTALS = (0.14, 0.22, 0.21, 0.17, 0.12, 0.08, 0.06)
@@ -26,7 +29,7 @@ class ErrorEdit:
     """One thing that a candidate says differently from its reference.
 
     Args:
-        category: Letter of ``rrg_rewards.schemas.ERROR_CATEGORIES``; ``None`` for a harmless edit.
+        category: Letter of ``rrg_rewards.schemas.REXVAL_ERRORS``; ``None`` for a harmless edit.
         action: What was done: ``invented``, ``dropped``, ``moved``, ``severity``, ``size``, ``comparison added``,
             ``comparison dropped``; of harmless edits ``synonym``, ``reordered``, ``normal statement``, ``rewritten``.
         detail: The finding's concept and what was said of it, such as ``pleural_effusion: left for right``.
@@ -157,21 +160,22 @@ def requested_counts(counts: Mapping[str, int] | Sequence[int]) -> tuple[int, ..
     """Check counts and put them in the categories' order.
 
     Args:
-        counts: By letter, those left out being 0; or all six in order.
+        counts: By letter or by name, those left out being 0; or all six in order.
 
     Raises:
         TypeError: If ``counts`` is neither, or a count is no integer.
-        ValueError: For an unknown letter, a negative count, or a number of counts other than six.
+        ValueError: For an unknown category, a negative count, or a number of counts other than six.
 
     Example:
         >>> requested_counts({"B": 2, "D": 1})
         (0, 2, 0, 1, 0, 0)
     """
     if isinstance(counts, Mapping):
-        for letter in counts:
-            if letter not in ERROR_CATEGORIES:
-                raise ValueError(unknown_name_message("error category", str(letter), LETTERS))
-        values = [counts.get(letter, 0) for letter in LETTERS]
+        values: list[Any] = [0] * len(LETTERS)
+        for name, number in counts.items():
+            if name not in _BY_NAME:
+                raise ValueError(unknown_name_message("error category", str(name), _BY_NAME))
+            values[LETTERS.index(_BY_NAME[name])] = number
     elif isinstance(counts, Sequence) and not isinstance(counts, (str, bytes)):
         values = list(counts)
     else:
