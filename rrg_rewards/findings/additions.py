@@ -178,7 +178,7 @@ def global_comparisons(reading: Reading, draws: Draws) -> Iterator[Proposal]:
             yield Proposal(ErrorEdit("E", "comparison added", "the examination"), (added,), (where, where))
     for place in sorted(reading.comparing):
         sentence = reading.sentences[place]
-        if not sentence.mentions and comparison_words().is_alone(sentence.text):
+        if not sentence.abnormal and comparison_words().is_alone(sentence.text):
             gone = drop_sentence(reading.sentences, place)
             if gone:
                 edit = ErrorEdit("F", "comparison dropped", "the examination", (sentence.start, sentence.stop))

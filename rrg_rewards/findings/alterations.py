@@ -7,6 +7,7 @@ from typing import Any
 
 from rrg_rewards.findings.attributes import Modifier, Span, attribute_reader
 from rrg_rewards.findings.comparisons import comparison_words
+from rrg_rewards.findings.concepts import concept_graph
 from rrg_rewards.findings.edits import Replacement, drop_sentence, without_item
 from rrg_rewards.findings.errors import ErrorEdit
 from rrg_rewards.findings.knowledge_base import read_knowledge
@@ -196,10 +197,17 @@ def uncompared(reading: Reading, target: int) -> Iterator[Proposal]:
     """F: what the report says of the finding's change since an earlier examination is left out."""
     finding, group = reading.findings[target], reading.groups[target]
     places = [place for place in reading.places_of(group) if place in reading.comparing]
+    akin = partial(concept_graph().akin, finding.concept)
+    others = (
+        mention for place in reading.comparing.difference(places) for mention in reading.sentences[place].abnormal
+    )
+    if any(akin(mention.concept) for mention in others):
+        return
     replacements = []
     for place in places:
         sentence = reading.sentences[place]
-        if {mention.concept for mention in sentence.abnormal} != {finding.concept}:
+        # One statement of change is about one thing, whatever its names.
+        if not all(akin(mention.concept) for mention in sentence.abnormal):
             return
         found = next(comparison_words().without(sentence.text), None)
         if found is None:

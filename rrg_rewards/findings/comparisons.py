@@ -42,7 +42,7 @@ class ComparisonWords:
         return self.cue.search(sentence) is not None
 
     def is_alone(self, sentence: str) -> bool:
-        """Whether a sentence says nothing but that something changed or did not.
+        """Whether a sentence without abnormal findings says nothing but that something changed or did not.
 
         Example:
             >>> comparison_words().is_alone("No significant interval change.")
@@ -81,6 +81,11 @@ def _compiled(rules: dict[str, Any]) -> ComparisonWords:
         (rf"(?:,| -|;| ) ?{which}{state} ?{since}$", ""),
         (rf",? (?:with(?:out)? )?(?:no )?{adverb}(?:interval )?change ?{since}$", ""),
         (r",? (?:as |when )?(?:compared|in comparison|since) .*?$", ""),
+        # "is stable and within normal limits", "there is no change in the scar", "remains enlarged"
+        (rf"\b(is|are) {state} and (?=\w)", r"\1 "),
+        (r"^(?:there (?:is|has been) )?no (?:\w+ )?change in (?:the )?(?=\w)", "There is "),
+        (r"\bremains (?=\w)", "is "),
+        (r"\bremain (?=\w)", "are "),
         # "Cardiomegaly is unchanged"
         (rf"\b(is|are) {state} ?{since}$", r"\1 present"),
         (rf"\b(?:remains?|appears?) {state} ?{since}$", "is present"),
@@ -90,9 +95,15 @@ def _compiled(rules: dict[str, Any]) -> ComparisonWords:
         (r"\b(?:once )?again,? (?=\w)", ""),
         (r",? (?:once )?again\b", ""),
     )
+    # What stands here is asked of sentences without an abnormal finding only.
+    normal = rules["structures"]
     alone = (
-        rf"(?:(?:there (?:is|are|has been|have been) )?(?:no|without) (?:\w+ ){{0,3}}chang\w+(?: \w+){{0,8}}"
+        rf"(?:(?:there (?:is|are|has been|have been) )?(?:no|without) (?:\w+ ){{0,3}}change"
+        rf"(?: (?:since|from|in the interval|compared|in comparison|when)(?: \w+){{0,8}})?"
         rf"|(?:{adverb}(?:stable|unchanged) (?:chest|exam\w*|appearance|study)(?: \w+){{0,4}})"
+        rf"|(?:{adverb}(?:stable|unchanged))"
+        rf"|(?:(?:the )?{normal}(?: and {normal})? (?:is|are|appears?|remains?) {adverb}(?:stable|unchanged)(?: {since})?)"
+        rf"|(?:{adverb}(?:stable|unchanged) (?:normal )?(?:appearance of the )?{normal}(?: and {normal})?)"
         rf"|(?:findings are|the (?:exam\w*|chest) is) (?:stable|unchanged)(?: \w+){{0,6}})"
     )
     return ComparisonWords(
