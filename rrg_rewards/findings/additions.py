@@ -26,7 +26,12 @@ __all__ = [
 MODALITIES = ("ct", "xray")
 """What a report may be about."""
 
-_CT = re.compile(r"\b(?:ct|hrct|tomograph\w*|axial|contrast|hounsfield|lymph nodes?|ground.?glass)\b", re.IGNORECASE)
+_CT = re.compile(
+    r"\b(?:(?:chest|thorax|thoracic|non.?contrast) ct|ct shows|the scan|hrct|axial|lymph nodes?|ground.?glass"
+    r"|main bronchi|pericardial|peribronchial|in the liver|mediastinal window)\b",
+    re.IGNORECASE,
+)
+_XRAY = re.compile(r"\b(?:radiograph\w*|x.?rays?|views?|film|silhouette|costophrenic|hemidiaphragm)\b", re.IGNORECASE)
 # Chance that "no acute disease" goes when a finding is invented; other reports contradict themselves.
 _SUMMARY_GOES = 0.7
 # Longer sentences say more than that something is normal.
@@ -77,13 +82,13 @@ def _bank() -> _Bank:
 
 
 def report_modality(report: str) -> str:
-    """``ct`` where a report has words of CT reports, else ``xray``.
+    """``ct`` where a report has words of CT reports and none of radiographs, else ``xray``.
 
     Example:
         >>> report_modality("Chest CT without contrast."), report_modality("PA and lateral views.")
         ('ct', 'xray')
     """
-    return "ct" if _CT.search(report) else "xray"
+    return "ct" if _CT.search(report) and not _XRAY.search(report) else "xray"
 
 
 def inventions(reading: Reading, modality: str, draws: Draws) -> Iterator[Proposal]:
@@ -185,16 +190,16 @@ def global_comparisons(reading: Reading, draws: Draws) -> Iterator[Proposal]:
                 yield Proposal(edit, tuple(gone))
 
 
-def normal_statements(reading: Reading, draws: Draws) -> Iterator[Proposal]:
-    """Harmless: a denial of what the report does not mention."""
+def normal_statements(reading: Reading, now: Reading, draws: Draws) -> Iterator[Proposal]:
+    """Harmless: a denial of what neither the report nor the candidate mentions."""
     graph = concept_graph()
-    named = {name for mention in reading.mentions for name in (mention.concept, *mention.alternatives)}
+    named = {mention.concept for mention in (*reading.mentions, *now.mentions)}
     for concept, region, sentences in draws.shuffled(_bank().normal):
         if concept is not None and any(graph.akin(concept, name) for name in named):
             continue
         text = draws.pick(sentences)
         where = _opening(reading, region, [], draws)
-        if where is not None and text not in reading.report:
+        if where is not None and text not in now.report:
             added = Replacement(where, where, _spaced(reading, where, text))
             yield Proposal(ErrorEdit(None, "normal statement", concept or "anatomy"), (added,), (where, where))
 

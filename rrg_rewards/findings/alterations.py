@@ -58,6 +58,9 @@ def dropped(reading: Reading, target: int) -> Iterator[Proposal]:
     for place in places:
         sentence = reading.sentences[place]
         own = [mention for mention in sentence.abnormal if mention in group]
+        if len(own) > 1:
+            # "A granuloma in the left lung and hilar granulomas": one finding or two?
+            return
         # What was merged with it, "opacity, likely atelectasis", goes with it.
         if any(mention not in group and mention.concept != finding.concept for mention in sentence.abnormal):
             item = without_item(sentence, own)
@@ -185,7 +188,8 @@ def compared(reading: Reading, target: int) -> Iterator[Proposal]:
     for place in places:
         sentence = reading.sentences[place]
         following = reading.follows(place)
-        plain = len(sentence.abnormal) == 1 and sentence.abnormal[0].presence == "present"
+        # "Low volumes without consolidation, decreased": what is?
+        plain = len(sentence.mentions) == 1 == len(sentence.abnormal)
         if plain and (following is None or not following.goes_on) and sentence.text[-1].isalnum():
             for text in error_knowledge()["comparison"]["added"]:
                 edit = ErrorEdit("E", "comparison added", f"{finding.concept}{text}", (sentence.start, sentence.stop))

@@ -96,14 +96,14 @@ def _compiled(rules: dict[str, Any]) -> ComparisonWords:
         (r",? (?:once )?again\b", ""),
     )
     # What stands here is asked of sentences without an abnormal finding only.
-    normal = rules["structures"]
+    normal = f"{rules['structures']}(?: and {rules['structures']})?"
     alone = (
         rf"(?:(?:there (?:is|are|has been|have been) )?(?:no|without) (?:\w+ ){{0,3}}change"
         rf"(?: (?:since|from|in the interval|compared|in comparison|when)(?: \w+){{0,8}})?"
         rf"|(?:{adverb}(?:stable|unchanged) (?:chest|exam\w*|appearance|study)(?: \w+){{0,4}})"
         rf"|(?:{adverb}(?:stable|unchanged))"
-        rf"|(?:(?:the )?{normal}(?: and {normal})? (?:is|are|appears?|remains?) {adverb}(?:stable|unchanged)(?: {since})?)"
-        rf"|(?:{adverb}(?:stable|unchanged) (?:normal )?(?:appearance of the )?{normal}(?: and {normal})?)"
+        rf"|(?:(?:the )?{normal} (?:is|are|appears?|remains?) {adverb}(?:stable|unchanged)(?: {since})?)"
+        rf"|(?:{adverb}(?:stable|unchanged) (?:normal )?(?:appearance of the )?{normal})"
         rf"|(?:findings are|the (?:exam\w*|chest) is) (?:stable|unchanged)(?: \w+){{0,6}})"
     )
     return ComparisonWords(
