@@ -8,7 +8,7 @@ from functools import cache
 from rrg_rewards.findings.alterations import error_knowledge
 from rrg_rewards.findings.comparisons import comparison_words
 from rrg_rewards.findings.concepts import concept_graph
-from rrg_rewards.findings.edits import Replacement, drop_sentence, without_item
+from rrg_rewards.findings.edits import Replacement, Sentence, drop_sentence, without_item
 from rrg_rewards.findings.errors import ErrorEdit
 from rrg_rewards.findings.reading import Proposal, Reading
 from rrg_rewards.utilities.draws import Draws
@@ -48,6 +48,7 @@ class _Bank:
     contradicted: dict[str, re.Pattern[str]]
     normal_words: re.Pattern[str]
     summaries: re.Pattern[str]
+    denials: re.Pattern[str]
     synonyms: dict[str, tuple[str, ...]]
     synonym: re.Pattern[str]
 
@@ -76,6 +77,7 @@ def _bank() -> _Bank:
         },
         normal_words=re.compile(rules["normal_words"], re.IGNORECASE),
         summaries=re.compile("|".join(rules["summaries"]), re.IGNORECASE),
+        denials=re.compile(rules["denials"], re.IGNORECASE),
         synonyms=others,
         synonym=re.compile(rf"\b(?:{texts})\b"),
     )
@@ -142,7 +144,7 @@ def _contradictions(reading: Reading, concept: str, region: str, draws: Draws) -
             if normal or summary:
                 gone += drop_sentence(reading.sentences, place)
             continue
-        if len(denied) == len(sentence.mentions) and place not in reading.comparing:
+        if len(denied) == len(sentence.mentions) and place not in reading.comparing and _denies(sentence):
             changed = drop_sentence(reading.sentences, place)
         else:
             item = without_item(sentence, denied)
@@ -151,6 +153,11 @@ def _contradictions(reading: Reading, concept: str, region: str, draws: Draws) -
             return None
         gone += changed
     return gone
+
+
+def _denies(sentence: Sentence) -> bool:
+    """Whether a sentence without findings is plainly one: "a calcification is not identified laterally" is not."""
+    return _bank().denials.match(sentence.text) is not None
 
 
 def _opening(reading: Reading, region: str, gone: list[Replacement], draws: Draws) -> int | None:
@@ -207,7 +214,7 @@ def normal_statements(reading: Reading, now: Reading, draws: Draws) -> Iterator[
 def denials_dropped(reading: Reading, draws: Draws) -> Iterator[Proposal]:
     """Harmless: a denial less."""
     for place, sentence in draws.shuffled(list(enumerate(reading.sentences))):
-        if sentence.mentions and not sentence.abnormal and place not in reading.comparing:
+        if sentence.mentions and not sentence.abnormal and place not in reading.comparing and _denies(sentence):
             gone = drop_sentence(reading.sentences, place)
             if gone:
                 span = (sentence.start, sentence.stop)

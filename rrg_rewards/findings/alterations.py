@@ -53,6 +53,8 @@ def matching_case(word: str, model: str) -> str:
 def dropped(reading: Reading, target: int) -> Iterator[Proposal]:
     """B: the finding is left out wherever the report tells it."""
     group, finding = reading.groups[target], reading.findings[target]
+    if len(group) > 1 and finding.concept in error_knowledge()["umbrellas"]:
+        return
     replacements: list[Replacement] = []
     places = reading.places_of(group)
     for place in places:
@@ -78,6 +80,8 @@ def dropped(reading: Reading, target: int) -> Iterator[Proposal]:
 def moved(reading: Reading, target: int) -> Iterator[Proposal]:
     """C: the other side, or another level of the lung."""
     said, finding = reading.findings[target].attributes, reading.findings[target]
+    if finding.concept in error_knowledge()["unlocated"]:
+        return
     if said.laterality in ("left", "right"):
         yield from _reworded(reading, target, "laterality", error_knowledge()["sides"])
     if _LEVELS.intersection(said.location) and finding.concept not in _NEVER_RAISED:
@@ -87,7 +91,6 @@ def moved(reading: Reading, target: int) -> Iterator[Proposal]:
 def _reworded(reading: Reading, target: int, kind: str, words: Mapping[str, str]) -> Iterator[Proposal]:
     finding = reading.findings[target]
     replacements: list[Replacement] = []
-    old = new = ""
     for start, end, modifier in _modifiers(reading, target):
         values = dict(modifier.values)
         if kind not in values or (kind == "location" and values[kind] not in _LEVELS):
@@ -98,9 +101,10 @@ def _reworded(reading: Reading, target: int, kind: str, words: Mapping[str, str]
         changed = _WORD.sub(lambda found: matching_case(words.get(found[0].lower(), found[0]), found[0]), text)
         if changed == text:
             return
-        old, new = text.lower(), changed.lower()
         replacements.append(Replacement(start, end, changed))
     if replacements:
+        start, end, new = replacements[0]
+        old, new = reading.report[start:end].lower(), new.lower()
         edit = ErrorEdit("C", "moved", f"{finding.concept}: {new} for {old}", (finding.start, finding.end))
         yield Proposal(edit, tuple(replacements), replacements[0][:2], target)
 
@@ -193,7 +197,7 @@ def compared(reading: Reading, target: int) -> Iterator[Proposal]:
         if plain and (following is None or not following.goes_on) and sentence.text[-1].isalnum():
             for text in error_knowledge()["comparison"]["added"]:
                 edit = ErrorEdit("E", "comparison added", f"{finding.concept}{text}", (sentence.start, sentence.stop))
-                added = Replacement(sentence.stop, sentence.stop, text)
+                added = Replacement(sentence.stop - 1, sentence.stop, sentence.text[-1] + text)
                 yield Proposal(edit, (added,), (sentence.start, sentence.stop), target)
 
 

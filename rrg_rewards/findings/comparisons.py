@@ -64,6 +64,8 @@ class ComparisonWords:
                 if start == 0 and end < len(sentence) and not text:
                     # The next word begins the sentence now.
                     text, end = sentence[end].upper(), end + 1
+                elif start == 0:
+                    text = text[:1].upper() + text[1:]
                 rest = sentence[:start] + text + sentence[end:]
                 if rest.strip() and not self.compares(rest) and not _DANGLING.search(rest.rstrip(" .")):
                     yield start, end, text
@@ -78,7 +80,8 @@ def _compiled(rules: dict[str, Any]) -> ComparisonWords:
     which = "(?:(?:which|and|but|that) )?(?:(?:is|are|has|have|appears?|remains?|overall) )*"
     droppings = (
         # ", which is unchanged from the prior study", ", stable", ", with no interval change"
-        (rf"(?:,| -|;| ) ?{which}{state} ?{since}$", ""),
+        (rf"(?:,| -|;) ?{which}{state} ?{since}$", ""),
+        (rf" (?:(?:but|and) )?{state} ?{since}$", ""),
         (rf",? (?:with(?:out)? )?(?:no )?{adverb}(?:interval )?change ?{since}$", ""),
         (r",? (?:as |when )?(?:compared|in comparison|since) .*?$", ""),
         # "is stable and within normal limits", "there is no change in the scar", "remains enlarged"
@@ -90,6 +93,8 @@ def _compiled(rules: dict[str, Any]) -> ComparisonWords:
         (rf"\b(is|are) {state} ?{since}$", r"\1 present"),
         (rf"\b(?:remains?|appears?) {state} ?{since}$", "is present"),
         # "Stable cardiomegaly", "there is persistent opacity"
+        (rf"\ban? {adverb}{word} (?=[aeiou])", "an "),
+        (rf"\ban? {adverb}{word} (?=\w)", "a "),
         (rf"\b{adverb}{word} (?=\w)", ""),
         # "is again seen"
         (r"\b(?:once )?again,? (?=\w)", ""),
