@@ -1,6 +1,6 @@
 """Two reports finding by finding: what matches, what is false, what is missing, and what is wrong about matches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -156,9 +156,10 @@ def _level(finding: Finding, patient: Patient) -> str:
 def _findings(name: str, report: str | Sequence[Finding]) -> tuple[Finding, ...]:
     if isinstance(report, str):
         return tuple(abnormal_findings(report, extract_findings(report)))
-    if not isinstance(report, Sequence) or not all(isinstance(finding, Finding) for finding in report):
+    findings: tuple[Finding, ...] = tuple(report) if isinstance(report, Iterable) else (report,)
+    if not all(isinstance(finding, Finding) for finding in findings):
         raise TypeError(f"{name} must be a report text or a list of findings, got {type(report).__name__}")
-    return tuple(report)
+    return findings
 
 
 def _rest(size: int, taken: Any) -> tuple[int, ...]:

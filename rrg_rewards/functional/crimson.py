@@ -20,6 +20,10 @@ __all__ = [
 ]
 
 
+# Keys of entries whose values are texts, where an entry has them.
+_TEXTS = ("id", "ref_id", "pred_id", "finding", "clinical_significance", "severity", "explanation")
+
+
 @dataclass(frozen=True, slots=True)
 class CrimsonFinding:
     """An abnormal finding of one of the two reports.
@@ -155,6 +159,9 @@ def _entries(name: str, owner: Mapping[str, Any], keys: Sequence[str]) -> list[M
         for key in keys:
             if key not in entry:
                 raise ValueError(f"{name}[{index}] lacks {key!r}")
+        for key in _TEXTS:
+            if not isinstance(entry.get(key, ""), str):
+                raise ValueError(f"{name}[{index}][{key!r}] must be a text, got {type(entry[key]).__name__}")
     return entries
 
 

@@ -311,6 +311,7 @@ def test_scores_of_any_shape_and_type() -> None:
         ({"matched_findings": [{"ref_id": "R0"}]}, r"matched_findings\[0\] lacks 'pred_id'"),
         ({"predicted_findings": [{"finding": "x"}]}, r"predicted_findings\[0\] lacks 'id'"),
         ({"predicted_findings": ["mass"]}, r"predicted_findings\[0\] must be a mapping, got str"),
+        ({"predicted_findings": [{"id": ["P0"]}]}, r"predicted_findings\[0\]\['id'\] must be a text, got list"),
         ({"errors": None}, "errors must be a mapping, got NoneType"),
         ({"errors": {"false_findings": "P0"}}, "false_findings must be a list, got str"),
     ],
