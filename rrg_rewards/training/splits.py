@@ -1,0 +1,103 @@
+"""Splits in which no reference report stands on two sides."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["RecordSplit", "report_key", "split_by_reference"]
+
+_NOT_WORD = re.compile(r"[\W_]+")
+
+_Record = Mapping[str, Any]
+
+
+def report_key(report: str) -> str:
+    """What two copies of a report have in common: its words in lower case, without punctuation and line breaks.
+
+    Example:
+        >>> report_key("No  effusion.\\nHeart: normal.") == report_key("no effusion; heart normal")
+        True
+    """
+    return _NOT_WORD.sub(" ", report.casefold()).strip()
+
+
+@dataclass(frozen=True)
+class RecordSplit:
+    """Records to train on, to choose a checkpoint by, and to report on.
+
+    Args:
+        train: Records to train on.
+        validation: Records that choose the checkpoint.
+        test: Records that nothing is chosen by.
+        duplicates: How many records were left out since another has the same two reports.
+        crossing: How many records were left out of one side since their candidate is a reference of another.
+    """
+
+    train: list[_Record]
+    validation: list[_Record]
+    test: list[_Record]
+    duplicates: int
+    crossing: int
+
+
+def split_by_reference(
+    records: Sequence[_Record], validation_fraction: float, test_fraction: float, seed: int
+) -> RecordSplit:
+    """Split records so that no reference report, and none of its candidates as a reference, stands on two sides.
+
+    Reports are told apart by their words alone. A reference falls on a side by a hash of the seed and its words: it
+    stays there whatever other records there are, and all processes agree. Of two records with the same reference and
+    candidate the first is kept. A record whose candidate is a reference of another side is left out.
+
+    Args:
+        records: Mappings with the keys ``reference`` and ``candidate``.
+        validation_fraction: Expected share of references in ``validation``.
+        test_fraction: Expected share of references in ``test``.
+        seed: Seed of the split.
+
+    Returns:
+        The sides, each in the order of ``records``.
+
+    Raises:
+        ValueError: If a fraction is out of range.
+
+    Example:
+        >>> records = [{"reference": f"Nodule of {i} mm.", "candidate": "No nodule."} for i in range(200)]
+        >>> split = split_by_reference(records, 0.1, 0.2, seed=0)
+        >>> len(split.train), len(split.validation), len(split.test)
+        (139, 18, 43)
+    """
+    if min(validation_fraction, test_fraction) < 0 or validation_fraction + test_fraction >= 1:
+        raise ValueError(
+            "validation_fraction and test_fraction must not be negative and must leave something to train on, got "
+            f"{validation_fraction} and {test_fraction}"
+        )
+    seen: set[tuple[str, str]] = set()
+    kept: list[tuple[str, str, _Record]] = []
+    for record in records:
+        keys = (report_key(record["reference"]), report_key(record["candidate"]))
+        if keys not in seen:
+            seen.add(keys)
+            kept.append((*keys, record))
+    side_of = {
+        reference: _side(reference, validation_fraction, test_fraction, seed) for reference, _, _ in kept
+    }
+    sides: tuple[list[_Record], ...] = ([], [], [])
+    crossing = 0
+    for reference, candidate, record in kept:
+        side = side_of[reference]
+        if side_of.get(candidate, side) == side:
+            sides[side].append(record)
+        else:
+            crossing += 1
+    return RecordSplit(*sides, duplicates=len(records) - len(kept), crossing=crossing)
+
+
+def _side(key: str, validation_fraction: float, test_fraction: float, seed: int) -> int:
+    digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
+    place = int.from_bytes(digest[:8], "big") / 2**64
+    if place < test_fraction:
+        return 2
+    return 1 if place < test_fraction + validation_fraction else 0
