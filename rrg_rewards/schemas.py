@@ -9,6 +9,7 @@ __all__ = [
     "ATTRIBUTE_WEIGHTS",
     "CHEXBERT",
     "CT_RATE",
+    "ERROR_CATEGORIES",
     "LABEL_SCHEMAS",
     "MERLIN",
     "SIGNIFICANCE_WEIGHTS",
@@ -42,6 +43,16 @@ ATTRIBUTE_ERROR_TYPES = (
     "temporal",
 )
 """What can be wrong about a finding that both reports hold (CRIMSON, Section 3.2)."""
+
+ERROR_CATEGORIES = (
+    "false_finding",
+    "omitted_finding",
+    "wrong_location",
+    "wrong_severity",
+    "false_comparison",
+    "omitted_comparison",
+)
+"""What errors of a candidate report are counted by, in the order A to F of ReXVal and CREPE (Section 3.1)."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The metrics' formulas as pure functions on tensors."""
 
 from rrg_rewards.functional.bootstrap import bootstrap_interval
+from rrg_rewards.functional.crepe import CrepeLoss, crepe_loss, crepe_score
 from rrg_rewards.functional.crg import (
     CRGWeights,
     LabelCounts,
@@ -26,12 +27,15 @@ from rrg_rewards.functional.rank_correlation import kendall_tau
 
 __all__ = [
     "CRGWeights",
+    "CrepeLoss",
     "CrimsonAttributeError",
     "CrimsonEvaluation",
     "CrimsonFinding",
     "CrimsonStatistics",
     "LabelCounts",
     "bootstrap_interval",
+    "crepe_loss",
+    "crepe_score",
     "crg_contributions",
     "crg_multilevel_score",
     "crg_score",

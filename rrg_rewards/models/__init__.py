@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rrg_rewards.models.crepe import CrepeConfig, CrepeModel, CrepeOutput
     from rrg_rewards.models.ct_chat import CTChatConfig, CTChatForConditionalGeneration, CTChatModel, CTChatProjector
     from rrg_rewards.models.ct_chat_processor import CTChatProcessor
 
@@ -17,6 +18,9 @@ _MODULES = {
     "CTChatModel": "ct_chat",
     "CTChatProcessor": "ct_chat",
     "CTChatProjector": "ct_chat",
+    "CrepeConfig": "crepe",
+    "CrepeModel": "crepe",
+    "CrepeOutput": "crepe",
 }
 
 __all__ = [
@@ -25,6 +29,9 @@ __all__ = [
     "CTChatModel",
     "CTChatProcessor",
     "CTChatProjector",
+    "CrepeConfig",
+    "CrepeModel",
+    "CrepeOutput",
 ]
 
 
