@@ -12,6 +12,7 @@ __all__ = [
     "ERROR_CATEGORIES",
     "LABEL_SCHEMAS",
     "MERLIN",
+    "REXVAL_ERRORS",
     "SIGNIFICANCE_WEIGHTS",
     "UNKNOWN_WEIGHT",
     "LabelSchema",
@@ -53,6 +54,16 @@ ERROR_CATEGORIES = (
     "omitted_comparison",
 )
 """What errors of a candidate report are counted by, in the order A to F of ReXVal and CREPE (Section 3.1)."""
+
+REXVAL_ERRORS = {
+    "A": "False prediction of finding",
+    "B": "Omission of finding",
+    "C": "Incorrect location or position of finding",
+    "D": "Incorrect severity of finding",
+    "E": "Mention of comparison not present in the reference impression",
+    "F": "Omission of comparison describing a change from a previous study",
+}
+"""The same by letter, in the words of ReXVal's protocol (Yu et al., 2023)."""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rrg_rewards.data.phantom_draws import Draws
 from rrg_rewards.data.phantom_population import PhantomContext, load_population
 from rrg_rewards.data.phantom_wording import Template, Topic, Wording, load_wording
 from rrg_rewards.data.phantom_writer import PhantomFinding, write_report
+from rrg_rewards.utilities.draws import Draws
 
 __all__ = [
     "PhantomContext",
@@ -41,6 +41,8 @@ class PhantomStudy:
         findings_text: The findings section.
         impression_text: The impression.
         context: Age, sex, indication and whether there is an earlier scan.
+        style: ``full`` or ``compact``.
+        places: For each finding the first character and the end of its sentence in ``findings_text``.
 
     Example:
         >>> study = phantom_studies(1, seed=3, style="compact")[0]
@@ -54,6 +56,8 @@ class PhantomStudy:
     findings_text: str
     impression_text: str
     context: PhantomContext
+    style: str
+    places: tuple[tuple[int, int], ...]
 
     @property
     def report(self) -> str:
@@ -99,6 +103,8 @@ def _study(seed: int, index: int, style: str, wording: Wording) -> PhantomStudy:
         findings_text=report.findings_text,
         impression_text=report.impression_text,
         context=context,
+        style=style,
+        places=report.places,
     )
 
 

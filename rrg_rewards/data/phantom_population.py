@@ -11,8 +11,8 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from rrg_rewards.data.phantom_draws import Draws
 from rrg_rewards.schemas import CT_RATE
+from rrg_rewards.utilities.draws import Draws
 
 __all__ = ["PhantomContext", "Population", "load_population", "read_package_yaml"]
 

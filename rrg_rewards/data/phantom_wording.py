@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from rrg_rewards.data.phantom_draws import Draws
 from rrg_rewards.data.phantom_population import read_package_yaml
+from rrg_rewards.utilities.draws import Draws
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["OPTIONAL_SLOTS", "STYLES", "Region", "Statement", "Template", "Topic", "Wording", "load_wording"]

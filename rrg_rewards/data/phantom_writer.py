@@ -1,14 +1,15 @@
 """From labels to a report: which findings are stated, with which attributes, in which words and order."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
-from rrg_rewards.data.phantom_draws import Draws
 from rrg_rewards.data.phantom_wording import OPTIONAL_SLOTS, Region, Template, Topic, Wording, capitalized
 from rrg_rewards.schemas import CT_RATE
+from rrg_rewards.utilities.draws import Draws
 
-__all__ = ["PhantomFinding", "Report", "write_report"]
+__all__ = ["Mention", "PhantomFinding", "Report", "draw_mention", "write_mentions", "write_report"]
 
 _LABELS = frozenset(CT_RATE.labels)
 _ORDER_JITTER = 3.0
@@ -55,18 +56,20 @@ class Report:
 
     Args:
         findings: What the findings section states, in its order.
+        places: For each finding the first character and the end of its sentence in the findings section.
         findings_text: The findings section.
         impression_text: The impression.
     """
 
     findings: tuple[PhantomFinding, ...]
+    places: tuple[tuple[int, int], ...]
     findings_text: str
     impression_text: str
 
 
 @dataclass(frozen=True)
-class _Mention:
-    """A topic with the attributes drawn for one study."""
+class Mention:
+    """A topic with the attributes that it is told with, and the template that tells them."""
 
     topic: Topic
     template: Template
@@ -125,14 +128,14 @@ class _Mention:
         return template.fill(values, draws)
 
 
-def _mention(topic: Topic, prior: bool, wording: Wording, draws: Draws) -> _Mention:
+def draw_mention(topic: Topic, prior: bool, wording: Wording, draws: Draws) -> Mention:
     """Draw how a topic is stated: a template, then the attributes that it has slots for."""
     template = draws.pick(topic.findings)
     slots, rates = template.slots, wording.rates
     side, lobe = draws.pick(topic.where) if slots & {"location", "side"} else (None, None)
     changed = prior and "change" in slots and draws.chance(rates["change"])
     hedged = "interpretation" in slots and draws.chance(rates["interpretation"])
-    return _Mention(
+    return Mention(
         topic=topic,
         template=template,
         side=side,
@@ -167,9 +170,26 @@ class _FindingsSection:
         # Over all regions: "no pleural or pericardial effusion" leaves nothing to deny about the pericardium.
         self._denied: set[str] = set()
         self.findings: list[PhantomFinding] = []
+        # For each finding the index of its sentence.
+        self._sentence_of: list[int] = []
         self.sentences: list[str] = []
 
-    def add(self, region: Region, mentions: list[_Mention], told: set[str]) -> None:
+    @property
+    def text(self) -> str:
+        """All sentences."""
+        return " ".join(self.sentences)
+
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """Where the sentence of each finding stands in the text."""
+        ends = list(accumulate(len(sentence) + 1 for sentence in self.sentences))
+        return tuple((ends[i] - 1 - len(self.sentences[i]), ends[i] - 1) for i in self._sentence_of)
+
+    def _state(self, findings: Iterable[PhantomFinding], sentence: int) -> None:
+        for finding in findings:
+            self.findings.append(finding)
+            self._sentence_of.append(sentence)
+
+    def add(self, region: Region, mentions: list[Mention], told: set[str]) -> None:
         """Write a region: normal anatomy, the findings there, then what is denied of the rest."""
         wording, draws = self._wording, self._draws
         written = [
@@ -178,20 +198,21 @@ class _FindingsSection:
             if statement.fits(told) and draws.chance(wording.rates["normal"])
         ]
         for mention in draws.shuffled(mentions) if wording.shuffle else mentions:
-            self.findings += mention.findings()
+            self._state(mention.findings(), len(self.sentences) + len(written))
             written.append(mention.text(mention.template, wording, draws))
         for statement in draws.shuffled(region.negatives) if wording.shuffle else region.negatives:
             fits = statement.fits(told) and self._denied.isdisjoint(statement.denies)
             if fits and draws.chance(wording.rates["negative"]):
                 self._denied.update(statement.denies)
-                self.findings += [PhantomFinding(label, "absent") for label in statement.denies]
+                denied = (PhantomFinding(label, "absent") for label in statement.denies)
+                self._state(denied, len(self.sentences) + len(written))
                 written.append(statement.template.fill({}, draws))
         if written:
             written[0] = draws.pick(region.leads) + written[0]
         self.sentences += written
 
 
-def _write_impression(mentions: list[_Mention], positive: set[str], wording: Wording, draws: Draws) -> str:
+def _write_impression(mentions: list[Mention], positive: set[str], wording: Wording, draws: Draws) -> str:
     """Sentences that tell every mention once more, with no attribute that the findings section leaves out."""
     phrases = []
     for mention in mentions:
@@ -230,9 +251,25 @@ def write_report(labels: tuple[int, ...], prior: bool, wording: Wording, draws: 
     positive = {name for name, label in zip(CT_RATE.labels, labels, strict=True) if label}
     topics = _choose_topics(positive, wording, draws)
     distractors = [topic for topic in wording.distractors if draws.chance(wording.rates["distractor"])]
-    mentions = [_mention(topic, prior, wording, draws) for topic in topics]
-    asides = [_mention(topic, prior, wording, draws) for topic in distractors]
-    told = positive.union(*(topic.concepts for topic in distractors))
+    mentions = [draw_mention(topic, prior, wording, draws) for topic in topics]
+    asides = [draw_mention(topic, prior, wording, draws) for topic in distractors]
+    return write_mentions(mentions, asides, prior, wording, draws)
+
+
+def write_mentions(
+    mentions: Sequence[Mention], asides: Sequence[Mention], prior: bool, wording: Wording, draws: Draws
+) -> Report:
+    """Write a report that states exactly these mentions.
+
+    Args:
+        mentions: Of topics, in the order in which an impression tells them.
+        asides: Of distractors.
+        prior: Whether there is an earlier scan to compare with.
+        wording: Templates and rates of a style.
+        draws: Where choices come from.
+    """
+    positive = {concept for mention in mentions for concept in mention.topic.concepts}
+    told = positive.union(*(aside.topic.concepts for aside in asides))
     section = _FindingsSection(wording, draws)
     if prior and wording.comparisons:
         section.sentences.append(draws.pick(wording.comparisons).fill({}, draws))
@@ -244,14 +281,13 @@ def write_report(labels: tuple[int, ...], prior: bool, wording: Wording, draws: 
     if not positive:
         impression = draws.pick(wording.normal_impressions).fill({}, draws)
     else:
-        if wording.shuffle:
-            mentions = _nearly_in_order(mentions, draws)
-        asides = [aside for aside in asides if draws.chance(wording.rates["distractor_impression"])]
-        impression = _write_impression([*mentions, *asides], positive, wording, draws)
-    return Report(tuple(section.findings), " ".join(section.sentences), impression)
+        in_order = _nearly_in_order(mentions, draws) if wording.shuffle else mentions
+        added = [aside for aside in asides if draws.chance(wording.rates["distractor_impression"])]
+        impression = _write_impression([*in_order, *added], positive, wording, draws)
+    return Report(tuple(section.findings), section.places(), section.text, impression)
 
 
-def _nearly_in_order(mentions: list[_Mention], draws: Draws) -> list[_Mention]:
+def _nearly_in_order(mentions: Sequence[Mention], draws: Draws) -> list[Mention]:
     """What matters most still comes early, but not always in one order."""
     places = [place + _ORDER_JITTER * draws.uniform() for place in range(len(mentions))]
     return [mentions[place] for place in sorted(range(len(mentions)), key=places.__getitem__)]

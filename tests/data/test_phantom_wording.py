@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rrg_rewards.data import phantom_studies
-from rrg_rewards.data.phantom_draws import Draws
 from rrg_rewards.data.phantom_wording import OPTIONAL_SLOTS, STYLES, Statement, Template, Wording, load_wording
 from rrg_rewards.schemas import CT_RATE
+from rrg_rewards.utilities.draws import Draws
 
 SLOT_FIELDS = {
     "location": "where",

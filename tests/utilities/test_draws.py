@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from rrg_rewards.data.phantom_draws import Draws
+from rrg_rewards.utilities.draws import Draws
 
 
 def test_same_generator_gives_the_same_choices():
