@@ -11,6 +11,7 @@ from torchmetrics import MeanMetric
 
 from rrg_rewards.metrics.count_agreement import CountAgreement
 from rrg_rewards.models.crepe import CrepeModel
+from rrg_rewards.models.crepe_encoding import PairEncoder
 from rrg_rewards.training.base import LearnedMetricModule, ScheduleName
 from rrg_rewards.training.pairs import TokenizedPairs, load_tokenizer
 from rrg_rewards.training.sampling import LengthGroupedBatches, LengthSortedBatches
@@ -233,13 +234,14 @@ class CrepeDataModule(LightningDataModule):  # type: ignore[misc]  # Lightning i
         records = read_sources(self.sources)
         self.split = split_by_reference(records, self.validation_fraction, self.test_fraction, self.split_seed)
         names = [source.name for source in self.sources]
+        encode = PairEncoder(self.tokenizer, self.max_length)
         for side in ("train", "validation", "test"):
             chosen = getattr(self.split, side)
             if not chosen:
                 raise ValueError(
                     f"no record of {len(records)} falls into {side}; give more records, or a larger {side}_fraction"
                 )
-            self.pairs[side] = TokenizedPairs(chosen, names, self.tokenizer, self.max_length)
+            self.pairs[side] = TokenizedPairs(chosen, names, encode)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Shuffled batches of about the same length, the same steps whatever the number of processes."""

@@ -1,20 +1,20 @@
 """Report pairs as tokens in memory, and batches of them."""
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from rrg_rewards.data.error_records import ErrorRecord
+from rrg_rewards.models.crepe_encoding import PairEncoder
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["TokenizedPairs", "load_tokenizer"]
-
-# How many pairs are tokenised at once: enough for the tokenizer's threads, little memory for its encodings.
-_AT_ONCE = 1024
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:
@@ -27,37 +27,34 @@ class TokenizedPairs(Dataset[dict[str, Tensor]]):
     """Reference and candidate of each record in one sequence, as the model reads them, tokenised once.
 
     Indexed by a list of rows, it gives a batch padded to its longest pair: ``input_ids``, ``attention_mask``,
-    ``token_type_ids`` where the tokenizer makes them, ``labels`` ``(N, C)`` float32 and ``source`` ``(N,)``, the index
-    of the record's source.
+    ``token_type_ids`` where the encoder takes them, ``labels`` ``(N, C)`` float32, NaN where a category is not
+    annotated, and ``source`` ``(N,)``, the index of the record's source.
 
     Args:
-        records: Mappings with ``reference``, ``candidate``, ``counts`` and ``origin``.
+        records: Records, each with one of the sources' names.
         sources: Names of the sources.
-        tokenizer: A Hugging Face tokenizer.
-        max_length: Tokens of a pair at most; the longer report is cut first.
+        encode: Makes token sequences of pairs.
     """
 
-    def __init__(
-        self, records: Sequence[Mapping[str, Any]], sources: Sequence[str], tokenizer: Any, max_length: int
-    ) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, records: Sequence[ErrorRecord], sources: Sequence[str], encode: PairEncoder) -> None:
         self.sources = tuple(sources)
-        self.rows: list[dict[str, list[int]]] = []
-        for start in range(0, len(records), _AT_ONCE):
-            self.rows += encode_pairs(tokenizer, records[start : start + _AT_ONCE], max_length)
-        self.labels = torch.tensor([record["counts"] for record in records], dtype=torch.float32)
-        self.source = torch.tensor([self.sources.index(record["origin"]) for record in records])
-        self.lengths = [len(row["input_ids"]) for row in self.rows]
+        self.encode = encode
+        sequences = encode([record.reference for record in records], [record.candidate for record in records])
+        self.pairs = [sequence for (sequence,) in sequences]
+        counts = [[math.nan if count is None else count for count in record.counts] for record in records]
+        self.labels = torch.tensor(counts, dtype=torch.float32)
+        self.source = torch.tensor([self.sources.index(record.source) for record in records])
+        self.lengths = [len(pair) for pair in self.pairs]
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.pairs)
 
     def __getitem__(self, rows: list[int]) -> dict[str, Tensor]:
-        batch = self.tokenizer.pad([self.rows[row] for row in rows], return_tensors="pt")
+        batch = self.encode.collate([self.pairs[row] for row in rows])
         return {**batch, "labels": self.labels[rows], "source": self.source[rows]}
 
     def describe(self) -> dict[str, Any]:
-        """Number of pairs, by source, and their mean and longest number of tokens."""
+        """Numbers of pairs, by source, their mean counts, and how long they are in tokens."""
         by_source = Counter(self.sources[place] for place in self.source.tolist())
         return {
             "pairs": len(self),
@@ -65,15 +62,5 @@ class TokenizedPairs(Dataset[dict[str, Tensor]]):
             "mean_counts": self.labels.double().nanmean(0).tolist(),
             "mean_tokens": sum(self.lengths) / len(self),
             "longest_tokens": max(self.lengths),
+            "pairs_cut": sum(pair.num_cut > 0 for pair in self.pairs),
         }
-
-
-def encode_pairs(tokenizer: Any, records: Sequence[Mapping[str, Any]], max_length: int) -> list[dict[str, list[int]]]:
-    """Token ids of pairs, without padding, by the names that the model takes."""
-    encoded = tokenizer(
-        [record["reference"] for record in records],
-        [record["candidate"] for record in records],
-        truncation="longest_first",
-        max_length=max_length,
-    )
-    return [{name: column[row] for name, column in encoded.items()} for row in range(len(records))]

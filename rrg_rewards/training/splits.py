@@ -2,15 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from rrg_rewards.data.error_records import ErrorRecord
 
 __all__ = ["RecordSplit", "report_key", "split_by_reference"]
 
 _NOT_WORD = re.compile(r"[\W_]+")
-
-_Record = Mapping[str, Any]
 
 
 def report_key(report: str) -> str:
@@ -35,15 +34,15 @@ class RecordSplit:
         crossing: How many records were left out of one side since their candidate is a reference of another.
     """
 
-    train: list[_Record]
-    validation: list[_Record]
-    test: list[_Record]
+    train: list[ErrorRecord]
+    validation: list[ErrorRecord]
+    test: list[ErrorRecord]
     duplicates: int
     crossing: int
 
 
 def split_by_reference(
-    records: Sequence[_Record], validation_fraction: float, test_fraction: float, seed: int
+    records: Sequence[ErrorRecord], validation_fraction: float, test_fraction: float, seed: int
 ) -> RecordSplit:
     """Split records so that no reference report, and none of its candidates as a reference, stands on two sides.
 
@@ -52,7 +51,7 @@ def split_by_reference(
     candidate the first is kept. A record whose candidate is a reference of another side is left out.
 
     Args:
-        records: Mappings with the keys ``reference`` and ``candidate``.
+        records: Records of reference and candidate.
         validation_fraction: Expected share of references in ``validation``.
         test_fraction: Expected share of references in ``test``.
         seed: Seed of the split.
@@ -64,7 +63,7 @@ def split_by_reference(
         ValueError: If a fraction is out of range.
 
     Example:
-        >>> records = [{"reference": f"Nodule of {i} mm.", "candidate": "No nodule."} for i in range(200)]
+        >>> records = [ErrorRecord(f"Nodule of {i} mm.", "No nodule.", (0, 1, 0, 0, 0, 0)) for i in range(200)]
         >>> split = split_by_reference(records, 0.1, 0.2, seed=0)
         >>> len(split.train), len(split.validation), len(split.test)
         (139, 18, 43)
@@ -75,16 +74,16 @@ def split_by_reference(
             f"{validation_fraction} and {test_fraction}"
         )
     seen: set[tuple[str, str]] = set()
-    kept: list[tuple[str, str, _Record]] = []
+    kept: list[tuple[str, str, ErrorRecord]] = []
     for record in records:
-        keys = (report_key(record["reference"]), report_key(record["candidate"]))
+        keys = (report_key(record.reference), report_key(record.candidate))
         if keys not in seen:
             seen.add(keys)
             kept.append((*keys, record))
     side_of = {
         reference: _side(reference, validation_fraction, test_fraction, seed) for reference, _, _ in kept
     }
-    sides: tuple[list[_Record], ...] = ([], [], [])
+    sides: tuple[list[ErrorRecord], ...] = ([], [], [])
     crossing = 0
     for reference, candidate, record in kept:
         side = side_of[reference]
