@@ -58,7 +58,7 @@ class InjectedStudy:
 
 @dataclass(frozen=True)
 class _Unit:
-    """What is told in one sentence: a finding, or two that no sentence of their own could tell, and its suspected cause.
+    """What is told in one sentence: a finding with its suspected cause, or two that have no sentences of their own.
 
     ``place`` is the sentence in the reference's findings section, None for what the reference does not hold.
     """
@@ -152,7 +152,7 @@ def inject_phantom_errors(
 
     Args:
         study: From :func:`rrg_rewards.data.phantom_studies`.
-        counts: Errors by letter, or all six; drawn as by :func:`rrg_rewards.findings.error_counts` if None.
+        counts: Errors by letter, or all six; drawn as by :func:`rrg_rewards.findings.error_counts` where None.
         seed: Not negative; the same study, counts and seed give the same candidate.
 
     Returns:

@@ -2,16 +2,20 @@
 
 from rrg_rewards.findings.compare import FindingComparison, FindingMatch, compare_findings
 from rrg_rewards.findings.consolidate import abnormal_findings
+from rrg_rewards.findings.errors import ErrorEdit, InjectedReport, error_counts
 from rrg_rewards.findings.extract import extract_findings, get_engine
 from rrg_rewards.findings.types import Attributes, Finding
 
 __all__ = [
     "Attributes",
+    "ErrorEdit",
     "Finding",
     "FindingComparison",
     "FindingMatch",
+    "InjectedReport",
     "abnormal_findings",
     "compare_findings",
+    "error_counts",
     "extract_findings",
     "get_engine",
 ]

@@ -179,9 +179,13 @@ def requested_counts(counts: Mapping[str, int] | Sequence[int]) -> tuple[int, ..
     elif isinstance(counts, Sequence) and not isinstance(counts, (str, bytes)):
         values = list(counts)
     else:
-        raise TypeError(f"counts must be a mapping by letter or a sequence of {len(LETTERS)}, got {type(counts).__name__}")
+        raise TypeError(
+            f"counts must be a mapping by letter or a sequence of {len(LETTERS)}, got {type(counts).__name__}"
+        )
     if len(values) != len(LETTERS):
-        raise ValueError(f"counts must hold {len(LETTERS)} numbers, one for each of {', '.join(LETTERS)}; got {len(values)}")
+        raise ValueError(
+            f"counts must hold {len(LETTERS)} numbers, one for each of {', '.join(LETTERS)}; got {len(values)}"
+        )
     return tuple(_count(letter, value) for letter, value in zip(LETTERS, values, strict=True))
 
 
