@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from rrg_rewards.data.error_records import ErrorRecord, read_error_records
-from rrg_rewards.data.phantom import PhantomStudy, phantom_studies
+from rrg_rewards.data.phantom import FINDINGS_HEADER, IMPRESSION_HEADER, phantom_studies
 from rrg_rewards.data.phantom_errors import inject_phantom_errors
 from rrg_rewards.data.readers import read_table
 from rrg_rewards.findings.compare import compare_findings
@@ -68,7 +69,8 @@ class PhantomErrors(RecordSource):
     Args:
         studies: Number of studies.
         per_study: Candidates of each, with other errors each time.
-        style: ``full`` or ``compact``.
+        style: ``full`` or ``compact``, which is short and tells of no earlier scan.
+        section: The whole ``report``, or its ``findings`` section alone, which holds all that is counted.
         seed: Seed of studies and errors.
         name: What the source is called.
 
@@ -79,9 +81,16 @@ class PhantomErrors(RecordSource):
     """
 
     def __init__(
-        self, studies: int, per_study: int = 1, style: str = "compact", seed: int = 0, name: str = "phantom"
+        self,
+        studies: int,
+        per_study: int = 1,
+        style: str = "compact",
+        section: Literal["report", "findings"] = "report",
+        seed: int = 0,
+        name: str = "phantom",
     ) -> None:
         super().__init__(name)
+        self.section = section
         self.studies = studies
         self.per_study = per_study
         self.style = style
@@ -89,14 +98,12 @@ class PhantomErrors(RecordSource):
 
     def read(self) -> list[ErrorRecord]:
         """Make the records."""
-        return [
-            _record(self._tell(study, draw))
+        records = [
+            _record(inject_phantom_errors(study, seed=self.seed * self.per_study + draw).report)
             for study in phantom_studies(self.studies, seed=self.seed, style=self.style)
             for draw in range(self.per_study)
         ]
-
-    def _tell(self, study: PhantomStudy, draw: int) -> InjectedReport:
-        return inject_phantom_errors(study, seed=self.seed * self.per_study + draw).report
+        return records if self.section == "report" else [_findings_alone(record) for record in records]
 
 
 class ReportErrors(RecordSource):
@@ -214,6 +221,14 @@ def _compared_counts(reference: str, candidate: str) -> tuple[float | None, ...]
             if category is not None:
                 counts[category] = (counts[category] or 0) + 1
     return tuple(counts)
+
+
+def _findings_alone(record: ErrorRecord) -> ErrorRecord:
+    reference, candidate = (
+        text.removeprefix(FINDINGS_HEADER).partition(f"\n{IMPRESSION_HEADER}")[0].strip()
+        for text in (record.reference, record.candidate)
+    )
+    return replace(record, reference=reference, candidate=candidate)
 
 
 def _record(injected: InjectedReport) -> ErrorRecord:
