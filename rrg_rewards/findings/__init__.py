@@ -4,6 +4,7 @@ from rrg_rewards.findings.compare import FindingComparison, FindingMatch, compar
 from rrg_rewards.findings.consolidate import abnormal_findings
 from rrg_rewards.findings.errors import ErrorEdit, InjectedReport, error_counts
 from rrg_rewards.findings.extract import extract_findings, get_engine
+from rrg_rewards.findings.inject import inject_errors
 from rrg_rewards.findings.types import Attributes, Finding
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "error_counts",
     "extract_findings",
     "get_engine",
+    "inject_errors",
 ]

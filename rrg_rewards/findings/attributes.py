@@ -180,16 +180,18 @@ class AttributeReader:
             return Modifier(start, end, (("device_position", "satisfactory" if good else "malpositioned"),))
         return Modifier(start, end, ())
 
+    def owned(self, tokens: Sequence[str], places: Sequence[Span]) -> list[tuple[Modifier, int]]:
+        """Modifiers of the findings named at ``places``, distinct and in order, each with its finding's index."""
+        owners = _owners(tokens, places)
+        return [(found, owners[found.start]) for found in self.modifiers(tokens) if owners[found.start] >= 0]
+
     def attributes(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[Attributes]:
         """Attributes of the findings named at ``spans``, which must be in order; equal ones share theirs."""
         places = list(dict.fromkeys(spans))
         found: list[list[Modifier]] = [[] for _ in places]
         trailing: list[list[Modifier]] = [[] for _ in places]
-        owners = _owners(tokens, places)
-        for modifier in self.modifiers(tokens):
-            owner = owners[modifier.start]
-            if owner >= 0:
-                (trailing if modifier.start >= places[owner].end else found)[owner].append(modifier)
+        for modifier, owner in self.owned(tokens, places):
+            (trailing if modifier.start >= places[owner].end else found)[owner].append(modifier)
         result = [_collect(own + later) for own, later in zip(found, trailing, strict=True)]
         for k in range(len(places) - 2, -1, -1):
             # "consolidation with surrounding ground glass in the right lower lobe"
