@@ -60,8 +60,9 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
 class LearnedMetricModule(LightningModule, ABC):  # type: ignore[misc]  # Lightning is an optional dependency
     """Trains an encoder in Hugging Face form to score report pairs.
 
-    AdamW, with a warm-up and a schedule over all steps of the run. The random numbers of an epoch (dropout) depend on
-    the seed, the epoch and the process alone: a run resumed at an epoch's end goes on as if it had never stopped.
+    AdamW, with a warm-up and a schedule over all steps of the run. The random numbers of a batch (dropout) depend on
+    the seed, its place in the run and the process alone: a run resumed at an epoch's end goes on as if it had never
+    stopped.
 
     Subclasses make the model in :meth:`build_model`, and log what ``monitor`` names.
 
@@ -106,9 +107,10 @@ class LearnedMetricModule(LightningModule, ABC):  # type: ignore[misc]  # Lightn
                 torch.manual_seed(self.seed)
                 self.model = self.build_model()
 
-    def on_train_epoch_start(self) -> None:
-        """Draw an epoch's random numbers from the seed, the epoch and the process alone."""
-        torch.manual_seed(hash((self.seed, self.current_epoch, self.global_rank)) % 2**63)
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:  # noqa: ARG002 (Lightning's)
+        """Draw a batch's random numbers from the seed, the batch and the process alone."""
+        # Not once an epoch: a loader draws from the same generator, and at another time after a resumption.
+        torch.manual_seed(hash((self.seed, self.current_epoch, batch_idx, self.global_rank)) % 2**63)
 
     def configure_optimizers(self) -> dict[str, Any]:
         """AdamW under the schedule, which advances with each step."""

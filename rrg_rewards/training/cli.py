@@ -233,7 +233,7 @@ def run(cli: TrainCLI) -> dict[str, Any] | None:
     folder = Path(cli.config.output_dir)
     model = cli.model.export(folder / "model")
     cli.datamodule.save_tokenizer(model)
-    config = yaml.safe_load(cli.parser.dump(cli.config, skip_none=False))
+    config = yaml.safe_load(cli.parser.dump(cli.config))
     write_json(config, folder / "run.json", overwrite=True)
     return write_report(
         folder,

@@ -13,12 +13,13 @@ from rrg_rewards.data.phantom import FINDINGS_HEADER, IMPRESSION_HEADER, phantom
 from rrg_rewards.data.phantom_errors import inject_phantom_errors
 from rrg_rewards.data.readers import read_table
 from rrg_rewards.findings.compare import compare_findings
-from rrg_rewards.findings.errors import InjectedReport
+from rrg_rewards.findings.errors import InjectedReport, draw_counts, seeded_draws
 from rrg_rewards.findings.inject import inject_errors
 from rrg_rewards.training.splits import report_key
 
 __all__ = ["ComparedReports", "JsonlRecords", "PhantomErrors", "RecordSource", "ReportErrors", "read_sources"]
 
+_RARE = (0, 0, 1, 1, 0, 1)
 _CATEGORY_OF_TYPE = {"location": 2, "severity": 3, "measurement": 3}
 
 
@@ -71,6 +72,7 @@ class PhantomErrors(RecordSource):
         per_study: Candidates of each, with other errors each time.
         style: ``full`` or ``compact``, which is short and tells of no earlier scan.
         section: The whole ``report``, or its ``findings`` section alone, which holds all that is counted.
+        max_words: Leave out candidates whose reference has more words: short pairs train faster.
         seed: Seed of studies and errors.
         name: What the source is called.
 
@@ -86,11 +88,13 @@ class PhantomErrors(RecordSource):
         per_study: int = 1,
         style: str = "compact",
         section: Literal["report", "findings"] = "report",
+        max_words: int | None = None,
         seed: int = 0,
         name: str = "phantom",
     ) -> None:
         super().__init__(name)
         self.section = section
+        self.max_words = max_words
         self.studies = studies
         self.per_study = per_study
         self.style = style
@@ -103,17 +107,25 @@ class PhantomErrors(RecordSource):
             for study in phantom_studies(self.studies, seed=self.seed, style=self.style)
             for draw in range(self.per_study)
         ]
-        return records if self.section == "report" else [_findings_alone(record) for record in records]
+        if self.section == "findings":
+            records = [_findings_alone(record) for record in records]
+        return [record for record in records if not _is_long(record.reference, self.max_words)]
 
 
 class ReportErrors(RecordSource):
     """Real reports with errors made in them, as many as the finding engine can make with certainty.
+
+    Errors are drawn as by :func:`rrg_rewards.findings.error_counts`. Few reports have a finding that can be moved,
+    graded or compared, so that these errors would be rare: where ``rare`` is set, every other candidate is asked to
+    have one of each besides. Reports that the engine cannot read without doubt give no record.
 
     Args:
         path: CSV, JSON lines or Parquet file of reports.
         column: Column of the reports; missing and blank ones are left out.
         per_report: Candidates of each, with other errors each time.
         limit: Use the first so many reports; default: all.
+        max_words: Leave out reports of more words: short pairs train faster.
+        rare: Ask every other candidate for a wrong location, a wrong severity and an omitted comparison besides.
         seed: Seed of the errors.
         name: What the source is called; default: the file's name without its ending.
 
@@ -128,6 +140,8 @@ class ReportErrors(RecordSource):
         column: str = "report",
         per_report: int = 1,
         limit: int | None = None,
+        max_words: int | None = None,
+        rare: bool = True,
         seed: int = 0,
         name: str | None = None,
     ) -> None:
@@ -136,15 +150,24 @@ class ReportErrors(RecordSource):
         self.column = column
         self.per_report = per_report
         self.limit = limit
+        self.max_words = max_words
+        self.rare = rare
         self.seed = seed
 
     def read(self) -> list[ErrorRecord]:
         """Make the records."""
-        return [
-            _record(inject_errors(report, seed=self.seed * self.per_report + draw))
-            for report in _reports(self.path, self.column, self.limit)
+        injected = (
+            inject_errors(report, self._requested(report, draw), seed=self.seed * self.per_report + draw)
+            for report in _reports(self.path, self.column, self.limit, self.max_words)
             for draw in range(self.per_report)
-        ]
+        )
+        return [_record(candidate) for candidate in injected if candidate is not None]
+
+    def _requested(self, report: str, draw: int) -> tuple[int, ...] | None:
+        if not self.rare or draw % 2 == 0:
+            return None
+        drawn = draw_counts(seeded_draws(self.seed * self.per_report + draw, "requested", report))
+        return tuple(count + more for count, more in zip(drawn, _RARE, strict=True))
 
 
 class ComparedReports(RecordSource):
@@ -162,6 +185,7 @@ class ComparedReports(RecordSource):
         per_report: Candidates of each.
         drawn: Reports that the most similar one is chosen from.
         limit: Use the first so many reports; default: all.
+        max_words: Leave out reports of more words: short pairs train faster.
         seed: Seed of the draws.
         name: What the source is called.
 
@@ -180,6 +204,7 @@ class ComparedReports(RecordSource):
         per_report: int = 1,
         drawn: int = 20,
         limit: int | None = None,
+        max_words: int | None = None,
         seed: int = 0,
         name: str = "compared",
     ) -> None:
@@ -191,12 +216,14 @@ class ComparedReports(RecordSource):
         self.per_report = per_report
         self.drawn = drawn
         self.limit = limit
+        self.max_words = max_words
         self.seed = seed
 
     def read(self) -> list[ErrorRecord]:
         """Draw the pairs and count their errors."""
         # Copies of one report would only ever be compared with themselves.
-        reports = list({report_key(report): report for report in _reports(self.path, self.column, self.limit)}.values())
+        read = _reports(self.path, self.column, self.limit, self.max_words)
+        reports = list({report_key(report): report for report in read}.values())
         if len(reports) < 2:
             raise ValueError(f"{self.path}: has {len(reports)} different reports; two are needed to compare any")
         words = [frozenset(report_key(report).split()) for report in reports]
@@ -235,8 +262,11 @@ def _record(injected: InjectedReport) -> ErrorRecord:
     return ErrorRecord(injected.reference, injected.candidate, injected.counts)
 
 
-def _reports(path: str, column: str, limit: int | None) -> Iterator[str]:
-    reports = read_table(path).texts(column)
-    for report in reports[:limit]:
-        if report is not None and report.strip():
+def _reports(path: str, column: str, limit: int | None, max_words: int | None) -> Iterator[str]:
+    for report in read_table(path).texts(column)[:limit]:
+        if report is not None and report.strip() and not _is_long(report, max_words):
             yield report
+
+
+def _is_long(report: str, max_words: int | None) -> bool:
+    return max_words is not None and len(report.split()) > max_words

@@ -73,9 +73,10 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
 def test_32_pairs_are_learned_by_heart(recipe: Callable[..., Path], tmp_path: Path) -> None:
     write_records(tmp_path / "errors.jsonl", tiny_records(28))
     path = recipe(
-        trainer__max_epochs=60,
-        early_stopping={"monitor": "val/tau", "patience": 60},
-        model__schedule="constant",
+        trainer__max_epochs=150,
+        trainer__check_val_every_n_epoch=50,
+        checkpoint={"every_n_epochs": 50},
+        early_stopping={"monitor": "val/tau", "strict": False},
         model__learning_rate=3e-3,
         seed_everything=1,
     )
@@ -87,7 +88,7 @@ def test_32_pairs_are_learned_by_heart(recipe: Callable[..., Path], tmp_path: Pa
     run.model.eval()
     with torch.no_grad():
         output = run.model.model(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
-    assert (output.counts - batch["labels"]).abs().max() < 0.4
+    assert (output.counts - batch["labels"]).abs().max() < 0.3
 
 
 def test_an_exported_model_is_the_best_one_to_the_bit(recipe: Callable[..., Path], tmp_path: Path) -> None:
