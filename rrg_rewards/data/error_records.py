@@ -195,10 +195,10 @@ def read_rexval(folder: str | Path, significant: bool | None = None, rater: int 
     told: dict[tuple[int, str, int, bool, int], float] = {}
     for row, cells in enumerate(zip(*columns, strict=True)):
         study, kind, category, is_significant, of = _rexval_key(cells[:5], len(references), table.where(row))
-        key = (study, kind, category, is_significant, of)
+        key, number = (study, kind, category, is_significant, of), _float(cells[5], "num_errors", table.where(row))
         if key in told:
             raise TableError(f"{table.where(row)}: counts the same errors of the same rater once more")
-        told[key] = _float(cells[5], "num_errors", table.where(row))
+        told[key] = number
     raters = {key[4] for key in told}
     if rater is not None and rater not in raters:
         raise ValueError(f"rater must be one of {', '.join(map(str, sorted(raters)))}, got {rater}")

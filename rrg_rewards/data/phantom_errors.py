@@ -333,11 +333,13 @@ def _site(side: str | None, lobe: str | None) -> str:
 
 def _graded(finding: PhantomFinding, topic: Topic) -> Iterator[tuple[PhantomFinding, str]]:
     step = _SEVERITIES.get(finding.severity or "")
-    for severity in topic.severities if step is not None else ():
-        if abs(_SEVERITIES.get(severity, step) - step) >= _CLEAR_STEPS:
-            yield replace(finding, severity=severity), f"{severity} for {finding.severity}"
+    if step is not None:
+        for severity in topic.severities:
+            if abs(_SEVERITIES.get(severity, step) - step) >= _CLEAR_STEPS:
+                yield replace(finding, severity=severity), f"{severity} for {finding.severity}"
     here = finding.size_mm
-    for size in topic.sizes if here is not None else ():
-        small, large = sorted((size, here))
-        if large > _CLEAR_RATIO * small and (finding.concept != "Lung nodule" or large - small > _CLEAR_MM):
-            yield replace(finding, size_mm=size), f"{size} mm for {here} mm"
+    if here is not None:
+        for size in topic.sizes:
+            small, large = sorted((size, here))
+            if large > _CLEAR_RATIO * small and (finding.concept != "Lung nodule" or large - small > _CLEAR_MM):
+                yield replace(finding, size_mm=size), f"{size} mm for {here} mm"

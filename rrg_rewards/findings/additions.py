@@ -8,7 +8,7 @@ from functools import cache
 from rrg_rewards.findings.alterations import error_knowledge
 from rrg_rewards.findings.comparisons import comparison_words
 from rrg_rewards.findings.concepts import concept_graph
-from rrg_rewards.findings.edits import Replacement, drop_sentence, without_item
+from rrg_rewards.findings.edits import Replacement, Sentence, drop_sentence, without_item
 from rrg_rewards.findings.errors import ErrorEdit
 from rrg_rewards.findings.reading import Proposal, Reading
 from rrg_rewards.utilities.draws import Draws
@@ -26,7 +26,12 @@ __all__ = [
 MODALITIES = ("ct", "xray")
 """What a report may be about."""
 
-_CT = re.compile(r"\b(?:ct|hrct|tomograph\w*|axial|contrast|hounsfield|lymph nodes?|ground.?glass)\b", re.IGNORECASE)
+_CT = re.compile(
+    r"\b(?:(?:chest|thorax|thoracic|non.?contrast) ct|ct shows|the scan|hrct|axial|lymph nodes?|ground.?glass"
+    r"|main bronchi|pericardial|peribronchial|in the liver|mediastinal window)\b",
+    re.IGNORECASE,
+)
+_XRAY = re.compile(r"\b(?:radiograph\w*|x.?rays?|views?|film|silhouette|costophrenic|hemidiaphragm)\b", re.IGNORECASE)
 # Chance that "no acute disease" goes when a finding is invented; other reports contradict themselves.
 _SUMMARY_GOES = 0.7
 # Longer sentences say more than that something is normal.
@@ -43,6 +48,7 @@ class _Bank:
     contradicted: dict[str, re.Pattern[str]]
     normal_words: re.Pattern[str]
     summaries: re.Pattern[str]
+    denials: re.Pattern[str]
     synonyms: dict[str, tuple[str, ...]]
     synonym: re.Pattern[str]
 
@@ -71,19 +77,20 @@ def _bank() -> _Bank:
         },
         normal_words=re.compile(rules["normal_words"], re.IGNORECASE),
         summaries=re.compile("|".join(rules["summaries"]), re.IGNORECASE),
+        denials=re.compile(rules["denials"], re.IGNORECASE),
         synonyms=others,
         synonym=re.compile(rf"\b(?:{texts})\b"),
     )
 
 
 def report_modality(report: str) -> str:
-    """``ct`` where a report has words of CT reports, else ``xray``.
+    """``ct`` where a report has words of CT reports and none of radiographs, else ``xray``.
 
     Example:
         >>> report_modality("Chest CT without contrast."), report_modality("PA and lateral views.")
         ('ct', 'xray')
     """
-    return "ct" if _CT.search(report) else "xray"
+    return "ct" if _CT.search(report) and not _XRAY.search(report) else "xray"
 
 
 def inventions(reading: Reading, modality: str, draws: Draws) -> Iterator[Proposal]:
@@ -137,7 +144,7 @@ def _contradictions(reading: Reading, concept: str, region: str, draws: Draws) -
             if normal or summary:
                 gone += drop_sentence(reading.sentences, place)
             continue
-        if len(denied) == len(sentence.mentions) and place not in reading.comparing:
+        if len(denied) == len(sentence.mentions) and place not in reading.comparing and _denies(sentence):
             changed = drop_sentence(reading.sentences, place)
         else:
             item = without_item(sentence, denied)
@@ -146,6 +153,11 @@ def _contradictions(reading: Reading, concept: str, region: str, draws: Draws) -
             return None
         gone += changed
     return gone
+
+
+def _denies(sentence: Sentence) -> bool:
+    """Whether a sentence without findings is plainly one: "a calcification is not identified laterally" is not."""
+    return _bank().denials.match(sentence.text) is not None
 
 
 def _opening(reading: Reading, region: str, gone: list[Replacement], draws: Draws) -> int | None:
@@ -178,23 +190,23 @@ def global_comparisons(reading: Reading, draws: Draws) -> Iterator[Proposal]:
             yield Proposal(ErrorEdit("E", "comparison added", "the examination"), (added,), (where, where))
     for place in sorted(reading.comparing):
         sentence = reading.sentences[place]
-        if not sentence.mentions and comparison_words().is_alone(sentence.text):
+        if not sentence.abnormal and comparison_words().is_alone(sentence.text):
             gone = drop_sentence(reading.sentences, place)
             if gone:
                 edit = ErrorEdit("F", "comparison dropped", "the examination", (sentence.start, sentence.stop))
                 yield Proposal(edit, tuple(gone))
 
 
-def normal_statements(reading: Reading, draws: Draws) -> Iterator[Proposal]:
-    """Harmless: a denial of what the report does not mention."""
+def normal_statements(reading: Reading, now: Reading, draws: Draws) -> Iterator[Proposal]:
+    """Harmless: a denial of what neither the report nor the candidate mentions."""
     graph = concept_graph()
-    named = {name for mention in reading.mentions for name in (mention.concept, *mention.alternatives)}
+    named = {mention.concept for mention in (*reading.mentions, *now.mentions)}
     for concept, region, sentences in draws.shuffled(_bank().normal):
         if concept is not None and any(graph.akin(concept, name) for name in named):
             continue
         text = draws.pick(sentences)
         where = _opening(reading, region, [], draws)
-        if where is not None and text not in reading.report:
+        if where is not None and text not in now.report:
             added = Replacement(where, where, _spaced(reading, where, text))
             yield Proposal(ErrorEdit(None, "normal statement", concept or "anatomy"), (added,), (where, where))
 
@@ -202,7 +214,7 @@ def normal_statements(reading: Reading, draws: Draws) -> Iterator[Proposal]:
 def denials_dropped(reading: Reading, draws: Draws) -> Iterator[Proposal]:
     """Harmless: a denial less."""
     for place, sentence in draws.shuffled(list(enumerate(reading.sentences))):
-        if sentence.mentions and not sentence.abnormal and place not in reading.comparing:
+        if sentence.mentions and not sentence.abnormal and place not in reading.comparing and _denies(sentence):
             gone = drop_sentence(reading.sentences, place)
             if gone:
                 span = (sentence.start, sentence.stop)

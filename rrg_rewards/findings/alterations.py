@@ -7,6 +7,7 @@ from typing import Any
 
 from rrg_rewards.findings.attributes import Modifier, Span, attribute_reader
 from rrg_rewards.findings.comparisons import comparison_words
+from rrg_rewards.findings.concepts import concept_graph
 from rrg_rewards.findings.edits import Replacement, drop_sentence, without_item
 from rrg_rewards.findings.errors import ErrorEdit
 from rrg_rewards.findings.knowledge_base import read_knowledge
@@ -52,11 +53,16 @@ def matching_case(word: str, model: str) -> str:
 def dropped(reading: Reading, target: int) -> Iterator[Proposal]:
     """B: the finding is left out wherever the report tells it."""
     group, finding = reading.groups[target], reading.findings[target]
+    if len(group) > 1 and finding.concept in error_knowledge()["umbrellas"]:
+        return
     replacements: list[Replacement] = []
     places = reading.places_of(group)
     for place in places:
         sentence = reading.sentences[place]
         own = [mention for mention in sentence.abnormal if mention in group]
+        if len(own) > 1:
+            # "A granuloma in the left lung and hilar granulomas": one finding or two?
+            return
         # What was merged with it, "opacity, likely atelectasis", goes with it.
         if any(mention not in group and mention.concept != finding.concept for mention in sentence.abnormal):
             item = without_item(sentence, own)
@@ -74,6 +80,8 @@ def dropped(reading: Reading, target: int) -> Iterator[Proposal]:
 def moved(reading: Reading, target: int) -> Iterator[Proposal]:
     """C: the other side, or another level of the lung."""
     said, finding = reading.findings[target].attributes, reading.findings[target]
+    if finding.concept in error_knowledge()["unlocated"]:
+        return
     if said.laterality in ("left", "right"):
         yield from _reworded(reading, target, "laterality", error_knowledge()["sides"])
     if _LEVELS.intersection(said.location) and finding.concept not in _NEVER_RAISED:
@@ -83,7 +91,6 @@ def moved(reading: Reading, target: int) -> Iterator[Proposal]:
 def _reworded(reading: Reading, target: int, kind: str, words: Mapping[str, str]) -> Iterator[Proposal]:
     finding = reading.findings[target]
     replacements: list[Replacement] = []
-    old = new = ""
     for start, end, modifier in _modifiers(reading, target):
         values = dict(modifier.values)
         if kind not in values or (kind == "location" and values[kind] not in _LEVELS):
@@ -94,9 +101,10 @@ def _reworded(reading: Reading, target: int, kind: str, words: Mapping[str, str]
         changed = _WORD.sub(lambda found: matching_case(words.get(found[0].lower(), found[0]), found[0]), text)
         if changed == text:
             return
-        old, new = text.lower(), changed.lower()
         replacements.append(Replacement(start, end, changed))
     if replacements:
+        start, end, new = replacements[0]
+        old, new = reading.report[start:end].lower(), new.lower()
         edit = ErrorEdit("C", "moved", f"{finding.concept}: {new} for {old}", (finding.start, finding.end))
         yield Proposal(edit, tuple(replacements), replacements[0][:2], target)
 
@@ -184,11 +192,12 @@ def compared(reading: Reading, target: int) -> Iterator[Proposal]:
     for place in places:
         sentence = reading.sentences[place]
         following = reading.follows(place)
-        plain = len(sentence.abnormal) == 1 and sentence.abnormal[0].presence == "present"
+        # "Low volumes without consolidation, decreased": what is?
+        plain = len(sentence.mentions) == 1 == len(sentence.abnormal)
         if plain and (following is None or not following.goes_on) and sentence.text[-1].isalnum():
             for text in error_knowledge()["comparison"]["added"]:
                 edit = ErrorEdit("E", "comparison added", f"{finding.concept}{text}", (sentence.start, sentence.stop))
-                added = Replacement(sentence.stop, sentence.stop, text)
+                added = Replacement(sentence.stop - 1, sentence.stop, sentence.text[-1] + text)
                 yield Proposal(edit, (added,), (sentence.start, sentence.stop), target)
 
 
@@ -196,10 +205,17 @@ def uncompared(reading: Reading, target: int) -> Iterator[Proposal]:
     """F: what the report says of the finding's change since an earlier examination is left out."""
     finding, group = reading.findings[target], reading.groups[target]
     places = [place for place in reading.places_of(group) if place in reading.comparing]
+    akin = partial(concept_graph().akin, finding.concept)
+    others = (
+        mention for place in reading.comparing.difference(places) for mention in reading.sentences[place].abnormal
+    )
+    if any(akin(mention.concept) for mention in others):
+        return
     replacements = []
     for place in places:
         sentence = reading.sentences[place]
-        if {mention.concept for mention in sentence.abnormal} != {finding.concept}:
+        # One statement of change is about one thing, whatever its names.
+        if not all(akin(mention.concept) for mention in sentence.abnormal):
             return
         found = next(comparison_words().without(sentence.text), None)
         if found is None:

@@ -42,7 +42,7 @@ class ComparisonWords:
         return self.cue.search(sentence) is not None
 
     def is_alone(self, sentence: str) -> bool:
-        """Whether a sentence says nothing but that something changed or did not.
+        """Whether a sentence without abnormal findings says nothing but that something changed or did not.
 
         Example:
             >>> comparison_words().is_alone("No significant interval change.")
@@ -64,6 +64,8 @@ class ComparisonWords:
                 if start == 0 and end < len(sentence) and not text:
                     # The next word begins the sentence now.
                     text, end = sentence[end].upper(), end + 1
+                elif start == 0:
+                    text = text[:1].upper() + text[1:]
                 rest = sentence[:start] + text + sentence[end:]
                 if rest.strip() and not self.compares(rest) and not _DANGLING.search(rest.rstrip(" .")):
                     yield start, end, text
@@ -78,21 +80,35 @@ def _compiled(rules: dict[str, Any]) -> ComparisonWords:
     which = "(?:(?:which|and|but|that) )?(?:(?:is|are|has|have|appears?|remains?|overall) )*"
     droppings = (
         # ", which is unchanged from the prior study", ", stable", ", with no interval change"
-        (rf"(?:,| -|;| ) ?{which}{state} ?{since}$", ""),
+        (rf"(?:,| -|;) ?{which}{state} ?{since}$", ""),
+        (rf" (?:(?:but|and) )?{state} ?{since}$", ""),
         (rf",? (?:with(?:out)? )?(?:no )?{adverb}(?:interval )?change ?{since}$", ""),
         (r",? (?:as |when )?(?:compared|in comparison|since) .*?$", ""),
+        # "is stable and within normal limits", "there is no change in the scar", "remains enlarged"
+        (rf"\b(is|are) {state} and (?=\w)", r"\1 "),
+        (r"^(?:there (?:is|has been) )?no (?:\w+ )?change in (?:the )?(?=\w)", "There is "),
+        (r"\bremains (?=\w)", "is "),
+        (r"\bremain (?=\w)", "are "),
         # "Cardiomegaly is unchanged"
         (rf"\b(is|are) {state} ?{since}$", r"\1 present"),
         (rf"\b(?:remains?|appears?) {state} ?{since}$", "is present"),
         # "Stable cardiomegaly", "there is persistent opacity"
+        (rf"\ban? {adverb}{word} (?=[aeiou])", "an "),
+        (rf"\ban? {adverb}{word} (?=\w)", "a "),
         (rf"\b{adverb}{word} (?=\w)", ""),
         # "is again seen"
         (r"\b(?:once )?again,? (?=\w)", ""),
         (r",? (?:once )?again\b", ""),
     )
+    # What stands here is asked of sentences without an abnormal finding only.
+    normal = f"{rules['structures']}(?: and {rules['structures']})?"
     alone = (
-        rf"(?:(?:there (?:is|are|has been|have been) )?(?:no|without) (?:\w+ ){{0,3}}chang\w+(?: \w+){{0,8}}"
+        rf"(?:(?:there (?:is|are|has been|have been) )?(?:no|without) (?:\w+ ){{0,3}}change"
+        rf"(?: (?:since|from|in the interval|compared|in comparison|when)(?: \w+){{0,8}})?"
         rf"|(?:{adverb}(?:stable|unchanged) (?:chest|exam\w*|appearance|study)(?: \w+){{0,4}})"
+        rf"|(?:{adverb}(?:stable|unchanged))"
+        rf"|(?:(?:the )?{normal} (?:is|are|appears?|remains?) {adverb}(?:stable|unchanged)(?: {since})?)"
+        rf"|(?:{adverb}(?:stable|unchanged) (?:normal )?(?:appearance of the )?{normal})"
         rf"|(?:findings are|the (?:exam\w*|chest) is) (?:stable|unchanged)(?: \w+){{0,6}})"
     )
     return ComparisonWords(

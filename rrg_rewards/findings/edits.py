@@ -169,10 +169,10 @@ def candidate_place(place: tuple[int, int], replacements: Iterable[Replacement])
     before = inside = 0
     for begin, stop, text in replacements:
         longer = len(text) - (stop - begin)
-        # What is added just before the place belongs to it only if the place is where it was added.
+        # What is added at either end of the place belongs to it only if the place is where it was added.
         if stop <= start and (begin < start or start < end):
             before += longer
-        elif start <= begin and stop <= end:
+        elif start <= begin and stop <= end and (begin < end or start == end):
             inside += longer
     return start + before, end + before + inside
 

@@ -37,6 +37,7 @@ _ORDER = "FDCEBA"
 # Edits of a category that are tried before it is given up, and of them those of one finding.
 _TRIES, _TRIES_OF_ONE = 12, 3
 _MOST_HARMLESS = 3
+_HARMLESS = ("synonym", "synonym", "normal statement", "denial dropped", "reordered")
 # What an error of each category changes in the mentions that it is about.
 _CHANGES = {
     "C": frozenset({"laterality", "location"}),
@@ -167,14 +168,21 @@ class _Injection:
 
     def add_harmless(self, number: int) -> None:
         """Make up to ``number`` edits that change nothing; of these another order of sentences comes last."""
-        kinds = (synonyms, synonyms, normal_statements, denials_dropped, None)
-        drawn = [self._draws.pick(kinds) for _ in range(number)]
-        for kind in filter(None, drawn):
-            for proposal in islice(kind(self._reference, self._draws), _TRIES):
+        drawn = [self._draws.pick(_HARMLESS) for _ in range(number)]
+        for kind in drawn:
+            for proposal in islice(self._harmless(kind), _TRIES):
                 if self._try(proposal):
                     break
-        if None in drawn:
+        if "reordered" in drawn:
             self._reorder()
+
+    def _harmless(self, kind: str) -> Iterator[Proposal]:
+        if kind == "synonym":
+            yield from synonyms(self._reference, self._draws)
+        elif kind == "denial dropped":
+            yield from denials_dropped(self._reference, self._draws)
+        elif kind == "normal statement":
+            yield from normal_statements(self._reference, self._now, self._draws)
 
     def _reorder(self) -> None:
         """Tell the candidate's sentences in another order, if it then reads the same."""

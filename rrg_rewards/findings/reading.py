@@ -79,7 +79,8 @@ class Reading:
 
     def _mentions_of(self, place: int) -> tuple[Finding, ...]:
         concept = self.findings[place].concept
-        named = [mention for mention in self.mentions if mention.concept == concept and mention.presence != "absent"]
+        named = [mention for mention in self.mentions if mention.concept == concept]
+        # "Small effusion ... near-complete resolution of the effusion": what is told both ways is not plain.
         if any(mention.presence != "present" for mention in named):
             return ()
         alike = [i for i, finding in enumerate(self.findings) if concept in (finding.concept, *finding.alternatives)]
