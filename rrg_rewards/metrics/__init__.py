@@ -1,6 +1,7 @@
 """The metrics as torchmetrics: state and argument checks; the formulas are in ``functional``."""
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.crepe import CREPE, CrepeScores
 from rrg_rewards.metrics.crg import CRGScore, MultiLevelCRGScore, ReportCRG
 from rrg_rewards.metrics.crimson import CRIMSON, CrimsonScores
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores, JudgeWarning
@@ -8,8 +9,10 @@ from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.registry import available_metrics, make_metric
 
 __all__ = [
+    "CREPE",
     "CRIMSON",
     "CRGScore",
+    "CrepeScores",
     "CrimsonScores",
     "JudgeWarning",
     "JudgedMetric",

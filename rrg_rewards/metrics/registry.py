@@ -25,6 +25,7 @@ class MetricEntry:
 
 
 _METRICS: dict[str, MetricEntry] = {
+    "crepe": MetricEntry("rrg_rewards.metrics.crepe:CREPE"),
     "crg": MetricEntry("rrg_rewards.metrics.crg:ReportCRG", context=("target_labels",)),
     "crimson": MetricEntry("rrg_rewards.metrics.crimson:CRIMSON", context=("age", "sex", "indication")),
 }

@@ -142,7 +142,7 @@ class CrepeModel(PreTrainedModel):  # type: ignore[misc]
         return CrepeOutput(terms.loss, logged, counts, logits)
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]
+    def from_pretrained(
         cls, pretrained_model_name_or_path: str | Path, *, revision: str | None = None
     ) -> "CrepeModel":
         """Load a model from the published layout, in which :meth:`save_pretrained` writes too.
@@ -166,10 +166,11 @@ class CrepeModel(PreTrainedModel):  # type: ignore[misc]
             FileNotFoundError: ./nowhere: no such folder
         """
         weights = locate_weights(pretrained_model_name_or_path, revision)
-        model = cls(CrepeConfig.from_pretrained(weights.parent))
+        model: CrepeModel = cls(CrepeConfig.from_pretrained(weights.parent))
         model.load_state_dict(read_crepe_weights(weights, model.state_dict()))
         model.name_or_path = str(pretrained_model_name_or_path)
-        return model.eval()
+        model.eval()
+        return model
 
     @classmethod
     def from_encoder(
@@ -208,7 +209,7 @@ def _heads(heads: nn.ModuleList, feature: Tensor) -> Tensor:
     """One column a head, in the type of the heads' weights whatever autocast says."""
     kind = feature.device.type
     with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
-        columns = [head(feature.to(head.weight.dtype)) for head in heads]
+        columns = [head(feature.to(head.get_parameter("weight").dtype)) for head in heads]
     return torch.cat(columns, dim=1)
 
 

@@ -38,8 +38,8 @@ class PairEncoder:
     """Make token sequences of report pairs: the tokenizer's own pair encoding, with a rule for what is too long.
 
     Where both reports fit, the result is the tokenizer's for ``(reference, candidate)``. Where they do not, with
-    ``"truncate"`` each keeps its first tokens: half of the room, and what the other leaves of its half. So no report,
-    however long, drives the other out. With ``"chunks"`` the pair is divided at sentences into aligned pairs that fit:
+    ``"truncate"`` each keeps its first tokens: half of the room, and what the other leaves of its half, as tokenizers
+    cut pairs by default. So no report, however long, drives the other out. With ``"chunks"`` the pair is divided at sentences into aligned pairs that fit:
     groups of the reference's sentences in order, each with the sentences of the candidate that speak of the same
     (:func:`rrg_rewards.models.crepe_chunks.aligned_chunks`).
 
@@ -135,9 +135,13 @@ class PairEncoder:
 
 
 def _shares(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens each of two texts keeps: half of the room, and what the other leaves of its half."""
-    kept = min(first, max(room // 2, room - second))
-    return kept, min(second, room - kept)
+    """How many tokens each of two texts keeps: half of the room, and what the other leaves of its half.
+
+    An odd token goes to the longer text, of equal ones to the second.
+    """
+    shorter = min(first, second, room // 2)
+    longer = min(max(first, second), room - shorter)
+    return (shorter, longer) if first <= second else (longer, shorter)
 
 
 def _cut(encoding: Any, length: int) -> Any:

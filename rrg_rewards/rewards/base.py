@@ -191,7 +191,11 @@ class MetricReward:
         if log_extra is not None and self.log_explanations:
             for name, texts in scores.explanations.items():
                 log_extra(f"{self.__name__}/{name}", texts)
-        return [None if math.isnan(value) else self.sign * value for value in scores.value.tolist()]
+        return [None if math.isnan(value) else self._reward(value) for value in scores.value.tolist()]
+
+    def _reward(self, value: float) -> float:
+        """Reward of a score."""
+        return self.sign * value
 
     def _sub_scores(self, scores: Scores) -> dict[str, float]:
         """What to log of a batch: the same names in each call."""

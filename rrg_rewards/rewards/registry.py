@@ -15,7 +15,10 @@ from rrg_rewards.utilities.names import unknown_name_message
 __all__ = ["available_rewards", "check_reward_options", "make_reward"]
 
 # Rewards that do more than a metric's score; imported when asked for. Every other metric is wrapped.
-_REWARDS = {"crg": "rrg_rewards.rewards.crg:CRGReward"}
+_REWARDS = {
+    "crepe": "rrg_rewards.rewards.crepe:CrepeReward",
+    "crg": "rrg_rewards.rewards.crg:CRGReward",
+}
 _OF_EVERY_REWARD = inspect.signature(MetricReward).parameters.keys() - {"metric"}
 
 

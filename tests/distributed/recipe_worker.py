@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from rrg_rewards.metrics import CREPE
 from rrg_rewards.recipes import grpo
-from rrg_rewards.rewards import CRGReward
+from rrg_rewards.rewards import MetricReward
 
 
 def replay_completions(policy: Any, by_step: list[list[list[int]]]) -> None:
@@ -30,22 +31,27 @@ def replay_completions(policy: Any, by_step: list[list[list[int]]]) -> None:
     policy.generate = replayed
 
 
+def backend(reward: Any) -> Any:
+    """What holds the model behind a reward."""
+    return reward.metric.predictor if isinstance(reward.metric, CREPE) else reward.metric.labeler
+
+
 def train(folder: str, *argv: str) -> Any:
     trainers, calls = [], []
-    make_trainer, reward_of = grpo._make_trainer, CRGReward.__call__
+    make_trainer, reward_of = grpo._make_trainer, MetricReward.__call__
 
     def noted_trainer(*args: Any) -> Any:
         trainers.append(make_trainer(*args))
-        loaded = ["_model" in vars(reward.metric.labeler) for reward in trainers[0].reward_funcs]
-        assert loaded == [False], "the labeler is to be loaded after the policy"
+        loaded = ["_model" in vars(backend(reward)) for reward in trainers[0].reward_funcs]
+        assert loaded == [False], "the reward's model is to be loaded after the policy"
         if (replay := Path(folder, "replay.json")).is_file():
             replay_completions(trainers[0].model, json.loads(replay.read_text()))
         return trainers[0]
 
-    def noted_reward(self: CRGReward, completions: Any, **columns: Any) -> list[float | None]:
+    def noted_reward(self: MetricReward, completions: Any, **columns: Any) -> list[float | None]:
         values = reward_of(self, completions, **columns)
         texts = [completion[0]["content"] for completion in completions]
-        policy, labeler = trainers[0].model, self.metric.labeler._model
+        policy, model = trainers[0].model, backend(self)._model
         calls.append(
             {
                 "completions": texts,
@@ -53,12 +59,12 @@ def train(folder: str, *argv: str) -> Any:
                 "references": columns["impression"],
                 "values": values,
                 "whole": [name for name, value in policy.named_parameters() if value.numel()],
-                "labeler_empty": sorted({value.numel() == 0 for value in labeler.parameters()}),
+                "model_empty": sorted({value.numel() == 0 for value in model.parameters()}),
             }
         )
         return values
 
-    grpo._make_trainer, CRGReward.__call__ = noted_trainer, noted_reward
+    grpo._make_trainer, MetricReward.__call__ = noted_trainer, noted_reward
     trainer = grpo.run(*grpo.parse(argv))
     result = {
         "world_size": trainer.args.world_size,

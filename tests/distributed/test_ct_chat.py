@@ -85,7 +85,7 @@ def test_the_policy_learns_from_rewards_that_differ(zero3: Run) -> None:
     for call in (call for rank in zero3.ranks for call in rank["calls"]):
         # PEFT looks at these weights' type, for which they are gathered and kept; they are small.
         assert all("lora_A" in name for name in call["whole"]), call["whole"]
-        assert call["labeler_empty"] == [False]
+        assert call["model_empty"] == [False]
 
 
 def test_every_way_of_training_is_the_same(other: Run, zero3: Run) -> None:

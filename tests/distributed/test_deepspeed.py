@@ -84,7 +84,7 @@ def test_the_policy_is_partitioned_and_the_labeler_is_whole(plain: Run, under_ze
     for run in (plain, under_zero):
         for call in (call for rank in run.ranks for call in rank["calls"]):
             assert bool(call["whole"]) == (run is not zero3)
-            assert call["labeler_empty"] == [False]
+            assert call["model_empty"] == [False]
 
 
 def test_equals_one_process_with_the_same_batches(launch: Launcher, zero3: Run) -> None:
@@ -124,7 +124,7 @@ def test_resumes_from_a_partitioned_checkpoint(launch: Launcher, zero3: Run) -> 
 def test_lora_trains_and_saves_an_adapter(launch: Launcher) -> None:
     lora = ["--use_peft", "true", "--lora_target_modules", "q_proj", "v_proj"]
     run = launch("lora", *lora, stage=3, processes=None)
-    assert all(call["labeler_empty"] == [False] for call in run.ranks[0]["calls"])
+    assert all(call["model_empty"] == [False] for call in run.ranks[0]["calls"])
     assert len(run.steps()) == STEPS
     adapter = load_file(run.folder / "adapter_model.safetensors")
     assert any(value.abs().sum() > 0 for name, value in adapter.items() if "lora_B" in name)

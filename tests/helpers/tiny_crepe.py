@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -13,7 +13,31 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-WORDS = "the a no small large left right lung heart effusion nodule mass opacity is are of in with and normal new".split()
+WORDS = [
+    "the",
+    "a",
+    "no",
+    "small",
+    "large",
+    "left",
+    "right",
+    "lung",
+    "heart",
+    "effusion",
+    "nodule",
+    "mass",
+    "opacity",
+    "is",
+    "are",
+    "of",
+    "in",
+    "with",
+    "and",
+    "normal",
+    "new",
+    "edema",
+    "lungs",
+]
 # Pieces, so that words have more tokens than one.
 _PIECES = ["##s", "##al", "##ly", "##i", "##o", "##r", "p", "##l", "##e", "##u", "basi", "apic"]
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -45,14 +69,15 @@ def save_tiny_crepe(folder: Path, *, categories: int = 6, presence: bool = True,
         num_attention_heads=4,
         intermediate_size=2 * width,
         # Of the usual 0.02 all pairs would have the same counts.
-        initializer_range=0.5,
+        initializer_range=0.3,
     )
     torch.manual_seed(0)
     weights = {f"bert.{key}": value for key, value in BertModel(config).state_dict().items()}
     for kind in ("error_regressors", "error_presence")[: 2 if presence else 1]:
         for index in range(categories):
-            weights[f"{kind}.{index}.weight"] = torch.randn(1, width)
-            weights[f"{kind}.{index}.bias"] = torch.randn(1)
+            # Counts of a few, as a trained model's: of tens, float32 would hardly hold 1e-5.
+            weights[f"{kind}.{index}.weight"] = 0.3 * torch.randn(1, width)
+            weights[f"{kind}.{index}.bias"] = 0.3 * torch.randn(1)
     folder.mkdir(parents=True, exist_ok=True)
     own = {
         "num_error_categories": categories,
@@ -84,14 +109,13 @@ def random_pairs(number: int, seed: int = 0, longest: int = 60) -> tuple[list[st
 def plain_counts(folder: Path, candidate: str, reference: str, max_length: int = 512) -> torch.Tensor:
     """Counts of one pair, from the published description alone: pair encoding padded to 512, pooled, six heads."""
     config = BertConfig.from_pretrained(folder)
-    from safetensors.torch import load_file
-
     weights = load_file(folder / "model.safetensors")
     encoder = BertModel(config).eval()
     encoder.load_state_dict({key[5:]: value for key, value in weights.items() if key.startswith("bert.")})
     tokenizer = tiny_bert_tokenizer()
+    # As lists: a tokenizer takes an empty second text that stands alone for none.
     batch = tokenizer(
-        reference, candidate, truncation=True, max_length=max_length, padding="max_length", return_tensors="pt"
+        [reference], [candidate], truncation=True, max_length=max_length, padding="max_length", return_tensors="pt"
     )
     with torch.no_grad():
         pooled = encoder(**batch).pooler_output[0]

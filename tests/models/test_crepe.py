@@ -281,7 +281,7 @@ def test_folders_that_hold_no_model_say_what_is_missing(published, tmp_path):
     with pytest.raises(FileNotFoundError, match="no such folder"):
         CrepeModel.from_pretrained(tmp_path / "nowhere")
     (published / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="holds no weights; expected one of model.safetensors"):
+    with pytest.raises(FileNotFoundError, match=r"holds no weights; expected one of model\.safetensors"):
         CrepeModel.from_pretrained(published)
     (published / "config.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"holds no config\.json"):

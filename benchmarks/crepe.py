@@ -1,0 +1,242 @@
+"""Time of CREPE on report pairs: pair by pair padded to 512, as published, against packed batches.
+
+    OMP_NUM_THREADS=2 python benchmarks/crepe.py
+    python benchmarks/crepe.py --model gihuncho/crepe-biomedbert --device cuda --pairs 100
+
+Weights are those of a BERT-base, random unless `--model` names a CREPE model: time does not depend on them. All sides
+have the same weights and the same pairs (RadPref: references, two candidates each), and are timed in turn, so that what
+else the machine does meets all alike; the median of the turns counts. Times are of the wall clock; on a CPU the ratios
+are also given in processor time, in which what else the machine does hardly counts.
+
+- `published`: one pair at a time, padded to 512 tokens, float32.
+- `float32`, `bfloat16`: the metric, text in, score out.
+- `... forward`: the bare encoder on the metric's own batches of tokens, without heads, tokeniser or scores.
+
+With `--chunks` it also tells how often CT-long pairs overflow, how much of them is read with and without chunks, and
+at what cost; the reports are the pairs' joined, five to one.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import WordPieceTrainer
+from torch import Tensor
+from transformers import AutoTokenizer, BertConfig, BertTokenizerFast
+
+from rrg_rewards.metrics import CREPE
+from rrg_rewards.models import CrepeConfig, CrepeModel
+from rrg_rewards.models.packing import packed_batches
+from rrg_rewards.version import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+# Reports of five chest X-ray reports' length are as long as CT reports.
+JOINED = 5
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Arguments of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "radpref" / "pairs.json")
+    parser.add_argument("--model", help="folder or Hub id of a CREPE model; default: random weights")
+    parser.add_argument("--tokenizer", help="folder or Hub id, with random weights; default: one of the pairs' words")
+    parser.add_argument("--pairs", type=int, default=24)
+    parser.add_argument("--repeats", type=int, default=3, help="turns; the median counts")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--token-budget", type=int, default=8192)
+    parser.add_argument("--chunks", action="store_true", help="measure long pairs in place of speed")
+    parser.add_argument("--output", type=Path)
+    return parser.parse_args()
+
+
+def read_pairs(path: Path, number: int) -> tuple[list[str], list[str]]:
+    """Candidates and references."""
+    cases = json.loads(path.read_text(encoding="utf-8"))
+    preds = [case[f"{name}_report"] for case in cases for name in ("C1", "C2")]
+    target = [case["ground_truth_report"] for case in cases for _ in range(2)]
+    return preds[:number], target[:number]
+
+
+def word_pieces(texts: Sequence[str]) -> BertTokenizerFast:
+    """A tokenizer of the texts' own word pieces, where no published one is at hand."""
+    backend = Tokenizer(WordPiece(unk_token="[UNK]"))
+    backend.normalizer = BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = BertPreTokenizer()
+    backend.train_from_iterator(texts, WordPieceTrainer(vocab_size=3000, special_tokens=SPECIAL))
+    backend.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return BertTokenizerFast(tokenizer_object=backend, model_max_length=512)
+
+
+def make_model(arguments: argparse.Namespace, texts: Sequence[str], folder: str) -> str:
+    """The model's folder or id; one of random weights and BERT-base's size is written where none is named."""
+    if arguments.model:
+        return str(arguments.model)
+    tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer) if arguments.tokenizer else word_pieces(texts)
+    torch.manual_seed(0)
+    CrepeModel(CrepeConfig(BertConfig(vocab_size=30522))).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@torch.no_grad()
+def published(model: CrepeModel, tokenizer: Any, preds: Sequence[str], target: Sequence[str]) -> Tensor:
+    """Counts ``(N, C)`` as the published code computes them."""
+    counts = []
+    for candidate, reference in zip(preds, target, strict=True):
+        batch = tokenizer(
+            [reference], [candidate], truncation=True, max_length=512, padding="max_length", return_tensors="pt"
+        )
+        counts.append(model(**batch.to(model.device)).counts.clamp(min=0).cpu())
+    return torch.cat(counts)
+
+
+def bare_forward(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> Callable[[], None]:
+    """The encoder alone on the metric's batches, tokenised beforehand."""
+    predictor = metric.predictor
+    encoder = predictor._model.encoder
+    device = next(encoder.parameters()).device
+    unique = dict.fromkeys(zip(target, preds, strict=True))
+    encoded = predictor.encoder([pair[0] for pair in unique], [pair[1] for pair in unique])
+    sequences = [chunk for chunks in encoded for chunk in chunks]
+    rows = packed_batches([len(sequence) for sequence in sequences], predictor.token_budget, predictor.batch_cost)
+    batches = [
+        {name: values.to(device) for name, values in predictor.encoder.collate([sequences[i] for i in batch]).items()}
+        for batch in rows
+    ]
+    dtype = getattr(torch, predictor.dtype)
+
+    @torch.no_grad()
+    def run() -> None:
+        for batch in batches:
+            with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
+                encoder(**batch).pooler_output.cpu()
+
+    return run
+
+
+class Took(NamedTuple):
+    """Seconds of the wall clock and of the processor."""
+
+    wall: float
+    processor: float
+
+
+def seconds(run: Callable[[], object]) -> Took:
+    """Time one run; what it returns lies on the CPU, so a GPU is done too."""
+    wall, processor = time.perf_counter(), time.process_time()
+    run()
+    return Took(time.perf_counter() - wall, time.process_time() - processor)
+
+
+def in_turn(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, Took]:
+    """Median seconds of each side; turns go through all sides, so that load meets all alike."""
+    times: dict[str, list[Took]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, run in sides.items():
+            times[name].append(seconds(run))
+    return {name: Took(*map(statistics.median, zip(*took, strict=True))) for name, took in times.items()}
+
+
+def ratios(times: dict[str, Took], dtypes: Sequence[str], clock: str) -> dict[str, float]:
+    """How much faster the metric is than the published way, and what it adds to the bare forward."""
+    took = {name: getattr(each, clock) for name, each in times.items()}
+    return {
+        **{f"speedup_{dtype}_{clock}": round(took["published"] / took[dtype], 2) for dtype in dtypes},
+        **{
+            f"metric_over_forward_{dtype}_{clock}": round(took[dtype] / took[f"{dtype} forward"], 3) for dtype in dtypes
+        },
+    }
+
+
+def counts_of(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> Tensor:
+    """Counts ``(N, C)`` that a metric gives."""
+    return torch.stack([*metric.score(preds, target).details.values()], dim=1)
+
+
+def speed(arguments: argparse.Namespace, model: str, preds: list[str], target: list[str]) -> dict[str, float]:
+    """Seconds of all sides, their ratios, and how far their counts are apart."""
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    plain = CrepeModel.from_pretrained(model).to(arguments.device)
+    settings = {"device": arguments.device, "token_budget": arguments.token_budget}
+    metrics = {dtype: CREPE(model, dtype=dtype, **settings) for dtype in ("float32", "bfloat16")}
+    expected = published(plain, tokenizer, preds, target).double()
+    found = {dtype: counts_of(metric, preds, target) for dtype, metric in metrics.items()}
+    sides: dict[str, Callable[[], object]] = {"published": lambda: published(plain, tokenizer, preds, target)}
+    for dtype, metric in metrics.items():
+        sides[dtype] = lambda metric=metric: metric.score(preds, target)  # type: ignore[misc]
+        sides[f"{dtype} forward"] = bare_forward(metric, preds, target)
+    times = in_turn(sides, arguments.repeats)
+    tokens = [len(tokenizer(*pair)["input_ids"]) for pair in zip(target, preds, strict=True)]
+    return {
+        "pairs": len(preds),
+        "mean_tokens": round(statistics.mean(tokens), 1),
+        **{f"ms_per_pair_{name.replace(' ', '_')}": round(1000 * t.wall / len(preds), 2) for name, t in times.items()},
+        **ratios(times, list(metrics), "wall"),
+        **(ratios(times, list(metrics), "processor") if arguments.device == "cpu" else {}),
+        "largest_count": round(float(expected.max()), 3),
+        **{f"max_count_error_{dtype}": float((found[dtype] - expected).abs().max()) for dtype in metrics},
+        **{f"max_score_error_{dtype}": float((found[dtype].sum(1) - expected.sum(1)).abs().max()) for dtype in metrics},
+    }
+
+
+def long_pairs(arguments: argparse.Namespace, model: str, preds: list[str], target: list[str]) -> dict[str, float]:
+    """What is read of pairs of joined reports, by either rule, and at what cost."""
+    joined = [
+        [" ".join(side[start : start + JOINED]) for start in range(0, len(side) - JOINED + 1, JOINED)]
+        for side in (preds, target)
+    ]
+    figures: dict[str, float] = {"pairs": len(joined[0])}
+    sides: dict[str, Callable[[], object]] = {}
+    for rule in ("truncate", "chunks"):
+        metric = CREPE(model, long_reports=rule, device=arguments.device, token_budget=arguments.token_budget)
+        encoded = metric.predictor.encoder(joined[1], joined[0])
+        read = sum(len(chunk) - 3 for chunks in encoded for chunk in chunks)
+        lost = sum(chunk.num_cut for chunks in encoded for chunk in chunks)
+        figures[f"share_read_{rule}"] = round(read / (read + lost), 3)
+        figures[f"sequences_per_pair_{rule}"] = round(sum(map(len, encoded)) / len(encoded), 2)
+        figures[f"mean_score_{rule}"] = round(float(metric.score(*joined).value.mean()), 3)
+        sides[rule] = lambda metric=metric: metric.score(*joined)  # type: ignore[misc]
+        if rule == "truncate":
+            figures["share_of_pairs_over_the_limit"] = sum(chunks[0].num_cut > 0 for chunks in encoded) / len(encoded)
+    times = in_turn(sides, arguments.repeats)
+    figures["time_chunks_over_truncate"] = round(times["chunks"].processor / times["truncate"].processor, 2)
+    return figures
+
+
+def main() -> None:
+    """Measure, print and write the figures."""
+    arguments = parse_arguments()
+    preds, target = read_pairs(arguments.data, arguments.pairs)
+    with tempfile.TemporaryDirectory() as folder:
+        model = make_model(arguments, preds + target, folder)
+        figures = (long_pairs if arguments.chunks else speed)(arguments, model, preds, target)
+    for name, value in figures.items():
+        print(f"{name:40}{value:>14}")
+    gpu = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else None
+    result = {
+        "version": __version__,
+        "model": arguments.model or "BERT-base of random weights",
+        "device": gpu or f"CPU, {torch.get_num_threads()} threads",
+        "figures": figures,
+    }
+    name = "crepe_long_pairs.json" if arguments.chunks else "crepe.json"
+    output = arguments.output or ROOT / "benchmarks" / "results" / name
+    output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""CREPE in real processes: totals are those of one process, and as a reward it is the metric's, under ZeRO-3 too."""
+
+import json
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_crepe import random_pairs, save_tiny_crepe
+from tiny_policy import save_tiny_policy
+from torchmetrics import MetricCollection
+
+from rrg_rewards.metrics import CREPE
+from tests.distributed.helpers import run_distributed
+from tests.distributed.runs import Launcher, Run, assert_same_weights
+
+ROWS = 24
+# Number of rows of each process.
+SHARES = {
+    2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
+    3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
+}
+REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
+WEIGHTS = {"omitted_finding": 2.0, "false_comparison": 0.5}
+TAU = 4.0
+STEPS = 2
+
+
+def batch(rows: slice, seed: int) -> tuple[list[str | None], list[str | None]]:
+    """Rows of a corpus that is the same in all processes; some cannot be scored."""
+    preds, target = random_pairs(ROWS, seed, longest=20)
+    return [None, *preds[1:]][rows], [*target[:-1], " "][rows]
+
+
+def feed(metric: Any, rows: slice, seed: int = 0) -> Any:
+    """Give a metric its rows in two batches; a process without rows calls update not once."""
+    middle = (rows.start + rows.stop) // 2
+    for part in (slice(rows.start, middle), slice(middle, rows.stop)):
+        if part.start < part.stop:
+            metric.update(*batch(part, seed))
+    return metric
+
+
+def results(metric: CREPE) -> dict[str, float]:
+    return {"compute": metric.compute().item(), **{name: mean.item() for name, mean in metric.statistics().items()}}
+
+
+def exercise(folder: str, rows: slice) -> dict[str, dict[str, float]]:
+    """Everything a process can do to a metric, in the same order in all processes."""
+    metric = feed(CREPE(folder), rows)
+    found = {"first": results(metric), "repeated": results(metric)}
+    found["cloned"] = results(metric.clone())
+    found["unpickled"] = results(pickle.loads(pickle.dumps(metric)))
+    metric.reset()
+    found["after reset"] = results(feed(metric, rows, seed=1))
+    collection = MetricCollection({"plain": CREPE(folder), "weighted": CREPE(folder, weights=WEIGHTS)})
+    found["collection"] = {name: value.item() for name, value in feed(collection, rows).compute().items()}
+    return found
+
+
+def exercise_all(rank: int, world_size: int, folder: str) -> dict[str, Any]:
+    found = {}
+    for share, lengths in SHARES[world_size].items():
+        start = sum(lengths[:rank])
+        found[share] = exercise(folder, slice(start, start + lengths[rank]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny_crepe(tmp_path_factory.mktemp("crepe") / "model"))
+
+
+@pytest.fixture(scope="module", params=SHARES, ids=lambda world_size: f"{world_size} processes")
+def by_rank(request: pytest.FixtureRequest, folder: str) -> list[dict[str, Any]]:
+    """What each process found; the processes are started once for all tests."""
+    return run_distributed(exercise_all, request.param, folder)
+
+
+@pytest.fixture(scope="module")
+def alone(folder: str) -> dict[str, dict[str, float]]:
+    """What one process finds that sees all rows."""
+    return exercise(folder, slice(0, ROWS))
+
+
+@pytest.mark.parametrize("use", ["first", "repeated", "cloned", "unpickled", "after reset", "collection"])
+def test_equals_one_process(by_rank: Any, alone: Any, use: str) -> None:
+    for rank, shares in enumerate(by_rank):
+        for share in SHARES[len(by_rank)]:
+            found = shares[share][use]
+            # Other batches, other rounding of float32; the sums themselves are in float64.
+            assert found == pytest.approx(alone[use], rel=1e-5, abs=1e-6), (rank, share)
+            assert found == by_rank[0][share][use], "processes differ"
+
+
+def test_data_tell_processes_apart(folder: str) -> None:
+    """The tests above would pass for a metric that never syncs, if every share had the values of the whole."""
+    whole, share = (feed(CREPE(folder), rows).compute() for rows in (slice(0, ROWS), slice(0, 12)))
+    assert abs(whole - share) > 1e-3
+
+
+@pytest.fixture(scope="module")
+def launch(tmp_path_factory: pytest.TempPathFactory, folder: str) -> Launcher:
+    root = tmp_path_factory.mktemp("crepe_grpo")
+    rows = [{"findings": f"lungs {report}", "impression": report} for report in REPORTS * 2]
+    (root / "reports.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reward = {"name": "crepe", "model": folder, "shape": "exponential", "tau": TAU, "weights": WEIGHTS}
+    config = {
+        "model_name_or_path": str(save_tiny_policy(root / "policy")),
+        "dataset": str(root / "reports.jsonl"),
+        "reference_column": "impression",
+        "rewards": [reward],
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "max_steps": STEPS,
+        "per_device_train_batch_size": 4,
+        "num_generations": 4,
+        "max_completion_length": 6,
+        "learning_rate": 1e-3,
+        "logging_steps": 1,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+    return Launcher(root, config)
+
+
+@pytest.fixture(scope="module")
+def plain(launch: Launcher) -> Run:
+    return launch("plain")
+
+
+@pytest.fixture(scope="module")
+def zero3(launch: Launcher) -> Run:
+    return launch("zero3", stage=3)
+
+
+@pytest.mark.parametrize("name", ["plain", "zero3"])
+def test_rewards_are_those_of_the_metric_in_this_process(
+    request: pytest.FixtureRequest, name: str, folder: str
+) -> None:
+    run: Run = request.getfixturevalue(name)
+    metric = CREPE(Path(folder), weights=WEIGHTS)
+    keys = ("completions", "references", "values")
+    assert len(run.ranks) == 2
+    for logged, *step in zip(run.steps(), *map(run.by_step, keys), strict=True):
+        completions, references, values = step
+        scores = metric.score(completions, references)
+        assert values == pytest.approx([math.exp(-score / TAU) for score in scores.value.tolist()], abs=1e-5)
+        assert logged["rewards/crepe/mean"] == pytest.approx(sum(values) / len(values), rel=1e-5)
+        assert logged["crepe/omitted_finding"] == pytest.approx(
+            scores.details["omitted_finding"].mean().item(), rel=1e-4, abs=1e-6
+        )
+        assert logged["crepe/unscorable"] == 0
+        assert len(set(values)) > 2, "rewards hardly differ: the test says little"
+
+
+def test_zero3_partitions_the_policy_and_not_the_reward_and_changes_nothing(plain: Run, zero3: Run) -> None:
+    assert [rank["distributed"] for rank in zero3.ranks] == ["DEEPSPEED"] * 2
+    for run in (plain, zero3):
+        for call in (call for rank in run.ranks for call in rank["calls"]):
+            assert bool(call["whole"]) == (run is plain)
+            assert call["model_empty"] == [False]
+    assert zero3.saw() == plain.saw()
+    assert len(zero3.steps()) == STEPS
+    assert_same_weights(zero3, plain)
