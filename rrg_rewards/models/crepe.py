@@ -142,9 +142,7 @@ class CrepeModel(PreTrainedModel):  # type: ignore[misc]
         return CrepeOutput(terms.loss, logged, counts, logits)
 
     @classmethod
-    def from_pretrained(
-        cls, pretrained_model_name_or_path: str | Path, *, revision: str | None = None
-    ) -> "CrepeModel":
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, *, revision: str | None = None) -> "CrepeModel":
         """Load a model from the published layout, in which :meth:`save_pretrained` writes too.
 
         Weights are float32, and load from safetensors, or from ``pytorch_model.bin`` without executing what is pickled

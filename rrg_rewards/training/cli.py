@@ -68,7 +68,7 @@ class TrainCLI(LightningCLI):  # type: ignore[misc]  # Lightning is an optional 
             # Its checkpoints would hold the classes' paths, by which loading imports what a file names.
             load_from_checkpoint_support=False,
             save_config_callback=None,
-            trainer_defaults={"logger": False},
+            trainer_defaults={"logger": False, "enable_model_summary": False},
             parser_kwargs={"parser_mode": "yaml", "default_env": False},
         )
 

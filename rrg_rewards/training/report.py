@@ -93,7 +93,9 @@ def write_report(
     report = {
         **about,
         "test": agreement(pooled(counts), mean_counts, categories),
-        "test_by_source": {name: agreement(own, mean_counts, categories) for name, own in counts.items() if len(own[0])},
+        "test_by_source": {
+            name: agreement(own, mean_counts, categories) for name, own in counts.items() if len(own[0])
+        },
         "mean_counts_of_training": dict(zip(categories, mean_counts.tolist(), strict=True)),
         "history": list(history),
         "versions": versions(),

@@ -72,9 +72,7 @@ class LengthGroupedBatches(_Batches):
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         rows = torch.randperm(len(self.lengths), generator=generator)[: len(self) * size]
         groups = rows.split(size * self.group_batches)
-        batches = [
-            batch for group in groups for batch in group[self.lengths[group].argsort(stable=True)].split(size)
-        ]
+        batches = [batch for group in groups for batch in group[self.lengths[group].argsort(stable=True)].split(size)]
         for place in torch.randperm(len(batches), generator=generator).tolist():
             yield batches[place][rank::world_size].tolist()
 

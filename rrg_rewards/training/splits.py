@@ -80,9 +80,7 @@ def split_by_reference(
         if keys not in seen:
             seen.add(keys)
             kept.append((*keys, record))
-    side_of = {
-        reference: _side(reference, validation_fraction, test_fraction, seed) for reference, _, _ in kept
-    }
+    side_of = {reference: _side(reference, validation_fraction, test_fraction, seed) for reference, _, _ in kept}
     sides: tuple[list[ErrorRecord], ...] = ([], [], [])
     crossing = 0
     for reference, candidate, record in kept:

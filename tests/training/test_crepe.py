@@ -170,9 +170,7 @@ def test_no_reference_stands_on_two_sides(tmp_path: Path) -> None:
     )
     data.setup()
     split = data.split
-    sides = [
-        {report_key(record.reference) for record in side} for side in (split.train, split.validation, split.test)
-    ]
+    sides = [{report_key(record.reference) for record in side} for side in (split.train, split.validation, split.test)]
     assert len(set.union(*sides)) == sum(map(len, sides)) == len({report_key(r["reference"]) for r in records})
     for place, side in enumerate((split.train, split.validation, split.test)):
         others = set.union(*(references for other, references in enumerate(sides) if other != place))
