@@ -1,6 +1,6 @@
 """Time of CREPE on report pairs: pair by pair padded to 512, as published, against packed batches.
 
-    OMP_NUM_THREADS=2 python benchmarks/crepe.py
+    OMP_NUM_THREADS=1 python benchmarks/crepe.py
     python benchmarks/crepe.py --model gihuncho/crepe-biomedbert --device cuda --pairs 100
 
 Weights are those of a BERT-base, random unless `--model` names a CREPE model: time does not depend on them. All sides
@@ -11,9 +11,6 @@ are also given in processor time, in which what else the machine does hardly cou
 - `published`: one pair at a time, padded to 512 tokens, float32.
 - `float32`, `bfloat16`: the metric, text in, score out.
 - `... forward`: the bare encoder on the metric's own batches of tokens, without heads, tokeniser or scores.
-
-With `--chunks` it also tells how often CT-long pairs overflow, how much of them is read with and without chunks, and
-at what cost; the reports are the pairs' joined, five to one.
 """
 
 import argparse
@@ -41,8 +38,6 @@ from rrg_rewards.models.packing import packed_batches
 from rrg_rewards.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
-# Reports of five chest X-ray reports' length are as long as CT reports.
-JOINED = 5
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -56,8 +51,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--token-budget", type=int, default=8192)
-    parser.add_argument("--chunks", action="store_true", help="measure long pairs in place of speed")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "crepe.json")
     return parser.parse_args()
 
 
@@ -193,37 +187,13 @@ def speed(arguments: argparse.Namespace, model: str, preds: list[str], target: l
     }
 
 
-def long_pairs(arguments: argparse.Namespace, model: str, preds: list[str], target: list[str]) -> dict[str, float]:
-    """What is read of pairs of joined reports, by either rule, and at what cost."""
-    joined = [
-        [" ".join(side[start : start + JOINED]) for start in range(0, len(side) - JOINED + 1, JOINED)]
-        for side in (preds, target)
-    ]
-    figures: dict[str, float] = {"pairs": len(joined[0])}
-    sides: dict[str, Callable[[], object]] = {}
-    for rule in ("truncate", "chunks"):
-        metric = CREPE(model, long_reports=rule, device=arguments.device, token_budget=arguments.token_budget)
-        encoded = metric.predictor.encoder(joined[1], joined[0])
-        read = sum(len(chunk) - 3 for chunks in encoded for chunk in chunks)
-        lost = sum(chunk.num_cut for chunks in encoded for chunk in chunks)
-        figures[f"share_read_{rule}"] = round(read / (read + lost), 3)
-        figures[f"sequences_per_pair_{rule}"] = round(sum(map(len, encoded)) / len(encoded), 2)
-        figures[f"mean_score_{rule}"] = round(float(metric.score(*joined).value.mean()), 3)
-        sides[rule] = lambda metric=metric: metric.score(*joined)  # type: ignore[misc]
-        if rule == "truncate":
-            figures["share_of_pairs_over_the_limit"] = sum(chunks[0].num_cut > 0 for chunks in encoded) / len(encoded)
-    times = in_turn(sides, arguments.repeats)
-    figures["time_chunks_over_truncate"] = round(times["chunks"].processor / times["truncate"].processor, 2)
-    return figures
-
-
 def main() -> None:
     """Measure, print and write the figures."""
     arguments = parse_arguments()
     preds, target = read_pairs(arguments.data, arguments.pairs)
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(arguments, preds + target, folder)
-        figures = (long_pairs if arguments.chunks else speed)(arguments, model, preds, target)
+        figures = speed(arguments, model, preds, target)
     for name, value in figures.items():
         print(f"{name:40}{value:>14}")
     gpu = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else None
@@ -233,9 +203,7 @@ def main() -> None:
         "device": gpu or f"CPU, {torch.get_num_threads()} threads",
         "figures": figures,
     }
-    name = "crepe_long_pairs.json" if arguments.chunks else "crepe.json"
-    output = arguments.output or ROOT / "benchmarks" / "results" / name
-    output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ class PairEncoder:
 
     Where both reports fit, the result is the tokenizer's for ``(reference, candidate)``. Where they do not, with
     ``"truncate"`` each keeps its first tokens: half of the room, and what the other leaves of its half, as tokenizers
-    cut pairs by default. So no report, however long, drives the other out. With ``"chunks"`` the pair is divided at sentences into aligned pairs that fit:
-    groups of the reference's sentences in order, each with the sentences of the candidate that speak of the same
-    (:func:`rrg_rewards.models.crepe_chunks.aligned_chunks`).
+    cut pairs by default. So no report, however long, drives the other out. With ``"chunks"`` the pair is divided at
+    sentences into aligned pairs that fit: groups of the reference's sentences in order, each with the sentences of the
+    candidate that speak of the same (:func:`rrg_rewards.models.crepe_chunks.aligned_chunks`).
 
     Args:
         tokenizer: A fast tokenizer of transformers. It is not changed.
