@@ -18,8 +18,8 @@ from rrg_rewards.utilities.imports import require
 __all__ = ["add_command"]
 
 _DESCRIPTION = """\
-Train a learned metric. One YAML file is one run, on LightningCLI's conventions: every key of it is an option, too, as in
---trainer.max_epochs 3 or --model.learning_rate 1e-4, which take precedence.
+Train a learned metric. One YAML file is one run, on LightningCLI's conventions: every key of it is an option, too, as
+in --trainer.max_epochs 3 or --model.learning_rate 1e-4, which take precedence.
 
 Written to output_dir: the best model in Hugging Face form (model/), a report with plots (report.md, report.json), the
 resolved configuration (run.json), and checkpoints. It needs the extra `train`.

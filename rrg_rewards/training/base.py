@@ -1,4 +1,4 @@
-"""What the training of every learned metric shares: optimiser, schedule, and random numbers that a resumed run repeats."""
+"""What the training of every learned metric shares: optimiser, schedule, random numbers that a resumed run repeats."""
 
 import math
 from abc import ABC, abstractmethod
@@ -77,8 +77,6 @@ class LearnedMetricModule(LightningModule, ABC):  # type: ignore[misc]  # Lightn
         ValueError: If a number is out of range.
     """
 
-    model: Any
-
     def __init__(
         self, learning_rate: float, weight_decay: float, warmup_ratio: float, schedule: ScheduleName, seed: int
     ) -> None:
@@ -94,7 +92,7 @@ class LearnedMetricModule(LightningModule, ABC):  # type: ignore[misc]  # Lightn
         self.warmup_ratio = warmup_ratio
         self.schedule = schedule
         self.seed = seed
-        self.model = None
+        self.model: Any = None
 
     @abstractmethod
     def build_model(self) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Training runs from YAML files on LightningCLI's conventions: what ``rrg-rewards train`` and the recipes' check call."""
+"""Training runs from YAML files on LightningCLI's conventions, for ``rrg-rewards train`` and the recipes' check."""
 
 import contextlib
 import io
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
@@ -156,18 +155,10 @@ def _last_words(message: str) -> str:
 
 def help_text(task: str) -> str:
     """All keys of a task's YAML file."""
-    return str(TrainCLIHelp(TASKS[task]).parser.format_help())
-
-
-class TrainCLIHelp(TrainCLI):
-    """The parser alone."""
-
-    def __init__(self, task: Task) -> None:
-        super().__init__(task, ["--output_dir", "none"], instantiate=False)
-
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parse nothing."""
-        self.config = parser.get_defaults()
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+        parse(task, ["--help"], instantiate=False)
+    return text.getvalue()
 
 
 def validate(task: str, path: str | Path) -> None:
@@ -197,7 +188,7 @@ def fit(cli: TrainCLI) -> dict[str, float | None]:
 
 
 def _resumed(cli: TrainCLI) -> str | None:
-    wanted = cli.config.resume_from_checkpoint
+    wanted: str | None = cli.config.resume_from_checkpoint
     if wanted != "auto":
         if wanted is not None and not Path(wanted).is_file():
             raise FileNotFoundError(f"resume_from_checkpoint: {wanted}: no such file")
@@ -207,10 +198,11 @@ def _resumed(cli: TrainCLI) -> str | None:
 
 
 def best_row(cli: TrainCLI) -> dict[str, float | None]:
-    """The history's row of the best validation."""
+    """The history's row of the best checkpoint; the last one where no validation ranked anything."""
     rows = history_of(cli).rows
-    monitor = cli.task.monitor
-    return max(rows, key=lambda row: -torch.inf if row[monitor] is None else row[monitor])
+    best = cli.trainer.checkpoint_callback.best_model_score
+    # Not the highest of all: checkpoints are written at the ends of epochs, and validations may be more often.
+    return next((row for row in rows if best is not None and row[cli.task.monitor] == float(best)), rows[-1])
 
 
 def history_of(cli: TrainCLI) -> History:

@@ -49,10 +49,14 @@ class CrepeModule(LearnedMetricModule):
         ValueError: If a number is out of range.
 
     Example:
-        >>> from rrg_rewards.training import CrepeModule
         >>> CrepeModule("microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract").schedule
         'linear'
     """
+
+    # Metrics by stage, and by stage and source.
+    terms: Any
+    agreement: Any
+    by_source: Any
 
     def __init__(
         self,
@@ -77,7 +81,7 @@ class CrepeModule(LearnedMetricModule):
 
     def build_model(self) -> nn.Module:
         """The encoder with new heads, its dropout at work."""
-        model = CrepeModel.from_encoder(
+        model: nn.Module = CrepeModel.from_encoder(
             self.encoder,
             revision=self.revision,
             presence_loss_weight=self.presence_loss_weight,
@@ -87,8 +91,9 @@ class CrepeModule(LearnedMetricModule):
 
     def configure_model(self) -> None:
         """Make the model and the metrics, once."""
-        if self.model is None:
-            super().configure_model()
+        built = self.model is not None
+        super().configure_model()
+        if not built:
             categories = self.model.config.error_categories
             names = [source.name for source in self.trainer.datamodule.sources]
             self.terms = nn.ModuleDict({stage: _new_terms() for stage in ("fit", "val", "test")})

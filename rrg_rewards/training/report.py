@@ -1,6 +1,6 @@
 """What a training run has come to: numbers, a page and plots, without a word of any report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def write_report(
     history: Sequence[Mapping[str, float | None]],
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Write ``report.json``, ``report.md`` and, where matplotlib is installed, ``counts.png``, ``mae.png``, ``curve.png``.
+    """Write ``report.json``, ``report.md`` and, if matplotlib is installed, ``counts.png``, ``mae.png``, ``curve.png``.
 
     Args:
         folder: Where to.
@@ -148,7 +148,7 @@ def plot_report(folder: Path, counts: Mapping[str, Counts], report: Mapping[str,
         figures = require("matplotlib.figure", extra="plot")
     except ModuleNotFoundError:
         return []
-    drawings = {
+    drawings: dict[str, Callable[[Any], None]] = {
         "counts.png": lambda axes: _draw_counts(axes, counts),
         "mae.png": lambda axes: _draw_mae(axes, report["test"]["categories"]),
         "curve.png": lambda axes: _draw_curve(axes, report["history"]),

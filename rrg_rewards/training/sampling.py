@@ -71,8 +71,10 @@ class LengthGroupedBatches(_Batches):
             )
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         rows = torch.randperm(len(self.lengths), generator=generator)[: len(self) * size]
-        groups = rows.split(size * self.group_batches)
-        batches = [batch for group in groups for batch in group[self.lengths[group].argsort(stable=True)].split(size)]
+        groups = torch.split(rows, size * self.group_batches)
+        batches = [
+            batch for group in groups for batch in torch.split(group[self.lengths[group].argsort(stable=True)], size)
+        ]
         for place in torch.randperm(len(batches), generator=generator).tolist():
             yield batches[place][rank::world_size].tolist()
 
@@ -99,7 +101,7 @@ class LengthSortedBatches(_Batches):
         return self.lengths.argsort(descending=True, stable=True)[rank::world_size]
 
     def __iter__(self) -> Iterator[list[int]]:
-        for batch in self._rows().split(self.batch_size):
+        for batch in torch.split(self._rows(), self.batch_size):
             if len(batch):
                 yield batch.tolist()
 

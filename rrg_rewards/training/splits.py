@@ -13,10 +13,10 @@ _NOT_WORD = re.compile(r"[\W_]+")
 
 
 def report_key(report: str) -> str:
-    """What two copies of a report have in common: its words in lower case, without punctuation and line breaks.
+    r"""What two copies of a report have in common: its words in lower case, without punctuation and line breaks.
 
     Example:
-        >>> report_key("No  effusion.\\nHeart: normal.") == report_key("no effusion; heart normal")
+        >>> report_key("No  effusion.\nHeart: normal.") == report_key("no effusion; heart normal")
         True
     """
     return _NOT_WORD.sub(" ", report.casefold()).strip()
@@ -89,7 +89,9 @@ def split_by_reference(
             sides[side].append(record)
         else:
             crossing += 1
-    return RecordSplit(*sides, duplicates=len(records) - len(kept), crossing=crossing)
+    return RecordSplit(
+        train=sides[0], validation=sides[1], test=sides[2], duplicates=len(records) - len(kept), crossing=crossing
+    )
 
 
 def _side(key: str, validation_fraction: float, test_fraction: float, seed: int) -> int:

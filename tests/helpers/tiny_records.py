@@ -18,6 +18,8 @@ def save_tiny_encoder(folder: Path, dropout: float = 0.0) -> Path:
         num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=64,
+        # Of the usual 0.02 so small a model learns slowly.
+        initializer_range=0.2,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
