@@ -27,7 +27,7 @@ MODALITIES = ("ct", "xray")
 """What a report may be about."""
 
 _CT = re.compile(
-    r"\b(?:(?:chest|thorax|thoracic|non.?contrast) ct|ct shows|the scan|hrct|axial|lymph nodes?|ground.?glass"
+    r"\b(?:(?:chest|thorax|thoracic|non.?contrast) ct|ct shows|the scan|hrct|axial|ground.?glass"
     r"|main bronchi|pericardial|peribronchial|in the liver|mediastinal window)\b",
     re.IGNORECASE,
 )

@@ -209,7 +209,7 @@ def uncompared(reading: Reading, target: int) -> Iterator[Proposal]:
     others = (
         mention for place in reading.comparing.difference(places) for mention in reading.sentences[place].abnormal
     )
-    if any(akin(mention.concept) for mention in others):
+    if any(akin(mention.concept) for mention in others) or any(map(reading.compared_next, reading.places_of(group))):
         return
     replacements = []
     for place in places:

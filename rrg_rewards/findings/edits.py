@@ -30,9 +30,9 @@ _MARKER = re.compile(r"\(?(\d{1,2})[.)]?$|[-*]$")
 _NUMBER = re.compile(r"\d{1,2}")
 # A sentence that begins so is about the one before it.
 _GOES_ON = re.compile(
-    r"(?:it|its|this|these|they|those|which|findings? (?:may|could|is|are|suggest)|again|recommend|consider"
-    r"|differential|the (?:tip|findings?|lesion|largest|appearance|latter|tube|catheter|opacity|nodule|effusion)"
-    r"|however|also|measuring)\b",
+    r"(?:it|its|this|these|they|those|which|may|might|could|findings? (?:may|could|is|are|suggest)|again"
+    r"|recommend|consider|differential|however|also|measuring"
+    r"|the (?:tip|findings?|lesion|largest|appearance|latter|tube|catheter|opacity|nodule|effusion))\b",
     re.IGNORECASE,
 )
 _SEPARATOR = re.compile(r",? and (?:also )?|,? or |, ?")

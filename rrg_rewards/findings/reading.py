@@ -95,6 +95,11 @@ class Reading:
         indices = {mention.sentence for mention in mentions}
         return [i for i, sentence in enumerate(self.sentences) if sentence.index in indices]
 
+    def compared_next(self, place: int) -> bool:
+        """Whether a sentence without findings after this one compares: "Decreased from before"."""
+        following = self.follows(place)
+        return following is not None and place + 1 in self.comparing and not following.mentions
+
     def follows(self, place: int) -> Sentence | None:
         """The sentence after one."""
         return self.sentences[place + 1] if place + 1 < len(self.sentences) else None
