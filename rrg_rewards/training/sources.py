@@ -1,5 +1,6 @@
 """Where pairs with error counts come from: files, phantom studies, real reports with errors made in them."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,10 +16,12 @@ from rrg_rewards.data.readers import read_table
 from rrg_rewards.findings.compare import compare_findings
 from rrg_rewards.findings.errors import InjectedReport, draw_counts, seeded_draws
 from rrg_rewards.findings.inject import inject_errors
-from rrg_rewards.training.splits import report_key
+from rrg_rewards.training.splits import ExcerptRecord, report_key
 
 __all__ = ["ComparedReports", "JsonlRecords", "PhantomErrors", "RecordSource", "ReportErrors", "read_sources"]
 
+# Enough for parts; a decimal point has no space behind it.
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _RARE = (0, 0, 1, 1, 0, 1)
 _CATEGORY_OF_TYPE = {"location": 2, "severity": 3, "measurement": 3}
 
@@ -125,6 +128,8 @@ class ReportErrors(RecordSource):
         per_report: Candidates of each, with other errors each time.
         limit: Use the first so many reports; default: all.
         max_words: Leave out reports of more words: short pairs train faster.
+        sentences: Cut reports into parts of so many sentences, which are trained on only: a short pair takes a fraction
+            of the time, and holds as many errors. Default: whole reports.
         rare: Ask every other candidate for a wrong location, a wrong severity and an omitted comparison besides.
         seed: Seed of the errors.
         name: What the source is called; default: the file's name without its ending.
@@ -141,6 +146,7 @@ class ReportErrors(RecordSource):
         per_report: int = 1,
         limit: int | None = None,
         max_words: int | None = None,
+        sentences: int | None = None,
         rare: bool = True,
         seed: int = 0,
         name: str | None = None,
@@ -151,17 +157,21 @@ class ReportErrors(RecordSource):
         self.per_report = per_report
         self.limit = limit
         self.max_words = max_words
+        self.sentences = sentences
         self.rare = rare
         self.seed = seed
 
     def read(self) -> list[ErrorRecord]:
         """Make the records."""
-        injected = (
-            inject_errors(report, self._requested(report, draw), seed=self.seed * self.per_report + draw)
-            for report in _reports(self.path, self.column, self.limit, self.max_words)
-            for draw in range(self.per_report)
-        )
-        return [_record(candidate) for candidate in injected if candidate is not None]
+        records = []
+        for report in _reports(self.path, self.column, self.limit, self.max_words):
+            for part in [report] if self.sentences is None else _parts(report, self.sentences):
+                for draw in range(self.per_report):
+                    seed = self.seed * self.per_report + draw
+                    injected = inject_errors(part, self._requested(part, draw), seed=seed)
+                    if injected is not None:
+                        records.append(_record(injected, None if self.sentences is None else report))
+        return records
 
     def _requested(self, report: str, draw: int) -> tuple[int, ...] | None:
         if not self.rare or draw % 2 == 0:
@@ -258,8 +268,14 @@ def _findings_alone(record: ErrorRecord) -> ErrorRecord:
     return replace(record, reference=reference, candidate=candidate)
 
 
-def _record(injected: InjectedReport) -> ErrorRecord:
-    return ErrorRecord(injected.reference, injected.candidate, injected.counts)
+def _record(injected: InjectedReport, whole: str | None = None) -> ErrorRecord:
+    fields = (injected.reference, injected.candidate, injected.counts)
+    return ErrorRecord(*fields) if whole is None else ExcerptRecord(*fields, whole=whole)
+
+
+def _parts(report: str, sentences: int) -> list[str]:
+    found = _SENTENCE_END.split(report.strip())
+    return [" ".join(found[start : start + sentences]) for start in range(0, len(found), sentences)]
 
 
 def _reports(path: str, column: str, limit: int | None, max_words: int | None) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rrg_rewards.data.error_records import ErrorRecord
 
-__all__ = ["RecordSplit", "report_key", "split_by_reference"]
+__all__ = ["ExcerptRecord", "RecordSplit", "report_key", "split_by_reference"]
 
 _NOT_WORD = re.compile(r"[\W_]+")
 
@@ -23,6 +23,17 @@ def report_key(report: str) -> str:
 
 
 @dataclass(frozen=True)
+class ExcerptRecord(ErrorRecord):
+    """A record on a part of a report: it is trained on where the whole report is, and no other side holds it.
+
+    Args:
+        whole: The report that the reference was cut from.
+    """
+
+    whole: str = ""
+
+
+@dataclass(frozen=True)
 class RecordSplit:
     """Records to train on, to choose a checkpoint by, and to report on.
 
@@ -31,7 +42,8 @@ class RecordSplit:
         validation: Records that choose the checkpoint.
         test: Records that nothing is chosen by.
         duplicates: How many records were left out since another has the same two reports.
-        crossing: How many records were left out of one side since their candidate is a reference of another.
+        crossing: How many records were left out of one side since their candidate is a reference of another, or since
+            they are of a part of a report that is not trained on.
     """
 
     train: list[ErrorRecord]
@@ -48,7 +60,8 @@ def split_by_reference(
 
     Reports are told apart by their words alone. A reference falls on a side by a hash of the seed and its words: it
     stays there whatever other records there are, and all processes agree. Of two records with the same reference and
-    candidate the first is kept. A record whose candidate is a reference of another side is left out.
+    candidate the first is kept. A record whose candidate is a reference of another side is left out. Parts of reports
+    are trained on only, where the whole is.
 
     Args:
         records: Records of reference and candidate.
@@ -66,26 +79,24 @@ def split_by_reference(
         >>> records = [ErrorRecord(f"Nodule of {i} mm.", "No nodule.", (0, 1, 0, 0, 0, 0)) for i in range(200)]
         >>> split = split_by_reference(records, 0.1, 0.2, seed=0)
         >>> len(split.train), len(split.validation), len(split.test)
-        (139, 18, 43)
+        (138, 23, 39)
     """
     if min(validation_fraction, test_fraction) < 0 or validation_fraction + test_fraction >= 1:
         raise ValueError(
             "validation_fraction and test_fraction must not be negative and must leave something to train on, got "
             f"{validation_fraction} and {test_fraction}"
         )
-    seen: set[tuple[str, str]] = set()
-    kept: list[tuple[str, str, ErrorRecord]] = []
+    kept: dict[tuple[str, str], ErrorRecord] = {}
     for record in records:
-        keys = (report_key(record.reference), report_key(record.candidate))
-        if keys not in seen:
-            seen.add(keys)
-            kept.append((*keys, record))
-    side_of = {reference: _side(reference, validation_fraction, test_fraction, seed) for reference, _, _ in kept}
+        kept.setdefault((report_key(record.reference), report_key(record.candidate)), record)
+    wholes = {report_key(r.whole) if isinstance(r, ExcerptRecord) else key for (key, _), r in kept.items()}
+    side_of = {reference: _side(reference, validation_fraction, test_fraction, seed) for reference in wholes}
     sides: tuple[list[ErrorRecord], ...] = ([], [], [])
     crossing = 0
-    for reference, candidate, record in kept:
-        side = side_of[reference]
-        if side_of.get(candidate, side) == side:
+    for (reference, candidate), record in kept.items():
+        side = 0 if isinstance(record, ExcerptRecord) else side_of[reference]
+        texts = [reference, candidate, *([report_key(record.whole)] if isinstance(record, ExcerptRecord) else [])]
+        if all(side_of.get(text, side) == side for text in texts):
             sides[side].append(record)
         else:
             crossing += 1
