@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
-from safetensors.torch import load_file
 from tiny_records import save_tiny_encoder, tiny_records, write_records
+
+from rrg_rewards.metrics.crepe import CREPE
 
 WORKER = Path(__file__).with_name("ddp_worker.py")
 
@@ -36,10 +38,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ddp")
     save_tiny_encoder(folder / "encoder", dropout=0.0)
     # Odd numbers: the processes get unequal shares of validation and test.
-    write_records(folder / "errors.jsonl", tiny_records(61, per_reference=1))
+    write_records(folder / "errors.jsonl", tiny_records(203, per_reference=1))
     config = {
         "output_dir": "set by the worker",
-        "model": {"encoder": str(folder / "encoder"), "learning_rate": 5e-3},
+        "model": {"encoder": str(folder / "encoder"), "learning_rate": 3e-3},
         "data": {
             "sources": [{"class_path": "JsonlRecords", "init_args": {"path": str(folder / "errors.jsonl")}}],
             "batch_size": 8,
@@ -47,7 +49,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "validation_fraction": 0.2,
             "test_fraction": 0.2,
         },
-        "trainer": {"max_epochs": 2, "accelerator": "cpu", "enable_progress_bar": False},
+        "early_stopping": {"monitor": "val/tau", "patience": 12},
+        "trainer": {"max_epochs": 12, "accelerator": "cpu", "enable_progress_bar": False},
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(config))
     return folder
@@ -56,14 +59,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_are_as_good_as_one(folder: Path) -> None:
     alone, together = run(folder, 1), run(folder, 2)
     assert together["data"] == alone["data"]
-    assert any(alone["data"][side]["pairs"] % 2 for side in ("validation", "test"))
+    assert all(alone["data"][side]["pairs"] % 2 for side in ("validation", "test"))
     for ours, theirs in zip(together["history"], alone["history"], strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-4)
+        assert ours == pytest.approx(theirs, abs=2e-3)
     for side in ("test", "best"):
-        assert _flat(together[side]) == pytest.approx(_flat(alone[side]), abs=1e-4)
-    first, second = (load_file(folder / f"of-{devices}" / "model" / "model.safetensors") for devices in (1, 2))
-    assert first.keys() == second.keys()
-    assert all((first[name] - second[name]).abs().max() < 1e-4 for name in first)
+        assert _flat(together[side]) == pytest.approx(_flat(alone[side]), abs=2e-3)
+    # Not the weights: where a gradient is nothing but rounding, Adam makes whole steps of it.
+    candidates, references = (
+        [record[key] for record in tiny_records(20, seed=1)] for key in ("candidate", "reference")
+    )
+    first, second = (CREPE(folder / f"of-{devices}" / "model").score(candidates, references) for devices in (1, 2))
+    assert first.value.std() > 0.1
+    torch.testing.assert_close(first.value, second.value, atol=2e-3, rtol=0)
 
 
 def _flat(value: Any, name: str = "") -> dict[str, float]:
