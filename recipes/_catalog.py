@@ -12,7 +12,7 @@ _ROOT = Path(__file__).resolve().parent
 _HEADER_PARTS = ("Prerequisites:", "Launch:", "Expect:")
 # Read by `accelerate launch`: they say how processes are started, not what is run.
 _LAUNCHERS = "accelerate_configs"
-_LAUNCH = re.compile(r"-m (rrg_rewards\.recipes\.[\w.]+)")
+_LAUNCH = re.compile(r"-m (rrg_rewards\.recipes\.[\w.]+)|(?:rrg-rewards|-m rrg_rewards) train (\w+)")
 
 
 def header_of(path: str | Path) -> list[str]:
@@ -77,7 +77,7 @@ def validate_recipe(path: str | Path) -> None:
     """Check a recipe by its script's own parser, without loading a model or data.
 
     The header must say prerequisites, launch line and what to expect; the launch line names the script, whose
-    ``validate`` checks keys, values and rewards.
+    ``validate`` checks keys, values and rewards, or what ``rrg-rewards train`` is to train.
 
     Args:
         path: A YAML file.
@@ -98,5 +98,11 @@ def validate_recipe(path: str | Path) -> None:
         raise ValueError(f"the header comment lacks {', '.join(missing)}")
     launch = _LAUNCH.search(header.partition("Launch:")[2])
     if launch is None:
-        raise ValueError("the launch line names no script, as in 'python -m rrg_rewards.recipes.grpo'")
-    _validate_by_script(launch[1], Path(path))
+        raise ValueError(
+            "the launch line names no script, as in 'python -m rrg_rewards.recipes.grpo', and no task of "
+            "'rrg-rewards train', as in 'rrg-rewards train crepe'"
+        )
+    if launch[1] is not None:
+        _validate_by_script(launch[1], Path(path))
+    else:
+        import_module("rrg_rewards.training.cli").validate(launch[2], path)

@@ -17,6 +17,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = (
     "label",
     "score",
+    "train",
     "recipes",
     "convert",
     "demo",
@@ -26,6 +27,7 @@ _EXAMPLE = """\
 examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
+  rrg-rewards train crepe --config crepe/minilm_phantom
   rrg-rewards recipes ls
 
 exit codes: 0 done, 1 the data or the run failed, 2 the command line is wrong, 130 interrupted, 141 pipe closed
@@ -44,6 +46,16 @@ def _parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         import_module(f"rrg_rewards.cli.{name}").add_command(commands)
     return parser
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line; what a command hands on to another parser is in ``more``."""
+    parser = _parser()
+    args, more = parser.parse_known_args(argv)
+    if more and not getattr(args, "takes_more", False):
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    args.more = more
+    return args
 
 
 def _drop_standard_output() -> None:
@@ -92,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         0
     """
     try:
-        return _run(_parser().parse_args(argv))
+        return _run(_parse(argv))
     except SystemExit as stop:  # argparse ends help, --version and usage errors so
         return stop.code if isinstance(stop.code, int) else 1
 

@@ -23,6 +23,7 @@ from rrg_rewards.functional.crimson import (
     crimson_score_from_statistics,
     crimson_statistics,
 )
+from rrg_rewards.functional.rank_correlation import kendall_tau
 
 __all__ = [
     "CRGWeights",
@@ -43,6 +44,7 @@ __all__ = [
     "crimson_score",
     "crimson_score_from_statistics",
     "crimson_statistics",
+    "kendall_tau",
     "label_counts",
     "label_statistics",
     "label_table",

@@ -1,0 +1,1 @@
+"""CREPE: an error-count encoder trained on pairs whose errors are known."""

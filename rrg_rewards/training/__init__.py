@@ -1,0 +1,26 @@
+"""Training of learned metrics with Lightning, from one YAML file: ``rrg-rewards train``."""
+
+from rrg_rewards.utilities.imports import require
+
+# Before the modules that import them by name: where one is missing, this says which extra installs it.
+require("lightning.pytorch", extra="train")
+require("transformers", extra="train")
+
+from rrg_rewards.training.crepe import CrepeDataModule, CrepeModule  # noqa: E402
+from rrg_rewards.training.sources import (  # noqa: E402
+    ComparedReports,
+    JsonlRecords,
+    PhantomErrors,
+    RecordSource,
+    ReportErrors,
+)
+
+__all__ = [
+    "ComparedReports",
+    "CrepeDataModule",
+    "CrepeModule",
+    "JsonlRecords",
+    "PhantomErrors",
+    "RecordSource",
+    "ReportErrors",
+]

@@ -1,0 +1,49 @@
+"""``rrg-rewards train``: what is told before anything is trained. Runs are tested in tests/training."""
+
+import sys
+
+import pytest
+
+
+def test_keys_are_shown(run):
+    result = run("train", "crepe", "--keys")
+    assert result.code == 0
+    for key in (
+        "--output_dir",
+        "--model.learning_rate",
+        "--data.sources",
+        "--trainer.max_epochs",
+        "--checkpoint.monitor",
+    ):
+        assert key in result.out
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (("train", "crepe"), 2, "--config FILE is needed"),
+        (("train", "crep", "--config", "x"), 2, "invalid choice: 'crep'"),
+        (
+            ("train", "crepe", "--config", "crepe/trian"),
+            2,
+            "no such file, and unknown recipe 'crepe/trian'; did you mean",
+        ),
+        (("train", "crepe", "--config", "crepe/train", "--search", "0"), 2, "must be a positive integer"),
+        (("train", "crepe", "--config", "crepe/train", "--trainer.max_epochz", "1"), 1, "max_epochz"),
+        (("score", "pairs.csv", "--metrics", "crg", "--metric", "crg"), 2, "unrecognized arguments: --metric"),
+    ],
+)
+def test_what_is_wrong_is_told(run, argv, code, message):
+    result = run(*argv)
+    assert result.code == code
+    assert message in result.err
+
+
+@pytest.mark.parametrize(("module", "extra"), [("lightning", "train"), ("jsonargparse", "train")])
+def test_a_missing_library_names_its_extra(run, monkeypatch, module, extra):
+    for name in [name for name in sys.modules if name.startswith("rrg_rewards.training")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    result = run("train", "crepe", "--config", "crepe/train")
+    assert result.code == 1
+    assert f"pip install 'rrg-rewards[{extra}]'" in result.err

@@ -1,0 +1,91 @@
+"""Where records come from: the same ones each time, with counts that the finding engine confirms."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rrg_rewards.data.error_records import ErrorRecord
+from rrg_rewards.findings import compare_findings
+from rrg_rewards.training import ComparedReports, JsonlRecords, PhantomErrors, RecordSource, ReportErrors
+from rrg_rewards.training.sources import read_sources
+
+REPORTS = [
+    "Small left pleural effusion. The heart is normal.",
+    "Mild cardiomegaly. No pneumothorax.",
+    "The lungs are clear. No effusion.",
+    "Moderate right pleural effusion, increased since the prior study. Left lower lobe consolidation.",
+    "Large hiatal hernia. The heart is enlarged.",
+]
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> str:
+    path = tmp_path / "reports.jsonl"
+    rows = [{"report": report} for report in [*REPORTS, " ", None, "word " * 90]]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def sources(reports: str) -> list[RecordSource]:
+    return [
+        ReportErrors(reports, per_report=4, max_words=50),
+        ComparedReports(reports, per_report=3, max_words=50),
+        PhantomErrors(5, per_study=2, section="findings"),
+    ]
+
+
+def test_a_source_gives_the_same_records_each_time(reports: str) -> None:
+    first, second = (read_sources(sources(reports)) for _ in range(2))
+    assert first == second
+    assert {record.source for record in first} == {"reports", "compared", "phantom"}
+    other = read_sources([ReportErrors(reports, per_report=4, max_words=50, seed=1)])
+    assert [record for record in first if record.source == "reports"] != other
+
+
+def test_blank_and_long_reports_are_left_out(reports: str) -> None:
+    for source in sources(reports)[:2]:
+        assert {record.reference for record in source.read()} <= set(REPORTS)
+
+
+def test_rare_errors_are_asked_for(reports: str) -> None:
+    def rare(records: list[ErrorRecord]) -> float:
+        return sum(record.counts[place] or 0 for record in records for place in (2, 3, 5)) / len(records)
+
+    many = {"per_report": 20, "max_words": 50}
+    assert rare(ReportErrors(reports, **many).read()) > 1.5 * rare(ReportErrors(reports, rare=False, **many).read())
+
+
+def test_compared_reports_are_counted_by_the_engine(reports: str) -> None:
+    records = ComparedReports(reports, per_report=4, max_words=50).read()
+    assert len(records) == 4 * len(REPORTS)
+    for record in records:
+        found = compare_findings(record.reference, record.candidate)
+        assert record.candidate != record.reference
+        assert record.counts[:2] == (len(found.false), len(found.missing))
+        assert record.counts[4:] == (None, None)
+
+
+def test_a_wrong_place_and_a_wrong_severity_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "two.jsonl"
+    texts = ("Small left pleural effusion.", "Large right pleural effusion.")
+    path.write_text("".join(json.dumps({"report": text}) + "\n" for text in texts))
+    for record in ComparedReports(str(path)).read():
+        assert record.counts == (0, 0, 1, 1, None, None)
+
+
+def test_the_findings_section_stands_alone() -> None:
+    whole, alone = (PhantomErrors(5, section=section).read() for section in ("report", "findings"))
+    for ours, theirs in zip(alone, whole, strict=True):
+        assert ours.counts == theirs.counts
+        assert f"Findings: {ours.reference}\nImpression:" in theirs.reference
+        assert f"Findings: {ours.candidate}\nImpression:" in theirs.candidate
+
+
+def test_wrong_input_is_told(reports: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="drawn must be positive, got 0"):
+        ComparedReports(reports, drawn=0)
+    with pytest.raises(ValueError, match="has 1 different reports; two are needed"):
+        ComparedReports(reports, limit=1).read()
+    with pytest.raises(ValueError, match="no such file"):
+        JsonlRecords(str(tmp_path / "nowhere.jsonl")).read()
