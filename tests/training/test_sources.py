@@ -9,6 +9,7 @@ from rrg_rewards.data.error_records import ErrorRecord
 from rrg_rewards.findings import compare_findings
 from rrg_rewards.training import ComparedReports, JsonlRecords, PhantomErrors, RecordSource, ReportErrors
 from rrg_rewards.training.sources import read_sources
+from rrg_rewards.training.splits import split_by_reference
 
 REPORTS = [
     "Small left pleural effusion. The heart is normal.",
@@ -89,3 +90,21 @@ def test_wrong_input_is_told(reports: str, tmp_path: Path) -> None:
         ComparedReports(reports, limit=1).read()
     with pytest.raises(ValueError, match="no such file"):
         JsonlRecords(str(tmp_path / "nowhere.jsonl")).read()
+
+
+def test_parts_are_trained_on_only_and_where_their_report_is(reports: str, tmp_path: Path) -> None:
+    path = tmp_path / "many.jsonl"
+    texts = [
+        f"Small left effusion of {size} mm. The heart is normal. No pneumothorax. Clear lungs." for size in range(80)
+    ]
+    path.write_text("".join(json.dumps({"report": text}) + "\n" for text in texts))
+    sources = [ReportErrors(str(path), name="whole"), ReportErrors(str(path), sentences=2, name="parts")]
+    split = split_by_reference(read_sources(sources), 0.2, 0.2, seed=0)
+    assert {record.source for record in split.validation + split.test} == {"whole"}
+    held_out = {record.reference for record in split.validation + split.test}
+    parts = [record for record in split.train if record.source == "parts"]
+    assert len(parts) > 20
+    for part in parts:
+        assert part.whole not in held_out
+        assert part.reference in part.whole
+        assert part.reference.count(".") == 2
