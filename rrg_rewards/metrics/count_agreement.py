@@ -27,6 +27,7 @@ class CountAgreement(ScalarMetric):
         ValueError: If there is no category, or one is named twice.
 
     Example:
+        >>> import torch
         >>> metric = CountAgreement(["A", "B"])
         >>> metric.update(torch.tensor([[0.2, 0.1], [1.1, 0.0], [0.9, 2.5]]), torch.tensor([[0, 0], [1, 0], [1, 2]]))
         >>> metric.compute()
