@@ -33,7 +33,7 @@ class CountAgreement(ScalarMetric):
         >>> metric.compute()
         tensor(1., dtype=torch.float64)
         >>> {name: round(float(value), 2) for name, value in metric.statistics().items()}
-        {'mae_A': 0.13, 'mae_B': 0.2, 'mae': 0.3}
+        {'mae_A': 0.13, 'mae_B': 0.2, 'mae': 0.27}
     """
 
     plot_lower_bound = -1.0
