@@ -1,6 +1,7 @@
 """Label sets: names, order and published prevalences, as typed data."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -15,6 +16,7 @@ __all__ = [
     "REXVAL_ERRORS",
     "SIGNIFICANCE_WEIGHTS",
     "UNKNOWN_WEIGHT",
+    "AttributeErrorType",
     "LabelSchema",
     "get_label_schema",
 ]
@@ -33,7 +35,7 @@ ATTRIBUTE_WEIGHTS = {"significant": 0.5, "negligible": 0.0}
 UNKNOWN_WEIGHT = 0.25
 """Weight of a significance or severity that is none of these, as in CRIMSON's published code."""
 
-ATTRIBUTE_ERROR_TYPES = (
+AttributeErrorType = Literal[
     "location",
     "severity",
     "descriptor",
@@ -42,7 +44,9 @@ ATTRIBUTE_ERROR_TYPES = (
     "unspecific",
     "overinterpretation",
     "temporal",
-)
+]
+
+ATTRIBUTE_ERROR_TYPES: tuple[AttributeErrorType, ...] = get_args(AttributeErrorType)
 """What can be wrong about a finding that both reports hold (CRIMSON, Section 3.2)."""
 
 ERROR_CATEGORIES = (

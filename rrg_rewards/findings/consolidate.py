@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 from rrg_rewards.findings.attributes import attribute_reader
 from rrg_rewards.findings.concepts import concept_graph
@@ -106,7 +105,7 @@ def _distinct(findings: Sequence[Finding]) -> list[Finding]:
 
 def _placed(finding: Finding) -> Finding:
     """A device with its position, where that follows from where its tip lies."""
-    positions = _positions().get(finding.concept)
+    positions = read_knowledge("concepts")["positions"].get(finding.concept)
     attributes = finding.attributes
     if positions is None or attributes.device_position is not None:
         return finding
@@ -114,12 +113,6 @@ def _placed(finding: Finding) -> Finding:
         if not set(places).isdisjoint(attributes.location):
             return replace(finding, attributes=replace(attributes, device_position=position))
     return finding
-
-
-@cache
-def _positions() -> dict[str, dict[str, list[str]]]:
-    positions: dict[str, dict[str, list[str]]] = read_knowledge("concepts")["positions"]
-    return positions
 
 
 def _same_place(first: Attributes, second: Attributes) -> bool:

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 from rrg_rewards.findings.concepts import Relation
 from rrg_rewards.findings.knowledge_base import read_knowledge
@@ -127,7 +125,7 @@ def _location(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy
 
 def _bones_apart(ours: Sequence[str], theirs: Sequence[str]) -> bool:
     """Whether two bones are named that nobody takes for each other."""
-    levels = _rules()["levels"]
+    levels = read_knowledge("concepts")["levels"]
     first, second = (dict(filter(None, map(_bone, places))) for places in (ours, theirs))
     if not first or not second:
         return False
@@ -140,7 +138,7 @@ def _bone(place: str) -> tuple[str, int] | None:
         return "rib", int(place[4:])
     if place[1:].isdigit() and place[0] in _SPINE:
         return "vertebra", _SPINE[place[0]] + int(place[1:])
-    return (place, 0) if place in _rules()["bones"] else None
+    return (place, 0) if place in read_knowledge("concepts")["bones"] else None
 
 
 def _severity(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
@@ -162,7 +160,7 @@ def _measurement(reference: Finding, candidate: Finding) -> list[AttributeDiscre
     ours, theirs = reference.attributes.size_mm, candidate.attributes.size_mm
     if ours is None or theirs is None or ours == theirs:
         return []
-    rules = _rules()["measurement"]
+    rules = read_knowledge("concepts")["measurement"]
     if reference.concept in rules["concepts"]:
         margin = next(margin for size, margin in sorted(rules["margins"].items(), reverse=True) if ours >= size)
         significant = abs(ours - theirs) > margin
@@ -173,7 +171,7 @@ def _measurement(reference: Finding, candidate: Finding) -> list[AttributeDiscre
 
 def _contradictions(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy]:
     found = []
-    contradictions = _rules()["contradictions"]
+    contradictions = read_knowledge("concepts")["contradictions"]
     if ours.morphology and theirs.morphology and set(ours.morphology).isdisjoint(theirs.morphology):
         significant = any(
             (first in ours.morphology and second in theirs.morphology)
@@ -188,8 +186,3 @@ def _contradictions(ours: Attributes, theirs: Attributes) -> list[AttributeDiscr
             significant = any({first, second} == set(pair) for pair in contradictions[kind])
             found.append(AttributeDiscrepancy("temporal", significant, f"{second} for {first}"))
     return found
-
-
-@cache
-def _rules() -> dict[str, Any]:
-    return read_knowledge("concepts")

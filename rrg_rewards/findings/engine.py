@@ -76,7 +76,7 @@ class FindingEngine:
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
         # Other threads may add to this memory while it is read, but nothing is ever taken out of it.
         known = self._masks
-        split = [unwrap(blank_requests(report)).split(UNIT_SEPARATOR) for report in reports]
+        split = [_units(report) for report in reports]
         fresh = list(filterfalse(known.__contains__, set(chain.from_iterable(split))))
         new = dict(zip(fresh, map(self._unit_mask, sentences(fresh)), strict=True)) if fresh else {}
         found = []
@@ -111,7 +111,7 @@ class FindingEngine:
         """All mentions in a report, in the order of the text, with their attributes."""
         findings: list[Finding] = []
         known, index, offset = self._units, 0, 0
-        for unit in unwrap(blank_requests(report)).split(UNIT_SEPARATOR):
+        for unit in _units(report):
             statements = known.get(unit)
             if statements is None:
                 statements = self._unit_statements(unit)
@@ -237,6 +237,11 @@ class FindingEngine:
             if site & rule.not_at:
                 return False
         return True
+
+
+def _units(report: str) -> list[str]:
+    """A report cut into what the engine remembers, without what was asked and how."""
+    return unwrap(blank_requests(report)).split(UNIT_SEPARATOR)
 
 
 class _Statement(NamedTuple):

@@ -17,8 +17,9 @@ def _content(name: str) -> bytes:
     return (files(_PACKAGE) / f"{name}.yaml").read_bytes()
 
 
+@cache
 def read_knowledge(name: str) -> dict[str, Any]:
-    """Contents of ``knowledge/<name>.yaml``: ``attributes`` or ``concepts``.
+    """Contents of ``knowledge/<name>.yaml``, read once a process and not to be changed: ``attributes`` or ``concepts``.
 
     Example:
         >>> read_knowledge("concepts")["concepts"]["tension_pneumothorax"]["is_a"]

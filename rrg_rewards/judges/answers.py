@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rrg_rewards.judges.base import AnswerError
+from rrg_rewards.schemas import AttributeErrorType
 
 __all__ = ["AttributeErrorAnswer", "CrimsonAnswer", "ErrorsAnswer", "FindingAnswer", "MatchAnswer", "read_answer"]
 
@@ -41,18 +42,7 @@ class AttributeErrorAnswer(_Strict):
     ref_id: str
     pred_id: str
     severity: Literal["significant", "negligible"]
-    error_types: list[
-        Literal[
-            "location",
-            "severity",
-            "descriptor",
-            "measurement",
-            "certainty",
-            "unspecific",
-            "overinterpretation",
-            "temporal",
-        ]
-    ]
+    error_types: list[AttributeErrorType]
     explanation: str
 
 
