@@ -1,0 +1,35 @@
+"""Label sets, error categories and scoring systems: names, order, weights, as typed data."""
+
+from rrg_rewards.schemas.errors import (
+    ATTRIBUTE_ERROR_TYPES,
+    ATTRIBUTE_WEIGHTS,
+    ERROR_CATEGORIES,
+    REXVAL_ERRORS,
+    SIGNIFICANCE_WEIGHTS,
+    UNKNOWN_WEIGHT,
+    AttributeErrorType,
+)
+from rrg_rewards.schemas.labels import CHEXBERT, CT_RATE, LABEL_SCHEMAS, MERLIN, LabelSchema, get_label_schema
+from rrg_rewards.schemas.questions import AnswerType, QAItem
+from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
+
+__all__ = [
+    "ATTRIBUTE_ERROR_TYPES",
+    "ATTRIBUTE_WEIGHTS",
+    "CHEXBERT",
+    "CT_RATE",
+    "ERROR_CATEGORIES",
+    "LABEL_SCHEMAS",
+    "MERLIN",
+    "REXVAL_ERRORS",
+    "SIGNIFICANCE_WEIGHTS",
+    "UNKNOWN_WEIGHT",
+    "AnswerType",
+    "AttributeErrorType",
+    "Criterion",
+    "LabelSchema",
+    "QAItem",
+    "ScoringSystem",
+    "get_label_schema",
+    "get_scoring_system",
+]

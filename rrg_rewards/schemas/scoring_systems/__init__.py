@@ -1,0 +1,1 @@
+"""Scoring systems that come with the package, as YAML."""
