@@ -1,5 +1,11 @@
-"""The metrics' formulas as pure functions on tensors."""
+"""The metrics' formulas and the objectives of reinforcement learning, as pure functions on tensors."""
 
+from rrg_rewards.functional.advantages import (
+    generalized_advantages,
+    greedy_baseline_advantages,
+    group_advantages,
+    leave_one_out_advantages,
+)
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.crepe import CrepeLoss, crepe_loss, crepe_score
 from rrg_rewards.functional.crg import (
@@ -23,6 +29,8 @@ from rrg_rewards.functional.crimson import (
     crimson_score_from_statistics,
     crimson_statistics,
 )
+from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
+from rrg_rewards.functional.policy import PolicyLoss, policy_loss, value_loss
 from rrg_rewards.functional.rank_correlation import kendall_tau
 
 __all__ = [
@@ -33,6 +41,7 @@ __all__ = [
     "CrimsonFinding",
     "CrimsonStatistics",
     "LabelCounts",
+    "PolicyLoss",
     "bootstrap_interval",
     "crepe_loss",
     "crepe_score",
@@ -44,8 +53,17 @@ __all__ = [
     "crimson_score",
     "crimson_score_from_statistics",
     "crimson_statistics",
+    "generalized_advantages",
+    "greedy_baseline_advantages",
+    "group_advantages",
     "kendall_tau",
+    "kl_estimate",
     "label_counts",
     "label_statistics",
     "label_table",
+    "leave_one_out_advantages",
+    "policy_loss",
+    "token_entropies",
+    "token_log_probs",
+    "value_loss",
 ]

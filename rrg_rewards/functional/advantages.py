@@ -1,0 +1,213 @@
+"""Advantages: how much better a completion, or a token, was than expected."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "RewardScale",
+    "generalized_advantages",
+    "greedy_baseline_advantages",
+    "group_advantages",
+    "leave_one_out_advantages",
+]
+
+RewardScale = Literal["group", "batch", "none"]
+"""What rewards are divided by: the standard deviation of their group, of the batch, or nothing."""
+
+# What TRL adds to a standard deviation.
+_EPSILON = 1e-4
+
+
+def group_advantages(rewards: Tensor, group_size: int, *, scale: RewardScale = "group") -> Tensor:
+    r"""Advantages against the mean of a prompt's other completions and its own (GRPO).
+
+    .. math::
+        A_i = \frac{r_i - \operatorname{mean}(r_1, \dots, r_G)}{\operatorname{std}(\cdot) + 10^{-4}}
+
+    with the standard deviation (of :math:`n - 1` degrees of freedom) of the group, of the whole batch, or left out:
+    ``scale="none"`` is Dr. GRPO, which does not favour prompts whose rewards hardly differ.
+
+    A reward that is NaN was not given: it takes no part in means and deviations, and its advantage is 0. So is the
+    advantage of a completion that is the only one of its group with a reward.
+
+    Source: Shao et al., "DeepSeekMath", Section 4.1.2; Liu et al., "Understanding R1-Zero-Like Training", Eq. 3;
+    ``scale="batch"``: Hu et al., "REINFORCE++".
+
+    Args:
+        rewards: Rewards ``(N,)`` of ``N / G`` groups, one after the other; NaN where unscorable.
+        group_size: :math:`G`, completions of a prompt, at least 2.
+        scale: ``"group"``, ``"batch"`` or ``"none"``.
+
+    Returns:
+        Advantages ``(N,)``, without gradient.
+
+    Raises:
+        ValueError: If the rewards are no vector of whole groups, one is infinite, or the scale is unknown.
+
+    Example:
+        >>> import torch
+        >>> rewards = torch.tensor([1.0, 3.0, 5.0, float("nan"), 2.0, 4.0])
+        >>> group_advantages(rewards, 3, scale="none")
+        tensor([-2.,  0.,  2.,  0., -1.,  1.])
+    """
+    if scale not in get_args(RewardScale):
+        raise ValueError(f"scale must be 'group', 'batch' or 'none', got {scale!r}")
+    groups = _groups(rewards, group_size)
+    centred = groups - groups.nanmean(1, keepdim=True)
+    if scale == "group":
+        centred = centred / (_deviation(groups, 1) + _EPSILON)
+    elif scale == "batch":
+        centred = centred / (_deviation(groups.flatten(), 0) + _EPSILON)
+    return centred.flatten().nan_to_num(nan=0.0)
+
+
+def leave_one_out_advantages(rewards: Tensor, group_size: int, *, normalize: bool = False) -> Tensor:
+    r"""Advantages against the mean of a prompt's other completions (RLOO): an unbiased baseline.
+
+    .. math::
+        A_i = r_i - \frac{1}{G - 1} \sum_{j \ne i} r_j
+
+    A reward that is NaN was not given: it takes no part in the others' baselines, and its advantage is 0. So is the
+    advantage of a completion that is the only one of its group with a reward.
+
+    Source: Ahmadian et al., "Back to Basics: Revisiting REINFORCE Style Optimization", Eq. 5 (Kool et al., 2019).
+
+    Args:
+        rewards: Rewards ``(N,)`` of ``N / G`` groups, one after the other; NaN where unscorable.
+        group_size: :math:`G`, completions of a prompt, at least 2.
+        normalize: Whether advantages are centred and divided by their standard deviation over the batch.
+
+    Returns:
+        Advantages ``(N,)``, without gradient.
+
+    Raises:
+        ValueError: If the rewards are no vector of whole groups, or one is infinite.
+
+    Example:
+        >>> import torch
+        >>> leave_one_out_advantages(torch.tensor([1.0, 3.0, 8.0]), 3)
+        tensor([-4.5000, -1.5000,  6.0000])
+    """
+    groups = _groups(rewards, group_size)
+    others = (~groups.isnan()).sum(1, keepdim=True) - 1
+    # 0 / 0 where there is no other: NaN, which ends as 0.
+    baseline = (groups.nansum(1, keepdim=True) - groups) / others
+    advantages = (groups - baseline).flatten()
+    if normalize:
+        advantages = (advantages - advantages.nanmean()) / (_deviation(advantages, 0) + _EPSILON)
+    return advantages.nan_to_num(nan=0.0)
+
+
+def greedy_baseline_advantages(rewards: Tensor, greedy_rewards: Tensor) -> Tensor:
+    r"""Advantages against the reward of the policy's own greedy completion (self-critical sequence training).
+
+    .. math::
+        A_i = r(y_i) - r(\hat y), \qquad \hat y_t = \arg\max_v \pi(v \mid \hat y_{<t})
+
+    Source: Rennie et al., "Self-critical Sequence Training for Image Captioning", Eq. 8.
+
+    Args:
+        rewards: Rewards ``(N,)`` of sampled completions; NaN where unscorable.
+        greedy_rewards: Rewards ``(N,)`` of the greedy completions of the same prompts; NaN where unscorable.
+
+    Returns:
+        Advantages ``(N,)``, without gradient; 0 where either reward is missing.
+
+    Raises:
+        ValueError: If shapes differ, or a reward is infinite.
+
+    Example:
+        >>> import torch
+        >>> greedy_baseline_advantages(torch.tensor([0.5, 0.75]), torch.tensor([0.5, 0.5]))
+        tensor([0.0000, 0.2500])
+    """
+    if rewards.shape != greedy_rewards.shape:
+        raise ValueError(
+            f"greedy_rewards must have the shape of rewards {tuple(rewards.shape)}, got {tuple(greedy_rewards.shape)}"
+        )
+    _check_finite(rewards, "rewards")
+    _check_finite(greedy_rewards, "greedy_rewards")
+    return (rewards - greedy_rewards).detach().nan_to_num(nan=0.0)
+
+
+def generalized_advantages(
+    rewards: Tensor, values: Tensor, mask: Tensor, *, gamma: float = 1.0, lam: float = 0.95
+) -> tuple[Tensor, Tensor]:
+    r"""Generalised advantage estimation over the tokens of completions (PPO).
+
+    .. math::
+        \delta_t = r_t + \gamma V_{t+1} - V_t, \qquad A_t = \delta_t + \gamma \lambda A_{t+1},
+        \qquad R_t = A_t + V_t
+
+    where :math:`V_{T+1} = A_{T+1} = 0` after a completion's last token.
+
+    Source: Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation", Eq. 16.
+
+    Args:
+        rewards: Rewards ``(N, T)`` by token; a completion's reward stands at its last token.
+        values: Predicted values ``(N, T)``.
+        mask: ``(N, T)``, 1 at a completion's tokens, which come before its padding.
+        gamma: :math:`\gamma` in [0, 1], discount.
+        lam: :math:`\lambda` in [0, 1].
+
+    Returns:
+        Advantages and returns ``(N, T)``, without gradient, 0 at padding.
+
+    Raises:
+        ValueError: If shapes differ, a factor lies outside [0, 1], or a completion has padding between its tokens.
+
+    Example:
+        >>> import torch
+        >>> mask = torch.tensor([[1, 1, 0]])
+        >>> generalized_advantages(torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[0.5, 0.5, 9.0]]), mask, lam=1.0)
+        (tensor([[0.5000, 0.5000, 0.0000]]), tensor([[1., 1., 0.]]))
+    """
+    for name, factor in {"gamma": gamma, "lam": lam}.items():
+        if not 0 <= factor <= 1:
+            raise ValueError(f"{name} must lie in [0, 1], got {factor}")
+    for name, other in {"values": values, "mask": mask}.items():
+        if rewards.ndim != 2 or other.shape != rewards.shape:
+            raise ValueError(
+                f"{name} must have shape (N, T), that of rewards {tuple(rewards.shape)}, got {tuple(other.shape)}"
+            )
+    inside = mask.bool()
+    if (inside[:, 1:] & ~inside[:, :-1]).any():
+        raise ValueError("mask must be 1 at a completion's tokens and 0 behind them, without a gap")
+    rewards, values = (tensor.detach().float().masked_fill(~inside, 0.0) for tensor in (rewards, values))
+    advantages = torch.zeros_like(rewards)
+    # Behind the last token value and advantage are 0, and so they are at padding.
+    following = rewards.new_zeros(len(rewards))
+    next_values = rewards.new_zeros(len(rewards))
+    for t in reversed(range(rewards.shape[1])):
+        delta = rewards[:, t] + gamma * next_values - values[:, t]
+        following = (delta + gamma * lam * following) * inside[:, t]
+        next_values = values[:, t]
+        advantages[:, t] = following
+    return advantages, (advantages + values) * inside
+
+
+def _groups(rewards: Tensor, group_size: int) -> Tensor:
+    if group_size < 2:
+        raise ValueError(
+            f"group_size must be at least 2: one completion has none to be compared with, got {group_size}"
+        )
+    if rewards.ndim != 1 or len(rewards) % group_size:
+        raise ValueError(f"rewards must be a vector of whole groups of {group_size}, got shape {tuple(rewards.shape)}")
+    _check_finite(rewards, "rewards")
+    return rewards.detach().float().view(-1, group_size)
+
+
+def _check_finite(rewards: Tensor, name: str) -> None:
+    if rewards.isinf().any():
+        raise ValueError(
+            f"{name} must be finite, or NaN where unscorable; row {int(rewards.isinf().nonzero()[0, 0])} is not"
+        )
+
+
+def _deviation(values: Tensor, dim: int) -> Tensor:
+    """Standard deviation of what is not NaN, kept as a dimension; NaN of fewer than two values."""
+    count = (~values.isnan()).sum(dim, keepdim=True)
+    variance = (values - values.nanmean(dim, keepdim=True)).square().nansum(dim, keepdim=True) / (count - 1)
+    return variance.sqrt().masked_fill(count < 2, float("nan"))

@@ -1,0 +1,118 @@
+"""What a policy's logits say of given tokens: log-probabilities, entropies, divergence from a reference."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+__all__ = ["KLEstimator", "kl_estimate", "token_entropies", "token_log_probs"]
+
+KLEstimator = Literal["k1", "k2", "k3"]
+
+
+def token_log_probs(logits: Tensor, tokens: Tensor, temperature: float = 1.0) -> Tensor:
+    r"""Log-probabilities of given tokens.
+
+    .. math::
+        \log \pi(y_t) = z_{y_t} / \tau - \log \sum_v e^{z_v / \tau}
+
+    in float32 whatever the logits are.
+
+    Args:
+        logits: Logits ``(N, T, V)``.
+        tokens: Token ids ``(N, T)``.
+        temperature: :math:`\tau`, that of sampling.
+
+    Returns:
+        Log-probabilities ``(N, T)``.
+
+    Raises:
+        ValueError: If shapes do not fit or the temperature is not positive.
+
+    Example:
+        >>> import torch
+        >>> token_log_probs(torch.zeros(1, 1, 4), torch.tensor([[2]]))
+        tensor([[-1.3863]])
+    """
+    if temperature <= 0:
+        raise ValueError(f"temperature must be positive, got {temperature}")
+    if logits.ndim != 3 or logits.shape[:2] != tokens.shape:
+        raise ValueError(
+            f"logits must have shape (N, T, V) for tokens {tuple(tokens.shape)}, got {tuple(logits.shape)}"
+        )
+    # Row by row: a float32 copy of all logits would be the largest tensor of the step.
+    rows = [
+        (row := own.float() / temperature).gather(-1, ids.unsqueeze(-1)).squeeze(-1) - row.logsumexp(-1)
+        for own, ids in zip(logits, tokens, strict=True)
+    ]
+    return torch.stack(rows) if rows else logits.new_zeros(tokens.shape, dtype=torch.float32)
+
+
+def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    r"""Entropies of next-token distributions.
+
+    .. math::
+        H_t = -\sum_v \pi_v \log \pi_v \quad\text{in nats}, \qquad \pi = \operatorname{softmax}(z / \tau)
+
+    Args:
+        logits: Logits ``(N, T, V)``.
+        temperature: :math:`\tau`, that of sampling.
+
+    Returns:
+        Entropies ``(N, T)``, at least 0.
+
+    Raises:
+        ValueError: If the temperature is not positive.
+
+    Example:
+        >>> import torch
+        >>> token_entropies(torch.zeros(1, 1, 4))
+        tensor([[1.3863]])
+    """
+    if temperature <= 0:
+        raise ValueError(f"temperature must be positive, got {temperature}")
+    log_probs = (logits.float() / temperature).log_softmax(-1)
+    return -(log_probs.exp() * log_probs).sum(-1)
+
+
+def kl_estimate(log_probs: Tensor, reference_log_probs: Tensor, estimator: KLEstimator = "k3") -> Tensor:
+    r"""Estimates, from tokens that the policy sampled, of its divergence :math:`KL(\pi \| \pi_\text{ref})`.
+
+    With :math:`\ell = \log \pi_\text{ref} - \log \pi` of a token,
+
+    .. math::
+        k_1 = -\ell, \qquad k_2 = \tfrac12 \ell^2, \qquad k_3 = e^{\ell} - \ell - 1
+
+    :math:`k_1` is unbiased and noisy, :math:`k_2` is biased and never negative, :math:`k_3` is unbiased and never
+    negative: what GRPO uses.
+
+    Source: Schulman, "Approximating KL Divergence", 2020; :math:`k_3`: Shao et al., "DeepSeekMath", Eq. 4.
+
+    Args:
+        log_probs: Log-probabilities ``(N, T)`` under the policy.
+        reference_log_probs: Those under the reference, of the same shape.
+        estimator: ``"k1"``, ``"k2"`` or ``"k3"``.
+
+    Returns:
+        Estimates by token, ``(N, T)``.
+
+    Raises:
+        ValueError: If shapes differ or the estimator is unknown.
+
+    Example:
+        >>> import torch
+        >>> kl_estimate(torch.tensor([[-1.0]]), torch.tensor([[-2.0]]))
+        tensor([[0.3679]])
+    """
+    if log_probs.shape != reference_log_probs.shape:
+        raise ValueError(
+            f"reference_log_probs must have shape {tuple(log_probs.shape)}, got {tuple(reference_log_probs.shape)}"
+        )
+    if estimator not in get_args(KLEstimator):
+        raise ValueError(f"estimator must be 'k1', 'k2' or 'k3', got {estimator!r}")
+    log_ratio = reference_log_probs - log_probs
+    if estimator == "k1":
+        return -log_ratio
+    if estimator == "k2":
+        return 0.5 * log_ratio.square()
+    return log_ratio.exp() - log_ratio - 1

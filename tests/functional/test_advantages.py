@@ -1,0 +1,140 @@
+"""Advantages against loops written from the equations, and TRL's."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rrg_rewards.functional import (
+    generalized_advantages,
+    greedy_baseline_advantages,
+    group_advantages,
+    leave_one_out_advantages,
+)
+
+NAN = float("nan")
+groups_of = st.integers(2, 5).flatmap(
+    lambda size: st.tuples(
+        st.just(size),
+        st.lists(
+            st.lists(st.one_of(st.just(NAN), st.integers(-20, 20).map(lambda n: n / 4)), min_size=size, max_size=size),
+            min_size=1,
+            max_size=4,
+        ),
+    )
+)
+
+
+def _known(values):
+    return [value for value in values if not math.isnan(value)]
+
+
+def _deviation(values):
+    if len(values) < 2:
+        return NAN
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+@given(groups_of, st.sampled_from(["group", "batch", "none"]))
+def test_group_advantages_are_those_of_the_equation(drawn, scale):
+    size, groups = drawn
+    everything = _known([reward for group in groups for reward in group])
+    expected = []
+    for group in groups:
+        known = _known(group)
+        for reward in group:
+            if math.isnan(reward):
+                expected.append(0.0)
+                continue
+            centred = reward - sum(known) / len(known)
+            deviation = {"group": _deviation(known), "batch": _deviation(everything), "none": 1 - 1e-4}[scale]
+            expected.append(0.0 if math.isnan(deviation) else centred / (deviation + 1e-4))
+    found = group_advantages(torch.tensor(groups).flatten(), size, scale=scale)
+    torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-4, atol=1e-4)
+
+
+@given(groups_of)
+def test_leave_one_out_advantages_are_those_of_the_equation(drawn):
+    size, groups = drawn
+    expected = []
+    for group in groups:
+        for place, reward in enumerate(group):
+            others = _known(group[:place] + group[place + 1 :])
+            given_one = not math.isnan(reward) and others
+            expected.append(reward - sum(others) / len(others) if given_one else 0.0)
+    found = leave_one_out_advantages(torch.tensor(groups).flatten(), size)
+    torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-4, atol=1e-4)
+
+
+def test_normalized_advantages_have_mean_0_and_deviation_1():
+    advantages = leave_one_out_advantages(torch.tensor([1.0, 2.0, 4.0, 8.0, 3.0, 3.0]), 3, normalize=True)
+    assert advantages.mean().item() == pytest.approx(0, abs=1e-6)
+    assert advantages.std().item() == pytest.approx(1, abs=1e-3)
+
+
+def test_leave_one_out_is_the_centred_reward_made_larger():
+    rewards = torch.tensor([1.0, 2.0, 4.0, 8.0])
+    centred = group_advantages(rewards, 4, scale="none")
+    torch.testing.assert_close(leave_one_out_advantages(rewards, 4), centred * 4 / 3)
+
+
+def test_equal_rewards_teach_nothing():
+    rewards = torch.full((6,), 0.3)
+    for advantages in (group_advantages(rewards, 3), leave_one_out_advantages(rewards, 3)):
+        torch.testing.assert_close(advantages, torch.zeros(6), atol=1e-4, rtol=0)
+
+
+def test_greedy_baseline():
+    found = greedy_baseline_advantages(torch.tensor([1.0, NAN, 3.0]), torch.tensor([0.5, 1.0, NAN]))
+    assert found.tolist() == [0.5, 0.0, 0.0]
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.floats(0, 1), st.floats(0, 1), st.integers(0, 10_000))
+def test_generalized_advantages_are_those_of_the_equation(lengths, gamma, lam, seed):
+    generator = torch.Generator().manual_seed(seed)
+    rewards, values = (torch.randn(len(lengths), max(lengths), generator=generator) for _ in range(2))
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    advantages, returns = generalized_advantages(rewards, values, mask, gamma=gamma, lam=lam)
+    for row, length in enumerate(lengths):
+        for t in range(length):
+            expected = 0.0
+            for later in range(t, length):
+                following = values[row, later + 1].item() if later + 1 < length else 0.0
+                delta = rewards[row, later].item() + gamma * following - values[row, later].item()
+                expected += (gamma * lam) ** (later - t) * delta
+            assert advantages[row, t].item() == pytest.approx(expected, abs=1e-4)
+            assert returns[row, t].item() == pytest.approx(expected + values[row, t].item(), abs=1e-4)
+    assert (advantages[~mask] == 0).all()
+    assert (returns[~mask] == 0).all()
+
+
+def test_padding_is_never_read():
+    mask = torch.tensor([[1, 1, 0]])
+    rewards, values = torch.tensor([[0.0, 1.0, NAN]]), torch.tensor([[0.5, 0.5, NAN]])
+    advantages, returns = generalized_advantages(rewards, values, mask)
+    assert torch.isfinite(advantages).all()
+    assert torch.isfinite(returns).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: group_advantages(torch.zeros(4), 1), "group_size must be at least 2"),
+        (lambda: group_advantages(torch.zeros(5), 2), r"whole groups of 2, got shape \(5,\)"),
+        (lambda: group_advantages(torch.zeros(4), 2, scale="token"), "scale must be 'group', 'batch' or 'none'"),
+        (lambda: leave_one_out_advantages(torch.tensor([0.0, math.inf]), 2), "row 1 is not"),
+        (lambda: greedy_baseline_advantages(torch.zeros(2), torch.zeros(3)), r"\(2,\), got \(3,\)"),
+        (lambda: generalized_advantages(*torch.zeros(3, 1, 2), gamma=1.1), r"gamma must lie in \[0, 1\], got 1.1"),
+        (
+            lambda: generalized_advantages(torch.zeros(1, 2), torch.zeros(1, 3), torch.ones(1, 2)),
+            "values must have shape",
+        ),
+        (lambda: generalized_advantages(*torch.zeros(2, 1, 2), torch.tensor([[0, 1]])), "without a gap"),
+    ],
+)
+def test_input_that_cannot_be(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
