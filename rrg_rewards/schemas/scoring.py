@@ -122,10 +122,11 @@ class ScoringSystem:
         total_range: Least and greatest total that the author of the system means it to have; checked against the
             criteria, so that a forgotten criterion or weight shows. Default: whatever follows from them.
         source: Where the system was published.
+        tiers: Levels of quality, each the least and the greatest total of a report that is written for it.
 
     Raises:
-        ValueError: If a field is none of these, two criteria share a name, or the criteria do not add up to
-            ``total_range``.
+        ValueError: If a field is none of these, two criteria share a name, the criteria do not add up to
+            ``total_range``, or no report can have a total of a tier.
 
     Example:
         >>> system = get_scoring_system("mrscore")
@@ -139,6 +140,7 @@ class ScoringSystem:
     direction: Direction = "deduct"
     total_range: tuple[float, float] | None = None
     source: str = ""
+    tiers: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self) -> None:
         where = f"scoring system {self.name!r}"
@@ -153,6 +155,25 @@ class ScoringSystem:
         if not _is_number(self.base) or not math.isfinite(self.base):
             raise ValueError(f"{where}: base must be a finite number, got {self.base!r}")
         self._check_total(where)
+        if self.tiers is not None:
+            object.__setattr__(self, "tiers", self._checked_tiers(where, self.tiers))
+
+    def _checked_tiers(self, where: str, tiers: Any) -> tuple[tuple[float, float], ...]:
+        if isinstance(tiers, str) or not isinstance(tiers, Sequence) or not tiers:
+            raise ValueError(f"{where}: tiers must be a list of [least, greatest] totals, got {tiers!r}")
+        checked = tuple(_two_numbers(tier, f"{where}: tier {place + 1}") for place, tier in enumerate(tiers))
+        least, greatest = self.bounds
+        for low, high in checked:
+            if not -math.inf < low <= high < math.inf:
+                raise ValueError(f"{where}: a tier must be [least, greatest] total, got [{low:g}, {high:g}]")
+            if high < least or low > greatest:
+                raise ValueError(
+                    f"{where}: no report has a total in the tier [{low:g}, {high:g}]: totals are in "
+                    f"[{least:g}, {greatest:g}]"
+                )
+        if len(set(checked)) < len(checked):
+            raise ValueError(f"{where}: a tier stands more than once")
+        return checked
 
     def _check_total(self, where: str) -> None:
         if self.total_range is None:
@@ -222,6 +243,7 @@ class ScoringSystem:
         content = asdict(self)
         content["criteria"] = [_criterion_dict(criterion) for criterion in self.criteria]
         content["total_range"] = None if self.total_range is None else list(self.total_range)
+        content["tiers"] = None if self.tiers is None else [list(tier) for tier in self.tiers]
         return content
 
     @classmethod
@@ -318,7 +340,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _two_numbers(value: Any, where: str) -> tuple[float, float]:
-    if isinstance(value, str) or len(value) != 2 or not all(map(_is_number, value)):
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2 or not all(map(_is_number, value)):
         raise ValueError(f"{where} must be two numbers, got {value!r}")
     low, high = value
     return float(low), float(high)
