@@ -7,14 +7,14 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, BinaryIO
 
-from rrg_rewards.data.readers import read_table
+from rrg_rewards.data.readers import parse_jsonl
 from rrg_rewards.data.tables import Table, TableError
 
 __all__ = ["AppendedLines", "read_whole_lines"]
 
 
 class AppendedLines:
-    """A file of JSON lines, open for appending: a line that was added stays, whatever happens to the program then.
+    r"""A file of JSON lines, open for appending: a line that was added stays, whatever happens to the program then.
 
     Each line goes to the operating system as it is added. Half a line at the end, left by a machine or disk that gave
     out while it was written, is taken off. No two processes append to one file at a time, where the system has locks.
@@ -30,7 +30,7 @@ class AppendedLines:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
         ...     path = Path(folder) / "answers.jsonl"
-        ...     _ = path.write_text('{"id": 1}\\n{"id": 2, "te')
+        ...     _ = path.write_text('{"id": 1}\n{"id": 2, "te')
         ...     with AppendedLines(path) as lines:
         ...         lines.append({"id": 2})
         ...     print(path.read_text(), end="")
@@ -86,7 +86,7 @@ class AppendedLines:
 
 
 def read_whole_lines(path: str | Path) -> Table | None:
-    """Read a file of JSON lines as :class:`AppendedLines` leaves it, without changing it.
+    """Read a file of JSON lines as :class:`AppendedLines` will leave it, without changing it.
 
     Args:
         path: Path of the file.
@@ -101,11 +101,8 @@ def read_whole_lines(path: str | Path) -> Table | None:
     if not Path(path).exists():
         return None
     whole, torn = _split(Path(path).read_bytes())
-    if not (whole + torn).strip() or (not whole.strip() and not _is_record(torn)):
-        return None
-    if torn and not _is_record(torn):
-        return read_table(path, "jsonl", content=whole)
-    return read_table(path, "jsonl")
+    content = whole + torn if _is_record(torn) else whole
+    return parse_jsonl(content, str(path)) if content.strip() else None
 
 
 def _split(content: bytes) -> tuple[bytes, bytes]:

@@ -23,6 +23,11 @@ from rrg_rewards.functional.crimson import (
     crimson_score_from_statistics,
     crimson_statistics,
 )
+from rrg_rewards.functional.er2score import (
+    MarginRewardEnforcementLoss,
+    margin_reward_enforcement_loss,
+    margin_reward_enforcement_terms,
+)
 from rrg_rewards.functional.rank_correlation import kendall_tau
 
 __all__ = [
@@ -33,6 +38,7 @@ __all__ = [
     "CrimsonFinding",
     "CrimsonStatistics",
     "LabelCounts",
+    "MarginRewardEnforcementLoss",
     "bootstrap_interval",
     "crepe_loss",
     "crepe_score",
@@ -48,4 +54,6 @@ __all__ = [
     "label_counts",
     "label_statistics",
     "label_table",
+    "margin_reward_enforcement_loss",
+    "margin_reward_enforcement_terms",
 ]
