@@ -34,6 +34,10 @@ class BatchedJudge(Judge):
         """What exactly judges; batches change nothing about it."""
         return self._judge.signature
 
+    def stop(self) -> None:
+        """Ask nothing more."""
+        self._judge.stop()
+
     async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
         """Evaluate items batch by batch."""
         results: list[Result | JudgeFailure] = []

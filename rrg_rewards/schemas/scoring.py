@@ -132,10 +132,11 @@ class ScoringSystem:
             criteria, so that a forgotten criterion or weight shows. Finite, so a count needs a range with an end.
             Default: whatever follows from the criteria.
         source: Where the system was published.
+        tiers: Levels of quality, each the least and the greatest total of a report that is written for it.
 
     Raises:
-        ValueError: If a field is none of these, two criteria share a name, or the criteria do not add up to
-            ``total_range``.
+        ValueError: If a field is none of these, two criteria share a name, the criteria do not add up to
+            ``total_range``, or no report can have a total of a tier.
 
     Example:
         >>> system = get_scoring_system("mrscore")
@@ -149,6 +150,7 @@ class ScoringSystem:
     direction: Direction = "deduct"
     total_range: tuple[float, float] | None = None
     source: str = ""
+    tiers: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self) -> None:
         where = f"scoring system {self.name!r}"
@@ -172,6 +174,25 @@ class ScoringSystem:
         object.__setattr__(self, "base", float(self.base))
         if self.total_range is not None:
             object.__setattr__(self, "total_range", self._checked_total_range(where))
+        if self.tiers is not None:
+            object.__setattr__(self, "tiers", self._checked_tiers(where, self.tiers))
+
+    def _checked_tiers(self, where: str, tiers: Any) -> tuple[tuple[float, float], ...]:
+        if isinstance(tiers, str) or not isinstance(tiers, Sequence) or not tiers:
+            raise ValueError(f"{where}: tiers must be a list of [least, greatest] totals, got {tiers!r}")
+        checked = tuple(_two_numbers(tier, f"{where}: tier {place + 1}") for place, tier in enumerate(tiers))
+        least, greatest = self.bounds
+        for low, high in checked:
+            if not -math.inf < low <= high < math.inf:
+                raise ValueError(f"{where}: a tier must be [least, greatest] total, got [{low:g}, {high:g}]")
+            if high < least or low > greatest:
+                raise ValueError(
+                    f"{where}: no report has a total in the tier [{low:g}, {high:g}]: totals are in "
+                    f"[{least:g}, {greatest:g}]"
+                )
+        if len(set(checked)) < len(checked):
+            raise ValueError(f"{where}: a tier stands more than once")
+        return checked
 
     def _checked_total_range(self, where: str) -> tuple[float, float]:
         low, high = _two_numbers(self.total_range, f"{where}: total_range")
@@ -256,6 +277,7 @@ class ScoringSystem:
         content = asdict(self)
         content["criteria"] = [_criterion_dict(criterion) for criterion in self.criteria]
         content["total_range"] = None if self.total_range is None else list(self.total_range)
+        content["tiers"] = None if self.tiers is None else [list(tier) for tier in self.tiers]
         return content
 
     @classmethod
