@@ -113,16 +113,22 @@ class PromptEncoder:
 
         Prefixes are ``(B, P)`` and padded on the left, suffixes ``(N, T)`` and padded on the right; ``owner`` ``(N,)``.
         """
+        return {**self.collate_prefixes(prompts), **self.collate_suffixes(prompts)}
+
+    def collate_prefixes(self, prompts: Sequence[TokenizedPrompt]) -> dict[str, Tensor]:
+        """The part of :meth:`collate_shared` that ``read_prefixes`` takes, and ``owner``."""
         prefixes = {prefix: row for row, prefix in enumerate(dict.fromkeys(prompt.prefix for prompt in prompts))}
-        prefix_ids, prefix_mask = self._padded(list(prefixes), left=True)
-        suffix_ids, suffix_mask = self._padded([prompt.suffix for prompt in prompts])
+        ids, mask = self._padded(list(prefixes), left=True)
         return {
-            "prefix_ids": prefix_ids,
-            "prefix_mask": prefix_mask,
-            "suffix_ids": suffix_ids,
-            "suffix_mask": suffix_mask,
+            "prefix_ids": ids,
+            "prefix_mask": mask,
             "owner": torch.tensor([prefixes[prompt.prefix] for prompt in prompts]),
         }
+
+    def collate_suffixes(self, prompts: Sequence[TokenizedPrompt]) -> dict[str, Tensor]:
+        """The part of :meth:`collate_shared` that ``continue_prefixes`` takes."""
+        ids, mask = self._padded([prompt.suffix for prompt in prompts])
+        return {"suffix_ids": ids, "suffix_mask": mask}
 
     def _encode(self, texts: Sequence[str]) -> list[Any]:
         encodings: list[Any] = self._backend.encode_batch(list(texts), add_special_tokens=False)
