@@ -169,10 +169,27 @@ class ScoringSystem:
             >>> get_scoring_system("radcliq").total([1, 2, 0, 0, 0, 0])
             -3.0
         """
-        contributions = self.contributions(scores)
+        self._check_number(scores)
         for criterion, score in zip(self.criteria, scores, strict=True):
             criterion.check(score)
-        return self.base + sum(contributions)
+        return self.base + sum(self.contributions(scores))
+
+    def check(self, scores: Sequence[float | None]) -> None:
+        """See that there is one sub-score a criterion, and that those that are known, not ``None``, are in range.
+
+        Raises:
+            ValueError: If it is not so, naming the criterion.
+
+        Example:
+            >>> get_scoring_system("mrscore").check([1, 2, None, 0, 0, 0, 0])
+            Traceback (most recent call last):
+            ...
+            ValueError: impression_organs must lie in [0, 1], got 2
+        """
+        self._check_number(scores)
+        for criterion, score in zip(self.criteria, scores, strict=True):
+            if score is not None:
+                criterion.check(score)
 
     def _check_number(self, scores: Sequence[float | None]) -> None:
         if len(scores) != len(self.criteria):
