@@ -228,7 +228,7 @@ class TestBadSystems:
             with pytest.raises(ValueError, match="wrong_location must lie in"):
                 use([0, 0, -1, 0, 0, 0])
         radcliq.check([0, None, 1, 0, 0, 0])
-        with pytest.raises(ValueError, match="omitted_finding must be a number .* got NoneType"):
+        with pytest.raises(ValueError, match=r"omitted_finding must be a number .* got NoneType"):
             radcliq.total([0, None, 1, 0, 0, 0])
 
 
