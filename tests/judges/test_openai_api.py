@@ -584,10 +584,10 @@ def test_each_call_is_let_in_by_the_rate(monkeypatch):
         judge = make_judge(server, requests_per_minute=60_000, tokens_per_minute=1e6, max_tokens=500, concurrency=1)
         assert evaluate(judge, ITEMS) == GOOD
         assert len(admitted) == len(server.requests) == judge.usage.calls == 7
-    # Two messages of 20 and 14 to 17 characters, and the answer.
-    assert {tokens for tokens, _ in admitted} == {4 + 5 + 4 + 4 + 500, 4 + 5 + 4 + 5 + 500}
+    # Two messages of 21 and 14 to 17 characters, and the answer.
+    assert {tokens for tokens, _ in admitted} == {4 + 6 + 4 + 4 + 500, 4 + 6 + 4 + 5 + 500}
     # What was answered counts as the server says, what was refused not at all, what broke off as was expected.
-    assert sorted(admission.tokens for _, admission in admitted) == [0, *[110] * 5, 517]
+    assert sorted(admission.tokens for _, admission in admitted) == [0, *[110] * 5, 518]
 
 
 def test_a_rate_is_kept_over_evaluations():
