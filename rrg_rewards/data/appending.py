@@ -69,7 +69,12 @@ class AppendedLines:
             ValueError: If it is no JSON.
             OSError: If it cannot be written.
         """
-        line = json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        try:
+            line = text.encode() + b"\n"
+        except UnicodeEncodeError:
+            # Half a surrogate pair, which JSON can name but UTF-8 not hold.
+            line = json.dumps(record, allow_nan=False).encode() + b"\n"
         written = self._file.write(line)
         # A disk that is nearly full takes a part.
         while written < len(line):

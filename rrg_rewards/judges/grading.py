@@ -7,8 +7,9 @@ import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -87,8 +88,8 @@ def quality_tiers(system: ScoringSystem) -> tuple[Tier, ...]:
             f"scoring system {system.name!r} has no tiers, and totals in [{low:g}, {high:g}] have no thirds; give it "
             "tiers, as in tiers: [[-2, 0], [-4, -3], [-6, -5]]"
         )
-    ends = [high - (high - low) * third / 3 for third in range(4)]
-    return tuple(zip(ends[1:], ends, strict=False))
+    upper, lower = high - (high - low) / 3, low + (high - low) / 3
+    return (upper, high), (lower, upper), (low, lower)
 
 
 def tier_name(tier: Tier) -> str:
@@ -136,8 +137,8 @@ class GradingTask(JudgeTask[GradingItem, WrittenReport]):
         (-1.0, True)
     """
 
-    def __init__(self, system: ScoringSystem | str) -> None:
-        self.system = system if isinstance(system, ScoringSystem) else get_scoring_system(system)
+    def __init__(self, system: ScoringSystem | str | Path) -> None:
+        self.system = get_scoring_system(system)
         self.name = f"grading_{self.system.name}"
 
     def __eq__(self, other: object) -> bool:
@@ -313,7 +314,8 @@ def _order(system: ScoringSystem, item: GradingItem) -> list[str]:
     return names
 
 
-@cache
+# Few, since a task may hold on to what it records to.
+@lru_cache(maxsize=16)
 def _prompt_hash(task: GradingTask) -> str:
     probes = [GradingItem(*probe) for probe in _PROBES]
     content = [*(task.messages(probe) for probe in probes), task.schema]
