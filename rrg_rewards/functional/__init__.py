@@ -29,6 +29,11 @@ from rrg_rewards.functional.crimson import (
     crimson_score_from_statistics,
     crimson_statistics,
 )
+from rrg_rewards.functional.er2score import (
+    MarginRewardEnforcementLoss,
+    margin_reward_enforcement_loss,
+    margin_reward_enforcement_terms,
+)
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
 from rrg_rewards.functional.policy import PolicyLoss, policy_loss, value_loss
 from rrg_rewards.functional.rank_correlation import kendall_tau
@@ -41,6 +46,7 @@ __all__ = [
     "CrimsonFinding",
     "CrimsonStatistics",
     "LabelCounts",
+    "MarginRewardEnforcementLoss",
     "PolicyLoss",
     "bootstrap_interval",
     "crepe_loss",
@@ -62,6 +68,8 @@ __all__ = [
     "label_statistics",
     "label_table",
     "leave_one_out_advantages",
+    "margin_reward_enforcement_loss",
+    "margin_reward_enforcement_terms",
     "policy_loss",
     "token_entropies",
     "token_log_probs",
