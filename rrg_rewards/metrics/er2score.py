@@ -45,9 +45,9 @@ class ER2Score(ReportMetric):
     r"""ER²Score: the sum of rewards that a language model gives a candidate report, one for each criterion.
 
     The score of a pair is the total of the model's scoring system: its base and the rewards :math:`r_j`, what each
-    criterion contributes. With ``weights`` it is :math:`\sum_j w_j r_j` over the criteria that are named. A sub-score is
-    its reward in the criterion's own unit, as the number of errors (``ScoringSystem.factors``). The corpus value is the
-    mean over scored pairs. float64, higher is better; NaN where no pair is scored.
+    criterion contributes. With ``weights`` it is :math:`\sum_j w_j r_j` over the criteria that are named. A sub-score
+    is its reward in the criterion's own unit, as the number of errors (``ScoringSystem.factors``). The corpus value is
+    the mean over scored pairs. float64, higher is better; NaN where no pair is scored.
 
     A model learns margins between reports of one reference. Scores of reports are compared; that a score is near the
     total which a rater would give, and a sub-score at least 0, holds as far as the model was calibrated and no further.

@@ -71,7 +71,10 @@ class PromptEncoder:
         # A template may hold the backbone's own special tokens; a report may not.
         words = [template.before_reference, template.between, template.after_candidate]
         before, self._between, self._after = (list(encoding.ids) for encoding in self._encode(words))
-        self._before = [*_begin(tokenizer), *before]
+        begin = self._backend.encode("a").ids[:1]
+        # Where the tokenizer puts one before a text, and the template does not begin with it.
+        has_begin = begin == [tokenizer.bos_token_id] and before[:1] != begin
+        self._before = [*(begin if has_begin else []), *before]
         self._backend.encode_special_tokens = True
         self._room = max_length - len(self._before) - len(self._between) - len(self._after)
         if self._room < 2:
@@ -153,9 +156,3 @@ class PromptEncoder:
             ids.append([*filling, *row] if left else [*row, *filling])
             mask.append([*nothing, *there] if left else [*there, *nothing])
         return torch.tensor(ids), torch.tensor(mask)
-
-
-def _begin(tokenizer: Any) -> list[int]:
-    """The beginning-of-text token, where the tokenizer puts one before a text."""
-    first = tokenizer("a")["input_ids"][:1]
-    return list(first) if first and first[0] == tokenizer.bos_token_id else []

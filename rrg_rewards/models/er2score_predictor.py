@@ -30,9 +30,9 @@ class ER2ScorePredictor(PairPredictor):
     """Reward candidate reports by the criteria of an ER²Score model.
 
     Pairs become prompts (:class:`rrg_rewards.models.er2score_encoding.PromptEncoder`), and equal pairs run once. Where
-    prompts of several candidates begin alike, as those of one reference do, the beginning is run once and kept, and each
-    candidate goes on from there; other prompts run in one piece. Either way batches hold prompts of similar length and
-    ``token_budget`` tokens at most, padding and what is kept included. Rewards are the same but for rounding.
+    prompts of several candidates begin alike, as those of one reference do, the beginning is run once and kept, and
+    each candidate goes on from there; other prompts run in one piece. Either way batches hold prompts of similar length
+    and ``token_budget`` tokens at most, padding and what is kept included. Rewards are the same but for rounding.
 
     The model is loaded at the first pair, once a process for all who use the same, with its adapter merged. In
     ``"bfloat16"`` and ``"float16"`` the backbone's weights are of that type; the head stays in float32. Weights load

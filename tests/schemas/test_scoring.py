@@ -209,10 +209,6 @@ class TestBadSystems:
             ({"total_range": (0,)}, "total_range must be two numbers"),
             ({"criteria": (criterion(kind="count"),), "total_range": (-10, 0)}, "give counts a range"),
             ({"criteria": (criterion(kind="count"),), "total_range": (-math.inf, 0)}, "give counts a range"),
-            (
-                {"criteria": (criterion(errors=["wrong_severity"]),), "direction": "add"},
-                "'grammar' lists errors, which direction add",
-            ),
         ],
     )
     def test_are_refused(self, changed, message):
@@ -224,8 +220,12 @@ class TestBadSystems:
         for use in (radcliq.total, radcliq.contributions, radcliq.total_bounds):
             with pytest.raises(ValueError, match="radcliq has 6 criteria, got 2 sub-scores"):
                 use([1, 2])
-        with pytest.raises(ValueError, match="wrong_location must lie in"):
-            radcliq.total([0, 0, -1, 0, 0, 0])
+        for use in (radcliq.total, radcliq.check):
+            with pytest.raises(ValueError, match="wrong_location must lie in"):
+                use([0, 0, -1, 0, 0, 0])
+        radcliq.check([0, None, 1, 0, 0, 0])
+        with pytest.raises(ValueError, match=r"omitted_finding must be a number .* got NoneType"):
+            radcliq.total([0, None, 1, 0, 0, 0])
 
 
 class TestBadFiles:
