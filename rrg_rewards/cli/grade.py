@@ -256,12 +256,16 @@ def _estimate_lines(plan: "Plan", expected: "Estimate") -> list[str]:
     if expected.cost is None:
         lines.append("cost: unknown without --price-in and --price-out")
     else:
-        lines.append(f"cost, about: {expected.cost:,.2f}; answers that are asked for again come on top")
+        lines.append(f"cost, about: {_money(expected.cost)}; answers that are asked for again come on top")
     if expected.minutes is None:
         lines.append("time: as fast as the judge answers; no rate limit was given")
     else:
         lines.append(f"time at the rate limits, at least: {_duration(expected.minutes)}")
     return lines
+
+
+def _money(amount: float) -> str:
+    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.4f}"
 
 
 def _duration(minutes: float) -> str:
@@ -273,7 +277,7 @@ def _planned(task: "GradingTask", plan: "Plan") -> dict[str, Any]:
         "system": task.system.name,
         "prompt_hash": task.prompt_hash,
         "wanted": dict(plan.wanted),
-        "held": dict(plan.held),
+        "held": {name: plan.held[name] for name in plan.wanted},
         "to_ask": len(plan.items),
     }
 
@@ -326,8 +330,8 @@ def _summary(task: "GradingTask", judge: "Judge", plan: "Plan", outcome: "Outcom
     return {
         **_planned(task, plan),
         "judge": judge.signature,
-        "written": dict(outcome.written),
-        "in_tier": dict(plan.held_in_tier + outcome.in_tier),
+        "written": {name: outcome.written[name] for name in plan.wanted},
+        "in_tier": {name: plan.held_in_tier[name] + outcome.in_tier[name] for name in plan.wanted},
         "failures": dict(outcome.failures),
         "reasons": outcome.reasons,
         "not_asked": outcome.not_asked,
@@ -349,7 +353,7 @@ def _show(judge: "Judge", plan: "Plan", outcome: "Outcome", output: Path, termin
     terminal.show(grid, stderr=stderr)
     usage = getattr(judge, "usage", None)
     if usage is not None:
-        cost = "" if usage.cost is None else f", cost {usage.cost:,.2f}"
+        cost = "" if usage.cost is None else f", cost {_money(usage.cost)}"
         terminal.note(
             f"{usage.calls} calls ({usage.retries} of them again), {usage.cached} answers from the cache, "
             f"{usage.prompt_tokens:,} tokens read, {usage.completion_tokens:,} written{cost}"

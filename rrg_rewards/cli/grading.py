@@ -21,7 +21,7 @@ __all__ = ["Estimate", "GradingRun", "Outcome", "Plan", "check_held", "estimate"
 
 _HELD_COLUMNS = ("reference", "tier", "draw", "in_tier", "system", "judge", "prompt_hash")
 
-Key = tuple[str, str, int]
+Key = tuple[str, str, str]
 """Reference, tier and draw: what is never asked for twice."""
 
 
@@ -76,7 +76,8 @@ def make_plan(references: Sequence[str], system: ScoringSystem, per_tier: int, o
         raise TableError(
             f"{output}: holds reports graded under {others[0]}, not {system.name}; choose another --output"
         )
-    keys: list[Key] = list(zip(columns["reference"], columns["tier"], columns["draw"], strict=True))
+    texts = (map(str, columns[name]) for name in ("reference", "tier", "draw"))
+    keys: list[Key] = list(zip(*texts, strict=True))
     in_tier = dict(zip(keys, columns["in_tier"], strict=True))
     held = [item for item in wanted if _key(item) in in_tier]
     return Plan(
@@ -84,13 +85,13 @@ def make_plan(references: Sequence[str], system: ScoringSystem, per_tier: int, o
         counts,
         Counter(tier_name(item.tier) for item in held),
         Counter(tier_name(item.tier) for item in held if in_tier[_key(item)]),
-        frozenset(columns["judge"]),
-        frozenset(columns["prompt_hash"]),
+        frozenset(map(str, columns["judge"])),
+        frozenset(map(str, columns["prompt_hash"])),
     )
 
 
 def _key(item: GradingItem) -> Key:
-    return item.reference, tier_name(item.tier), item.draw
+    return item.reference, tier_name(item.tier), str(item.draw)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class AppendedLines:
         if not self._path.resolve().parent.is_dir():
             raise TableError(f"{path}: the folder {self._path.parent} does not exist")
         # Unbuffered, so that a line is with the system when `append` returns.
-        self._file: BinaryIO = self._path.open("a+b", buffering=0)  # type: ignore[assignment]
+        self._file: BinaryIO = self._path.open("a+b", buffering=0)
         try:
             _lock(self._file, self._path)
             self._mend()

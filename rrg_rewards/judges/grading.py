@@ -1,6 +1,5 @@
 """Reports of graded quality as a task for language models: write one that earns a total, and score it."""
 
-import hashlib
 import json
 import math
 import random
@@ -8,13 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import resources
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from rrg_rewards.judges.base import AnswerError, JudgeTask, Message
 from rrg_rewards.judges.escaping import fill, quote_text
+from rrg_rewards.judges.templates import load_template, prompt_digest
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
 from rrg_rewards.utilities.imports import require
 
@@ -23,7 +22,6 @@ __all__ = ["GradingItem", "GradingTask", "WrittenReport", "quality_tiers", "tier
 Tier = tuple[float, float]
 """Least and greatest total."""
 
-_ROLES_APART = "\n=====\n"
 _WORD = re.compile(r"\w+")
 # From here on whole numbers are not what they seem to floating point.
 _GREATEST = 2**53
@@ -114,8 +112,8 @@ class GradingTask(JudgeTask[GradingItem, WrittenReport]):
 
     - each sub-score is in the criterion's range, and a whole number where it is a count or a yes/no;
     - no count is greater than the number of words of both reports;
-    - the report says something, and is no copy of the reference, whatever the case and punctuation; one that is scored
-      as perfect may be a copy where the tier asks for such reports.
+    - the report says something, and is no copy of the reference, whatever the case and punctuation, unless the tier
+      asks for nothing but perfect reports and this one is scored as such.
 
     Whether the total lies in the tier is noted and not asked for again: a report with true scores is worth having,
     whichever tier it falls into. Whether the scores are true is the judge's word and is not checked.
@@ -163,7 +161,7 @@ class GradingTask(JudgeTask[GradingItem, WrittenReport]):
 
     def messages(self, item: GradingItem) -> list[Message]:
         """The conversation to answer: criteria and instructions, then the reference as data and what is wanted."""
-        _, user = _template()
+        _, user = load_template("grading")
         filled = fill(
             user,
             reference=quote_text(item.reference),
@@ -185,9 +183,8 @@ class GradingTask(JudgeTask[GradingItem, WrittenReport]):
         for criterion, score in zip(self.system.criteria, scores, strict=True):
             _check(criterion, score, len(_words(item.reference)) + len(_words(text)))
         total = self.system.total(scores)
-        best = self.system.bounds[1]
-        is_perfect = total == best and item.tier[0] <= best <= item.tier[1]
-        if _words(text) == _words(item.reference) and not is_perfect:
+        must_be_perfect = item.tier[0] == self.system.bounds[1]
+        if _words(text) == _words(item.reference) and not (must_be_perfect and total == item.tier[0]):
             raise AnswerError("inconsistent", "the report is a copy of the reference")
         return WrittenReport(text, scores, total, item.tier[0] <= total <= item.tier[1])
 
@@ -240,14 +237,6 @@ def _object(content: Any, names: tuple[str, ...], where: str) -> Mapping[str, An
 
 
 @cache
-def _template() -> tuple[str, str]:
-    """System and user message, with places for the scoring system and what is known of an item."""
-    text = resources.files("rrg_rewards.judges.prompts").joinpath("grading.md").read_text(encoding="utf-8")
-    system, user = text.split(_ROLES_APART)
-    return system.strip(), user.strip()
-
-
-@cache
 def _schema(system: ScoringSystem) -> Mapping[str, Any]:
     scores = {criterion.name: _score_schema(criterion) for criterion in system.criteria}
     return _closed({"report": {"type": "string"}, "scores": _closed(scores)})
@@ -273,7 +262,7 @@ def _score_schema(criterion: Criterion) -> dict[str, Any]:
 
 @cache
 def _instructions(system: ScoringSystem) -> str:
-    template, _ = _template()
+    template, _ = load_template("grading")
     deducts = system.direction == "deduct"
     example = {"report": "...", "scores": {criterion.name: criterion.bounds[0] for criterion in system.criteria}}
     return fill(
@@ -318,5 +307,4 @@ def _order(system: ScoringSystem, item: GradingItem) -> list[str]:
 @lru_cache(maxsize=16)
 def _prompt_hash(task: GradingTask) -> str:
     probes = [GradingItem(*probe) for probe in _PROBES]
-    content = [*(task.messages(probe) for probe in probes), task.schema]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+    return prompt_digest([task.messages(probe) for probe in probes], task.schema)

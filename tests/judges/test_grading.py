@@ -118,7 +118,6 @@ GOOD = {
     "below the tier": (graded(RADCLIQ, OTHER, wrong_location=3), -3.0, False),
     "fenced": (f"```json\n{graded(RADCLIQ, OTHER)}\n```", 0.0, True),
     "whole as a float": (graded(RADCLIQ, OTHER, omitted_finding=2.0), -2.0, True),
-    "a perfect copy": (graded(RADCLIQ, REFERENCE), 0.0, True),
 }
 
 
@@ -128,7 +127,7 @@ def test_answers_that_count(name):
     written = GradingTask(RADCLIQ).parse(ITEM, answer)
     assert (written.total, written.in_tier) == (total, in_tier)
     assert len(written.scores) == 6
-    assert written.text in (OTHER, REFERENCE)
+    assert written.text == OTHER
 
 
 BAD = {
@@ -149,6 +148,7 @@ BAD = {
     "a huge number": (graded(RADCLIQ, OTHER, false_finding=10**400), "inconsistent", "beyond any range"),
     "infinity": ('{"report": "x", "scores": {"false_finding": 1e999}}', "malformed", "lacks"),
     "a blank report": (graded(RADCLIQ, " \n."), "inconsistent", "says nothing"),
+    "a copy": (graded(RADCLIQ, REFERENCE), "inconsistent", "a copy of the reference"),
     "a copy with errors": (graded(RADCLIQ, REFERENCE, omitted_finding=1), "inconsistent", "a copy of the reference"),
     "a copy in capitals": (
         graded(RADCLIQ, "SMALL LEFT EFFUSION; heart size is normal", omitted_finding=1),
@@ -168,9 +168,11 @@ def test_answers_that_do_not_count(name):
     assert "secret" not in str(caught.value)
 
 
-def test_a_copy_is_not_what_a_tier_of_errors_asks_for():
+def test_a_copy_counts_where_nothing_but_perfect_reports_is_asked_for():
+    perfect = replace(ITEM, tier=(0.0, 0.0))
+    assert GradingTask(RADCLIQ).parse(perfect, graded(RADCLIQ, REFERENCE)).in_tier
     with pytest.raises(AnswerError, match="a copy of the reference"):
-        GradingTask(RADCLIQ).parse(replace(ITEM, tier=(-4.0, -3.0)), graded(RADCLIQ, REFERENCE))
+        GradingTask(RADCLIQ).parse(perfect, graded(RADCLIQ, REFERENCE, omitted_finding=1))
 
 
 @pytest.mark.parametrize(

@@ -546,6 +546,10 @@ def test_signature_and_registry():
     assert judge.signature.startswith("openai|model:m|host:loopback|temperature:0.0|max_tokens:2048|seed:0|")
     assert judge.signature != get_judge("openai:m").signature
     assert get_judge("openai:m").signature == OpenAIJudge("m", base_url="http://127.0.0.1:9/v1").signature
+    assert get_judge({"name": "openai", "model": "m", "seed": 1}, seed=3).arguments()["seed"] == 3
+    assert get_judge("openai:m", price=(1, 2)).arguments()["price"] == (1, 2)
+    with pytest.raises(TypeError, match="seed cannot be set on a judge that is made already"):
+        get_judge(judge, seed=3)
 
 
 @pytest.mark.parametrize(
