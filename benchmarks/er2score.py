@@ -4,11 +4,11 @@
     python benchmarks/er2score.py --model meta-llama/Meta-Llama-3-8B --device cuda --dtype bfloat16 --groups 8
 
 `--model` is an ER²Score model, or a plain language model, which gets a head of random weights: time does not depend on
-them. Both sides have the same weights and the same pairs, text in and score out, and are timed in turn, so that what else
-the machine does meets both alike; the median of the turns counts. Their scores must be equal within 1e-4 in float32. A
-group is a reference with `--candidates` others, as GRPO draws them. `radpref` are chest X-ray reports (RadPref:
-references, and candidates of theirs and of others), `ct` chest CT reports (CT-RATE: each a reference, the ones after it
-its candidates), which are longer. The paper gives 40 ms a sample for Llama-3-8B on a GPU.
+them. Both sides have the same weights and the same pairs, text in and score out, and are timed in turn, so that what
+else the machine does meets both alike; the median of the turns counts. Their sub-scores must be equal within 1e-4 in
+float32. A group is a reference with `--candidates` others, as GRPO draws them. `radpref` are chest X-ray reports
+(RadPref: references, and candidates of theirs and of others), `ct` chest CT reports (CT-RATE: each a reference, the
+ones after it its candidates), which are longer. The paper gives 40 ms a sample for Llama-3-8B on a GPU.
 """
 
 import argparse

@@ -189,7 +189,8 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         if self.training and _recomputes(self.backbone):
             _check_padding(prefix_mask)
             ids = torch.cat([prefix_ids[owner], suffix_ids], dim=1)
-            return self(ids, torch.cat([prefix_mask[owner], suffix_mask], dim=1))
+            whole: ER2ScoreOutput = self(ids, torch.cat([prefix_mask[owner], suffix_mask], dim=1))
+            return whole
         return self.continue_prefixes(self.read_prefixes(prefix_ids, prefix_mask), suffix_ids, suffix_mask, owner)
 
     def read_prefixes(self, prefix_ids: Tensor, prefix_mask: Tensor) -> ReadPrefixes:
@@ -210,7 +211,9 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         # Layers replace their tensors and write in none, so what was read stays as it is.
         cache.layers = [copy.copy(layer) for layer in prefixes.cache.layers]
         cache.reorder_cache(owner)
-        return self(suffix_ids, torch.cat([prefixes.mask[owner], suffix_mask], dim=1), past_key_values=cache)
+        mask = torch.cat([prefixes.mask[owner], suffix_mask], dim=1)
+        output: ER2ScoreOutput = self(suffix_ids, mask, past_key_values=cache)
+        return output
 
     def _rewards(self, feature: Tensor) -> Tensor:
         """The head's outputs times the criteria's weights, in the head's type whatever autocast says."""
@@ -239,7 +242,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         self.config.lora = None
         return self
 
-    def save_pretrained(self, save_directory: str | Path) -> None:  # type: ignore[override]
+    def save_pretrained(self, save_directory: str | Path) -> None:
         """Write all that :meth:`from_pretrained` needs into a folder: safetensors and JSON.
 
         ``config.json`` with scoring system and prompt, ``head.safetensors``, the tokenizer where it is known, and the
@@ -250,8 +253,11 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         """
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
-        adapted = self.config.lora is not None
-        self.backbone.save_pretrained(folder / (ADAPTER if adapted else BACKBONE))
+        if self.config.lora is None:
+            self.backbone.save_pretrained(folder / BACKBONE)
+        else:
+            # PEFT would ask the Hub for the backbone's vocabulary, to see whether rows were added; none are here.
+            self.backbone.save_pretrained(folder / ADAPTER, save_embedding_layers=False)
         head = {name: value.detach().cpu().contiguous() for name, value in self.head.state_dict().items()}
         require("safetensors.torch", extra="models").save_file(head, folder / HEAD, metadata={"format": "pt"})
         if self.tokenizer is not None:
@@ -261,7 +267,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         self.config.save_pretrained(folder)
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]
+    def from_pretrained(
         cls,
         pretrained_model_name_or_path: str | Path,
         *,

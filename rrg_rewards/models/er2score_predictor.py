@@ -171,7 +171,8 @@ class ER2ScorePredictor(PairPredictor):
         return load_frozen(_build, self.model, self.revision, self.backbone, self.dtype, device=self.device)
 
     def _weight_files(self) -> list[Path]:
-        files: list[Path] = self._weights.weight_files(self._weights.locate_model(self.model, self.revision))
+        folder = self._weights.locate_model(self.model, self.revision)
+        files: list[Path] = self._weights.weight_files(folder, adapted=self.config.lora is not None)
         return files
 
     @property

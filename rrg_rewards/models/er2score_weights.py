@@ -65,15 +65,15 @@ def locate_model(model: str | Path, revision: str | None = None) -> Path:
     return folder
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """Files with the weights that were trained, sorted: the heads' and the adapter's or the backbone's.
+def weight_files(folder: Path, adapted: bool) -> list[Path]:
+    """Files with the weights that were trained, sorted: the heads', and the adapter's or the whole backbone's.
 
     Raises:
         FileNotFoundError: If there are heads alone.
     """
-    trained = [path for name in (ADAPTER, BACKBONE) for path in sorted((folder / name).glob("*.safetensors"))]
+    trained = sorted((folder / (ADAPTER if adapted else BACKBONE)).glob("*.safetensors"))
     if not trained:
-        raise FileNotFoundError(f"{folder} holds neither {ADAPTER}/{_ADAPTER_WEIGHTS} nor weights in {BACKBONE}/")
+        raise FileNotFoundError(f"{folder} holds no weights in {ADAPTER if adapted else BACKBONE}/")
     return [folder / HEAD, *trained]
 
 
