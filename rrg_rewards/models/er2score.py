@@ -23,13 +23,14 @@ from rrg_rewards.models.er2score_weights import (
     BACKBONE,
     HEAD,
     add_adapter,
+    backbone_source,
     load_adapter,
     load_backbone,
+    load_head,
     load_tokenizer,
     locate_model,
     read_backbone_config,
 )
-from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict
 from rrg_rewards.schemas import ScoringSystem
 from rrg_rewards.utilities.imports import require
 
@@ -108,7 +109,10 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
 
     def __init__(self, config: ER2ScoreConfig, backbone: nn.Module | None = None) -> None:
         super().__init__(config)
-        self.backbone: Any = AutoModel.from_config(config.backbone_config) if backbone is None else backbone
+        if backbone is None:
+            # Not in the type that the configuration names, which may be narrower than the weights.
+            backbone = AutoModel.from_config(config.backbone_config, dtype=torch.float32)
+        self.backbone: Any = backbone
         self.head = nn.Linear(config.hidden_size, config.num_criteria, dtype=torch.float32)
         weights = torch.tensor([criterion.weight for criterion in config.system.criteria])
         self.register_buffer("criterion_weights", weights, persistent=False)
@@ -186,7 +190,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         Raises:
             ValueError: If prefixes are padded on the right.
         """
-        if self.training and _recomputes(self.backbone):
+        if _recomputes(self.backbone):
             _check_padding(prefix_mask)
             ids = torch.cat([prefix_ids[owner], suffix_ids], dim=1)
             whole: ER2ScoreOutput = self(ids, torch.cat([prefix_mask[owner], suffix_mask], dim=1))
@@ -304,21 +308,13 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         if config.lora is None:
             source, pinned = str(folder / BACKBONE), None
         else:
-            source, pinned = _backbone_of(config, folder, backbone)
+            source, pinned = backbone_source(folder, config.backbone, config.backbone_revision, backbone)
         loaded = load_backbone(source, config.backbone_config, pinned, dtype, config.quantization)
         model: ER2ScoreModel = cls(config, loaded)
         if config.lora is not None:
             load_adapter(model.backbone, folder / ADAPTER)
             config.backbone = source
-        head = read_state_dict(folder / HEAD)
-        expected = model.head.state_dict()
-        if "weight" in head and len(head["weight"]) != config.num_criteria:
-            raise ValueError(
-                f"{folder / HEAD} has heads for {len(head['weight'])} criteria, but the scoring system "
-                f"{config.system.name!r} of its config.json has {config.num_criteria}"
-            )
-        check_state_dict(head, expected, folder / HEAD)
-        model.head.load_state_dict(head)
+        load_head(model.head, folder, config.system)
         model.tokenizer = load_tokenizer(folder) or (load_tokenizer(source, pinned) if config.lora else None)
         model.name_or_path = str(pretrained_model_name_or_path)
         return model.eval()  # type: ignore[no-any-return]
@@ -372,32 +368,19 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         )
         model = cls(config, load_backbone(backbone, kept, revision, dtype, quantization))
         model.tokenizer = load_tokenizer(backbone, revision)
-        return model
+        # The backbone was loaded as one that is used.
+        return model.train()  # type: ignore[no-any-return]
 
 
 def _recomputes(module: nn.Module) -> bool:
-    """Whether gradient checkpointing is on; transformers' own property goes by different names."""
-    return any(getattr(part, "gradient_checkpointing", False) for part in module.modules())
+    """Whether layers would be computed anew in the backward pass, by gradient checkpointing."""
+    return any(part.training and getattr(part, "gradient_checkpointing", False) for part in module.modules())
 
 
 def _check_padding(prefix_mask: Tensor) -> None:
     # A gap between a prefix and its suffix would fall into the window of sliding attention.
     if not bool(prefix_mask[:, -1].all()):
         raise ValueError("prefix_mask must be 0 on the left only: pad prefixes on the left and suffixes on the right")
-
-
-def _backbone_of(config: ER2ScoreConfig, folder: Path, given: str | Path | None) -> tuple[str, str | None]:
-    """Where the weights under an adapter are, and of which revision."""
-    if given is not None:
-        return str(given), None
-    if config.backbone is None:
-        raise ValueError(f"{folder} does not say which backbone its adapter is for; say so by backbone=")
-    path = Path(config.backbone)
-    if path.is_absolute() and not path.is_dir():
-        raise FileNotFoundError(
-            f"{folder} is an adapter on the backbone {config.backbone}, which is not there; say where it is: backbone="
-        )
-    return config.backbone, config.backbone_revision
 
 
 # By which a tokenizer in a saved model's folder knows the configuration beside it.

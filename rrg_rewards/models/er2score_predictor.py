@@ -155,8 +155,9 @@ class ER2ScorePredictor(PairPredictor):
         prefixes = self._placed(self.encoder.collate_prefixes(chosen))
         owners = prefixes.pop("owner")
         read = model.read_prefixes(**prefixes)
-        # What is kept of a prefix is kept for each row that goes on from it.
-        lengths = [len(prompt) for prompt in chosen]
+        # What is kept of a prefix, its padding included, is kept for each row that goes on from it.
+        kept = read.mask.shape[1]
+        lengths = [kept + len(prompt.suffix) for prompt in chosen]
         for places in packed_batches(lengths, self.token_budget, self.batch_cost):
             suffixes = self._placed(self.encoder.collate_suffixes([chosen[place] for place in places]))
             yield (

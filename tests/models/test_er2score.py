@@ -288,6 +288,7 @@ def test_a_plain_backbone_keeps_its_weights_and_adapters_freeze_them(backbone):
     whole, adapted = (ER2ScoreModel.from_backbone(backbone, lora=lora) for lora in (None, LORA))
     expected = AutoModel.from_pretrained(backbone).state_dict()
 
+    assert all(part.training for part in whole.modules())
     found = whole.backbone.state_dict()
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[key], expected[key]) for key in expected)
