@@ -22,6 +22,7 @@ from rrg_rewards.models.er2score_weights import (
     ADAPTER,
     BACKBONE,
     HEAD,
+    absolute_source,
     add_adapter,
     backbone_source,
     load_adapter,
@@ -114,7 +115,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
             backbone = AutoModel.from_config(config.backbone_config, dtype=torch.float32)
         self.backbone: Any = backbone
         self.head = nn.Linear(config.hidden_size, config.num_criteria, dtype=torch.float32)
-        weights = torch.tensor([criterion.weight for criterion in config.system.criteria])
+        weights = torch.tensor([float(criterion.weight) for criterion in config.system.criteria], dtype=torch.float32)
         self.register_buffer("criterion_weights", weights, persistent=False)
         # Families without rotary embeddings may take no positions and find them from the mask.
         self._takes_positions = "position_ids" in inspect.signature(self.backbone.forward).parameters
@@ -292,8 +293,8 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         Raises:
             FileNotFoundError: If there is no such folder, files are missing, or the backbone has moved.
             ModuleNotFoundError: If weights are to be quantised and bitsandbytes is not installed.
-            ValueError: If the configuration is of no ER²Score model, the backbone is another one, or weights are
-                torn, missing or misshapen, as where they are of another scoring system.
+            ValueError: If the configuration is of no ER²Score model, the backbone is another one or not needed, or
+                weights are torn, missing or misshapen, as where they are of another scoring system.
 
         Example:
             >>> ER2ScoreModel.from_pretrained("./nowhere")
@@ -305,17 +306,20 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         config = read_er2score_config(folder)
         if quantization != _AS_SAVED:
             config.quantization = quantization
-        if config.lora is None:
-            source, pinned = str(folder / BACKBONE), None
-        else:
+        adapted = config.lora is not None
+        if not adapted and backbone is not None:
+            raise ValueError(f"{folder} holds its backbone and no adapter; leave backbone= out")
+        source: str | Path = folder / BACKBONE
+        pinned = None
+        if adapted:
             source, pinned = backbone_source(folder, config.backbone, config.backbone_revision, backbone)
+            config.backbone, config.backbone_revision = source, pinned
         loaded = load_backbone(source, config.backbone_config, pinned, dtype, config.quantization)
         model: ER2ScoreModel = cls(config, loaded)
-        if config.lora is not None:
+        if adapted:
             load_adapter(model.backbone, folder / ADAPTER)
-            config.backbone = source
         load_head(model.head, folder, config.system)
-        model.tokenizer = load_tokenizer(folder) or (load_tokenizer(source, pinned) if config.lora else None)
+        model.tokenizer = load_tokenizer(folder) or (load_tokenizer(source, pinned) if adapted else None)
         model.name_or_path = str(pretrained_model_name_or_path)
         return model.eval()  # type: ignore[no-any-return]
 
@@ -358,8 +362,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
             kept,
             scoring_system,
             prompt,
-            # Absolute: a run may be loaded from another folder than it was started in.
-            backbone=str(Path(backbone).resolve() if Path(backbone).is_dir() else backbone),
+            backbone=absolute_source(backbone),
             backbone_revision=revision or getattr(kept, "_commit_hash", None),
             num_layers=num_layers,
             max_prompt_length=min(max_length, longest),

@@ -27,6 +27,7 @@ __all__ = [
     "ADAPTER",
     "BACKBONE",
     "HEAD",
+    "absolute_source",
     "add_adapter",
     "backbone_source",
     "load_adapter",
@@ -81,6 +82,16 @@ def weight_files(folder: Path, adapted: bool) -> list[Path]:
     return [folder / HEAD, *trained]
 
 
+def absolute_source(source: str | Path) -> str:
+    """A folder by its absolute path, for a run may be loaded elsewhere than it was started; a Hub id as it is.
+
+    Example:
+        >>> absolute_source("owner/model")
+        'owner/model'
+    """
+    return str(Path(source).resolve() if Path(source).is_dir() else source)
+
+
 def backbone_source(
     folder: Path, noted: str | None, revision: str | None, given: str | Path | None
 ) -> tuple[str, str | None]:
@@ -91,7 +102,7 @@ def backbone_source(
         ValueError: If none is noted.
     """
     if given is not None:
-        return str(given), None
+        return absolute_source(given), None
     if noted is None:
         raise ValueError(f"{folder} does not say which backbone its adapter is for; say it: backbone=")
     if Path(noted).is_absolute() and not Path(noted).is_dir():
