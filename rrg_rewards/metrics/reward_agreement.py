@@ -12,7 +12,7 @@ from rrg_rewards.metrics.base import ScalarMetric
 
 __all__ = ["GradedRewards", "RewardAgreement", "preference_pairs"]
 
-# Totals of fractions are rounded: what differs by less is tied.
+# Contributions are rounded to float32: what differs by less than so much of the largest one is tied.
 _TIE = 1e-6
 # Indices of references are kept as float32.
 _MOST_REFERENCES = 2**24
@@ -60,8 +60,12 @@ def preference_pairs(contributions: Tensor, reference: Tensor) -> tuple[Tensor, 
     # NaN in either leaves the criterion out of both totals.
     margin = (contributions[first] - contributions[second]).double().nansum(1)
     rows = torch.where((margin > 0)[:, None], torch.stack([first, second], 1), torch.stack([second, first], 1))
-    rows = rows[margin.abs() > _TIE]
+    rows = rows[margin.abs() > _tie(contributions)]
     return rows[:, 0], rows[:, 1]
+
+
+def _tie(contributions: Tensor) -> float:
+    return _TIE * max(1.0, float(contributions.nan_to_num().abs().max())) if contributions.numel() else _TIE
 
 
 class RewardAgreement(ScalarMetric):
@@ -157,7 +161,7 @@ class RewardAgreement(ScalarMetric):
         accepted, rejected = preference_pairs(contributions, reference)
         margin = contributions[accepted] - contributions[rejected]
         agrees = (rewards[accepted] - rewards[rejected]) * margin > 0
-        differs = margin.abs() > _TIE
+        differs = margin.abs() > _tie(contributions)
         by_criterion = (agrees & differs).double().sum(0) / differs.sum(0)
         annotated = ~contributions.isnan()
         used = annotated.any(0)
