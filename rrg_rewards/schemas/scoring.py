@@ -1,9 +1,11 @@
 """Scoring systems: by which criteria a candidate report is judged, and how they make one total."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import files
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -21,6 +23,8 @@ Direction = Literal["deduct", "add"]
 """Whether sub-scores are taken from the base, as errors are, or added to it, as marks are."""
 
 _SHIPPED = files("rrg_rewards.schemas").joinpath("scoring_systems")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TOTAL = "total"  # What logs and tables call the sum, beside the criteria's names.
 _RANGES: dict[str, tuple[float, float]] = {"count": (0.0, math.inf), "yes_no": (0.0, 1.0)}
 
 
@@ -29,14 +33,14 @@ class Criterion:
     """One thing that a candidate report is judged by.
 
     Args:
-        name: Identifier of the sub-score in files, logs and tables: lower case words joined by ``_``.
+        name: Identifier of the sub-score in files, logs and tables: lower case words joined by ``_``, not ``total``.
         description: What is judged, in a sentence that a rater or a language model can follow.
         kind: ``count``, a whole number of errors; ``yes_no``, 1 where there is such an error; or ``grade``, a number of
             ``range``.
         weight: What one point of the sub-score counts in the total; positive.
         range: Least and greatest sub-score; given for grades, (0, inf) for counts and (0, 1) for yes/no.
-        errors: Categories of ``ERROR_CATEGORIES`` that are errors under this criterion, by which reports with made
-            errors get their sub-scores. Empty where made errors tell nothing of it.
+        errors: Categories of ``ERROR_CATEGORIES`` that are errors under this criterion, by which reports with counted
+            errors get their sub-scores. Empty where such counts tell nothing of it, as of a grade.
 
     Raises:
         ValueError: If a field is none of these, naming it.
@@ -55,16 +59,18 @@ class Criterion:
 
     def __post_init__(self) -> None:
         where = f"criterion {self.name!r}"
-        if not isinstance(self.name, str) or not self.name.isidentifier():
-            raise ValueError(f"{where}: name must be letters, digits and _, as in wrong_location")
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name) or self.name == _TOTAL:
+            raise ValueError(f"{where}: name must be lower case letters, digits and _, as in wrong_location, not total")
         if not isinstance(self.description, str) or not self.description.strip():
             raise ValueError(f"{where}: description must say what is judged")
         if self.kind not in get_args(CriterionKind):
             raise ValueError(f"{where}: {unknown_name_message('kind', str(self.kind), get_args(CriterionKind))}")
         if not _is_number(self.weight) or not 0 < self.weight < math.inf:
             raise ValueError(f"{where}: weight must be positive and finite, got {self.weight!r}")
+        # 30 and 30.0 are one system, and must be told as one.
+        object.__setattr__(self, "weight", float(self.weight))
         object.__setattr__(self, "range", self._checked_range(where))
-        if isinstance(self.errors, str) or not all(name in ERROR_CATEGORIES for name in self.errors):
+        if not isinstance(self.errors, list | tuple) or not all(name in ERROR_CATEGORIES for name in self.errors):
             raise ValueError(f"{where}: errors must be a list of {', '.join(ERROR_CATEGORIES)}, got {self.errors!r}")
         object.__setattr__(self, "errors", tuple(self.errors))
 
@@ -87,12 +93,12 @@ class Criterion:
         return self.range
 
     def check(self, score: float) -> None:
-        """See that a sub-score is possible: in range, and whole where it is a count or a yes/no.
+        """See that a sub-score lies in the criterion's range.
 
-        Means of several raters are sub-scores, too: a fraction is no error where it lies in range.
+        Means of several raters are sub-scores, too: a count or a yes/no need not be whole.
 
         Raises:
-            ValueError: If it is not, naming the criterion and the range.
+            ValueError: If it does not, or is no finite number, naming the criterion and the range.
 
         Example:
             >>> Criterion("grammar", "Any errors of grammar?", "yes_no").check(2)
@@ -101,8 +107,11 @@ class Criterion:
             ValueError: grammar must lie in [0, 1], got 2
         """
         low, high = self.bounds
-        if not _is_number(score) or not low <= score <= high or score == math.inf:
-            raise ValueError(f"{self.name} must lie in [{low:g}, {high:g}], got {score!r}")
+        if not _is_number(score):
+            found = score if isinstance(score, float) else type(score).__name__
+            raise ValueError(f"{self.name} must be a number in [{low:g}, {high:g}], got {found}")
+        if not low <= score <= high or score == math.inf:
+            raise ValueError(f"{self.name} must lie in [{low:g}, {high:g}], got {score:g}")
 
 
 @dataclass(frozen=True)
@@ -118,9 +127,10 @@ class ScoringSystem:
         name: Name by which the system is known in signatures.
         criteria: The criteria, in the order of sub-scores.
         base: :math:`b`, the total of a report with sub-scores 0.
-        direction: ``deduct`` for errors, ``add`` for marks.
+        direction: ``deduct`` for errors, ``add`` for marks; a criterion of marks lists no ``errors``.
         total_range: Least and greatest total that the author of the system means it to have; checked against the
-            criteria, so that a forgotten criterion or weight shows. Default: whatever follows from them.
+            criteria, so that a forgotten criterion or weight shows. Finite, so a count needs a range with an end.
+            Default: whatever follows from the criteria.
         source: Where the system was published.
 
     Raises:
@@ -142,6 +152,8 @@ class ScoringSystem:
 
     def __post_init__(self) -> None:
         where = f"scoring system {self.name!r}"
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"{where}: name must be a word that signatures call the system by")
         if not self.criteria:
             raise ValueError(f"{where}: has no criteria")
         object.__setattr__(self, "criteria", tuple(self.criteria))
@@ -150,27 +162,31 @@ class ScoringSystem:
             raise ValueError(f"{where}: two criteria are called {repeated[0]!r}")
         if self.direction not in get_args(Direction):
             raise ValueError(f"{where}: direction must be deduct or add, got {self.direction!r}")
+        for criterion in self.criteria:
+            if self.direction == "add" and criterion.errors:
+                raise ValueError(
+                    f"{where}: criterion {criterion.name!r} lists errors, which direction add would reward"
+                )
         if not _is_number(self.base) or not math.isfinite(self.base):
             raise ValueError(f"{where}: base must be a finite number, got {self.base!r}")
-        self._check_total(where)
+        object.__setattr__(self, "base", float(self.base))
+        if self.total_range is not None:
+            object.__setattr__(self, "total_range", self._checked_total_range(where))
 
-    def _check_total(self, where: str) -> None:
-        if self.total_range is None:
-            return
-        if (
-            isinstance(self.total_range, str)
-            or len(self.total_range) != 2
-            or not all(map(_is_number, self.total_range))
-        ):
-            raise ValueError(f"{where}: total_range must be two numbers, got {self.total_range!r}")
-        low, high = map(float, self.total_range)
-        object.__setattr__(self, "total_range", (low, high))
+    def _checked_total_range(self, where: str) -> tuple[float, float]:
+        low, high = _two_numbers(self.total_range, f"{where}: total_range")
         least, greatest = self.bounds
+        if not all(map(math.isfinite, (low, high, least, greatest))):
+            raise ValueError(
+                f"{where}: total_range [{low:g}, {high:g}] and the criteria that make it must have ends: give counts a "
+                "range, as in range: [0, 10], or leave total_range out"
+            )
         if not (math.isclose(least, low, abs_tol=1e-9) and math.isclose(greatest, high, abs_tol=1e-9)):
             raise ValueError(
                 f"{where} does not add up: base {self.base:g} and its weighted criteria give totals in "
                 f"[{least:g}, {greatest:g}], but total_range says [{low:g}, {high:g}]"
             )
+        return low, high
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -186,20 +202,35 @@ class ScoringSystem:
     @property
     def bounds(self) -> tuple[float, float]:
         """Least and greatest total that the criteria allow."""
-        ends = [
-            sorted(factor * end for end in criterion.bounds)
-            for factor, criterion in zip(self.factors, self.criteria, strict=True)
-        ]
-        return self.base + sum(low for low, _ in ends), self.base + sum(high for _, high in ends)
+        return self.total_bounds([None] * len(self.criteria))
+
+    def total_bounds(self, scores: Sequence[float | None]) -> tuple[float, float]:
+        """Least and greatest total that sub-scores allow of which some, ``None``, are not known.
+
+        Example:
+            >>> get_scoring_system("mrscore").total_bounds([1, 0, 0, 0, None, 0, None])
+            (55.0, 70.0)
+        """
+        self._check_number(scores)
+        low = high = self.base
+        for factor, criterion, score in zip(self.factors, self.criteria, scores, strict=True):
+            ends = sorted(factor * end for end in (criterion.bounds if score is None else (score, score)))
+            low, high = low + ends[0], high + ends[1]
+        return low, high
 
     def contributions(self, scores: Sequence[float]) -> tuple[float, ...]:
-        """What each sub-score adds to the total.
+        """What each sub-score adds to the total; NaN where a sub-score is.
+
+        Raises:
+            ValueError: If there is not one sub-score a criterion.
 
         Example:
             >>> get_scoring_system("mrscore").contributions([1, 0, 0, 0, 0, 0, 1])
-            (-30.0, -0.0, -0.0, -0.0, -0.0, -0.0, -5.0)
+            (-30.0, 0.0, 0.0, 0.0, 0.0, 0.0, -5.0)
         """
-        return tuple(factor * score for factor, score in zip(self.factors, scores, strict=True))
+        self._check_number(scores)
+        # A 0 more, so that no error at all is not told as -0.
+        return tuple(factor * score + 0.0 for factor, score in zip(self.factors, scores, strict=True))
 
     def total(self, scores: Sequence[float]) -> float:
         """The total of sub-scores in the order of the criteria.
@@ -211,11 +242,14 @@ class ScoringSystem:
             >>> get_scoring_system("radcliq").total([1, 2, 0, 0, 0, 0])
             -3.0
         """
-        if len(scores) != len(self.criteria):
-            raise ValueError(f"{self.name} has {len(self.criteria)} criteria, got {len(scores)} sub-scores")
+        contributions = self.contributions(scores)
         for criterion, score in zip(self.criteria, scores, strict=True):
             criterion.check(score)
-        return self.base + sum(self.contributions(scores))
+        return self.base + sum(contributions)
+
+    def _check_number(self, scores: Sequence[float | None]) -> None:
+        if len(scores) != len(self.criteria):
+            raise ValueError(f"{self.name} has {len(self.criteria)} criteria, got {len(scores)} sub-scores")
 
     def to_dict(self) -> dict[str, Any]:
         """The system as plain data, for JSON and YAML; :meth:`from_dict` reads it back."""
@@ -249,34 +283,49 @@ class ScoringSystem:
         return system
 
 
-def get_scoring_system(name: str | Path) -> ScoringSystem:
-    """Look a scoring system up by name, or read the user's own from a YAML file.
+def get_scoring_system(name: "ScoringSystem | str | Path") -> ScoringSystem:
+    """Look a scoring system up by name, or read the user's own from a YAML file; one that is a system is given back.
 
     ``radcliq`` counts errors of six categories, as ReXVal's radiologists did (Yu et al., Patterns 2023); ``mrscore``
     deducts from 100 for seven yes/no items (Liu et al., MRScore, arXiv:2404.17778). Both are YAML files in
     ``rrg_rewards/schemas/scoring_systems``, to start a system of one's own from.
 
     Args:
-        name: A shipped system's name, or the path of a ``.yaml`` file.
+        name: A shipped system's name, the path of a ``.yaml`` file, or a system.
 
     Raises:
-        ValueError: For an unknown name, with the nearest known one, or a file that holds no valid system.
+        ValueError: For an unknown name, with the nearest known one, or a file that holds no valid system, naming it.
         FileNotFoundError: If there is no such file.
 
     Example:
         >>> get_scoring_system("radcliq").names[:2]
         ('false_finding', 'omitted_finding')
     """
-    if Path(name).suffix in (".yaml", ".yml"):
-        text = Path(name).read_text(encoding="utf-8")
+    if isinstance(name, ScoringSystem):
+        return name
+    if Path(name).suffix.lower() in (".yaml", ".yml"):
+        content = Path(name).read_bytes()
     elif (known := str(name)) in scoring_system_names():
-        text = _SHIPPED.joinpath(f"{known}.yaml").read_text(encoding="utf-8")
+        content = _SHIPPED.joinpath(f"{known}.yaml").read_bytes()
     else:
         raise ValueError(f"{unknown_name_message('scoring system', known, scoring_system_names())}; or a .yaml file")
     try:
-        return ScoringSystem.from_dict(yaml.safe_load(text))
+        # Where bytes are no UTF-8 the parser says so.
+        return ScoringSystem.from_dict(yaml.load(content, Loader=_UniqueKeys))
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML in which a key stands once: of two weights the first would be lost without a word."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value]
+        for place, key in enumerate(keys):
+            if key in keys[:place]:
+                line = node.value[place][0].start_mark.line + 1
+                raise ValueError(f"line {line}: the key {key!r} stands twice")
+        return super().construct_mapping(node, deep)
 
 
 def scoring_system_names() -> tuple[str, ...]:
@@ -314,11 +363,11 @@ def _build(kind: Any, content: Any, what: str) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def _two_numbers(value: Any, where: str) -> tuple[float, float]:
-    if isinstance(value, str) or len(value) != 2 or not all(map(_is_number, value)):
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(map(_is_number, value)):
         raise ValueError(f"{where} must be two numbers, got {value!r}")
     low, high = value
     return float(low), float(high)
