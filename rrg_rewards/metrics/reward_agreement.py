@@ -10,7 +10,7 @@ from torchmetrics.utilities import dim_zero_cat
 from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
 from rrg_rewards.metrics.base import ScalarMetric
 
-__all__ = ["GradedRewards", "RewardAgreement", "preference_pairs"]
+__all__ = ["GradedRewards", "RewardAgreement", "annotated_totals", "preference_pairs"]
 
 # Contributions are rounded to float32: what differs by less than so much of the largest one is tied.
 _TIE = 1e-6
@@ -62,6 +62,30 @@ def preference_pairs(contributions: Tensor, reference: Tensor) -> tuple[Tensor, 
     rows = torch.where((margin > 0)[:, None], torch.stack([first, second], 1), torch.stack([second, first], 1))
     rows = rows[margin.abs() > _tie(contributions)]
     return rows[:, 0], rows[:, 1]
+
+
+def annotated_totals(rewards: Tensor, contributions: Tensor) -> tuple[Tensor, Tensor]:
+    """Predicted and true sums of what is annotated in the same way, so that they can be compared.
+
+    Criteria that no report is annotated with are left out of sums, and then reports with a criterion that is not
+    annotated.
+
+    Args:
+        rewards: ``(N, C)`` predicted rewards.
+        contributions: ``(N, C)`` true contributions; NaN where a criterion is not annotated.
+
+    Returns:
+        Predicted and true sums of the ``M`` reports that are left, each ``(M,)``.
+
+    Example:
+        >>> contributions = torch.tensor([[-1.0, 0.0, torch.nan], [-2.0, torch.nan, torch.nan]])
+        >>> annotated_totals(torch.ones(2, 3), contributions)
+        (tensor([2.]), tensor([-1.]))
+    """
+    annotated = ~contributions.isnan()
+    used = annotated.any(0)
+    whole = annotated[:, used].all(1) & used.any()
+    return rewards[whole][:, used].sum(1), contributions[whole][:, used].sum(1)
 
 
 def _tie(contributions: Tensor) -> float:
@@ -152,8 +176,7 @@ class RewardAgreement(ScalarMetric):
 
         ``accuracy_<criterion>`` is the share, of the accepted/rejected pairs that differ in the criterion, whose
         rewards for it are ordered as its contributions are; NaN where no pair differs. ``kendall`` (tau-b) and
-        ``spearman`` are between predicted and true totals of all reports, also of different references. Criteria that
-        no report is annotated with are left out of totals, and then reports with a criterion that is not annotated.
+        ``spearman`` are between predicted and true totals (:func:`annotated_totals`), also of different references.
 
         Every process must call it.
         """
@@ -163,14 +186,11 @@ class RewardAgreement(ScalarMetric):
         agrees = (rewards[accepted] - rewards[rejected]) * margin > 0
         differs = margin.abs() > _tie(contributions)
         by_criterion = (agrees & differs).double().sum(0) / differs.sum(0)
-        annotated = ~contributions.isnan()
-        used = annotated.any(0)
-        whole = annotated[:, used].all(1) & used.any()
-        totals = [values[whole][:, used].sum(1) for values in (rewards, contributions)]
+        totals = annotated_totals(rewards, contributions)
         return {
             **{f"accuracy_{name}": value for name, value in zip(self.criteria, by_criterion, strict=True)},
-            "kendall": kendall_tau(totals[0], totals[1]),
-            "spearman": spearman_rho(totals[0], totals[1]),
+            "kendall": kendall_tau(*totals),
+            "spearman": spearman_rho(*totals),
         }
 
     def _graded(self) -> GradedRewards:

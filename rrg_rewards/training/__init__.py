@@ -7,20 +7,28 @@ require("lightning.pytorch", extra="train")
 require("transformers", extra="train")
 
 from rrg_rewards.training.crepe import CrepeDataModule, CrepeModule  # noqa: E402
+from rrg_rewards.training.er2score import ER2ScoreModule  # noqa: E402
+from rrg_rewards.training.er2score_data import ER2ScoreDataModule  # noqa: E402
 from rrg_rewards.training.sources import (  # noqa: E402
     ComparedReports,
+    GradedReports,
     JsonlRecords,
     PhantomErrors,
     RecordSource,
     ReportErrors,
+    ReportSource,
 )
 
 __all__ = [
     "ComparedReports",
     "CrepeDataModule",
     "CrepeModule",
+    "ER2ScoreDataModule",
+    "ER2ScoreModule",
+    "GradedReports",
     "JsonlRecords",
     "PhantomErrors",
     "RecordSource",
     "ReportErrors",
+    "ReportSource",
 ]
