@@ -55,7 +55,9 @@ class GradedReport:
         Raises:
             ValueError: If there is not one sub-score a criterion of ``system``.
         """
-        return system.contributions([math.nan if score is None else score for score in self.scores])
+        known = system.contributions([score or 0.0 for score in self.scores])
+        # One and the same NaN: tuples that hold it are equal then.
+        return tuple(math.nan if score is None else value for score, value in zip(self.scores, known, strict=True))
 
     def total(self, system: ScoringSystem) -> float:
         """The total under ``system``, higher being better; NaN where a sub-score is missing.

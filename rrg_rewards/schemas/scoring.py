@@ -363,7 +363,7 @@ def _build(kind: Any, content: Any, what: str) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    return not isinstance(value, bool) and isinstance(value, Real) and not math.isnan(value)
 
 
 def _two_numbers(value: Any, where: str) -> tuple[float, float]:
