@@ -28,7 +28,7 @@ from rrg_rewards.functional.er2score import (
     margin_reward_enforcement_loss,
     margin_reward_enforcement_terms,
 )
-from rrg_rewards.functional.rank_correlation import kendall_tau
+from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
 
 __all__ = [
     "CRGWeights",
@@ -56,4 +56,5 @@ __all__ = [
     "label_table",
     "margin_reward_enforcement_loss",
     "margin_reward_enforcement_terms",
+    "spearman_rho",
 ]
