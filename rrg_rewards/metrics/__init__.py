@@ -4,6 +4,7 @@ from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
 from rrg_rewards.metrics.crg import CRGScore, MultiLevelCRGScore, ReportCRG
 from rrg_rewards.metrics.crimson import CRIMSON, CrimsonScores
+from rrg_rewards.metrics.er2score import ER2Score, ER2Scores
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores, JudgeWarning
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.registry import available_metrics, make_metric
@@ -14,6 +15,8 @@ __all__ = [
     "CRGScore",
     "CrepeScores",
     "CrimsonScores",
+    "ER2Score",
+    "ER2Scores",
     "JudgeWarning",
     "JudgedMetric",
     "JudgedScores",

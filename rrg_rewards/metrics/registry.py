@@ -28,6 +28,7 @@ _METRICS: dict[str, MetricEntry] = {
     "crepe": MetricEntry("rrg_rewards.metrics.crepe:CREPE"),
     "crg": MetricEntry("rrg_rewards.metrics.crg:ReportCRG", context=("target_labels",)),
     "crimson": MetricEntry("rrg_rewards.metrics.crimson:CRIMSON", context=("age", "sex", "indication")),
+    "er2score": MetricEntry("rrg_rewards.metrics.er2score:ER2Score"),
 }
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from rrg_rewards.models.er2score_config import ER2ScoreConfig
+from rrg_rewards.models.er2score_config import ER2ScoreConfig, read_er2score_config
 from rrg_rewards.models.er2score_weights import (
     ADAPTER,
     BACKBONE,
@@ -243,7 +243,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         """Write all that :meth:`from_pretrained` needs into a folder: safetensors and JSON.
 
         ``config.json`` with scoring system and prompt, ``head.safetensors``, the tokenizer where it is known, and the
-        weights that were trained: ``adapter/`` as PEFT writes it, or ``backbone/``, a model of its own for ``AutoModel``.
+        weights that were trained: ``adapter/`` as PEFT writes it, or ``backbone/``, which ``AutoModel`` reads.
 
         Args:
             save_directory: The folder, made if it is not there.
@@ -292,7 +292,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
             FileNotFoundError: ./nowhere: no such folder
         """
         folder = locate_model(pretrained_model_name_or_path, revision)
-        config = _read_config(folder)
+        config = read_er2score_config(folder)
         if quantization != _AS_SAVED:
             config.quantization = quantization
         if config.lora is None:
@@ -380,14 +380,6 @@ def _check_padding(prefix_mask: Tensor) -> None:
         raise ValueError("prefix_mask must be 0 on the left only: pad prefixes on the left and suffixes on the right")
 
 
-def _read_config(folder: Path) -> ER2ScoreConfig:
-    content, _ = ER2ScoreConfig.get_config_dict(folder)
-    if content.get("model_type") != ER2ScoreConfig.model_type:
-        raise ValueError(f"{folder} is of type {content.get('model_type')}, which is no ER2Score model")
-    config: ER2ScoreConfig = ER2ScoreConfig.from_dict(content)
-    return config
-
-
 def _backbone_of(config: ER2ScoreConfig, folder: Path, given: str | Path | None) -> tuple[str, str | None]:
     """Where the weights under an adapter are, and of which revision."""
     if given is not None:
@@ -397,7 +389,7 @@ def _backbone_of(config: ER2ScoreConfig, folder: Path, given: str | Path | None)
     path = Path(config.backbone)
     if path.is_absolute() and not path.is_dir():
         raise FileNotFoundError(
-            f"{folder} is an adapter on the backbone {config.backbone}, which is not there; say where it is by backbone="
+            f"{folder} is an adapter on the backbone {config.backbone}, which is not there; say where it is: backbone="
         )
     return config.backbone, config.backbone_revision
 

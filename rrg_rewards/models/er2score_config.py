@@ -13,7 +13,7 @@ require("transformers", extra="models")
 
 from transformers import AutoConfig, LlamaConfig, PretrainedConfig  # noqa: E402
 
-__all__ = ["ER2ScoreConfig", "read_scoring_system"]
+__all__ = ["ER2ScoreConfig", "read_er2score_config", "read_scoring_system"]
 
 _QUANTIZATIONS = (None, "4bit")
 
@@ -117,3 +117,16 @@ def _backbone_config(given: PretrainedConfig | Mapping[str, Any] | None) -> Any:
     if given is None:
         return LlamaConfig()
     return AutoConfig.for_model(**{"model_type": "llama", **given}) if isinstance(given, Mapping) else given
+
+
+def read_er2score_config(folder: Path) -> ER2ScoreConfig:
+    """The configuration of a saved model.
+
+    Raises:
+        ValueError: If it is of another kind of model, or not valid.
+    """
+    content, _ = ER2ScoreConfig.get_config_dict(folder)
+    if content.get("model_type") != ER2ScoreConfig.model_type:
+        raise ValueError(f"{folder} is of type {content.get('model_type')}, which is no ER2Score model")
+    config: ER2ScoreConfig = ER2ScoreConfig.from_dict(content)
+    return config

@@ -71,7 +71,10 @@ class PromptEncoder:
         # A template may hold the backbone's own special tokens; a report may not.
         words = [template.before_reference, template.between, template.after_candidate]
         before, self._between, self._after = (list(encoding.ids) for encoding in self._encode(words))
-        self._before = [*_begin(tokenizer), *before]
+        begin = self._backend.encode("a").ids[:1]
+        # Where the tokenizer puts one before a text, and the template does not begin with it.
+        has_begin = begin == [tokenizer.bos_token_id] and before[:1] != begin
+        self._before = [*(begin if has_begin else []), *before]
         self._backend.encode_special_tokens = True
         self._room = max_length - len(self._before) - len(self._between) - len(self._after)
         if self._room < 2:
@@ -113,16 +116,22 @@ class PromptEncoder:
 
         Prefixes are ``(B, P)`` and padded on the left, suffixes ``(N, T)`` and padded on the right; ``owner`` ``(N,)``.
         """
+        return {**self.collate_prefixes(prompts), **self.collate_suffixes(prompts)}
+
+    def collate_prefixes(self, prompts: Sequence[TokenizedPrompt]) -> dict[str, Tensor]:
+        """The part of :meth:`collate_shared` that ``read_prefixes`` takes, and ``owner``."""
         prefixes = {prefix: row for row, prefix in enumerate(dict.fromkeys(prompt.prefix for prompt in prompts))}
-        prefix_ids, prefix_mask = self._padded(list(prefixes), left=True)
-        suffix_ids, suffix_mask = self._padded([prompt.suffix for prompt in prompts])
+        ids, mask = self._padded(list(prefixes), left=True)
         return {
-            "prefix_ids": prefix_ids,
-            "prefix_mask": prefix_mask,
-            "suffix_ids": suffix_ids,
-            "suffix_mask": suffix_mask,
+            "prefix_ids": ids,
+            "prefix_mask": mask,
             "owner": torch.tensor([prefixes[prompt.prefix] for prompt in prompts]),
         }
+
+    def collate_suffixes(self, prompts: Sequence[TokenizedPrompt]) -> dict[str, Tensor]:
+        """The part of :meth:`collate_shared` that ``continue_prefixes`` takes."""
+        ids, mask = self._padded([prompt.suffix for prompt in prompts])
+        return {"suffix_ids": ids, "suffix_mask": mask}
 
     def _encode(self, texts: Sequence[str]) -> list[Any]:
         encodings: list[Any] = self._backend.encode_batch(list(texts), add_special_tokens=False)
@@ -147,9 +156,3 @@ class PromptEncoder:
             ids.append([*filling, *row] if left else [*row, *filling])
             mask.append([*nothing, *there] if left else [*there, *nothing])
         return torch.tensor(ids), torch.tensor(mask)
-
-
-def _begin(tokenizer: Any) -> list[int]:
-    """The beginning-of-text token, where the tokenizer puts one before a text."""
-    first = tokenizer("a")["input_ids"][:1]
-    return list(first) if first and first[0] == tokenizer.bos_token_id else []
