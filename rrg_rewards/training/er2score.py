@@ -23,10 +23,11 @@ class ER2ScoreModule(LearnedMetricModule):
     r"""Trains :class:`~rrg_rewards.models.ER2ScoreModel` by margin reward enforcement on pairs of graded reports.
 
     Logged at each validation, over all processes: ``train/loss``, ``train/individual`` and ``train/total``, means of
-    the loss' terms over the pairs since the last one; the same under ``val/``; ``val/accuracy``, the share of pairs of a
-    reference that the predicted totals order rightly, ``val/accuracy_<criterion>`` over the pairs that differ in the
-    criterion, ``val/kendall`` and ``val/spearman`` of predicted and true totals, and ``val/<source>/accuracy`` for each
-    source. In ``trainer.test`` the same under ``test/``, and ``test_rewards`` holds rewards and contributions by source.
+    the loss' terms over the pairs since the last one; the same under ``val/``; ``val/accuracy``, the share of pairs of
+    a reference that the predicted totals order rightly, ``val/accuracy_<criterion>`` over the pairs that differ in the
+    criterion, ``val/kendall`` and ``val/spearman`` of predicted and true totals, and ``val/<source>/accuracy`` for
+    each source. In ``trainer.test`` the same under ``test/``, and ``test_rewards`` holds rewards and contributions by
+    source.
 
     Minimised is the sum over a step's pairs, as published, whatever the number of processes. The loss sees differences
     only, so that rewards are right up to a constant a criterion. With ``calibrate``, which is not the paper's, each
@@ -67,7 +68,7 @@ class ER2ScoreModule(LearnedMetricModule):
         ValueError: If a number is out of range, both terms of the loss are off, or 4-bit weights come without ``lora``.
 
     Example:
-        >>> ER2ScoreModule("meta-llama/Meta-Llama-3-8B", lora={"r": 16}).lam
+        >>> ER2ScoreModule("meta-llama/Meta-Llama-3-8B", lora={"r": 16}).loss_settings["lam"]
         1.0
     """
 
@@ -109,8 +110,9 @@ class ER2ScoreModule(LearnedMetricModule):
             raise ValueError("4-bit weights cannot be trained: with quantization 4bit give lora, as lora: {r: 16}")
         self.loss_settings: dict[str, Any] = {"lam": lam, "c": c, "individual": individual, "total": total}
         # By the loss itself, now and not after minutes of reading data.
-        margin_reward_enforcement_terms(*(torch.tensor([[value]]) for value in (0.0, 0.0, 1.0, 0.0)), **self.loss_settings)
-        self.lam = lam
+        margin_reward_enforcement_terms(
+            *(torch.tensor([[value]]) for value in (0.0, 0.0, 1.0, 0.0)), **self.loss_settings
+        )
         self.backbone = backbone
         self.backbone_settings: dict[str, Any] = {
             "scoring_system": scoring_system,
@@ -146,8 +148,11 @@ class ER2ScoreModule(LearnedMetricModule):
         built = self.model is not None
         super().configure_model()
         if not built:
+            data, limit = self.trainer.datamodule, self.model.config.max_prompt_length
+            if data.max_length > limit:
+                raise ValueError(f"max_length is {data.max_length}, but the backbone takes {limit} tokens at most")
             names = self.model.scoring_system.names
-            self.source_names = self.trainer.datamodule.source_names
+            self.source_names = data.source_names
             self.register_buffer("offset", torch.zeros(len(names)))
             self.terms = nn.ModuleDict({name: MeanMetric() for name in _TERMS})
             self.agreement = nn.ModuleDict({stage: RewardAgreement(names) for stage in ("val", "test")})

@@ -116,9 +116,7 @@ class ER2ScoreDataModule(LearnedMetricData):
         # What is in no pair is trained on by nothing.
         used = {(pair.reference, text) for pair in pairs.pairs for text in (pair.accepted, pair.rejected)}
         kept = [report for report in train if (report.reference, report.candidate) in used]
-        self.preferences = TokenizedPreferences(
-            TokenizedReports(kept, self.system, self.source_names, encode), pairs
-        )
+        self.preferences = TokenizedPreferences(TokenizedReports(kept, self.system, self.source_names, encode), pairs)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Shuffled batches of about the same length, the same steps whatever the number of processes."""

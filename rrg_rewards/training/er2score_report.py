@@ -124,6 +124,7 @@ def er2score_summary(report: Mapping[str, Any]) -> Summary:
     return Summary(title, _HEADINGS, _criteria_rows(test), lines)
 
 
+_STATISTICS = ("accuracy", "kendall", "spearman")
 _HEADINGS = ("criterion", "pairs that differ", "accuracy", "mean sub-score", "MAE")
 
 
@@ -138,7 +139,7 @@ def report_page(report: Mapping[str, Any], plots: Sequence[str] = ()) -> str:
     """The report as a page of Markdown."""
     test = report["test"]
     sources = [
-        (name, str(own["reports"]), str(own["pairs"]), *(number(own[key]) for key in ("accuracy", "kendall", "spearman")))
+        (name, *(str(own[key]) for key in ("reports", "pairs")), *(number(own[key]) for key in _STATISTICS))
         for name, own in report["test_by_source"].items()
     ]
     lines = [

@@ -21,8 +21,8 @@ class TokenizedReports(Dataset[dict[str, Tensor]]):
     """Candidates and their references as prompts, tokenised once; those of a reference stand together.
 
     Indexed by a list of rows, it gives a batch: what :meth:`rrg_rewards.models.ER2ScoreModel.forward_shared` takes, by
-    name, ``contributions`` ``(N, C)`` float32, NaN where a criterion is not annotated, ``reference`` ``(N,)``, the index
-    of the report's reference, and ``source`` ``(N,)``, the index of its source.
+    name, ``contributions`` ``(N, C)`` float32, NaN where a criterion is not annotated, ``reference`` ``(N,)``, the
+    index of the report's reference, and ``source`` ``(N,)``, the index of its source.
 
     Args:
         reports: Reports, each with one of the sources' names.

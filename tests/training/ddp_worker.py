@@ -1,4 +1,4 @@
-"""One of several training processes: python ddp_worker.py TASK RECIPE DEVICES OUTPUT; the main one writes what it found."""
+"""One of several training processes: ddp_worker.py TASK RECIPE DEVICES OUTPUT; the main one writes what it found."""
 
 import json
 import sys
