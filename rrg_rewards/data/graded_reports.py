@@ -65,8 +65,8 @@ class GradedReport:
         Raises:
             ValueError: If there is not one sub-score a criterion, or one is out of range.
         """
-        known = [score for score in self.scores if score is not None]
-        return system.total(known) if len(known) == len(self.scores) else math.nan
+        system.check(self.scores)
+        return system.base + sum(self.contributions(system))
 
     def to_record(self, system: ScoringSystem) -> dict[str, Any]:
         """The row of a file: plain data with the keys of :func:`read_graded_reports`.

@@ -11,7 +11,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rrg_rewards.judges.base import AnswerError
 from rrg_rewards.schemas import AttributeErrorType
 
-__all__ = ["AttributeErrorAnswer", "CrimsonAnswer", "ErrorsAnswer", "FindingAnswer", "MatchAnswer", "read_answer"]
+__all__ = [
+    "AttributeErrorAnswer",
+    "CrimsonAnswer",
+    "ErrorsAnswer",
+    "FindingAnswer",
+    "MatchAnswer",
+    "read_answer",
+    "read_json",
+]
 
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 _THOUGHT = ("<think>", "</think>")
@@ -92,11 +100,7 @@ def _inline(schema: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def read_answer(answer: str) -> CrimsonAnswer:
-    """Read a judge's answer.
-
-    White space around it, a fence of three backticks around it, and ``<think>...</think>`` before it are taken off;
-    anything else that is no JSON object of the schema makes the answer malformed. Of two values for one key nothing is
-    taken.
+    """Read a judge's answer: JSON (:func:`read_json`) that is an object of the schema.
 
     Raises:
         AnswerError: ``malformed``, with the place of what is wrong and without text of the answer.
@@ -107,6 +111,26 @@ def read_answer(answer: str) -> CrimsonAnswer:
         ...
         rrg_rewards.judges.base.AnswerError: predicted_findings: Field required (and 2 more)
     """
+    content = read_json(answer)
+    try:
+        return CrimsonAnswer.model_validate(content)
+    except ValidationError as error:
+        raise AnswerError("malformed", _told(error)) from None
+
+
+def read_json(answer: str) -> Any:
+    """Read a judge's answer that is JSON of any form.
+
+    White space around it, a fence of three backticks around it, and ``<think>...</think>`` before it are taken off;
+    anything else that is no JSON makes the answer malformed. Of two values for one key nothing is taken.
+
+    Raises:
+        AnswerError: ``malformed``, with the place of what is wrong and without text of the answer.
+
+    Example:
+        >>> read_json('<think>Two of them.</think> {"errors": 2}')
+        {'errors': 2}
+    """
     opening, closing = _THOUGHT
     text = answer.strip()
     if text.startswith(opening):
@@ -116,11 +140,7 @@ def read_answer(answer: str) -> CrimsonAnswer:
             raise AnswerError("malformed", f"the answer ends before {closing}; allow more tokens")
         text = text.strip()
     fenced = _FENCE.fullmatch(text)
-    content = _read_json(fenced[1] if fenced else text)
-    try:
-        return CrimsonAnswer.model_validate(content)
-    except ValidationError as error:
-        raise AnswerError("malformed", _told(error)) from None
+    return _read_json(fenced[1] if fenced else text)
 
 
 def _read_json(text: str) -> Any:

@@ -1,117 +1,23 @@
 """Scoring systems: by which criteria a candidate report is judged, and how they make one total."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import files
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import yaml
 
-from rrg_rewards.schemas.errors import ERROR_CATEGORIES
+from rrg_rewards.schemas.criteria import Criterion, CriterionKind, is_number, two_numbers
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["Criterion", "CriterionKind", "Direction", "ScoringSystem", "get_scoring_system", "scoring_system_names"]
-
-CriterionKind = Literal["count", "yes_no", "grade"]
-"""A number of errors, whether there is an error, or a grade on a scale."""
 
 Direction = Literal["deduct", "add"]
 """Whether sub-scores are taken from the base, as errors are, or added to it, as marks are."""
 
 _SHIPPED = files("rrg_rewards.schemas").joinpath("scoring_systems")
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_TOTAL = "total"  # What logs and tables call the sum, beside the criteria's names.
-_RANGES: dict[str, tuple[float, float]] = {"count": (0.0, math.inf), "yes_no": (0.0, 1.0)}
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """One thing that a candidate report is judged by.
-
-    Args:
-        name: Identifier of the sub-score in files, logs and tables: lower case words joined by ``_``, not ``total``.
-        description: What is judged, in a sentence that a rater or a language model can follow.
-        kind: ``count``, a whole number of errors; ``yes_no``, 1 where there is such an error; or ``grade``, a number of
-            ``range``.
-        weight: What one point of the sub-score counts in the total; positive.
-        range: Least and greatest sub-score; given for grades, (0, inf) for counts and (0, 1) for yes/no.
-        errors: Categories of ``ERROR_CATEGORIES`` that are errors under this criterion, by which reports with counted
-            errors get their sub-scores. Empty where such counts tell nothing of it, as of a grade.
-
-    Raises:
-        ValueError: If a field is none of these, naming it.
-
-    Example:
-        >>> Criterion("grammar", "Does the report have errors of grammar?", "yes_no", weight=5).range
-        (0.0, 1.0)
-    """
-
-    name: str
-    description: str
-    kind: CriterionKind
-    weight: float = 1.0
-    range: tuple[float, float] | None = None
-    errors: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        where = f"criterion {self.name!r}"
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name) or self.name == _TOTAL:
-            raise ValueError(f"{where}: name must be lower case letters, digits and _, as in wrong_location, not total")
-        if not isinstance(self.description, str) or not self.description.strip():
-            raise ValueError(f"{where}: description must say what is judged")
-        if self.kind not in get_args(CriterionKind):
-            raise ValueError(f"{where}: {unknown_name_message('kind', str(self.kind), get_args(CriterionKind))}")
-        if not _is_number(self.weight) or not 0 < self.weight < math.inf:
-            raise ValueError(f"{where}: weight must be positive and finite, got {self.weight!r}")
-        # 30 and 30.0 are one system, and must be told as one.
-        object.__setattr__(self, "weight", float(self.weight))
-        object.__setattr__(self, "range", self._checked_range(where))
-        if not isinstance(self.errors, list | tuple) or not all(name in ERROR_CATEGORIES for name in self.errors):
-            raise ValueError(f"{where}: errors must be a list of {', '.join(ERROR_CATEGORIES)}, got {self.errors!r}")
-        object.__setattr__(self, "errors", tuple(self.errors))
-
-    def _checked_range(self, where: str) -> tuple[float, float]:
-        if self.range is None:
-            if self.kind == "grade":
-                raise ValueError(f"{where}: a grade needs its range, as in range: [0, 10]")
-            return _RANGES[self.kind]
-        low, high = _two_numbers(self.range, f"{where}: range")
-        if not -math.inf < low < high or (self.kind == "grade" and high == math.inf):
-            raise ValueError(f"{where}: range must rise between finite numbers, got [{low:g}, {high:g}]")
-        if self.kind != "grade" and (low != 0 or (self.kind == "yes_no" and high != 1)):
-            raise ValueError(f"{where}: a {self.kind} starts at 0{' and ends at 1' if self.kind == 'yes_no' else ''}")
-        return low, high
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Least and greatest sub-score."""
-        assert self.range is not None
-        return self.range
-
-    def check(self, score: float) -> None:
-        """See that a sub-score lies in the criterion's range.
-
-        Means of several raters are sub-scores, too: a count or a yes/no need not be whole.
-
-        Raises:
-            ValueError: If it does not, or is no finite number, naming the criterion and the range.
-
-        Example:
-            >>> Criterion("grammar", "Any errors of grammar?", "yes_no").check(2)
-            Traceback (most recent call last):
-            ...
-            ValueError: grammar must lie in [0, 1], got 2
-        """
-        low, high = self.bounds
-        if not _is_number(score):
-            found = score if isinstance(score, float) else type(score).__name__
-            raise ValueError(f"{self.name} must be a number in [{low:g}, {high:g}], got {found}")
-        if not low <= score <= high or score == math.inf:
-            raise ValueError(f"{self.name} must lie in [{low:g}, {high:g}], got {score:g}")
 
 
 @dataclass(frozen=True)
@@ -132,10 +38,11 @@ class ScoringSystem:
             criteria, so that a forgotten criterion or weight shows. Finite, so a count needs a range with an end.
             Default: whatever follows from the criteria.
         source: Where the system was published.
+        tiers: Levels of quality, each the least and the greatest total of a report that is written for it.
 
     Raises:
-        ValueError: If a field is none of these, two criteria share a name, or the criteria do not add up to
-            ``total_range``.
+        ValueError: If a field is none of these, two criteria share a name, the criteria do not add up to
+            ``total_range``, or no report can have a total of a tier.
 
     Example:
         >>> system = get_scoring_system("mrscore")
@@ -149,6 +56,7 @@ class ScoringSystem:
     direction: Direction = "deduct"
     total_range: tuple[float, float] | None = None
     source: str = ""
+    tiers: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self) -> None:
         where = f"scoring system {self.name!r}"
@@ -167,14 +75,33 @@ class ScoringSystem:
                 raise ValueError(
                     f"{where}: criterion {criterion.name!r} lists errors, which direction add would reward"
                 )
-        if not _is_number(self.base) or not math.isfinite(self.base):
+        if not is_number(self.base) or not math.isfinite(self.base):
             raise ValueError(f"{where}: base must be a finite number, got {self.base!r}")
         object.__setattr__(self, "base", float(self.base))
         if self.total_range is not None:
             object.__setattr__(self, "total_range", self._checked_total_range(where))
+        if self.tiers is not None:
+            object.__setattr__(self, "tiers", self._checked_tiers(where, self.tiers))
+
+    def _checked_tiers(self, where: str, tiers: Any) -> tuple[tuple[float, float], ...]:
+        if isinstance(tiers, str) or not isinstance(tiers, Sequence) or not tiers:
+            raise ValueError(f"{where}: tiers must be a list of [least, greatest] totals, got {tiers!r}")
+        checked = tuple(two_numbers(tier, f"{where}: tier {place + 1}") for place, tier in enumerate(tiers))
+        least, greatest = self.bounds
+        for low, high in checked:
+            if not -math.inf < low <= high < math.inf:
+                raise ValueError(f"{where}: a tier must be [least, greatest] total, got [{low:g}, {high:g}]")
+            if high < least or low > greatest:
+                raise ValueError(
+                    f"{where}: no report has a total in the tier [{low:g}, {high:g}]: totals are in "
+                    f"[{least:g}, {greatest:g}]"
+                )
+        if len(set(checked)) < len(checked):
+            raise ValueError(f"{where}: a tier stands more than once")
+        return checked
 
     def _checked_total_range(self, where: str) -> tuple[float, float]:
-        low, high = _two_numbers(self.total_range, f"{where}: total_range")
+        low, high = two_numbers(self.total_range, f"{where}: total_range")
         least, greatest = self.bounds
         if not all(map(math.isfinite, (low, high, least, greatest))):
             raise ValueError(
@@ -242,10 +169,27 @@ class ScoringSystem:
             >>> get_scoring_system("radcliq").total([1, 2, 0, 0, 0, 0])
             -3.0
         """
-        contributions = self.contributions(scores)
+        self._check_number(scores)
         for criterion, score in zip(self.criteria, scores, strict=True):
             criterion.check(score)
-        return self.base + sum(contributions)
+        return self.base + sum(self.contributions(scores))
+
+    def check(self, scores: Sequence[float | None]) -> None:
+        """See that there is one sub-score a criterion, and that those that are known, not ``None``, are in range.
+
+        Raises:
+            ValueError: If it is not so, naming the criterion.
+
+        Example:
+            >>> get_scoring_system("mrscore").check([1, 2, None, 0, 0, 0, 0])
+            Traceback (most recent call last):
+            ...
+            ValueError: impression_organs must lie in [0, 1], got 2
+        """
+        self._check_number(scores)
+        for criterion, score in zip(self.criteria, scores, strict=True):
+            if score is not None:
+                criterion.check(score)
 
     def _check_number(self, scores: Sequence[float | None]) -> None:
         if len(scores) != len(self.criteria):
@@ -254,8 +198,9 @@ class ScoringSystem:
     def to_dict(self) -> dict[str, Any]:
         """The system as plain data, for JSON and YAML; :meth:`from_dict` reads it back."""
         content = asdict(self)
-        content["criteria"] = [_criterion_dict(criterion) for criterion in self.criteria]
+        content["criteria"] = [criterion.to_dict() for criterion in self.criteria]
         content["total_range"] = None if self.total_range is None else list(self.total_range)
+        content["tiers"] = None if self.tiers is None else [list(tier) for tier in self.tiers]
         return content
 
     @classmethod
@@ -338,16 +283,6 @@ def scoring_system_names() -> tuple[str, ...]:
     return tuple(sorted(Path(item.name).stem for item in _SHIPPED.iterdir() if item.name.endswith(".yaml")))
 
 
-def _criterion_dict(criterion: Criterion) -> dict[str, Any]:
-    low, high = criterion.bounds
-    # JSON has no infinity; the kind says it.
-    return {
-        **asdict(criterion),
-        "range": [low, high] if math.isfinite(high) else None,
-        "errors": list(criterion.errors),
-    }
-
-
 def _build(kind: Any, content: Any, what: str) -> Any:
     if not isinstance(content, Mapping):
         raise ValueError(f"{what}: must be a mapping, got {type(content).__name__}")
@@ -360,14 +295,3 @@ def _build(kind: Any, content: Any, what: str) -> Any:
     except TypeError as error:
         missing = [name for name in ("name", "description", "kind") if name in known and name not in content]
         raise ValueError(f"{what}: lacks {', '.join(missing)}" if missing else f"{what}: {error}") from error
-
-
-def _is_number(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and not math.isnan(value)
-
-
-def _two_numbers(value: Any, where: str) -> tuple[float, float]:
-    if not isinstance(value, list | tuple) or len(value) != 2 or not all(map(_is_number, value)):
-        raise ValueError(f"{where} must be two numbers, got {value!r}")
-    low, high = value
-    return float(low), float(high)

@@ -67,7 +67,7 @@ class TestFiles:
         assert [row["total"] for row in written] == [-3.5, None]
 
     def test_scores_of_another_system_are_not_written(self, tmp_path):
-        for scores in ((1.0,), (-1.0, 0.0, 0.0, 0.0, 0.0, 0.0)):
+        for scores in ((1.0,), (None,), (-1.0, 0.0, 0.0, 0.0, 0.0, 0.0), (-1.0, None, 0.0, 0.0, 0.0, 0.0)):
             with pytest.raises(ValueError, match=r"has 6 criteria, got 1|must lie in \[0, inf\]"):
                 write_graded_reports([GradedReport("Clear.", "Edema.", scores)], tmp_path / "graded.jsonl", RADCLIQ)
         assert not list(tmp_path.iterdir())

@@ -148,6 +148,22 @@ def test_half_precision_rewards_meet_exact_margins(dtype):
     assert found.loss.item() == pytest.approx(margin_reward_enforcement_loss(*tensors[:2], *scores).item(), rel=0.02)
 
 
+@given(st.integers(0, 2**31), st.sampled_from([torch.bfloat16, torch.float16]))
+def test_half_precision_is_only_how_rewards_come(seed, dtype):
+    tensors = pairs(seed, number=5, criteria=3, dtype=torch.float32)
+    narrow = [values.to(dtype).requires_grad_() for values in tensors[:2]]
+    wide = [values.detach().float().requires_grad_() for values in narrow]
+
+    found = margin_reward_enforcement_loss(*narrow, *tensors[2:])
+    expected = margin_reward_enforcement_loss(*wide, *tensors[2:])
+
+    assert found == expected
+    found.backward()
+    expected.backward()
+    for ours, theirs in zip(narrow, wide, strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad.to(dtype))
+
+
 def test_scores_may_be_whole_numbers_and_need_no_gradient():
     rewards = torch.zeros(2, 1, 2, requires_grad=True)
     scores = torch.tensor([[0, -1]]), torch.tensor([[-2, -1]])

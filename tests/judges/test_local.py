@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
-from rrg_rewards.judges.base import JudgeFailure, JudgeTask, Message, ReportPair, run_coroutine
+from rrg_rewards.judges.base import STOPPED, JudgeFailure, JudgeTask, Message, ReportPair, run_coroutine
 from rrg_rewards.judges.local import LocalJudge
 from tests.distributed.helpers import run_distributed
 
@@ -123,6 +123,19 @@ def test_equal_items_run_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert sizes == [2, 1]
     assert answers[0] == answers[2] == answers[4]
     assert judge(folder).evaluate_now(EchoTask(), []) == []
+
+
+def test_a_judge_that_is_stopped_ends_its_batch(folder: Path) -> None:
+    stopped = judge(folder, batch_size=2)
+
+    class StopAtOnce(EchoTask):
+        def parse(self, item: str, answer: str) -> str:
+            stopped.stop()
+            return super().parse(item, answer)
+
+    answers = stopped.evaluate_now(StopAtOnce(), ["a", "bb", "ccc", "dddd"])
+    assert answers[:2] == judge(folder).evaluate_now(EchoTask(), ["a", "bb"])
+    assert answers[2:] == [STOPPED, STOPPED]
 
 
 def test_prompts_beyond_the_context_fail_alone(tmp_path: Path) -> None:

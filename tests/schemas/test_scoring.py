@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +11,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rrg_rewards.data import read_graded_reports
 from rrg_rewards.schemas import ERROR_CATEGORIES, Criterion, ScoringSystem, get_scoring_system
 from rrg_rewards.schemas.scoring import scoring_system_names
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "scoring_systems.md"
 OWN = """\
 name: short
 base: 10
@@ -101,6 +105,16 @@ class TestOwnSystems:
         whole = system(criterion(weight=30), base=100, total_range=[70, 100])
         broken = system(criterion(weight=30.0), base=100.0, total_range=(70.0, 100.0))
         assert json.dumps(whole.to_dict()) == json.dumps(broken.to_dict())
+
+    def test_the_one_of_the_documentation(self, tmp_path):
+        system_text, reports = (
+            re.search(rf"```{kind}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+            for kind in ("yaml", "jsonl")
+        )
+        (tmp_path / "chest_drain.yaml").write_text(system_text, encoding="utf-8")
+        (tmp_path / "graded.jsonl").write_text(reports, encoding="utf-8")
+        read = read_graded_reports(tmp_path / "graded.jsonl", tmp_path / "chest_drain.yaml")
+        assert [report.scores for report in read] == [(1, 0, 0), (0, 2, None)]
 
     def test_numbers_of_numpy_are_numbers(self):
         assert get_scoring_system("radcliq").total(np.array([1, 0, 2, 0, 0, 0])) == -3
@@ -210,8 +224,12 @@ class TestBadSystems:
         for use in (radcliq.total, radcliq.contributions, radcliq.total_bounds):
             with pytest.raises(ValueError, match="radcliq has 6 criteria, got 2 sub-scores"):
                 use([1, 2])
-        with pytest.raises(ValueError, match="wrong_location must lie in"):
-            radcliq.total([0, 0, -1, 0, 0, 0])
+        for use in (radcliq.total, radcliq.check):
+            with pytest.raises(ValueError, match="wrong_location must lie in"):
+                use([0, 0, -1, 0, 0, 0])
+        radcliq.check([0, None, 1, 0, 0, 0])
+        with pytest.raises(ValueError, match=r"omitted_finding must be a number .* got NoneType"):
+            radcliq.total([0, None, 1, 0, 0, 0])
 
 
 class TestBadFiles:
