@@ -85,9 +85,9 @@ def spearman_rho(preds: Tensor, target: Tensor) -> Tensor:
 
 def _ranks(values: Tensor) -> Tensor:
     """Mean ranks from 1 on, float64."""
-    _, place, count = values.unique(return_inverse=True, return_counts=True)
-    last = count.cumsum(0).double()
-    return (last - (count - 1) / 2)[place]
+    _, place, count = torch.unique(values, return_inverse=True, return_counts=True)
+    ranks: Tensor = count.cumsum(0).double() - (count - 1) / 2
+    return ranks[place]
 
 
 def _check(preds: Tensor, target: Tensor) -> None:

@@ -50,7 +50,7 @@ def preference_pairs(contributions: Tensor, reference: Tensor) -> tuple[Tensor, 
         (tensor([1, 1]), tensor([0, 2]))
     """
     order = reference.argsort(stable=True)
-    _, sizes = reference[order].unique_consecutive(return_counts=True)
+    _, sizes = torch.unique_consecutive(reference[order], return_counts=True)
     starts = sizes.cumsum(0) - sizes
     found = [torch.zeros(0, 2, dtype=torch.int64, device=reference.device)]
     for size in sizes.unique().tolist():

@@ -9,15 +9,8 @@ require("transformers", extra="train")
 from rrg_rewards.training.crepe import CrepeDataModule, CrepeModule  # noqa: E402
 from rrg_rewards.training.er2score import ER2ScoreModule  # noqa: E402
 from rrg_rewards.training.er2score_data import ER2ScoreDataModule  # noqa: E402
-from rrg_rewards.training.sources import (  # noqa: E402
-    ComparedReports,
-    GradedReports,
-    JsonlRecords,
-    PhantomErrors,
-    RecordSource,
-    ReportErrors,
-    ReportSource,
-)
+from rrg_rewards.training.error_sources import ComparedReports, PhantomErrors, ReportErrors  # noqa: E402
+from rrg_rewards.training.sources import GradedReports, JsonlRecords, RecordSource, ReportSource  # noqa: E402
 
 __all__ = [
     "ComparedReports",

@@ -108,14 +108,14 @@ class TokenizedPreferences(Dataset[dict[str, Tensor]]):
             ]
         )
         # From 0 on without a gap: some references have no pair.
-        self.together = reports.reference[self.rows[:, 0]].unique(return_inverse=True)[1]
+        self.together = torch.unique(reports.reference[self.rows[:, 0]], return_inverse=True)[1]
         self.lengths: list[int] = reports.lengths[self.rows[:, 0]].tolist()
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, rows: list[int]) -> dict[str, Tensor]:
-        distinct, places = self.rows[rows].unique(return_inverse=True)
+        distinct, places = torch.unique(self.rows[rows], return_inverse=True)
         return {**self.reports[distinct.tolist()], "accepted": places[:, 0], "rejected": places[:, 1]}
 
     def describe(self) -> dict[str, Any]:
