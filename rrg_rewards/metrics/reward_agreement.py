@@ -19,7 +19,7 @@ _MOST_REFERENCES = 2**24
 
 
 class GradedRewards(NamedTuple):
-    """Predicted rewards of reports beside what their scores contribute.
+    """Predicted rewards of reports beside what their scores contribute, and how well the two agree.
 
     Args:
         rewards: ``(N, C)`` predicted rewards, float64.
@@ -30,6 +30,38 @@ class GradedRewards(NamedTuple):
     rewards: Tensor
     contributions: Tensor
     reference: Tensor
+
+    def accuracy(self) -> Tensor:
+        """Share of accepted/rejected pairs that predicted totals order rightly: float64, NaN without a pair.
+
+        Totals are over the criteria that are annotated in both reports; a predicted tie is no agreement.
+        """
+        accepted, rejected = preference_pairs(self.contributions, self.reference)
+        known = ~(self.contributions[accepted] - self.contributions[rejected]).isnan()
+        difference = ((self.rewards[accepted] - self.rewards[rejected]) * known).sum(1)
+        return (difference > 0).double().mean()
+
+    def statistics(self, criteria: Sequence[str]) -> dict[str, Tensor]:
+        """Accuracy by criterion, and rank correlations of totals: float64 scalars.
+
+        ``accuracy_<criterion>`` is the share, of the accepted/rejected pairs that differ in the criterion, whose
+        rewards for it are ordered as its contributions are; NaN where no pair differs. ``kendall`` (tau-b) and
+        ``spearman`` are between predicted and true totals (:func:`annotated_totals`), also of different references.
+
+        Args:
+            criteria: Names of the ``C`` criteria.
+        """
+        accepted, rejected = preference_pairs(self.contributions, self.reference)
+        margin = self.contributions[accepted] - self.contributions[rejected]
+        differs = margin.abs() > _tie(self.contributions)
+        agrees = (self.rewards[accepted] - self.rewards[rejected]) * margin > 0
+        by_criterion = (agrees & differs).double().sum(0) / differs.sum(0)
+        totals = annotated_totals(self.rewards, self.contributions)
+        return {
+            **{f"accuracy_{name}": value for name, value in zip(criteria, by_criterion, strict=True)},
+            "kendall": kendall_tau(*totals),
+            "spearman": spearman_rho(*totals),
+        }
 
 
 def preference_pairs(contributions: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,11 +189,7 @@ class RewardAgreement(ScalarMetric):
 
     def compute(self) -> Tensor:
         """Share of pairs that are ordered rightly: float64, NaN without a pair."""
-        rewards, contributions, reference = self._graded()
-        accepted, rejected = preference_pairs(contributions, reference)
-        known = ~(contributions[accepted] - contributions[rejected]).isnan()
-        difference = ((rewards[accepted] - rewards[rejected]) * known).sum(1)
-        return (difference > 0).double().mean()
+        return self._graded().accuracy()
 
     def graded(self) -> GradedRewards:
         """Rewards and contributions of all reports on all processes.
@@ -172,26 +200,8 @@ class RewardAgreement(ScalarMetric):
             return self._graded()
 
     def statistics(self) -> dict[str, Tensor]:
-        """Accuracy by criterion, and rank correlations of totals, over all processes; float64 scalars.
-
-        ``accuracy_<criterion>`` is the share, of the accepted/rejected pairs that differ in the criterion, whose
-        rewards for it are ordered as its contributions are; NaN where no pair differs. ``kendall`` (tau-b) and
-        ``spearman`` are between predicted and true totals (:func:`annotated_totals`), also of different references.
-
-        Every process must call it.
-        """
-        rewards, contributions, reference = self.graded()
-        accepted, rejected = preference_pairs(contributions, reference)
-        margin = contributions[accepted] - contributions[rejected]
-        agrees = (rewards[accepted] - rewards[rejected]) * margin > 0
-        differs = margin.abs() > _tie(contributions)
-        by_criterion = (agrees & differs).double().sum(0) / differs.sum(0)
-        totals = annotated_totals(rewards, contributions)
-        return {
-            **{f"accuracy_{name}": value for name, value in zip(self.criteria, by_criterion, strict=True)},
-            "kendall": kendall_tau(*totals),
-            "spearman": spearman_rho(*totals),
-        }
+        """:meth:`GradedRewards.statistics` over all processes. Every process must call it."""
+        return self.graded().statistics(self.criteria)
 
     def _graded(self) -> GradedRewards:
         flat = dim_zero_cat(self.rows) if len(self.rows) else torch.zeros(0, device=self.device)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.metrics.reward_agreement import GradedRewards, RewardAgreement, annotated_totals, preference_pairs
+from rrg_rewards.metrics.reward_agreement import GradedRewards, annotated_totals, preference_pairs
 from rrg_rewards.schemas.scoring import ScoringSystem
 from rrg_rewards.training.er2score import ER2ScoreModule
 from rrg_rewards.training.er2score_data import ER2ScoreDataModule
@@ -37,9 +37,8 @@ def preference_agreement(graded: GradedRewards, system: ScoringSystem) -> dict[s
         >>> found["accuracy"], found["criteria"]["false_finding"]
         (1.0, {'pairs': 1, 'accuracy': 1.0, 'mae': 0.5, 'mean_true': 1.0})
     """
-    metric = RewardAgreement(system.names)
-    metric.update(*graded)
-    statistics = {name: finite(value) for name, value in metric.statistics().items()}
+    # Not by the metric, which would wait for the other processes, and they have gone.
+    statistics = {name: finite(value) for name, value in graded.statistics(system.names).items()}
     accepted, rejected = preference_pairs(graded.contributions, graded.reference)
     differ = (graded.contributions[accepted] - graded.contributions[rejected]).nan_to_num() != 0
     factors = torch.tensor(system.factors, dtype=torch.float64)
@@ -48,7 +47,7 @@ def preference_agreement(graded: GradedRewards, system: ScoringSystem) -> dict[s
     return {
         "reports": len(graded.rewards),
         "pairs": len(accepted),
-        "accuracy": finite(metric.compute()),
+        "accuracy": finite(graded.accuracy()),
         "kendall": statistics["kendall"],
         "spearman": statistics["spearman"],
         "criteria": {
