@@ -35,9 +35,8 @@ def run(task: str, folder: Path, devices: int) -> dict[str, Any]:
     return told["report"]
 
 
-def write_recipe(folder: Path, model: dict[str, Any], per_reference: int, **more: Any) -> None:
-    # Odd numbers: the processes get unequal shares of validation and test.
-    write_records(folder / "errors.jsonl", tiny_records(203, per_reference=per_reference))
+def write_recipe(folder: Path, model: dict[str, Any], records: list[dict[str, Any]], **more: Any) -> None:
+    write_records(folder / "errors.jsonl", records)
     config = {
         "output_dir": "set by the worker",
         "model": {"learning_rate": 3e-3, **model},
@@ -57,6 +56,7 @@ def write_recipe(folder: Path, model: dict[str, Any], per_reference: int, **more
 
 def check_alike(together: dict[str, Any], alone: dict[str, Any], rows: str) -> None:
     assert together["data"] == alone["data"]
+    # Odd numbers: the processes get unequal shares of validation and test.
     assert all(alone["data"][side][rows] % 2 for side in ("validation", "test"))
     for ours, theirs in zip(together["history"], alone["history"], strict=True):
         assert ours == pytest.approx(theirs, abs=2e-3)
@@ -68,7 +68,7 @@ def test_crepe_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
     save_tiny_encoder(tmp_path / "encoder", dropout=0.0)
     early = {"monitor": "val/tau", "patience": 12}
     model = {"encoder": str(tmp_path / "encoder")}
-    write_recipe(tmp_path, model, 1, early_stopping=early, trainer={"max_epochs": 12})
+    write_recipe(tmp_path, model, tiny_records(203, per_reference=1), early_stopping=early, trainer={"max_epochs": 12})
     alone, together = run("crepe", tmp_path, 1), run("crepe", tmp_path, 2)
     check_alike(together, alone, "pairs")
     # Not the weights: where a gradient is nothing but rounding, Adam makes whole steps of it.
@@ -84,7 +84,8 @@ def test_er2score_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
     save_tiny_backbone(tmp_path / "backbone")
     model = {"backbone": str(tmp_path / "backbone"), "prompt": PROMPT, "max_length": 64}
     # Losses weighed by a process' pairs and not by all would step otherwise from the start.
-    write_recipe(tmp_path, model, 3, trainer={"max_epochs": 2, "gradient_clip_val": 1.0})
+    records = tiny_records(201, per_reference=3)
+    write_recipe(tmp_path, model, records, trainer={"max_epochs": 2, "gradient_clip_val": 1.0})
     alone, together = run("er2score", tmp_path, 1), run("er2score", tmp_path, 2)
     check_alike(together, alone, "reports")
     # The reports of a reference lie on both processes, and their pairs are counted all the same.
