@@ -4,11 +4,11 @@
     python benchmarks/er2score.py --model meta-llama/Meta-Llama-3-8B --device cuda --dtype bfloat16 --groups 8
 
 `--model` is an ER²Score model, or a plain language model, which gets a head of random weights: time does not depend on
-them. Both sides have the same weights and the same pairs, text in and score out, and are timed in turn, so that what else
-the machine does meets both alike; the median of the turns counts. Their scores must be equal within 1e-4 in float32. A
-group is a reference with `--candidates` others, as GRPO draws them. `radpref` are chest X-ray reports (RadPref:
-references, and candidates of theirs and of others), `ct` chest CT reports (CT-RATE: each a reference, the ones after it
-its candidates), which are longer. The paper gives 40 ms a sample for Llama-3-8B on a GPU.
+them. Both sides have the same weights and the same pairs, text in and score out, and are timed in turn, so that what
+else the machine does meets both alike; the median of the turns counts. Their sub-scores must be equal within 1e-4 in
+float32. A group is a reference with `--candidates` others, as GRPO draws them. `radpref` are chest X-ray reports
+(RadPref: references, and candidates of theirs and of others), `ct` chest CT reports, which are longer (CT-RATE: of
+nine in a row the one of middle length is the reference). The paper gives 40 ms a sample for Llama-3-8B on a GPU.
 """
 
 import argparse
@@ -61,7 +61,9 @@ def read_groups(arguments: argparse.Namespace, reports: str) -> Groups:
     else:
         with (arguments.data / "ct_rate_labels" / "reports.csv").open(encoding="utf-8") as file:
             texts = [row["report_text"] for row in islice(csv.DictReader(file), number * (size + 1))]
-        references, candidates = texts[:: size + 1], [text for row, text in enumerate(texts) if row % (size + 1)]
+        groups = [sorted(texts[start : start + size + 1], key=len) for start in range(0, len(texts), size + 1)]
+        references = [reports.pop(size // 2) for reports in groups]
+        candidates = [text for reports in groups for text in reports]
     return [(references[group], candidates[group * size : (group + 1) * size]) for group in range(number)]
 
 

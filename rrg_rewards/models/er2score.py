@@ -22,14 +22,16 @@ from rrg_rewards.models.er2score_weights import (
     ADAPTER,
     BACKBONE,
     HEAD,
+    absolute_source,
     add_adapter,
+    backbone_source,
     load_adapter,
     load_backbone,
+    load_head,
     load_tokenizer,
     locate_model,
     read_backbone_config,
 )
-from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict
 from rrg_rewards.schemas import ScoringSystem
 from rrg_rewards.utilities.imports import require
 
@@ -108,9 +110,12 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
 
     def __init__(self, config: ER2ScoreConfig, backbone: nn.Module | None = None) -> None:
         super().__init__(config)
-        self.backbone: Any = AutoModel.from_config(config.backbone_config) if backbone is None else backbone
+        if backbone is None:
+            # Not in the type that the configuration names, which may be narrower than the weights.
+            backbone = AutoModel.from_config(config.backbone_config, dtype=torch.float32)
+        self.backbone: Any = backbone
         self.head = nn.Linear(config.hidden_size, config.num_criteria, dtype=torch.float32)
-        weights = torch.tensor([criterion.weight for criterion in config.system.criteria])
+        weights = torch.tensor([float(criterion.weight) for criterion in config.system.criteria], dtype=torch.float32)
         self.register_buffer("criterion_weights", weights, persistent=False)
         # Families without rotary embeddings may take no positions and find them from the mask.
         self._takes_positions = "position_ids" in inspect.signature(self.backbone.forward).parameters
@@ -186,10 +191,11 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         Raises:
             ValueError: If prefixes are padded on the right.
         """
-        if self.training and _recomputes(self.backbone):
+        if _recomputes(self.backbone):
             _check_padding(prefix_mask)
             ids = torch.cat([prefix_ids[owner], suffix_ids], dim=1)
-            return self(ids, torch.cat([prefix_mask[owner], suffix_mask], dim=1))
+            whole: ER2ScoreOutput = self(ids, torch.cat([prefix_mask[owner], suffix_mask], dim=1))
+            return whole
         return self.continue_prefixes(self.read_prefixes(prefix_ids, prefix_mask), suffix_ids, suffix_mask, owner)
 
     def read_prefixes(self, prefix_ids: Tensor, prefix_mask: Tensor) -> ReadPrefixes:
@@ -210,7 +216,9 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         # Layers replace their tensors and write in none, so what was read stays as it is.
         cache.layers = [copy.copy(layer) for layer in prefixes.cache.layers]
         cache.reorder_cache(owner)
-        return self(suffix_ids, torch.cat([prefixes.mask[owner], suffix_mask], dim=1), past_key_values=cache)
+        mask = torch.cat([prefixes.mask[owner], suffix_mask], dim=1)
+        output: ER2ScoreOutput = self(suffix_ids, mask, past_key_values=cache)
+        return output
 
     def _rewards(self, feature: Tensor) -> Tensor:
         """The head's outputs times the criteria's weights, in the head's type whatever autocast says."""
@@ -239,7 +247,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         self.config.lora = None
         return self
 
-    def save_pretrained(self, save_directory: str | Path) -> None:  # type: ignore[override]
+    def save_pretrained(self, save_directory: str | Path) -> None:
         """Write all that :meth:`from_pretrained` needs into a folder: safetensors and JSON.
 
         ``config.json`` with scoring system and prompt, ``head.safetensors``, the tokenizer where it is known, and the
@@ -250,8 +258,11 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         """
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
-        adapted = self.config.lora is not None
-        self.backbone.save_pretrained(folder / (ADAPTER if adapted else BACKBONE))
+        if self.config.lora is None:
+            self.backbone.save_pretrained(folder / BACKBONE)
+        else:
+            # PEFT would ask the Hub for the backbone's vocabulary, to see whether rows were added; none are here.
+            self.backbone.save_pretrained(folder / ADAPTER, save_embedding_layers=False)
         head = {name: value.detach().cpu().contiguous() for name, value in self.head.state_dict().items()}
         require("safetensors.torch", extra="models").save_file(head, folder / HEAD, metadata={"format": "pt"})
         if self.tokenizer is not None:
@@ -261,7 +272,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         self.config.save_pretrained(folder)
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]
+    def from_pretrained(
         cls,
         pretrained_model_name_or_path: str | Path,
         *,
@@ -282,8 +293,8 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         Raises:
             FileNotFoundError: If there is no such folder, files are missing, or the backbone has moved.
             ModuleNotFoundError: If weights are to be quantised and bitsandbytes is not installed.
-            ValueError: If the configuration is of no ER²Score model, the backbone is another one, or weights are
-                torn, missing or misshapen, as where they are of another scoring system.
+            ValueError: If the configuration is of no ER²Score model, the backbone is another one or not needed, or
+                weights are torn, missing or misshapen, as where they are of another scoring system.
 
         Example:
             >>> ER2ScoreModel.from_pretrained("./nowhere")
@@ -295,25 +306,20 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         config = read_er2score_config(folder)
         if quantization != _AS_SAVED:
             config.quantization = quantization
-        if config.lora is None:
-            source, pinned = str(folder / BACKBONE), None
-        else:
-            source, pinned = _backbone_of(config, folder, backbone)
+        adapted = config.lora is not None
+        if not adapted and backbone is not None:
+            raise ValueError(f"{folder} holds its backbone and no adapter; leave backbone= out")
+        source: str | Path = folder / BACKBONE
+        pinned = None
+        if adapted:
+            source, pinned = backbone_source(folder, config.backbone, config.backbone_revision, backbone)
+            config.backbone, config.backbone_revision = source, pinned
         loaded = load_backbone(source, config.backbone_config, pinned, dtype, config.quantization)
         model: ER2ScoreModel = cls(config, loaded)
-        if config.lora is not None:
+        if adapted:
             load_adapter(model.backbone, folder / ADAPTER)
-            config.backbone = source
-        head = read_state_dict(folder / HEAD)
-        expected = model.head.state_dict()
-        if "weight" in head and len(head["weight"]) != config.num_criteria:
-            raise ValueError(
-                f"{folder / HEAD} has heads for {len(head['weight'])} criteria, but the scoring system "
-                f"{config.system.name!r} of its config.json has {config.num_criteria}"
-            )
-        check_state_dict(head, expected, folder / HEAD)
-        model.head.load_state_dict(head)
-        model.tokenizer = load_tokenizer(folder) or (load_tokenizer(source, pinned) if config.lora else None)
+        load_head(model.head, folder, config.system)
+        model.tokenizer = load_tokenizer(folder) or (load_tokenizer(source, pinned) if adapted else None)
         model.name_or_path = str(pretrained_model_name_or_path)
         return model.eval()  # type: ignore[no-any-return]
 
@@ -356,8 +362,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
             kept,
             scoring_system,
             prompt,
-            # Absolute: a run may be loaded from another folder than it was started in.
-            backbone=str(Path(backbone).resolve() if Path(backbone).is_dir() else backbone),
+            backbone=absolute_source(backbone),
             backbone_revision=revision or getattr(kept, "_commit_hash", None),
             num_layers=num_layers,
             max_prompt_length=min(max_length, longest),
@@ -366,32 +371,19 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         )
         model = cls(config, load_backbone(backbone, kept, revision, dtype, quantization))
         model.tokenizer = load_tokenizer(backbone, revision)
-        return model
+        # The backbone was loaded as one that is used.
+        return model.train()  # type: ignore[no-any-return]
 
 
 def _recomputes(module: nn.Module) -> bool:
-    """Whether gradient checkpointing is on; transformers' own property goes by different names."""
-    return any(getattr(part, "gradient_checkpointing", False) for part in module.modules())
+    """Whether layers would be computed anew in the backward pass, by gradient checkpointing."""
+    return any(part.training and getattr(part, "gradient_checkpointing", False) for part in module.modules())
 
 
 def _check_padding(prefix_mask: Tensor) -> None:
     # A gap between a prefix and its suffix would fall into the window of sliding attention.
     if not bool(prefix_mask[:, -1].all()):
         raise ValueError("prefix_mask must be 0 on the left only: pad prefixes on the left and suffixes on the right")
-
-
-def _backbone_of(config: ER2ScoreConfig, folder: Path, given: str | Path | None) -> tuple[str, str | None]:
-    """Where the weights under an adapter are, and of which revision."""
-    if given is not None:
-        return str(given), None
-    if config.backbone is None:
-        raise ValueError(f"{folder} does not say which backbone its adapter is for; say so by backbone=")
-    path = Path(config.backbone)
-    if path.is_absolute() and not path.is_dir():
-        raise FileNotFoundError(
-            f"{folder} is an adapter on the backbone {config.backbone}, which is not there; say where it is: backbone="
-        )
-    return config.backbone, config.backbone_revision
 
 
 # By which a tokenizer in a saved model's folder knows the configuration beside it.

@@ -26,8 +26,8 @@ def read_scoring_system(given: str | Path | Mapping[str, Any] | ScoringSystem) -
         FileNotFoundError: If there is no such file.
 
     Example:
-        >>> read_scoring_system("radcliq").base
-        0.0
+        >>> read_scoring_system("radcliq").names[0]
+        'false_finding'
     """
     if isinstance(given, ScoringSystem):
         return given

@@ -155,8 +155,9 @@ class ER2ScorePredictor(PairPredictor):
         prefixes = self._placed(self.encoder.collate_prefixes(chosen))
         owners = prefixes.pop("owner")
         read = model.read_prefixes(**prefixes)
-        # What is kept of a prefix is kept for each row that goes on from it.
-        lengths = [len(prompt) for prompt in chosen]
+        # What is kept of a prefix, its padding included, is kept for each row that goes on from it.
+        kept = read.mask.shape[1]
+        lengths = [kept + len(prompt.suffix) for prompt in chosen]
         for places in packed_batches(lengths, self.token_budget, self.batch_cost):
             suffixes = self._placed(self.encoder.collate_suffixes([chosen[place] for place in places]))
             yield (
@@ -171,7 +172,8 @@ class ER2ScorePredictor(PairPredictor):
         return load_frozen(_build, self.model, self.revision, self.backbone, self.dtype, device=self.device)
 
     def _weight_files(self) -> list[Path]:
-        files: list[Path] = self._weights.weight_files(self._weights.locate_model(self.model, self.revision))
+        folder = self._weights.locate_model(self.model, self.revision)
+        files: list[Path] = self._weights.weight_files(folder, adapted=self.config.lora is not None)
         return files
 
     @property

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict
+from rrg_rewards.schemas import ScoringSystem
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
@@ -26,9 +27,12 @@ __all__ = [
     "ADAPTER",
     "BACKBONE",
     "HEAD",
+    "absolute_source",
     "add_adapter",
+    "backbone_source",
     "load_adapter",
     "load_backbone",
+    "load_head",
     "load_tokenizer",
     "locate_model",
     "read_backbone_config",
@@ -41,6 +45,7 @@ BACKBONE = "backbone"
 _ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # All that a saved model consists of, in subfolders too; nothing that would have to be unpickled.
 _FILES = ["*.json", "*.txt", "*.jinja", "*.model", "*.safetensors"]
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 # What must agree between the backbone that an adapter was trained on and the one it is put on.
 _SHAPE = ("model_type", "hidden_size", "vocab_size", "num_attention_heads", "intermediate_size")
 
@@ -65,16 +70,46 @@ def locate_model(model: str | Path, revision: str | None = None) -> Path:
     return folder
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """Files with the weights that were trained, sorted: the heads' and the adapter's or the backbone's.
+def weight_files(folder: Path, adapted: bool) -> list[Path]:
+    """Files with the weights that were trained, sorted: the heads', and the adapter's or the whole backbone's.
 
     Raises:
         FileNotFoundError: If there are heads alone.
     """
-    trained = [path for name in (ADAPTER, BACKBONE) for path in sorted((folder / name).glob("*.safetensors"))]
+    trained = sorted((folder / (ADAPTER if adapted else BACKBONE)).glob("*.safetensors"))
     if not trained:
-        raise FileNotFoundError(f"{folder} holds neither {ADAPTER}/{_ADAPTER_WEIGHTS} nor weights in {BACKBONE}/")
+        raise FileNotFoundError(f"{folder} holds no weights in {ADAPTER if adapted else BACKBONE}/")
     return [folder / HEAD, *trained]
+
+
+def absolute_source(source: str | Path) -> str:
+    """A folder by its absolute path, for a run may be loaded elsewhere than it was started; a Hub id as it is.
+
+    Example:
+        >>> absolute_source("owner/model")
+        'owner/model'
+    """
+    return str(Path(source).resolve() if Path(source).is_dir() else source)
+
+
+def backbone_source(
+    folder: Path, noted: str | None, revision: str | None, given: str | Path | None
+) -> tuple[str, str | None]:
+    """Where the weights under an adapter are, and of which revision: where the model's folder notes it, or as given.
+
+    Raises:
+        FileNotFoundError: If the folder that is noted is not there.
+        ValueError: If none is noted.
+    """
+    if given is not None:
+        return absolute_source(given), None
+    if noted is None:
+        raise ValueError(f"{folder} does not say which backbone its adapter is for; say it: backbone=")
+    if Path(noted).is_absolute() and not Path(noted).is_dir():
+        raise FileNotFoundError(
+            f"{folder} is an adapter on the backbone {noted}, which is not there; say where it is: backbone="
+        )
+    return noted, revision
 
 
 def read_backbone_config(backbone: str | Path, revision: str | None = None, num_layers: int | None = None) -> Any:
@@ -201,8 +236,25 @@ def load_adapter(adapted: Any, folder: Path) -> None:
     peft.set_peft_model_state_dict(adapted, state)
 
 
+def load_head(head: nn.Module, folder: Path, system: ScoringSystem) -> None:
+    """Read the weights of the linear layer that gives the rewards.
+
+    Raises:
+        ValueError: If the file is torn, or is of another scoring system or width.
+    """
+    file = folder / HEAD
+    state = read_state_dict(file)
+    if "weight" in state and len(state["weight"]) != len(system.criteria):
+        raise ValueError(
+            f"{file} has heads for {len(state['weight'])} criteria, but the scoring system {system.name!r} of its "
+            f"config.json has {len(system.criteria)}"
+        )
+    check_state_dict(state, head.state_dict(), file)
+    head.load_state_dict(state)
+
+
 def load_tokenizer(source: str | Path, revision: str | None = None) -> Any:
     """The tokenizer in a folder or on the Hub; ``None`` where a folder has none."""
-    if Path(source).is_dir() and not (Path(source) / "tokenizer.json").is_file():
+    if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZER_FILES):
         return None
     return AutoTokenizer.from_pretrained(source, revision=revision)

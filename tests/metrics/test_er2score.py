@@ -71,9 +71,9 @@ def test_equals_pair_by_pair_whatever_the_batches_and_the_order(
     assert plain.std(0).min() > 0.1, "pairs hardly differ: the test says little"
 
 
-@pytest.mark.parametrize(("token_budget", "tokens"), [(8192, 1.0), (600, 1.0)])
-def test_a_shared_reference_is_run_once(folder, monkeypatch, token_budget, tokens):
-    candidates = [report for report, _ in zip(random_pairs(8)[0], range(8), strict=True)]
+@pytest.mark.parametrize("token_budget", [8192, 600])
+def test_a_shared_reference_is_run_once(folder, monkeypatch, token_budget):
+    candidates, _ = random_pairs(8)
     reference = "small left effusion. " * 10
     metric = ER2Score(folder, token_budget=token_budget)
     prompts = metric.predictor.encoder([reference] * 8, candidates)

@@ -288,6 +288,7 @@ def test_a_plain_backbone_keeps_its_weights_and_adapters_freeze_them(backbone):
     whole, adapted = (ER2ScoreModel.from_backbone(backbone, lora=lora) for lora in (None, LORA))
     expected = AutoModel.from_pretrained(backbone).state_dict()
 
+    assert all(part.training for part in whole.modules())
     found = whole.backbone.state_dict()
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[key], expected[key]) for key in expected)
@@ -328,16 +329,25 @@ def test_prompts_are_no_longer_than_the_backbone_takes(tmp_path):
     assert ER2ScoreModel.from_backbone(backbone, max_length=150).config.max_prompt_length == 150
 
 
-def test_a_backbone_that_has_moved_is_asked_for(tmp_path):
+def test_a_backbone_that_has_moved_is_asked_for(tmp_path, monkeypatch):
     folder = save_tiny_er2score(tmp_path, lora=LORA)
     expected = rewards_of(ER2ScoreModel.from_pretrained(folder))
     (tmp_path / "llama").rename(tmp_path / "moved")
 
     with pytest.raises(FileNotFoundError, match=r"adapter on the backbone .*llama, which is not there; .*: backbone="):
         ER2ScoreModel.from_pretrained(folder)
-    assert torch.equal(rewards_of(ER2ScoreModel.from_pretrained(folder, backbone=tmp_path / "moved")), expected)
+    monkeypatch.chdir(tmp_path)
+    found = ER2ScoreModel.from_pretrained(folder, backbone="moved")
+    assert torch.equal(rewards_of(found), expected)
+    # What is saved from now on knows where it is.
+    found.save_pretrained(folder)
+    monkeypatch.chdir(folder)
+    assert torch.equal(rewards_of(ER2ScoreModel.from_pretrained(folder)), expected)
     with pytest.raises(FileNotFoundError, match="no such folder"):
         ER2ScoreModel.from_pretrained(folder, backbone=tmp_path / "nowhere")
+    found.merge_adapter().save_pretrained(tmp_path / "merged")
+    with pytest.raises(ValueError, match="holds its backbone and no adapter; leave backbone= out"):
+        ER2ScoreModel.from_pretrained(tmp_path / "merged", backbone=tmp_path / "moved")
 
 
 def test_another_backbone_is_refused(tmp_path):
