@@ -177,6 +177,9 @@ def grade_by_errors(record: ErrorRecord, system: ScoringSystem) -> GradedReport:
         record: Reference, candidate and error counts.
         system: The scoring system.
 
+    Raises:
+        ValueError: If the system adds sub-scores to its base and lists errors: they would make a report better.
+
     Example:
         >>> from rrg_rewards.schemas import get_scoring_system
         >>> record = ErrorRecord("Small effusion.", "Effusion. Edema.", (1, 0, 0, 2, 0, None))
@@ -185,6 +188,8 @@ def grade_by_errors(record: ErrorRecord, system: ScoringSystem) -> GradedReport:
         >>> grade_by_errors(record, get_scoring_system("mrscore")).scores
         (1.0, 0.0, 1.0, 0.0, None, None, None)
     """
+    if system.direction == "add" and (names := [c.name for c in system.criteria if c.errors]):
+        raise ValueError(f"{system.name} adds sub-scores to its base, so counted errors cannot be those of {names[0]}")
     counts = dict(zip(ERROR_CATEGORIES, record.counts, strict=True))
     scores = tuple(_by_errors(criterion, counts) for criterion in system.criteria)
     # Of an excerpt: it must stay on the side of a split on which the whole report is.

@@ -33,7 +33,7 @@ class ScoringSystem:
         name: Name by which the system is known in signatures.
         criteria: The criteria, in the order of sub-scores.
         base: :math:`b`, the total of a report with sub-scores 0.
-        direction: ``deduct`` for errors, ``add`` for marks; a criterion of marks lists no ``errors``.
+        direction: ``deduct`` for errors, ``add`` for marks.
         total_range: Least and greatest total that the author of the system means it to have; checked against the
             criteria, so that a forgotten criterion or weight shows. Finite, so a count needs a range with an end.
             Default: whatever follows from the criteria.
@@ -70,11 +70,6 @@ class ScoringSystem:
             raise ValueError(f"{where}: two criteria are called {repeated[0]!r}")
         if self.direction not in get_args(Direction):
             raise ValueError(f"{where}: direction must be deduct or add, got {self.direction!r}")
-        for criterion in self.criteria:
-            if self.direction == "add" and criterion.errors:
-                raise ValueError(
-                    f"{where}: criterion {criterion.name!r} lists errors, which direction add would reward"
-                )
         if not is_number(self.base) or not math.isfinite(self.base):
             raise ValueError(f"{where}: base must be a finite number, got {self.base!r}")
         object.__setattr__(self, "base", float(self.base))

@@ -153,3 +153,10 @@ class TestErrors:
         assert grade_by_errors(ErrorRecord("", "", (9, 1, 0, 0, 0, 0)), system).scores == (3, None, None)
         # Eight of the one may be nine in all, or more.
         assert grade_by_errors(ErrorRecord("", "", (2, None, 0, 0, 0, 0)), system).scores == (None, None, None)
+
+    def test_errors_are_no_marks(self):
+        criterion = Criterion("findings", "How many findings are right?", "count", errors=("omitted_finding",))
+        with pytest.raises(ValueError, match="marks adds sub-scores to its base, so counted errors cannot be those of"):
+            grade_by_errors(ErrorRecord("", "", (0,) * 6), ScoringSystem("marks", (criterion,), direction="add"))
+        free = ScoringSystem("marks", (Criterion("style", "Good style?", "yes_no"),), direction="add")
+        assert grade_by_errors(ErrorRecord("", "", (0,) * 6), free).scores == (None,)

@@ -209,10 +209,6 @@ class TestBadSystems:
             ({"total_range": (0,)}, "total_range must be two numbers"),
             ({"criteria": (criterion(kind="count"),), "total_range": (-10, 0)}, "give counts a range"),
             ({"criteria": (criterion(kind="count"),), "total_range": (-math.inf, 0)}, "give counts a range"),
-            (
-                {"criteria": (criterion(errors=["wrong_severity"]),), "direction": "add"},
-                "'grammar' lists errors, which direction add",
-            ),
         ],
     )
     def test_are_refused(self, changed, message):
