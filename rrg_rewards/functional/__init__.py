@@ -36,7 +36,7 @@ from rrg_rewards.functional.er2score import (
 )
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
 from rrg_rewards.functional.policy import PolicyLoss, policy_loss, value_loss
-from rrg_rewards.functional.rank_correlation import kendall_tau
+from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
 
 __all__ = [
     "CRGWeights",
@@ -71,6 +71,7 @@ __all__ = [
     "margin_reward_enforcement_loss",
     "margin_reward_enforcement_terms",
     "policy_loss",
+    "spearman_rho",
     "token_entropies",
     "token_log_probs",
     "value_loss",
