@@ -121,7 +121,9 @@ def _expanded(fragment: _Fragment, vocabulary: AnswerVocabulary) -> list[Place]:
     for part in kept or [None]:
         own = vocabulary.parts[part].side if part in vocabulary.parts else None
         sides: tuple[str | None, ...] = tuple(dict.fromkeys(fragment.sides)) or (own,)
-        if own is not None and len(sides) == 2:
+        if part in vocabulary.midline:
+            sides = (None,)
+        elif own is not None and len(sides) == 2:
             # "middle lobes of both lungs" can only be one
             sides = (own,)
         found += [Place(side, part, details) for side in sides]
@@ -191,7 +193,7 @@ def places_text(places: tuple[Place, ...]) -> str:
         part = place.part or ""
         if both:
             side = "both" if part else "bilateral"
-            part = f"{part}s" if part.endswith(("lung", "lobe")) else part
+            part = f"{part}s" if part.endswith(("lung", "lobe", "kidney")) else part
         else:
             side = place.side or ""
         texts.append(" ".join(word for word in (side, part, details) if word))
