@@ -36,7 +36,9 @@ _COMPARED = frozenset(
     "prior previous previously interval since compared comparison before earlier former progression regression".split()
 )
 _PERFECT = frozenset({"has", "have", "is", "are"})
-_RELATIVE = re.compile(r"increas|decreas|similar|same|constant|improv|reduc|diminish|progress|persist|grow|larger|bigger|worse|resolv|regress|shrunk")
+_RELATIVE = re.compile(
+    r"increas|decreas|similar|same|constant|improv|reduc|diminish|progress|persist|grow|larger|bigger|worse|resolv|regress|shrunk"
+)
 _HOUNSFIELD = re.compile(r"([-−–]?)\s*(\d+(?:\.\d+)?(?:\s*(?:-|to)\s*\d+)?)\s*(?:HU\b|Hounsfield)", re.IGNORECASE)
 _RATIO = re.compile(r"cardiothoracic\D{1,40}?(\d?\.\d+|\d{2}(?:\.\d+)?\s*%)", re.IGNORECASE)
 _RANGE_BEFORE = re.compile(r"(\d+(?:\.\d+)?)\s*[-–]\s*$")
@@ -112,7 +114,9 @@ class _AttributeReader:
         self.is_change = "stable" in self.values
         self.is_number = "multiple" in self.values and "single" in self.values
 
-    def read(self, sentence: _Sentence, hits: Sequence[Hit], owned: Iterable[int], span: Span | None) -> tuple[object, ...]:
+    def read(
+        self, sentence: _Sentence, hits: Sequence[Hit], owned: Iterable[int], span: Span | None
+    ) -> tuple[object, ...]:
         """Values that the owned words of a sentence state."""
         if self.spec.answer_type == "numeric":
             return self._numbers(sentence, frozenset(owned))
@@ -135,7 +139,9 @@ class _AttributeReader:
         if self.is_change:
             if span is not None and span.first is not None and span.first <= hit.start < span.end:
                 return False
-            said = not _RELATIVE.match(tokens[hit.start]) or not _PERFECT.isdisjoint(tokens[max(0, hit.start - 2) : hit.start])
+            said = not _RELATIVE.match(tokens[hit.start]) or not _PERFECT.isdisjoint(
+                tokens[max(0, hit.start - 2) : hit.start]
+            )
             return sentence.is_compared or said
         if tokens[hit.start].endswith("ly") and any(other.start == hit.end for other in sentence.hits):
             # "slightly irregular" tells no degree of the finding.
@@ -153,7 +159,9 @@ class _AttributeReader:
             found = _HOUNSFIELD.search(sentence.piece)
             if found is None:
                 return ()
-            sign = "-" if found[1] and not sentence.piece[: found.start()].rstrip().endswith(tuple("0123456789")) else ""
+            sign = (
+                "-" if found[1] and not sentence.piece[: found.start()].rstrip().endswith(tuple("0123456789")) else ""
+            )
             return (Size(f"{sign}{found[2]} HU", float(re.match(r"[\d.]+", found[2])[0])),)  # type: ignore[index]
         found = _RATIO.search(sentence.piece)
         return () if found is None else (Size(found[1], 1.0),)
@@ -164,7 +172,8 @@ class _AttributeReader:
             meanings = tuple(
                 (kind, name)
                 for kind, name in hit.meanings
-                if kind == "side" or name in (self.parts if kind == "part" else self.details if kind == "detail" else ())
+                if kind == "side"
+                or name in (self.parts if kind == "part" else self.details if kind == "detail" else ())
             )
             if meanings and not sentence.denied(hit):
                 kept.append(Hit(hit.start, hit.end, meanings))

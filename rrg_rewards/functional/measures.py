@@ -49,7 +49,9 @@ _UNIT = r"mm|cm|hu|ml|l|%|degrees"
 _ONE = rf"~?(?:\d+(?:\.\d+)?|\.\d+)\s*(?:(?:{_UNIT})(?![a-z]))?"
 _SIGNED = rf"(?:neg)?{_ONE}"
 _RANGE = rf"(?:(?:{_UPPER}|{_LOWER})\s*)?{_SIGNED}(?:\s*(?:-|\bto\b|\bthrough\b)\s*{_SIGNED})?"
-_MEASURE = re.compile(rf"(?<![a-z\d.]){_RANGE}(?:\s*(?:\bx\b|(?<=[\dm])x(?=\s*\d)|\bby\b)\s*{_RANGE})*|(?<![a-z])neg{_RANGE}")
+_MEASURE = re.compile(
+    rf"(?<![a-z\d.]){_RANGE}(?:\s*(?:\bx\b|(?<=[\dm])x(?=\s*\d)|\bby\b)\s*{_RANGE})*|(?<![a-z])neg{_RANGE}"
+)
 _DIMENSION = re.compile(
     rf"(?P<upper>{_UPPER})?(?P<lower>{_LOWER})?\s*(?P<low>(?:neg)?~?[\d.]+)\s*(?P<unit>{_UNIT})?"
     rf"(?:\s*(?:-|to|through)\s*(?P<high>(?:neg)?~?[\d.]+)\s*(?P<high_unit>{_UNIT})?)?"
@@ -197,7 +199,9 @@ def _error(target: Fraction, said: Fraction) -> Fraction:
     return abs(said - target) / abs(target) if target else HALF_BELOW
 
 
-def _grade_open(target: tuple[Fraction | None, Fraction | None], said: tuple[Fraction | None, Fraction | None]) -> float:
+def _grade_open(
+    target: tuple[Fraction | None, Fraction | None], said: tuple[Fraction | None, Fraction | None]
+) -> float:
     """Where an end is open, "less than 10 mm": right within it, in part around it."""
     closed = [_grade((a, a), (b, b)) for a, b in zip(target, said, strict=True) if a is not None and b is not None]
     if [end is None for end in target] == [end is None for end in said]:

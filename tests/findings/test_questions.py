@@ -50,7 +50,9 @@ def truth(study: PhantomStudy) -> dict[tuple[str, str], str]:
 
 
 def agree(item: QAItem, answer: str) -> bool:
-    return all(compare_answers(*pair, item.answer_type) == 1.0 for pair in ((item.answer, answer), (answer, item.answer)))
+    return all(
+        compare_answers(*pair, item.answer_type) == 1.0 for pair in ((item.answer, answer), (answer, item.answer))
+    )
 
 
 @pytest.mark.parametrize("style", ["full", "compact"])
@@ -62,7 +64,9 @@ def test_items_of_phantom_studies_equal_their_attributes(style: str) -> None:
         for item in build_items(study.report):
             key = (item.finding, item.attribute)
             # What all sentences of a topic say alike is no attribute of the phantom's finding: "in both lungs".
-            if key not in stated and (item.attribute not in HELD or (item.attribute == "location" and item.finding not in places)):
+            if key not in stated and (
+                item.attribute not in HELD or (item.attribute == "location" and item.finding not in places)
+            ):
                 continue
             made += 1
             right += key in stated and agree(item, stated[key])
@@ -169,7 +173,12 @@ def test_attributes_of_nodules(sentence: str) -> None:
 
 
 ABDOMEN = [
-    ("The liver is diffusely hypoattenuating, consistent with moderate steatosis.", "Hepatic steatosis", "severity", "moderate"),
+    (
+        "The liver is diffusely hypoattenuating, consistent with moderate steatosis.",
+        "Hepatic steatosis",
+        "severity",
+        "moderate",
+    ),
     ("Status post cholecystectomy with surgical clips.", "Surgically absent gallbladder", "signs", "surgical clips"),
     ("Moderate left hydronephrosis due to a stone in the distal ureter.", "Hydronephrosis", "severity", "moderate"),
     ("Moderate left hydronephrosis.", "Hydronephrosis", "location", "left"),
@@ -177,7 +186,12 @@ ABDOMEN = [
     ("Bilateral simple renal cysts, the largest 3.2 cm, measuring 8 HU.", "Renal cyst", "attenuation", "8 HU"),
     ("Infrarenal abdominal aortic aneurysm of 4.5 x 4.2 cm.", "Abdominal aortic aneurysm", "size", "4.5 x 4.2 cm"),
     ("Small volume ascites in the pelvis.", "Ascites", "location", "pelvis"),
-    ("Small bowel obstruction with transition point in the right lower quadrant.", "Bowel obstruction", "location", "right lower quadrant"),
+    (
+        "Small bowel obstruction with transition point in the right lower quadrant.",
+        "Bowel obstruction",
+        "location",
+        "right lower quadrant",
+    ),
     ("Small bowel obstruction, likely due to adhesions.", "Bowel obstruction", "cause", "adhesions"),
     ("Enlarged retroperitoneal lymph nodes up to 2.1 cm.", "Lymphadenopathy", "location", "retroperitoneum"),
     ("Acute perforated appendicitis with an appendicolith.", "Appendicitis", "type", "acute, perforation"),
@@ -186,7 +200,12 @@ ABDOMEN = [
     ("Multiple hepatic metastases, the largest 3 cm in the right hepatic lobe.", "Metastatic disease", "size", "3 cm"),
     ("Splenomegaly measuring 15 cm.", "Splenomegaly", "size", "15 cm"),
     ("The prostate is enlarged, measuring 5.2 cm.", "Prostatomegaly", "size", "5.2 cm"),
-    ("Moderate atherosclerosis of the abdominal aorta and iliac arteries.", "Atherosclerosis", "location", "abdominal aorta; iliac artery"),
+    (
+        "Moderate atherosclerosis of the abdominal aorta and iliac arteries.",
+        "Atherosclerosis",
+        "location",
+        "abdominal aorta; iliac artery",
+    ),
     ("Mild intrahepatic biliary ductal dilation.", "Biliary ductal dilation", "severity", "mild"),
     ("Severe pancreatic atrophy.", "Pancreatic atrophy", "severity", "severe"),
     ("Small amount of free air under the diaphragm.", "Free air", "severity", "mild"),
