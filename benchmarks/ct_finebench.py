@@ -102,7 +102,7 @@ def main() -> None:
         "cold_ratio_to_paper": round(len(references) / cold / PAPER),
     }
     arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(result, indent=2))  # noqa: T201
+    print(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":

@@ -33,15 +33,30 @@ _DENIAL_REACH = 2
 _NUMBER_REACH = 5
 # Without a comparison these are no change: "density increases", "similar nodules".
 _COMPARED = frozenset(
-    "prior previous previously interval since compared comparison before earlier former progression regression".split()
+    [
+        "prior",
+        "previous",
+        "previously",
+        "interval",
+        "since",
+        "compared",
+        "comparison",
+        "before",
+        "earlier",
+        "former",
+        "progression",
+        "regression",
+    ]
 )
 _PERFECT = frozenset({"has", "have", "is", "are"})
 _RELATIVE = re.compile(
     r"increas|decreas|similar|same|constant|improv|reduc|diminish|progress|persist|grow|larger|bigger|worse|resolv|regress|shrunk"
 )
-_HOUNSFIELD = re.compile(r"([-−–]?)\s*(\d+(?:\.\d+)?(?:\s*(?:-|to)\s*\d+)?)\s*(?:HU\b|Hounsfield)", re.IGNORECASE)
+_HOUNSFIELD = re.compile(
+    r"([-\u2212\u2013]?)\s*(\d+(?:\.\d+)?(?:\s*(?:-|to)\s*\d+)?)\s*(?:HU\b|Hounsfield)", re.IGNORECASE
+)
 _RATIO = re.compile(r"cardiothoracic\D{1,40}?(\d?\.\d+|\d{2}(?:\.\d+)?\s*%)", re.IGNORECASE)
-_RANGE_BEFORE = re.compile(r"(\d+(?:\.\d+)?)\s*[-–]\s*$")
+_RANGE_BEFORE = re.compile(r"(\d+(?:\.\d+)?)\s*[-\u2013]\s*$")
 
 
 class Size(NamedTuple):
