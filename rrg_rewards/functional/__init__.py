@@ -29,6 +29,7 @@ from rrg_rewards.functional.crimson import (
     crimson_score_from_statistics,
     crimson_statistics,
 )
+from rrg_rewards.functional.ct_finebench import compare_answers, ct_finebench_score
 from rrg_rewards.functional.er2score import (
     MarginRewardEnforcementLoss,
     margin_reward_enforcement_loss,
@@ -49,6 +50,7 @@ __all__ = [
     "MarginRewardEnforcementLoss",
     "PolicyLoss",
     "bootstrap_interval",
+    "compare_answers",
     "crepe_loss",
     "crepe_score",
     "crg_contributions",
@@ -59,6 +61,7 @@ __all__ = [
     "crimson_score",
     "crimson_score_from_statistics",
     "crimson_statistics",
+    "ct_finebench_score",
     "generalized_advantages",
     "greedy_baseline_advantages",
     "group_advantages",
