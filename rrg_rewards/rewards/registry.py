@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.judged import JudgedMetric
+from rrg_rewards.metrics.judged import AskingMetric
 from rrg_rewards.metrics.registry import available_metrics, metric_class
 from rrg_rewards.rewards.asynchronous import AsyncMetricReward
 from rrg_rewards.rewards.base import MetricReward
@@ -110,6 +110,6 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
     if issubclass(cls, MetricReward):
         return cls(**reward_options)
     metric = cls(**metric_options)
-    if isinstance(metric, JudgedMetric) and not metric.judge.is_immediate:
+    if isinstance(metric, AskingMetric) and not metric.is_immediate:
         return AsyncMetricReward(metric, **reward_options)
     return MetricReward(metric, **reward_options)
