@@ -81,7 +81,7 @@ def test_constrained_answers_are_of_the_schema(base_url: str) -> None:
     smollm2 = judge(base_url, max_tokens=600)
     (outcome,) = smollm2.evaluate_now(task, [PAIRS["one of two found"]])
     (answer,) = task.seen
-    assert isinstance(read_answer(answer), CrimsonAnswer)
+    assert isinstance(read_answer(answer, CrimsonAnswer), CrimsonAnswer)
     # That it makes sense is beyond a model of this size.
     assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
     assert smollm2.usage.calls == 1
