@@ -22,7 +22,7 @@ from rrg_rewards.metrics.finebench_scores import (
     detail_names,
 )
 from rrg_rewards.metrics.judged import FAILURE_KINDS, AskingMetric
-from rrg_rewards.metrics.question_items import QuestionIndex, read_items
+from rrg_rewards.metrics.question_items import QuestionIndex, question_index, read_items
 from rrg_rewards.schemas import QAItem, QuestionSchema
 from rrg_rewards.utilities.signature import format_signature
 
@@ -108,7 +108,6 @@ class CTFineBench(AskingMetric[FineBenchPair, Examination]):
             raise ValueError(f"mode must be one of {', '.join(get_args(FineBenchMode))}; got {mode!r}")
         self.mode = mode
         self.examiner = Examiner(schema, builder=builder, answerer=answerer, comparer=comparer)
-        self.index = QuestionIndex(self.examiner.schema)
         self.detail_names = detail_names(mode)
         # The last columns are of the kinds of questions.
         table = (len(SIDES[mode]), len(self.index) + len(KINDS))
@@ -120,6 +119,11 @@ class CTFineBench(AskingMetric[FineBenchPair, Examination]):
         self.add_state("grade_sums", torch.zeros(table, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("item_counts", torch.zeros(table, dtype=torch.long), dist_reduce_fx="sum")
         self.add_state("answered_counts", torch.zeros(table, dtype=torch.long), dist_reduce_fx="sum")
+
+    @property
+    def index(self) -> QuestionIndex:
+        """Where each attribute of the schema stands in the tables."""
+        return question_index(self.examiner.schema)
 
     @property
     def is_immediate(self) -> bool:

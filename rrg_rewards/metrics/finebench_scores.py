@@ -1,11 +1,13 @@
 """CT-FineBench's scores of report pairs: what was asked, what was answered, and how right that is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
+from torch import Tensor
 
+from rrg_rewards.functional.ct_finebench import ct_finebench_score
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.examiner import GradedAnswer
 from rrg_rewards.metrics.judged import JudgedScores
@@ -46,8 +48,10 @@ class Examination:
         return self.recall if name == "recall" else self.precision
 
 
-def _mean(grades: Sequence[float]) -> float:
-    return sum(grades) / len(grades) if grades else _NAN
+def _grades(answers: Sequence[Graded], part: str | None = None) -> Tensor:
+    """Mean grade of each pair's questions, or of those of one part; NaN where there is none."""
+    chosen = [[one.grade for one in row if part is None or _is_of(part, one)] for row in answers]
+    return ct_finebench_score([grade for row in chosen for grade in row], [len(row) for row in chosen])
 
 
 def _is_of(part: str, answer: GradedAnswer) -> bool:
@@ -55,16 +59,11 @@ def _is_of(part: str, answer: GradedAnswer) -> bool:
     return kind != "existence" if part == "attributes" else kind == part
 
 
-def _value(mode: str, examination: Examination) -> float:
-    """Score of a pair; NaN where nothing was asked."""
-    recall, precision = (_mean([one.grade for one in side]) for side in (examination.recall, examination.precision))
-    if mode != "f1":
-        return recall if mode == "recall" else precision
-    if not examination.recall and not examination.precision:
-        return _NAN
-    # A side without questions earns nothing: a report that says nothing is not precise.
-    sides = [0.0 if side != side else side for side in (recall, precision)]
-    return 2 * sides[0] * sides[1] / sum(sides) if sum(sides) else 0.0
+def _harmonic_mean(recall: Tensor, precision: Tensor) -> Tensor:
+    """F of both sides; one without questions earns nothing: a report that says nothing is not precise."""
+    sides = torch.stack([recall, precision]).nan_to_num(0.0)
+    f1 = 2 * sides.prod(0) / sides.sum(0).clamp(min=torch.finfo(torch.float64).tiny)
+    return f1.masked_fill(recall.isnan() & precision.isnan(), _NAN)
 
 
 def detail_names(mode: str) -> list[str]:
@@ -79,14 +78,17 @@ def detail_names(mode: str) -> list[str]:
     return ["recall", "precision", *(f"{side}_{name}" for side in SIDES[mode] for name in (*_PARTS, *_COUNTS))]
 
 
-def _details(mode: str, examination: Examination) -> list[float]:
-    """Values of a pair's details, in the order of their names."""
-    sides = [examination.side(side) for side in SIDES[mode]]
-    values = [_mean([one.grade for one in side]) for side in sides] if mode == "f1" else []
-    for side in sides:
-        values += [_mean([one.grade for one in side if _is_of(part, one)]) for part in _PARTS]
-        values += [float(len(side)), float(sum(one.answer is not None for one in side))]
-    return values
+def _details(mode: str, examinations: Sequence[Examination]) -> Iterator[tuple[str, Tensor]]:
+    """Details of pairs by their names."""
+    for side in SIDES[mode]:
+        answers = [examination.side(side) for examination in examinations]
+        prefix = f"{side}_" if mode == "f1" else ""
+        if prefix:
+            yield side, _grades(answers)
+        yield from ((f"{prefix}{part}", _grades(answers, part)) for part in _PARTS)
+        yield f"{prefix}items", torch.tensor([len(row) for row in answers], dtype=torch.float64)
+        answered = [sum(one.answer is not None for one in row) for row in answers]
+        yield f"{prefix}answered", torch.tensor(answered, dtype=torch.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,12 +111,12 @@ class FineBenchScores(JudgedScores):
             results: Examination or failure of each pair.
         """
         examined = [result if isinstance(result, Examination) else Examination() for result in results]
-        values = torch.tensor([_value(mode, one) for one in examined], dtype=torch.float64)
-        names = detail_names(mode)
-        rows = torch.tensor([_details(mode, one) for one in examined], dtype=torch.float64).reshape(-1, len(names))
+        found = dict(_details(mode, examined))
+        sides = [_grades([examination.side(side) for examination in examined]) for side in SIDES[mode]]
+        values = _harmonic_mean(*sides) if mode == "f1" else sides[0]
         # Without a score there are no parts of it, not even of 0 questions.
-        rows[values.isnan()] = _NAN
-        return cls(values, dict(zip(names, rows.unbind(1), strict=True)), results=tuple(results))
+        details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in detail_names(mode)}
+        return cls(values, details, results=tuple(results))
 
     @property
     def examinations(self) -> tuple[Examination | None, ...]:

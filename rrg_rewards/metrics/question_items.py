@@ -10,7 +10,7 @@ from rrg_rewards.functional.ct_finebench import compare_answers
 from rrg_rewards.schemas import QAItem, QuestionSchema
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["QuestionIndex", "read_items"]
+__all__ = ["QuestionIndex", "question_index", "read_items"]
 
 _FIELDS = tuple(field.name for field in fields(QAItem))
 _REQUIRED = _FIELDS[:5]
@@ -30,10 +30,6 @@ class QuestionIndex:
         self.schema = schema
         self.pairs = tuple((finding.name, spec.name) for finding in schema.findings for spec in finding.attributes)
         self._places = {pair: place for place, pair in enumerate(self.pairs)}
-        self._names: dict[str, dict[str, tuple[str, str]]] = {}
-        for pair in self.pairs:
-            finding, attribute = map(str.casefold, pair)
-            self._names.setdefault(finding, {})[attribute] = pair
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -42,21 +38,22 @@ class QuestionIndex:
         """Where an item of the schema counts."""
         return self._places[item.finding, item.attribute]
 
-    def canonical(self, item: QAItem, place: str) -> QAItem:
+    def canonical(self, item: QAItem) -> QAItem:
         """The item with finding and attribute written as the schema has them; upper and lower case are alike.
 
         Raises:
             ValueError: If the schema has no such finding, or the finding no such attribute, with the nearest one.
         """
-        attributes = self._names.get(item.finding.casefold())
-        if attributes is None:
-            known = dict.fromkeys(finding for finding, _ in self.pairs)
-            raise ValueError(f"{place}: {unknown_name_message('finding', item.finding, known)}")
-        pair = attributes.get(item.attribute.casefold())
-        if pair is None:
-            known = dict.fromkeys(attribute for _, attribute in attributes.values())
-            raise ValueError(f"{place}: {unknown_name_message(f'attribute of {item.finding}', item.attribute, known)}")
-        return item if pair == (item.finding, item.attribute) else replace(item, finding=pair[0], attribute=pair[1])
+        if (item.finding, item.attribute) in self._places:
+            return item
+        finding = self.schema.finding(item.finding)
+        return replace(item, finding=finding.name, attribute=finding.attribute(item.attribute).name)
+
+
+@lru_cache(maxsize=16)
+def question_index(schema: QuestionSchema) -> QuestionIndex:
+    """The index of a schema: made once, and not part of a metric's pickle."""
+    return QuestionIndex(schema)
 
 
 def read_items(column: Sequence[Any], index: QuestionIndex, name: str = "items") -> list[tuple[QAItem, ...] | None]:
@@ -103,8 +100,10 @@ def _read_json(place: str, text: str) -> Any:
 
 
 def _read_item(place: str, given: Any, index: QuestionIndex) -> QAItem:
-    item = given if isinstance(given, QAItem) else _from_mapping(place, given)
-    item = index.canonical(item, place)
+    try:
+        item = index.canonical(given if isinstance(given, QAItem) else _from_mapping(given))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{place}: {error}") from None
     if not _is_comparable(item.answer, item.answer_type):
         raise ValueError(
             f"{place}: the answer of {item.finding}, {item.attribute}, cannot be compared as {item.answer_type}; a "
@@ -113,18 +112,15 @@ def _read_item(place: str, given: Any, index: QuestionIndex) -> QAItem:
     return item
 
 
-def _from_mapping(place: str, given: Any) -> QAItem:
+def _from_mapping(given: Any) -> QAItem:
     if not isinstance(given, Mapping):
-        raise TypeError(f"{place} must be a question or a mapping with its fields, got {type(given).__name__}")
+        raise TypeError(f"must be a question or a mapping with its fields, got {type(given).__name__}")
     if missing := [name for name in _REQUIRED if given.get(name) is None]:
-        raise ValueError(f"{place} lacks {', '.join(missing)}; it has {', '.join(map(str, given)) or 'nothing'}")
+        raise ValueError(f"lacks {', '.join(missing)}; it has {', '.join(map(str, given)) or 'nothing'}")
     if unknown := [str(name) for name in given if name not in _FIELDS]:
-        raise ValueError(f"{place}: {unknown_name_message('field', unknown[0], _FIELDS)}")
+        raise ValueError(unknown_name_message("field", unknown[0], _FIELDS))
     values = {name: value for name, value in given.items() if value is not None}
-    try:
-        return QAItem(**{**values, "examples": tuple(values.get("examples", ()))})
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
+    return QAItem(**{**values, "examples": tuple(values.get("examples", ()))})
 
 
 @lru_cache(maxsize=1 << 14)
