@@ -1,6 +1,6 @@
 """Examines reports by questions: makes them of one report, has another answer them, and grades the answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -174,7 +174,7 @@ class Examiner(Backend):
             return [tuple(answer_items(report, asked)) for report, asked in zip(reports, items, strict=True)]
         # Nobody is asked about nothing.
         asked = [Questions(report, own) for report, own in zip(reports, items, strict=True) if own]
-        given = iter(await self.answerer.evaluate(self._answers_task, asked) if asked else [])
+        given: Iterator[Any] = iter(await self.answerer.evaluate(self._answers_task, asked)) if asked else iter(())
         return [next(given) if own else () for own in items]
 
     async def _grades(self, pairs: Sequence[tuple[tuple[QAItem, ...], Any]]) -> list[Any]:
@@ -192,8 +192,8 @@ class Examiner(Backend):
             AnswerPairs(tuple(compress(items, chosen)), tuple(compress(answers, chosen)))
             for (items, answers), chosen in zip(pairs, weighed, strict=True)
         ]
-        unique = [one for one in asked if one.items]
-        given = iter(await self.comparer.evaluate(self._grades_task, unique) if unique else [])
+        with_any = [one for one in asked if one.items]
+        given: Iterator[Any] = iter(await self.comparer.evaluate(self._grades_task, with_any)) if with_any else iter(())
         judged = [next(given) if one.items else () for one in asked]
         return [
             found if isinstance(found, JudgeFailure) else _with_rules(*pair, chosen, found)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.judges.base import JudgeFailure
-from rrg_rewards.judges.examiner import ENGINE, Examiner, JudgeSetting
+from rrg_rewards.judges.examiner import ENGINE, Examiner, GradedAnswer, JudgeSetting
 from rrg_rewards.metrics.base import Scores
 from rrg_rewards.metrics.finebench_scores import (
     KINDS,
@@ -231,7 +231,7 @@ class CTFineBench(AskingMetric[FineBenchPair, Examination]):
         for row, side in enumerate(SIDES[self.mode]):
             self._count(row, [one for examination in examined for one in examination.side(side)])
 
-    def _count(self, row: int, answers: Graded) -> None:
+    def _count(self, row: int, answers: Sequence[GradedAnswer]) -> None:
         """Add answers of a side to its rows of the tables."""
         places = [self.index.place(one.item) for one in answers]
         kinds = [len(self.index) + KINDS.index(one.item.answer_type) for one in answers]
@@ -311,10 +311,12 @@ class CTFineBench(AskingMetric[FineBenchPair, Examination]):
 
 
 def _joined(sides: Sequence[str], found: Sequence[Graded | JudgeFailure]) -> Examination | JudgeFailure:
-    for one in found:
+    graded: dict[str, Graded] = {}
+    for side, one in zip(sides, found, strict=True):
         if isinstance(one, JudgeFailure):
             return one
-    return Examination(**dict(zip(sides, found, strict=True)))
+        graded[side] = one
+    return Examination(**graded)
 
 
 def _pooled(names: Mapping[str, Sequence[str]], cells: Sequence[tuple[int, int, float]]) -> list[dict[str, Any]]:
