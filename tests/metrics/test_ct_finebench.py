@@ -115,8 +115,8 @@ def test_tables_pool_questions() -> None:
         "existence": 0.8,
     }
     precision = metric.tables("precision")
-    assert [row["finding"] for row in precision["finding"]] == ["Pleural effusion", "Lung nodule"]
-    assert precision["finding"][0]["score"] == 0
+    assert {row["finding"]: row["items"] for row in precision["finding"]} == {"Pleural effusion": 3, "Lung nodule": 15}
+    assert {row["finding"]: row["score"] for row in precision["finding"]}["Pleural effusion"] == 0
     pairs = [(row["finding"], row["attribute"]) for row in precision["finding_attribute"]]
     assert len(pairs) == len(set(pairs)) == 6
     assert metric.tables("recall") == recall
