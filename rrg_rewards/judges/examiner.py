@@ -6,9 +6,10 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.findings import get_engine
 from rrg_rewards.findings.questions import answer_items, build_items
 from rrg_rewards.functional.ct_finebench import compare_answers
-from rrg_rewards.judges.base import Judge, JudgeFailure, run_coroutine
+from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, run_coroutine
 from rrg_rewards.judges.finebench import EXISTENCE, AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.rules import RuleJudge
@@ -101,17 +102,13 @@ class Examiner(Backend):
 
     @property
     def signature(self) -> dict[str, str]:
-        """What exactly makes questions, answers and grades, by name; a judge with the hash of its prompt."""
+        """What exactly makes questions, answers and grades, by name: an engine's lexicon, a judge and its prompt."""
+        engine = f"{ENGINE}@{get_engine(self.schema.lexicon).lexicon.digest}"
         return {
             "schema": f"{self.schema.name}@{self.schema.digest}",
-            **{
-                name: ENGINE if judge is None else f"{{{judge.signature}|prompt:{task.prompt_hash}}}"
-                for name, judge, task in (
-                    ("builder", self.builder, self._items_task),
-                    ("answerer", self.answerer, self._answers_task),
-                    ("comparer", self.comparer, self._grades_task),
-                )
-            },
+            "builder": engine if self.builder is None else _told(self.builder, self._items_task),
+            "answerer": engine if self.answerer is None else _told(self.answerer, self._answers_task),
+            "comparer": ENGINE if self.comparer is None else _told(self.comparer, self._grades_task),
         }
 
     def build_now(self, reports: Sequence[str]) -> list[tuple[QAItem, ...] | JudgeFailure]:
@@ -208,6 +205,10 @@ def _judge(name: str, setting: JudgeSetting) -> Judge | None:
     if isinstance(judge, RuleJudge):
         raise ValueError(f"{name}: the judge 'rules' evaluates CRIMSON only; for rules set {name}='engine'")
     return judge
+
+
+def _told(judge: Judge, task: JudgeTask[Any, Any]) -> str:
+    return f"{{{judge.signature}|prompt:{task.prompt_hash}}}"
 
 
 def _is_weighed(item: QAItem, answer: str | None) -> bool:
