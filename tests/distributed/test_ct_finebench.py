@@ -39,7 +39,9 @@ COLUMN = [[ITEM], [], None, [ITEM, {**ITEM, "answer": "20 mm"}]]
 
 
 def make(mode: str, judged: bool, failing_rank: int | None = None) -> CTFineBench:
-    answerer: Any = ExamJudge(True, FAILURES, failing_rank) if judged else "engine"
+    # Where one process' judge alone fails, it fails on every report.
+    fail_on: Any = FAILURES if failing_rank is None else {"": "status"}
+    answerer: Any = ExamJudge(True, fail_on, failing_rank) if judged else "engine"
     return CTFineBench(mode=mode, answerer=answerer)  # type: ignore[arg-type]
 
 
@@ -154,7 +156,7 @@ def test_a_judge_that_fails_on_one_process(by_rank: Any) -> None:
     for share, lengths in SHARES[len(by_rank)].items():
         before = ROWS - lengths[-1]
         metric = feed(make("f1", False), slice(0, before))
-        metric.examiner = make("f1", True).examiner
+        metric.examiner = make("f1", True, failing_rank=0).examiner
         expected = results(feed(metric, slice(before, ROWS)))
         failed = sum(value for name, value in expected["counts"].items() if name.startswith("failed_"))
         assert (failed > 0) == (lengths[-1] > 0), "the judge fails where there are reports"
