@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -33,13 +33,30 @@ _DENIAL_REACH = 2
 _NUMBER_REACH = 5
 # Without a comparison these are no change: "density increases", "similar nodules".
 _COMPARED = frozenset(
-    {"prior", "previous", "previously", "interval", "since", "compared", "comparison", "before", "earlier", "former", "old"}
-    | {"has", "have", "progression", "regression", "examination", "last"}
+    [
+        "prior",
+        "previous",
+        "previously",
+        "interval",
+        "since",
+        "compared",
+        "comparison",
+        "before",
+        "earlier",
+        "former",
+        "progression",
+        "regression",
+    ]
 )
-_RELATIVE = re.compile(r"increas|decreas|similar|same|constant|improv|reduc|diminish|progress|persist|grow")
-_HOUNSFIELD = re.compile(r"([-−–]?)\s*(\d+(?:\.\d+)?(?:\s*(?:-|to)\s*\d+)?)\s*(?:HU\b|Hounsfield)", re.IGNORECASE)
+_PERFECT = frozenset({"has", "have", "is", "are"})
+_RELATIVE = re.compile(
+    r"increas|decreas|similar|same|constant|improv|reduc|diminish|progress|persist|grow|larger|bigger|worse|resolv|regress|shrunk"
+)
+_HOUNSFIELD = re.compile(
+    r"([-\u2212\u2013]?)\s*(\d+(?:\.\d+)?(?:\s*(?:-|to)\s*\d+)?)\s*(?:HU\b|Hounsfield)", re.IGNORECASE
+)
 _RATIO = re.compile(r"cardiothoracic\D{1,40}?(\d?\.\d+|\d{2}(?:\.\d+)?\s*%)", re.IGNORECASE)
-_RANGE_BEFORE = re.compile(r"(\d+(?:\.\d+)?)\s*[-–]\s*$")
+_RANGE_BEFORE = re.compile(r"(\d+(?:\.\d+)?)\s*[-\u2013]\s*$")
 
 
 class Size(NamedTuple):
@@ -71,7 +88,7 @@ class _Sentence:
     def __init__(self, piece: str, tokens: Sequence[str]) -> None:
         self.piece, self.tokens = piece, tokens
         self.hits = [hit for hit in answer_vocabulary().hits(tokens) if hit.meanings]
-        self.sizes = [measure for measure in attribute_reader().measures(tokens)]
+        self.sizes = attribute_reader().measures(tokens)
         self.is_compared = not _COMPARED.isdisjoint(tokens)
         self._offsets: list[tuple[int, int]] | None = None
 
@@ -82,7 +99,7 @@ class _Sentence:
         begin, stop = self._offsets[start][0], self._offsets[end - 1][1]
         before = _RANGE_BEFORE.search(self.piece[:begin])
         text = " ".join(self.piece[begin:stop].split())
-        return f"{before[1]}-{text}" if before and text.replace(".", "").isalnum() is not None and before else text
+        return f"{before[1]}-{text}" if before else text
 
     def denied(self, hit: Hit) -> bool:
         """Whether a word before a phrase takes it back."""
@@ -96,19 +113,25 @@ class _AttributeReader:
         vocabulary = answer_vocabulary()
         self.spec = spec
         self.parts: frozenset[str] = frozenset()
+        self.details: frozenset[str] = frozenset()
         self.values: frozenset[str] = frozenset()
         if spec.answer_type == "location":
             roots = set(spec.values)
             self.parts = frozenset(
                 part for part in vocabulary.parts if not roots or part in roots or vocabulary.within[part] & roots
             )
+            # Segments are those of lungs and the like; what lies elsewhere has only the details that are named.
+            details = vocabulary.wider_details
+            self.details = frozenset(details if not roots or roots & {"lung", "kidney"} else roots & details.keys())
         elif spec.answer_type == "categorical":
             named = spec.values or _named(spec.examples)
             self.values = frozenset(value for name in named for value in vocabulary.groups.get(name, (name,)))
         self.is_change = "stable" in self.values
         self.is_number = "multiple" in self.values and "single" in self.values
 
-    def read(self, sentence: _Sentence, hits: Sequence[Hit], owned: Iterable[int], span: Span | None) -> tuple[object, ...]:
+    def read(
+        self, sentence: _Sentence, hits: Sequence[Hit], owned: Iterable[int], span: Span | None
+    ) -> tuple[object, ...]:
         """Values that the owned words of a sentence state."""
         if self.spec.answer_type == "numeric":
             return self._numbers(sentence, frozenset(owned))
@@ -131,7 +154,13 @@ class _AttributeReader:
         if self.is_change:
             if span is not None and span.first is not None and span.first <= hit.start < span.end:
                 return False
-            return sentence.is_compared or not _RELATIVE.match(tokens[hit.start])
+            said = not _RELATIVE.match(tokens[hit.start]) or not _PERFECT.isdisjoint(
+                tokens[max(0, hit.start - 2) : hit.start]
+            )
+            return sentence.is_compared or said
+        if tokens[hit.start].endswith("ly") and any(other.start == hit.end for other in sentence.hits):
+            # "slightly irregular" tells no degree of the finding.
+            return name not in answer_vocabulary().groups["severity"]
         return name.startswith("non") or not sentence.denied(hit)
 
     def _numbers(self, sentence: _Sentence, owned: frozenset[int]) -> tuple[object, ...]:
@@ -145,7 +174,9 @@ class _AttributeReader:
             found = _HOUNSFIELD.search(sentence.piece)
             if found is None:
                 return ()
-            sign = "-" if found[1] and not sentence.piece[: found.start()].rstrip().endswith(tuple("0123456789")) else ""
+            sign = (
+                "-" if found[1] and not sentence.piece[: found.start()].rstrip().endswith(tuple("0123456789")) else ""
+            )
             return (Size(f"{sign}{found[2]} HU", float(re.match(r"[\d.]+", found[2])[0])),)  # type: ignore[index]
         found = _RATIO.search(sentence.piece)
         return () if found is None else (Size(found[1], 1.0),)
@@ -156,13 +187,18 @@ class _AttributeReader:
             meanings = tuple(
                 (kind, name)
                 for kind, name in hit.meanings
-                if kind in ("side", "detail") or (kind == "part" and name in self.parts)
+                if kind == "side"
+                or name in (self.parts if kind == "part" else self.details if kind == "detail" else ())
             )
             if meanings and not sentence.denied(hit):
                 kept.append(Hit(hit.start, hit.end, meanings))
         if not kept:
             return ()
-        return tuple(place for place in places_in(sentence.tokens, kept) if place.side or place.details or _tells(place))
+        places = [place for place in places_in(sentence.tokens, kept) if place.side or place.details or _tells(place)]
+        if "lung" in self.spec.values[:1]:
+            # "Bilateral atelectasis" is in both lungs.
+            places = [replace(place, part="lung") if place.side and not place.part else place for place in places]
+        return tuple(places)
 
 
 def _tells(place: Place) -> bool:

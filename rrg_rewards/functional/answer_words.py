@@ -131,6 +131,7 @@ class AnswerVocabulary:
             for level in range(1, 13):
                 self.parts[f"{letter}{level}"] = PartWords(spine, None)
                 self.within[f"{letter}{level}"] = frozenset({spine, "spine"})
+        self.midline = frozenset(" ".join(config["midline"].split()).split(", "))
         details: Mapping[str, Any] = config["details"]
         self.implied = {name: detail["implies"] for name, detail in details.items() if "implies" in detail}
         self.wider_details = _closure({name: detail.get("of", ()) for name, detail in details.items()})

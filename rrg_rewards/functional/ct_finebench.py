@@ -230,5 +230,8 @@ def ct_finebench_score(grades: Tensor | Sequence[float], counts: Sequence[int] |
     if not bool(((values >= 0) & (values <= 1)).all()):
         raise ValueError("grades must lie between 0 and 1")
     ends = list(accumulate(sizes))
-    means = [values[end - size : end].mean() if size else torch.tensor(float("nan")) for end, size in zip(ends, sizes, strict=True)]
+    means = [
+        values[end - size : end].mean() if size else torch.tensor(float("nan"))
+        for end, size in zip(ends, sizes, strict=True)
+    ]
     return torch.stack([mean.double() for mean in means]) if means else torch.empty(0, dtype=torch.float64)

@@ -23,8 +23,8 @@ _UNITS = {
 _SPELLINGS = [
     (re.compile(pattern), spelling)
     for pattern, spelling in (
-        (r"[−–—]", "-"),
-        (r"[×*]", " x "),
+        (r"[\u2212\u2013\u2014]", "-"),
+        (r"[\u00d7*]", " x "),
         (r"\b(?:cm3|cm\^3|cubic (?:cm|centimet(?:er|re)s?))\b|cm³|\bcc\b|\bmillilit(?:er|re)s?\b", "ml"),
         (r"\blit(?:er|re)s?\b", "l"),
         (r"\bmillimet(?:er|re)s?\b|\bmms\b", "mm"),
@@ -37,7 +37,10 @@ _SPELLINGS = [
         (r"\bminus\s+(?=[\d.])", "-"),
     )
 ]
-_WORDS = {name: str(n) for n, name in enumerate("zero one two three four five six seven eight nine ten".split())}
+_WORDS = {
+    name: str(n)
+    for n, name in enumerate(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"])
+}
 _WORDS |= {"eleven": "11", "twelve": "12", "dozen": "12", "single": "1", "solitary": "1", "couple": "2", "pair": "2"}
 _WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
 _VAGUE = re.compile(r"\b(?:multiple|several|numerous|many|few|innumerable)\b")
@@ -49,7 +52,9 @@ _UNIT = r"mm|cm|hu|ml|l|%|degrees"
 _ONE = rf"~?(?:\d+(?:\.\d+)?|\.\d+)\s*(?:(?:{_UNIT})(?![a-z]))?"
 _SIGNED = rf"(?:neg)?{_ONE}"
 _RANGE = rf"(?:(?:{_UPPER}|{_LOWER})\s*)?{_SIGNED}(?:\s*(?:-|\bto\b|\bthrough\b)\s*{_SIGNED})?"
-_MEASURE = re.compile(rf"(?<![a-z\d.]){_RANGE}(?:\s*(?:\bx\b|(?<=[\dm])x(?=\s*\d)|\bby\b)\s*{_RANGE})*|(?<![a-z])neg{_RANGE}")
+_MEASURE = re.compile(
+    rf"(?<![a-z\d.]){_RANGE}(?:\s*(?:\bx\b|(?<=[\dm])x(?=\s*\d)|\bby\b)\s*{_RANGE})*|(?<![a-z])neg{_RANGE}"
+)
 _DIMENSION = re.compile(
     rf"(?P<upper>{_UPPER})?(?P<lower>{_LOWER})?\s*(?P<low>(?:neg)?~?[\d.]+)\s*(?P<unit>{_UNIT})?"
     rf"(?:\s*(?:-|to|through)\s*(?P<high>(?:neg)?~?[\d.]+)\s*(?P<high_unit>{_UNIT})?)?"
@@ -57,14 +62,136 @@ _DIMENSION = re.compile(
 _FOLLOWING = re.compile(r"\s*([a-z]+)")
 # What may follow a number without being its unit.
 _PLAIN = frozenset(
-    """x by to and or in at of on with within between the a an is are was were up short long largest smallest maximum
-    minimum maximal max min diameter diameters axis size sized sizes thick thickness deep depth wide width length height
-    nodule nodules node nodes lymph lesion lesions mass masses focus foci cyst cysts stone stones calculus calculi
-    effusion effusions fracture fractures opacity opacities consolidation consolidations segment segments number total
-    each approximately about around stent stents clip clips lead leads screw screws catheter catheters tube tubes rib
-    ribs vertebra vertebrae area areas bulla bullae for axial transverse craniocaudal anteroposterior ap micronodules
-    nodular pulmonary solid metastases suture sutures drain drains wire wires gallstone gallstones solitary small large
-    renal hepatic right left lung lungs separate enlarged or so""".split()
+    [
+        "x",
+        "by",
+        "to",
+        "and",
+        "or",
+        "in",
+        "at",
+        "of",
+        "on",
+        "with",
+        "within",
+        "between",
+        "the",
+        "a",
+        "an",
+        "is",
+        "are",
+        "was",
+        "were",
+        "up",
+        "short",
+        "long",
+        "largest",
+        "smallest",
+        "maximum",
+        "minimum",
+        "maximal",
+        "max",
+        "min",
+        "diameter",
+        "diameters",
+        "axis",
+        "size",
+        "sized",
+        "sizes",
+        "thick",
+        "thickness",
+        "deep",
+        "depth",
+        "wide",
+        "width",
+        "length",
+        "height",
+        "nodule",
+        "nodules",
+        "node",
+        "nodes",
+        "lymph",
+        "lesion",
+        "lesions",
+        "mass",
+        "masses",
+        "focus",
+        "foci",
+        "cyst",
+        "cysts",
+        "stone",
+        "stones",
+        "calculus",
+        "calculi",
+        "effusion",
+        "effusions",
+        "fracture",
+        "fractures",
+        "opacity",
+        "opacities",
+        "consolidation",
+        "consolidations",
+        "segment",
+        "segments",
+        "number",
+        "total",
+        "each",
+        "approximately",
+        "about",
+        "around",
+        "stent",
+        "stents",
+        "clip",
+        "clips",
+        "lead",
+        "leads",
+        "screw",
+        "screws",
+        "catheter",
+        "catheters",
+        "tube",
+        "tubes",
+        "rib",
+        "ribs",
+        "vertebra",
+        "vertebrae",
+        "area",
+        "areas",
+        "bulla",
+        "bullae",
+        "for",
+        "axial",
+        "transverse",
+        "craniocaudal",
+        "anteroposterior",
+        "ap",
+        "micronodules",
+        "nodular",
+        "pulmonary",
+        "solid",
+        "metastases",
+        "suture",
+        "sutures",
+        "drain",
+        "drains",
+        "wire",
+        "wires",
+        "gallstone",
+        "gallstones",
+        "solitary",
+        "small",
+        "large",
+        "renal",
+        "hepatic",
+        "right",
+        "left",
+        "lung",
+        "lungs",
+        "separate",
+        "enlarged",
+        "or",
+        "so",
+    ]
 )
 _JOINING = re.compile(r"\s*(?:,|;|&|and|or|,\s*and)\s*")
 
@@ -132,7 +259,7 @@ def _spelled(text: str) -> str:
 
 def _measure(text: str, unit: str | None) -> tuple[Measure, str | None]:
     """A measure of one or more dimensions, and its unit; dimensions without one take the next one's."""
-    ranges = []
+    ranges: list[tuple[Fraction | None, Fraction | None]] = []
     for found in reversed(list(_DIMENSION.finditer(text))):
         high_unit = found["high_unit"] or found["unit"] or unit
         low_unit = found["unit"] or high_unit
@@ -197,7 +324,9 @@ def _error(target: Fraction, said: Fraction) -> Fraction:
     return abs(said - target) / abs(target) if target else HALF_BELOW
 
 
-def _grade_open(target: tuple[Fraction | None, Fraction | None], said: tuple[Fraction | None, Fraction | None]) -> float:
+def _grade_open(
+    target: tuple[Fraction | None, Fraction | None], said: tuple[Fraction | None, Fraction | None]
+) -> float:
     """Where an end is open, "less than 10 mm": right within it, in part around it."""
     closed = [_grade((a, a), (b, b)) for a, b in zip(target, said, strict=True) if a is not None and b is not None]
     if [end is None for end in target] == [end is None for end in said]:

@@ -46,11 +46,11 @@ def read_places(text: str) -> tuple[Place, ...]:
 def places_in(tokens: Sequence[str], hits: Iterable[Hit]) -> tuple[Place, ...]:
     """Places that phrases among tokens name, in order and each once."""
     vocabulary = answer_vocabulary()
-    fragments = _attached(_fragments(tokens, hits, vocabulary))
+    fragments = _attached(_fragments(tokens, hits))
     return tuple(dict.fromkeys(place for fragment in fragments for place in _expanded(fragment, vocabulary)))
 
 
-def _fragments(tokens: Sequence[str], hits: Iterable[Hit], vocabulary: AnswerVocabulary) -> list[_Fragment]:
+def _fragments(tokens: Sequence[str], hits: Iterable[Hit]) -> list[_Fragment]:
     found: list[_Fragment] = []
     end, hard, current = 0, True, _Fragment((), (), frozenset(), hard=True)
     for hit in hits:
@@ -78,11 +78,11 @@ def _attached(fragments: list[_Fragment]) -> list[_Fragment]:
     """Fragments with what they share with those beside them: "right and left lower lobes"."""
     kept: list[_Fragment] = []
     for fragment in fragments:
-        if not fragment.sides and not fragment.parts and fragment.details and kept and not fragment.hard:
-            if kept[-1].sides or kept[-1].parts:
-                # "right upper lobe, subpleural", but "anterior and posterior segments" below
-                kept[-1].details |= fragment.details
-                continue
+        is_detail = fragment.details and not (fragment.sides or fragment.parts or fragment.hard)
+        if is_detail and kept and (kept[-1].sides or kept[-1].parts):
+            # "right upper lobe, subpleural"; "anterior and posterior segments" have what follows
+            kept[-1].details |= fragment.details
+            continue
         kept.append(fragment)
     for i in range(len(kept) - 2, -1, -1):
         here, following = kept[i], kept[i + 1]
@@ -118,10 +118,13 @@ def _expanded(fragment: _Fragment, vocabulary: AnswerVocabulary) -> list[Place]:
         if not any(detail in vocabulary.wider_details.get(other, ()) for other in fragment.details)
     )
     found = []
-    for part in kept or [None]:
-        own = vocabulary.parts[part].side if part in vocabulary.parts else None
+    chosen: list[str | None] = [*kept] or [None]
+    for part in chosen:
+        own = None if part is None else vocabulary.parts[part].side
         sides: tuple[str | None, ...] = tuple(dict.fromkeys(fragment.sides)) or (own,)
-        if own is not None and len(sides) == 2:
+        if part in vocabulary.midline:
+            sides = (None,)
+        elif own is not None and len(sides) == 2:
             # "middle lobes of both lungs" can only be one
             sides = (own,)
         found += [Place(side, part, details) for side in sides]
@@ -191,7 +194,7 @@ def places_text(places: tuple[Place, ...]) -> str:
         part = place.part or ""
         if both:
             side = "both" if part else "bilateral"
-            part = f"{part}s" if part.endswith(("lung", "lobe")) else part
+            part = f"{part}s" if part.endswith(("lung", "lobe", "kidney")) else part
         else:
             side = place.side or ""
         texts.append(" ".join(word for word in (side, part, details) if word))

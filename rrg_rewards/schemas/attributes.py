@@ -157,8 +157,8 @@ class QuestionSchema:
 def get_question_schema(name: str | Path) -> QuestionSchema:
     """Look a question schema up by name, or read the user's own from a YAML file.
 
-    ``ct_rate`` asks of the 18 findings of CT-RATE, ``merlin`` of the 30 of Merlin; both are of this package's own making
-    and lie in ``rrg_rewards/schemas/question_schemas``, to start a schema of one's own from.
+    ``ct_rate`` asks of the 18 findings of CT-RATE, ``merlin`` of the 30 of Merlin; both are of this package's own
+    making and lie in ``rrg_rewards/schemas/question_schemas``, to start a schema of one's own from.
 
     Args:
         name: ``ct_rate``, ``merlin``, or the path of a ``.yaml`` file.
@@ -202,7 +202,7 @@ def _finding(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any]) -> 
     called = entry.get("called", name.lower())
     attributes = []
     for asked in ["existence", *entry["ask"]]:
-        own = {}
+        own: Mapping[str, Any] = {}
         if isinstance(asked, Mapping):
             ((asked, own),) = asked.items()
         fields = {**shared.get(asked, {}), **own}
