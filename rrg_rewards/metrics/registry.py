@@ -32,6 +32,7 @@ _METRICS: dict[str, MetricEntry] = {
     "crimson": MetricEntry("rrg_rewards.metrics.crimson:CRIMSON", context=("age", "sex", "indication")),
     "rouge": MetricEntry("rrg_rewards.metrics.nlg:ROUGE"),
     "er2score": MetricEntry("rrg_rewards.metrics.er2score:ER2Score"),
+    "ct_finebench": MetricEntry("rrg_rewards.metrics.ct_finebench:CTFineBench", context=("items",)),
 }
 
 
