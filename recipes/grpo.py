@@ -24,7 +24,7 @@ from typing import Any
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer, RLOOTrainer, get_peft_config
 
-from rrg_rewards.callbacks import TrainerRewardStateCallback
+from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
 from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data

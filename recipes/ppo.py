@@ -21,7 +21,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 from trl import get_peft_config
 
-from rrg_rewards.callbacks import TrainerRewardStateCallback
+from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
 from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import PPOArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data

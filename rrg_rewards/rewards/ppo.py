@@ -118,7 +118,7 @@ class RewardFunctionModel(nn.Module):
     def _reward(self, sequences: Sequence[Sequence[int]]) -> list[float]:
         rows, completions = zip(*map(self._split, sequences), strict=True)
         texts = self.tokenizer.batch_decode(completions, skip_special_tokens=True)
-        given = {name: [column[row] for row in rows] for name, column in self.columns.items()}
+        given: dict[str, Any] = {name: [column[row] for row in rows] for name, column in self.columns.items()}
         totals = [0.0] * len(rows)
         for reward, weight in zip(self.rewards, self.weights, strict=True):
             called: Any = reward(texts, completion_ids=list(completions), log_metric=self._log, **given)

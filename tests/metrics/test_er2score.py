@@ -252,7 +252,7 @@ def test_the_scoring_system_that_is_asked_for_is_the_models_or_an_error(folder, 
     assert ER2Score(folder, scoring_system="radcliq").scoring_system == get_scoring_system("radcliq")
     with pytest.raises(ValueError, match=r"of the scoring system 'radcliq' \(0 -1 false_finding, .*, not of 'mrscore'"):
         ER2Score(folder, scoring_system="mrscore")
-    own = {**get_scoring_system("radcliq").to_dict(), "name": "mine", "direction": "add"}
+    own = {**get_scoring_system("radcliq").to_dict(), "name": "mine", "direction": "add", "tiers": None}
     (tmp_path / "mine.yaml").write_text(json.dumps(own))
     with pytest.raises(ValueError, match=r"not of 'mine' \(0 \+1 false_finding"):
         make_metric("er2score", model=str(folder), scoring_system=str(tmp_path / "mine.yaml"))
