@@ -17,6 +17,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = (
     "label",
     "score",
+    "finebench",
     "train",
     "recipes",
     "convert",

@@ -8,12 +8,21 @@ from typing import Any, NamedTuple
 
 from rrg_rewards.findings.errors import seeded_draws
 from rrg_rewards.findings.knowledge_base import read_knowledge
-from rrg_rewards.findings.rewriting import Places, RewrittenReport, Rule, joined, matching_case, read_rules, spans
+from rrg_rewards.findings.rewriting import (
+    MEASURED_NUMBERS,
+    Places,
+    RewrittenReport,
+    Rule,
+    joined,
+    matching_case,
+    read_rules,
+    spans,
+)
 from rrg_rewards.utilities.draws import Draws
 
 __all__ = ["corrupt_report"]
 
-_NUMBER = r"-?\d+(?:\.\d+)?"
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _FACTOR = Decimal("1.5")
 _OPENING = re.compile(r"\W*(?:in|on|at|within|along|around|for)\b", re.IGNORECASE)
 _CENTIMETRES = ("cm", "centi")
@@ -38,15 +47,13 @@ class _Words(NamedTuple):
 def _words() -> _Words:
     data = read_knowledge("corruptions")
     size = data["size"]
-    # "8 x 5 mm", "2.3 and 3 mm", "4-6 mm", "2, 3 and 5 mm": one unit for all of them.
-    several = rf"{_NUMBER}(?:\s*(?:x|×|\*|-|–|,|to|and|or)\s*\d+(?:\.\d+)?)*"
     return _Words(
         *(joined(data[name]) for name in ("kept", "harmless", "denials", "limited")),
         re.compile(data["breaks"], re.IGNORECASE),
         joined([data["verbs"]]),
         re.compile(data["technique"], re.IGNORECASE),
         read_rules(data["sets"]),
-        re.compile(rf"(?<![\w.:])({several})\s*({size['units']})(?!\w)", re.IGNORECASE),
+        re.compile(rf"(?<![\w.:])(-?{MEASURED_NUMBERS})\s*({size['units']})(?!\w)", re.IGNORECASE),
         size,
     )
 
@@ -54,10 +61,11 @@ def _words() -> _Words:
 def corrupt_report(report: str, *, seed: int) -> RewrittenReport:
     """Tell every detail of a report otherwise that can be, and leave which findings there are as it is.
 
-    Sides, lobes and segments, zones, sizes (by a factor of 1.5 at least), densities, margins, severities, distributions,
-    types, numbers and changes since an earlier examination become the opposite or another value; a detail told twice
-    is changed alike. Denials, statements of normality and sentences on technique stay as they are, and so do names of
-    anatomy such as ``right atrium`` and ``left main coronary artery``. The words are data: ``corruptions.yaml``.
+    Sides, lobes and segments, zones, sizes (by a factor of 1.5 at least), densities, margins, severities,
+    distributions, types, numbers and changes since an earlier examination become the opposite or another value; a
+    detail told twice is changed alike. Denials, statements of normality and sentences on technique stay as they are,
+    and so do names of anatomy such as ``right atrium`` and ``left main coronary artery``. The words are data:
+    ``corruptions.yaml``.
 
     Args:
         report: Report of a chest or abdominal CT, in English.
@@ -135,13 +143,13 @@ def _change_size(places: Places, measure: re.Match[str], chosen: dict[tuple[str,
     key = ("size", f"{numbers} {unit}".lower())
     if key not in chosen:
         size = _words().size
-        first = re.search(_NUMBER, numbers)
+        first = _NUMBER.search(numbers)
         if first is None:
             return
         scale = 10 if unit.lower().startswith(_CENTIMETRES) else 1
         is_small = abs(Decimal(first[0])) * scale < size["below"]
         factor = Decimal(str(draws.pick(size["small" if is_small else "large"])))
-        changed = re.sub(r"\d+(?:\.\d+)?", lambda number: _times(number[0], factor), numbers)
+        changed = _NUMBER.sub(lambda number: _times(number[0], factor), numbers)
         chosen[key] = changed
     start = measure.start(1)
     if chosen[key] != numbers:

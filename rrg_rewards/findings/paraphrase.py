@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rrg_rewards.findings.errors import seeded_draws
 from rrg_rewards.findings.knowledge_base import read_knowledge
 from rrg_rewards.findings.rewriting import (
+    MEASURED_NUMBERS,
     Places,
     Rewording,
     RewrittenReport,
@@ -23,8 +24,7 @@ from rrg_rewards.utilities.draws import Draws
 __all__ = ["paraphrase_report"]
 
 _MEASURE = re.compile(
-    r"(?<![\w.:/])(\d+(?:\.\d+)?(?:\s*(?:x|×|\*|-|–|,|to|and|or)\s*\d+(?:\.\d+)?)*)\s*"
-    r"(mm|millimet(?:er|re)s?|cm|centimet(?:er|re)s?)(?!\w)",
+    rf"(?<![\w.:/])({MEASURED_NUMBERS})\s*(mm|millimet(?:er|re)s?|cm|centimet(?:er|re)s?)(?!\w)",
     re.IGNORECASE,
 )
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
@@ -90,7 +90,7 @@ def _expanded(pattern: str, macros: Mapping[str, str]) -> str:
 
 
 def paraphrase_report(report: str, *, seed: int) -> RewrittenReport:
-    """Tell a report in other words, in another order and in other units, without changing what it says.
+    r"""Tell a report in other words, in another order and in other units, without changing what it says.
 
     Expressions are exchanged for others of the same meaning, sentences take another form (``CT shows ...`` for
     ``... is seen``), places move to the front, millimetres become centimetres and the other way round, exactly, and
@@ -108,8 +108,9 @@ def paraphrase_report(report: str, *, seed: int) -> RewrittenReport:
 
     Example:
         >>> made = paraphrase_report("A nodule of 5 mm is seen in both lungs. No pleural effusion.", seed=0)
-        >>> made.candidate
-        'The scan reveals no effusion in the pleural space. In the lungs bilaterally, there is a nodule measuring 0.5 cm.'
+        >>> print(made.candidate.replace(". ", ".\n"))
+        The scan reveals no effusion in the pleural space.
+        In the lungs bilaterally, there is a nodule measuring 0.5 cm.
     """
     if not isinstance(report, str):
         raise TypeError(f"report must be a report text, got {type(report).__name__}")

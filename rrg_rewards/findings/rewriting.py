@@ -1,4 +1,4 @@
-"""What corrupting and paraphrasing a report share: rules as data, places that are taken, and the record of what was done."""
+"""What corrupting and paraphrasing share: rules as data, places that are taken, numbers, and the record of changes."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from rrg_rewards.findings.edits import Replacement, apply
 
 __all__ = [
+    "MEASURED_NUMBERS",
     "Places",
-    "RewrittenReport",
     "Rewording",
+    "RewrittenReport",
     "Rule",
     "decimal_text",
     "joined",
@@ -22,6 +23,9 @@ __all__ = [
 # A sentence ends at a full stop before a space, at a line end, and at the quotes and bullets between the lines of an
 # impression. A stop without a space behind it is a decimal point or an abbreviation more often than an end.
 _BOUNDARY = re.compile(r'[.!;]+(?=[\s"“”•]|$)|[\n\r"“”•]+|(?<=[a-z)])\.(?=[A-Z])')
+
+MEASURED_NUMBERS = r"\d+(?:\.\d+)?(?:\s*(?:x|\xd7|\*|-|\u2013|,|to|and|or)\s*\d+(?:\.\d+)?)*"
+"""Numbers that share one unit: ``8 x 5`` mm, ``2.3 and 3`` mm, ``4-6`` mm, ``2, 3 and 5`` mm."""
 
 
 class Rewording(NamedTuple):
@@ -66,12 +70,12 @@ class RewrittenReport:
 
 
 class Rule(NamedTuple):
-    """An expression and what may stand in its place.
+    r"""An expression and what may stand in its place.
 
     Args:
         kind: What the rule is about.
         pattern: The expression.
-        options: Replacements, with groups of the expression as ``\\1``.
+        options: Replacements, with groups of the expression as ``\1``.
         where: What its sentence must hold, too.
     """
 
