@@ -125,7 +125,7 @@ def versions_of(reports: Sequence[str], seed: int) -> "dict[str, list[RewrittenR
     Example:
         >>> made = versions_of(["There is a nodule of 8 mm in the left lung."], seed=0)
         >>> [made[version][0].candidate for version in VERSIONS]
-        ['CT shows a nodule measuring 0.8 cm in the left lung.', 'There is a nodule of 24 mm in the right lung.']
+        ['A nodule of 0.8 cm is seen in the left lung.', 'There is a nodule of 24 mm in the right lung.']
     """
     return {version: [_REWRITERS[version](report, seed=seed) for report in reports] for version in VERSIONS}
 

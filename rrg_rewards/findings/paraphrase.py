@@ -31,6 +31,7 @@ _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 # "Lungs: The ...", "Findings: There ...".
 _LABEL = re.compile(r"[A-Z]\w+(?: \w+)?: +(?=[A-Z])")
 _DENIAL = re.compile(r"\b(?:no|not|none|normal|natural|unremarkable|without|within|negative|clear|preserved)\b", re.I)
+_SECOND_DENIAL = re.compile(r"\b(?:no|not|nor|none|neither)\b", re.IGNORECASE)
 _PRESENT = {"is": "is", "was": "is", "are": "are", "were": "are"}
 _CLAUSE_WORDS = re.compile(r"\b(?:which|that|who|whose|where|because|although|but|when|while|if)\b", re.IGNORECASE)
 _MACRO = re.compile(r"(?<!\?P)(?<!\?)<([a-z]+)>")
@@ -153,8 +154,8 @@ def _order(report: str, places: Sequence[tuple[int, int]], draws: Draws) -> list
         gap = report[places[index - 1][1] : start] if index else "\n"
         if gap.strip() != ".":
             runs.append([])
-        # "...; is stable": what stands before a semicolon stays there.
-        if report[end : end + 1] == ";" or words.headings.match(text):
+        # "...; is stable": what stands around a semicolon stays there.
+        if ";" in (report[end : end + 1], gap.strip()) or words.headings.match(text):
             runs += [[[index]], []]
             continue
         follows = words.goes_on.match(text) or words.within.search(text) or text[:1].islower()
@@ -209,12 +210,15 @@ def _in_another_form(sentence: str, draws: Draws) -> str:
         if form.is_fragment and not (is_fragment and sentence[:1].isupper()):
             continue
         found = form.match.fullmatch(sentence)
-        if found is None or words.verbs.search(found["x"]):
+        if found is None or words.verbs.search(found["x"]) or _CLAUSE_WORDS.search(found["x"]):
             continue
         if form.is_fragment and _DENIAL.search(found["x"]):
             continue
         parts = found.groupdict(default="")
-        if any(part.count("(") != part.count(")") for part in parts.values()):
+        # A second statement behind the first may deny what the first one states.
+        if _SECOND_DENIAL.search(parts.get("p", "")) or any(
+            part.count("(") != part.count(")") for part in parts.values()
+        ):
             continue
         for option in draws.shuffled(form.options):
             made = _filled(option, parts)
