@@ -34,6 +34,7 @@ _DENIAL = re.compile(r"\b(?:no|not|none|normal|natural|unremarkable|without|with
 _SECOND_DENIAL = re.compile(r"\b(?:no|not|nor|none|neither)\b", re.IGNORECASE)
 _PRESENT = {"is": "is", "was": "is", "are": "are", "were": "are"}
 _CLAUSE_WORDS = re.compile(r"\b(?:which|that|who|whose|where|because|although|but|when|while|if)\b", re.IGNORECASE)
+_TWICE = re.compile(r"\b(the) the\b", re.IGNORECASE)
 _MACRO = re.compile(r"(?<!\?P)(?<!\?)<([a-z]+)>")
 # Before a small letter only: names and abbreviations are read in their own ways.
 _ARTICLE = re.compile(r"\b([Aa])(?:\(n\)|n)?(?= (?:(one|uni|use|eu|hour)|([aeiou])|[a-z0-9]))")
@@ -191,7 +192,8 @@ def _reworded(sentence: str, draws: Draws) -> tuple[str, list[Rewording]]:
 
 
 def _with_articles(text: str) -> str:
-    """``a`` and ``an`` as the word behind them has it."""
+    """``a`` and ``an`` as the word behind them has it, and no article twice."""
+    text = _TWICE.sub(r"\1", text)
     return _ARTICLE.sub(lambda found: found[1] + ("n" if found[3] or found[2] == "hour" else ""), text)
 
 
