@@ -5,8 +5,8 @@
 Three corpora: phantom studies of both styles, where all findings are known, and the first reports of CT-RATE's labelled
 sample. Both versions of a report are made by rules (rrg_rewards.findings.corrupt_report and paraphrase_report) whose
 words are data of their own, not the metrics'. No report is left out; where a metric cannot score one (CT-FineBench: a
-report that states no finding of the schema) it is counted. BLEU-2 and ROUGE-L are torchmetrics', BERTScore torchmetrics'
-on the encoder given; without --encoder or --crepe those rows are left out.
+report that states no finding of the schema) it is counted. BLEU-2, ROUGE-L and BERTScore are torchmetrics', the last on
+the encoder given; without --encoder or --crepe those rows are left out.
 
 Beside the table: how many label cells (18 a report, by rules) the two versions keep, which is how far the versions
 themselves are what they should be: the existence of findings is to stay in both.

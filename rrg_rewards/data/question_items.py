@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rrg_rewards.data.readers import read_table
 from rrg_rewards.data.tables import Table, TableError
 from rrg_rewards.data.writers import write_table
-from rrg_rewards.schemas import QAItem
+from rrg_rewards.schemas import AnswerType, QAItem
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -264,8 +264,11 @@ def _item(record: Any, names: Mapping[str, str], types: Mapping[str, str], where
     examples = _examples(record.get(names["examples"]), where)
     try:
         return QAItem(
-            **{name: texts.get(name, "") for name in values}, answer_type=str(kind).lower(), examples=examples
-        )  # type: ignore[arg-type]
+            *(texts.get(name, "") for name in _NEEDED),
+            cast(AnswerType, str(kind).lower()),
+            texts.get("explanation", ""),
+            examples,
+        )
     except ValueError as error:
         raise TableError(f"{where}: is no question item: {error}") from None
 

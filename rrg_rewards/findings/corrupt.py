@@ -48,7 +48,10 @@ def _words() -> _Words:
     data = read_knowledge("corruptions")
     size = data["size"]
     return _Words(
-        *(joined(data[name]) for name in ("kept", "harmless", "denials", "limited")),
+        joined(data["kept"]),
+        joined(data["harmless"]),
+        joined(data["denials"]),
+        joined(data["limited"]),
         re.compile(data["breaks"], re.IGNORECASE),
         joined([data["verbs"]]),
         re.compile(data["technique"], re.IGNORECASE),

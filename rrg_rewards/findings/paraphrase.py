@@ -69,7 +69,10 @@ def _words() -> _Words:
         for pattern, options in data["phrases"].items()
     }
     return _Words(
-        *(joined(data[name]) for name in ("kept", "headings", "goes_on", "within")),
+        joined(data["kept"]),
+        joined(data["headings"]),
+        joined(data["goes_on"]),
+        joined(data["within"]),
         re.compile(data["proper"]),
         joined([data["verbs"]]),
         read_rules([{"kind": "phrase", "words": phrases}]),
