@@ -23,6 +23,7 @@ from rrg_rewards.functional.crimson import (
     crimson_score_from_statistics,
     crimson_statistics,
 )
+from rrg_rewards.functional.ct_finebench import compare_answers, ct_finebench_score
 from rrg_rewards.functional.rank_correlation import kendall_tau
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "CrimsonStatistics",
     "LabelCounts",
     "bootstrap_interval",
+    "compare_answers",
     "crepe_loss",
     "crepe_score",
     "crg_contributions",
@@ -44,6 +46,7 @@ __all__ = [
     "crimson_score",
     "crimson_score_from_statistics",
     "crimson_statistics",
+    "ct_finebench_score",
     "kendall_tau",
     "label_counts",
     "label_statistics",

@@ -28,6 +28,7 @@ _METRICS: dict[str, MetricEntry] = {
     "crepe": MetricEntry("rrg_rewards.metrics.crepe:CREPE"),
     "crg": MetricEntry("rrg_rewards.metrics.crg:ReportCRG", context=("target_labels",)),
     "crimson": MetricEntry("rrg_rewards.metrics.crimson:CRIMSON", context=("age", "sex", "indication")),
+    "ct_finebench": MetricEntry("rrg_rewards.metrics.ct_finebench:CTFineBench", context=("items",)),
 }
 
 

@@ -95,6 +95,8 @@ def block(content: str, name: str) -> str:
 
 def bounded(schema: Any, items: int = 1, length: int = 12) -> Any:
     """A schema whose lists and strings end: a weak model would ramble."""
+    if isinstance(schema, list):
+        return [bounded(one, items, length) for one in schema]
     if not isinstance(schema, Mapping):
         return schema
     found = {key: bounded(value, items, length) for key, value in schema.items()}

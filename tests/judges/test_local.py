@@ -213,7 +213,7 @@ def test_constrained_answers_of_random_weights_are_of_the_schema(folder: Path) -
     outcomes = constrained.evaluate_now(task, pairs)
     assert len(task.seen) == len(pairs)
     for answer in task.seen:
-        assert isinstance(read_answer(answer), CrimsonAnswer)
+        assert isinstance(read_answer(answer, CrimsonAnswer), CrimsonAnswer)
     assert all(outcome.kind == "inconsistent" for outcome in outcomes if isinstance(outcome, JudgeFailure))
     # And one by one the same.
     batched, task.seen = task.seen, []
