@@ -192,6 +192,7 @@ def _phrases(config: Mapping[str, Any]) -> list[_Phrase]:
     extra |= {"rul": "right", "rml": "right", "rll": "right", "lul": "left", "lll": "left"}
     for text, side in extra.items():
         add("side", side, [text])
+    meanings.update((text, []) for text in config["ignored"])
     phrases = [_compile(text, tuple(held)) for text, held in meanings.items()]
     return sorted(phrases, key=lambda phrase: -len(phrase.words))
 
