@@ -8,7 +8,8 @@ import pytest
 
 from rrg_rewards.cli import sensitivity as table
 from rrg_rewards.cli.sensitivity import Scorer, make_scorer, markdown_table, sensitivity
-from rrg_rewards.data import phantom_studies, read_table
+from rrg_rewards.data import phantom_studies, read_question_items, read_table
+from rrg_rewards.findings.questions import build_items
 
 REPORTS = [study.report for study in phantom_studies(6, seed=2)]
 ROWS = [(f"r{number}", report) for number, report in enumerate(REPORTS)]
@@ -21,6 +22,27 @@ def reports(write_csv):
 
 def rows_of(text):
     return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_built_items_are_the_engines_and_are_scored(run, reports, tmp_path):
+    path = tmp_path / "items.jsonl"
+    arguments = ("--text-column", "report_text", "--id-column", "id", "--output", path)
+    result = run("finebench", "build", reports, *arguments)
+    assert result.code == 0, result.err
+    rows = read_question_items(path)
+    assert [(row.report_id, row.report) for row in rows] == ROWS
+    assert [row.items for row in rows] == [build_items(report) for report in REPORTS]
+    assert f"{sum(len(row.items) for row in rows)} items on 6 reports" in result.err
+    columns = ("--prediction-column", "report", "--reference-column", "report", "--context", "items=items")
+    scored = run("score", path, "--metrics", "ct_finebench", *columns, "--bootstrap", 0, "--json", tmp_path / "s.json")
+    assert scored.code == 0, scored.err
+    assert json.loads((tmp_path / "s.json").read_text())["metrics"]["ct_finebench"]["value"] == 1
+
+
+def test_an_unknown_schema_is_told(run, reports):
+    result = run("finebench", "build", reports, "--text-column", "report_text", "--schema", "ct_rat")
+    assert result.code != 0
+    assert "ct_rate" in result.err
 
 
 def test_mined_triples_are_counted_by_pair(run, write_csv):

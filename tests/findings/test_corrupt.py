@@ -34,9 +34,12 @@ def corrupted(report, seed=0):
         ("Mild cardiomegaly, SEVERE emphysema.", "Severe cardiomegaly, MILD emphysema."),
         ("Diffuse centriacinar nodules at the apex.", "Focal"),
         ("Linear atelectasis.", "Lobar atelectasis."),
-        ("Several millimetric nodules.", "Two centimetric nodules."),
+        ("Several millimetric nodules.", "Solitary centimetric nodules."),
         ("Two nodules are seen.", " nodules are seen."),
         ("Sliding type hiatal hernia.", "Paraesophageal hiatal hernia."),
+        ("Ground-glass opacities.", "Reticular opacities."),
+        ("Calcified plaques of the aorta.", "Punctate calcifications of the aorta."),
+        ("A catheter in place.", "A tube out of place."),
         ("Stable nodule.", "Enlarging nodule."),
         ("No significant change since the prior study.", "A marked increase since the prior study."),
         ("Effusion, increased since the prior study.", "Effusion, decreased since the prior study."),
@@ -56,12 +59,11 @@ def test_details_become_others(report, expected):
         "Thrombus of the right atrium.",
         "Calcification of the left main coronary artery and of the left anterior descending artery.",
         "The left ventricle is dilated.",
-        "A catheter in the superior vena cava.",
+        "Thrombus of the superior vena cava.",
         "Both main bronchi contain secretions.",
         "Small airway disease.",
         "Peribronchial thickening.",
-        "Ground-glass opacities.",
-        "Calcified plaques of the thoracic aorta.",
+        "Calcification of the thoracic aorta.",
         "Enlarged upper abdominal organs.",
         "Hiatal hernia at the lower end of the esophagus.",
         "Cardiomegaly. Heart size increased.",
@@ -101,7 +103,7 @@ def test_sizes_are_off_by_half_at_least(first, second, unit, seed):
 
 
 def test_a_zero_and_a_bare_number_stay():
-    assert corrupted("Stent of 0 mm, grade 3, 50 %.") == "Stent of 0 mm, grade 3, 50 %."
+    assert corrupted("Calculus of 0 mm, grade 3, 50 %.") == "Calculus of 0 mm, grade 3, 50 %."
 
 
 @given(st.text(max_size=200), st.integers(0, 9))
