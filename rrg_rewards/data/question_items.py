@@ -264,10 +264,13 @@ def _item(record: Any, names: Mapping[str, str], types: Mapping[str, str], where
     examples = _examples(record.get(names["examples"]), where)
     try:
         return QAItem(
-            *(texts.get(name, "") for name in _NEEDED),
-            cast(AnswerType, str(kind).lower()),
-            texts.get("explanation", ""),
-            examples,
+            finding=texts.get("finding", ""),
+            attribute=texts.get("attribute", ""),
+            question=texts.get("question", ""),
+            answer=texts.get("answer", ""),
+            answer_type=cast(AnswerType, str(kind).lower()),
+            explanation=texts.get("explanation", ""),
+            examples=examples,
         )
     except ValueError as error:
         raise TableError(f"{where}: is no question item: {error}") from None
