@@ -99,7 +99,10 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
     evaluated = _for_evaluation(trainer, tokenizer)
     before = evaluate_stage(evaluated, rewards, data, recipe, "before")
     trainer.train()
-    trainer.save_model(training.output_dir)
+    if trainer.accelerator.is_main_process:
+        # Not by the trainer, which takes the value model along where several processes wrap the policy.
+        evaluated.model_wrapped.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
     after = evaluate_stage(evaluated, rewards, data, recipe, "after")
     if trainer.accelerator.is_main_process:
         history = trainer.state.log_history

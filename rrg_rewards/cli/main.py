@@ -18,6 +18,7 @@ COMMANDS = (
     "label",
     "score",
     "grade",
+    "finebench",
     "train",
     "recipes",
     "convert",

@@ -14,6 +14,7 @@ __all__ = [
     "add_common_options",
     "add_table_options",
     "check_outputs",
+    "metric_settings",
     "new_parser_options",
     "positive_int",
     "read_input",
@@ -73,6 +74,37 @@ def add_table_options(parser: argparse.ArgumentParser, new_columns: str) -> None
         metavar="N",
         help="reports labelled or judged at once (default: 256)",
     )
+
+
+def metric_settings(texts: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Options of each metric as ``--set METRIC.OPTION=VALUE`` gives them; values are read as YAML.
+
+    Args:
+        texts: What was given.
+        names: The metrics.
+
+    Raises:
+        UsageError: If one is not of that form, its metric is none of these, or its value cannot be read.
+
+    Example:
+        >>> metric_settings(["crg.prior=0.2"], ["crg", "crimson"])
+        {'crg': {'prior': 0.2}, 'crimson': {}}
+    """
+    import yaml
+
+    settings: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        metric, dot, option = key.partition(".")
+        if not (equals and dot):
+            raise UsageError(f"argument --set: must be METRIC.OPTION=VALUE, got {text!r}")
+        if metric not in settings:
+            raise UsageError(f"argument --set: {metric!r} is not among --metrics {','.join(names)}")
+        try:
+            settings[metric][option] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise UsageError(f"argument --set: cannot read the value of {text!r}") from error
+    return settings
 
 
 def check_outputs(args: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ from rrg_rewards.cli.options import (
     add_common_options,
     add_table_options,
     check_outputs,
+    metric_settings,
     new_parser_options,
     read_input,
     with_new_columns,
@@ -138,32 +139,13 @@ def _metric_names(text: str) -> list[str]:
     return names
 
 
-def _metric_settings(args: argparse.Namespace, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Options of each metric from ``--set``; values are read as YAML."""
-    import yaml
-
-    settings: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for text in args.set:
-        key, equals, value = text.partition("=")
-        metric, dot, option = key.partition(".")
-        if not (equals and dot):
-            raise UsageError(f"argument --set: must be METRIC.OPTION=VALUE, got {text!r}")
-        if metric not in settings:
-            raise UsageError(f"argument --set: {metric!r} is not among --metrics {','.join(names)}")
-        try:
-            settings[metric][option] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise UsageError(f"argument --set: cannot read the value of {text!r}") from error
-    return settings
-
-
 def _make_metrics(args: argparse.Namespace, report: Callable[[int, int], None]) -> "dict[str, ReportMetric]":
     from rrg_rewards.cli.judging import BatchedJudge, judge_from_option
     from rrg_rewards.cli.labeling import BatchedLabeler, labeler_from_option
     from rrg_rewards.metrics.registry import make_metric
 
     names = _metric_names(args.metrics)
-    settings = _metric_settings(args, names)
+    settings = metric_settings(args.set, names)
     for name in _takers(names, "labeler", args.labeler):
         labeler = labeler_from_option(settings[name].get("labeler") or args.labeler or "rules:ct_rate")
         settings[name]["labeler"] = BatchedLabeler(labeler, args.batch_size, report)

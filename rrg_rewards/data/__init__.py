@@ -1,4 +1,4 @@
-"""Tables of reports, CT-RATE, and the phantom corpus with its volumes."""
+"""Tables of reports, question items, CT-RATE, and the phantom corpus with its volumes."""
 
 from rrg_rewards.data.ct_rate import CtRateCounts, read_ct_rate, split_by_patient
 from rrg_rewards.data.error_records import (
@@ -25,6 +25,12 @@ from rrg_rewards.data.phantom import (
 )
 from rrg_rewards.data.phantom_errors import InjectedStudy, inject_phantom_errors
 from rrg_rewards.data.phantom_volumes import phantom_mark, phantom_volume, phantom_volume_rows, write_phantom_volumes
+from rrg_rewards.data.question_items import (
+    ReportItems,
+    load_question_items,
+    read_question_items,
+    write_question_items,
+)
 from rrg_rewards.data.readers import read_table
 from rrg_rewards.data.tables import Table, TableError
 from rrg_rewards.data.writers import open_output, write_json, write_table
@@ -39,11 +45,13 @@ __all__ = [
     "PhantomContext",
     "PhantomFinding",
     "PhantomStudy",
+    "ReportItems",
     "Table",
     "TableError",
     "grade_by_errors",
     "graded_pairs",
     "inject_phantom_errors",
+    "load_question_items",
     "open_output",
     "phantom_mark",
     "phantom_rows",
@@ -54,6 +62,7 @@ __all__ = [
     "read_ct_rate",
     "read_error_records",
     "read_graded_reports",
+    "read_question_items",
     "read_radpref",
     "read_rexval",
     "read_table",
@@ -62,5 +71,6 @@ __all__ = [
     "write_graded_reports",
     "write_json",
     "write_phantom_volumes",
+    "write_question_items",
     "write_table",
 ]

@@ -1,0 +1,93 @@
+"""Sensitivity of metrics: reports in other words against reports with wrong details, as in CT-FineBench's Table 3.
+
+    python benchmarks/ct_finebench_sensitivity.py --encoder runs/crepe/minilm --crepe runs/crepe/minilm_phantom/model
+
+Three corpora: phantom studies of both styles, where all findings are known, and the first reports of CT-RATE's labelled
+sample. Both versions of a report are made by rules (rrg_rewards.findings.corrupt_report and paraphrase_report) whose
+words are data of their own, not the metrics'. No report is left out; where a metric cannot score one (CT-FineBench: a
+report that states no finding of the schema) it is counted. BLEU-2, ROUGE-L and BERTScore are torchmetrics', the last on
+the encoder given; without --encoder or --crepe those rows are left out.
+
+Beside the table: how many label cells (18 a report, by rules) the two versions keep, which is how far the versions
+themselves are what they should be: the existence of findings is to stay in both.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from rrg_rewards.cli.sensitivity import Scorer, make_scorer, markdown_table, sensitivity, versions_of
+from rrg_rewards.data import phantom_studies, read_table
+from rrg_rewards.labelers import RuleLabeler
+from rrg_rewards.version import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Arguments of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--encoder", type=Path, help="folder of the encoder for BERTScore")
+    parser.add_argument("--crepe", type=Path, help="folder of a CREPE model")
+    shared = ROOT.parent / "shared" / "data" / "ct_rate_labels" / "reports.csv"
+    parser.add_argument("--reports", type=Path, default=shared, help="CSV with a column report_text")
+    parser.add_argument("--number", type=int, default=200, help="reports of each corpus")
+    parser.add_argument("--seed", type=int, default=0, help="of the versions")
+    parser.add_argument("--output", type=Path, default=RESULTS / "ct_finebench_sensitivity", help="without its ending")
+    return parser.parse_args()
+
+
+def corpora(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """Reports by corpus."""
+    number = arguments.number
+    texts = [text for text in read_table(arguments.reports).texts("report_text") if text is not None]
+    return {
+        "phantom full": [study.report for study in phantom_studies(number, seed=0, style="full")],
+        "phantom compact": [study.report for study in phantom_studies(number, seed=0, style="compact")],
+        "CT-RATE": texts[:number],
+    }
+
+
+def scorers(arguments: argparse.Namespace) -> list[Scorer]:
+    """The metrics of the table."""
+    found = [make_scorer("bleu2"), make_scorer("rougeL")]
+    if arguments.encoder is not None:
+        found.append(make_scorer("bertscore", encoder=str(arguments.encoder)))
+    if arguments.crepe is not None:
+        found.append(make_scorer("crepe", model=str(arguments.crepe), long_reports="chunks"))
+    return [*found, make_scorer("crimson"), make_scorer("ct_finebench")]
+
+
+def kept_labels(reports: list[str], seed: int) -> dict[str, dict[str, int]]:
+    """Positive label cells that each version keeps, loses and wins."""
+    labeler, made = RuleLabeler("ct_rate"), versions_of(reports, seed)
+    before = labeler(reports)
+    found = {}
+    for version, rewritten in made.items():
+        after = labeler([report.candidate for report in rewritten])
+        cells = {"kept": before & after, "lost": before & ~after, "won": after & ~before}
+        found[version] = {name: int(matrix.sum()) for name, matrix in cells.items()}
+    return found
+
+
+def main() -> None:
+    """Score, print and write."""
+    arguments = parse_arguments()
+    metrics = scorers(arguments)
+    result: dict[str, Any] = {"version": __version__, "corpora": {}}
+    lines = ["# Sensitivity of metrics to wording and to details", ""]
+    for name, reports in corpora(arguments).items():
+        started = time.perf_counter()
+        table = {**sensitivity(reports, metrics, arguments.seed), "labels": kept_labels(reports, arguments.seed)}
+        result["corpora"][name] = table
+        lines += [f"## {name}", "", markdown_table(table)]
+        print(f"{name}, {time.perf_counter() - started:.0f} s\n{markdown_table(table)}labels: {table['labels']}\n")
+    arguments.output.with_suffix(".json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    arguments.output.with_suffix(".md").write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""``rrg-rewards finebench``."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from rrg_rewards.cli import sensitivity as table
+from rrg_rewards.cli.sensitivity import Scorer, make_scorer, markdown_table, sensitivity
+from rrg_rewards.data import phantom_studies, read_question_items, read_table
+from rrg_rewards.findings.questions import build_items
+
+REPORTS = [study.report for study in phantom_studies(6, seed=2)]
+ROWS = [(f"r{number}", report) for number, report in enumerate(REPORTS)]
+
+
+@pytest.fixture
+def reports(write_csv):
+    return write_csv("reports.csv", ["id", "report_text"], *ROWS, ("blank", ""))
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_built_items_are_the_engines_and_are_scored(run, reports, tmp_path):
+    path = tmp_path / "items.jsonl"
+    arguments = ("--text-column", "report_text", "--id-column", "id", "--output", path)
+    result = run("finebench", "build", reports, *arguments)
+    assert result.code == 0, result.err
+    rows = read_question_items(path)
+    assert [(row.report_id, row.report) for row in rows] == ROWS
+    assert [row.items for row in rows] == [build_items(report) for report in REPORTS]
+    assert f"{sum(len(row.items) for row in rows)} items on 6 reports" in result.err
+    columns = ("--prediction-column", "report", "--reference-column", "report", "--context", "items=items")
+    scored = run("score", path, "--metrics", "ct_finebench", *columns, "--bootstrap", 0, "--json", tmp_path / "s.json")
+    assert scored.code == 0, scored.err
+    assert json.loads((tmp_path / "s.json").read_text())["metrics"]["ct_finebench"]["value"] == 1
+
+
+def test_an_unknown_schema_is_told(run, reports):
+    result = run("finebench", "build", reports, "--text-column", "report_text", "--schema", "ct_rat")
+    assert result.code != 0
+    assert "ct_rate" in result.err
+
+
+def test_mined_triples_are_counted_by_pair(run, write_csv):
+    texts = ["Nodule of 5 mm in the left lung.", "Nodule of 5 mm in the right lung.", "Left effusion.", "No nodule."]
+    path = write_csv("reports.csv", ["text"], *[[text] for text in texts])
+    result = run("finebench", "mine", path, "--text-column", "text", "--min-count", 2)
+    assert result.code == 0, result.err
+    assert [tuple(row.values()) for row in rows_of(result.out)] == [
+        ("lung_nodule", "existence", "present", "2", "2"),
+        ("lung_nodule", "laterality", "left", "1", "2"),
+        ("lung_nodule", "laterality", "right", "1", "2"),
+        ("lung_nodule", "size", "5 mm", "2", "2"),
+    ]
+    assert "2 rarer pairs are left out" in result.err
+    assert rows_of(run("finebench", "mine", path, "--text-column", "text").out) == []
+
+
+def test_metrics_of_words_take_the_two_versions_the_wrong_way_round(run, reports, tmp_path):
+    files = ("--output", tmp_path / "t.json", "--pairs", tmp_path / "pairs.jsonl")
+    arguments = ("--text-column", "report_text", "--metrics", "bleu2,rougeL,crimson", "--set", "crimson.judge=rules")
+    result = run("finebench", "sensitivity", reports, *arguments, *files)
+    assert result.code == 0, result.err
+    assert "1 of 7 reports are missing or blank" in result.err
+    found = json.loads((tmp_path / "t.json").read_text())
+    assert (found["reports"], found["seed"], found["text_column"]) == (6, 0, "report_text")
+    for name in ("bleu2", "rougeL"):
+        entry = found["metrics"][name]
+        assert entry["paraphrased"] < entry["adversarial"]
+        assert (entry["scored"], entry["paraphrase_better"]) == (6, 0)
+    assert found["metrics"]["crimson"]["paraphrased"] > found["metrics"]["crimson"]["adversarial"]
+    assert set(found["changes"]["adversarial"]) >= {"side", "level"}
+    pairs = read_table(tmp_path / "pairs.jsonl")
+    assert pairs.names == ("row", "reference", "paraphrased", "adversarial")
+    assert list(pairs.columns["reference"]) == REPORTS
+    rouge = make_scorer("rougeL").score(pairs.columns["paraphrased"], REPORTS)[0]
+    assert sum(rouge) / 6 == pytest.approx(found["metrics"]["rougeL"]["paraphrased"])
+
+
+def test_the_table_as_markdown_by_limit_and_seed(run, reports, tmp_path):
+    common = ("finebench", "sensitivity", reports, "--text-column", "report_text", "--metrics", "rougeL", "--limit", 2)
+    first = run(*common, "--output", tmp_path / "t.md")
+    assert first.code == 0, first.err
+    assert (tmp_path / "t.md").read_text().strip() == first.out.strip()
+    assert first.out.startswith("2 reports, seed 0")
+    assert run(*common).out == first.out
+    assert run(*common, "--seed", 1).out.splitlines()[-1] != first.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--metrics", "bleu3"), "unknown metric 'bleu3'; did you mean 'bleu2'"),
+        (("--metrics", "bertscore"), "bertscore needs an encoder, as in --set bertscore.encoder=FOLDER"),
+        (("--metrics", "bleu2,bleu2"), "bleu2 is named more than once"),
+        (("--metrics", "bleu2", "--set", "bleu2.n=3"), "bleu2 takes no settings, got n"),
+        (("--metrics", "bleu2", "--set", "crg.prior=3"), "'crg' is not among --metrics bleu2"),
+        (("--metrics", "crepe"), "model"),
+        (("--metrics", "bleu2", "--output", "t.csv"), "must end in .json or .md"),
+        (("--metrics", "bleu2", "--seed", "-1"), "must not be negative"),
+        (("--metrics", "bleu2", "--limit", "0"), "must be a positive integer"),
+    ],
+)
+def test_a_wrong_command_line_is_told_before_any_work(run, reports, arguments, words):
+    result = run("finebench", "sensitivity", reports, "--text-column", "report_text", *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert words in result.err
+
+
+def test_a_table_without_reports_and_a_file_that_exists(run, write_csv, reports, tmp_path):
+    empty = write_csv("empty.csv", ["text"], [""])
+    result = run("finebench", "sensitivity", empty, "--text-column", "text", "--metrics", "bleu2")
+    assert (result.code, "holds no report" in result.err) == (1, True)
+    (tmp_path / "t.csv").write_text("mine")
+    result = run("finebench", "mine", reports, "--text-column", "report_text", "--output", tmp_path / "t.csv")
+    assert (result.code, (tmp_path / "t.csv").read_text()) == (1, "mine")
+    result = run("finebench", "build", reports, "--text-column", "text", "--output", tmp_path / "items.jsonl")
+    assert (result.code, "unknown column 'text'" in result.err) == (1, True)
+
+
+def test_ids_must_tell_reports_apart(run, write_csv):
+    path = write_csv("r.csv", ["id", "text"], ["a", "Clear."], ["a", "Edema."])
+    result = run("finebench", "build", path, "--text-column", "text", "--id-column", "id")
+    assert (result.code, "'a' stands more than once in 'id'" in result.err) == (2, True)
+
+
+def test_a_report_counts_where_both_versions_are_scored():
+    nan = float("nan")
+    answers = iter([[0.5, nan, 0.8, 0.3], [0.7, 0.1, 0.6, nan]])
+    scorer = Scorer("errors", lambda preds, target: (next(answers), {"size": [1.0, 1.0, nan, 1.0]}), "s", False)
+    entry = sensitivity(["a", "b", "c", "d"], [scorer])["metrics"]["errors"]
+    assert entry["paraphrased"] == pytest.approx(0.65)
+    assert entry["adversarial"] == pytest.approx(0.65)
+    # Lower is better: the first is better in other words, the third is not.
+    assert (entry["paraphrase_better"], entry["scored"], entry["unscorable"]) == (0.5, 2, 2)
+    assert entry["parts"] == {"size": {"paraphrased": 1.0, "adversarial": 1.0}}
+    assert "errors (lower is better)" in markdown_table({"reports": 4, "seed": 0, "metrics": {"errors": entry}})
+
+
+def test_a_metric_that_scores_nothing_has_no_mean():
+    scorer = Scorer("none", lambda preds, target: ([float("nan")], {}), "s")
+    result = sensitivity(["a"], [scorer])
+    assert result["metrics"]["none"]["paraphrased"] is None
+    assert "| none | - | - | - | 0 |" in markdown_table(result)
+
+
+def test_text_metrics_agree_with_what_is_known():
+    bleu = make_scorer("bleu2").score(["a b c d", "x y"], ["a b c d", "a b"])[0]
+    assert bleu == [pytest.approx(1.0), pytest.approx(0.0, abs=0.3)]
+    assert make_scorer("rougeL").score(["a b c d"], ["a x c d"])[0] == [pytest.approx(0.75)]
+    assert set(table.TEXT_METRICS) == {"bleu2", "rougeL", "bertscore"}
