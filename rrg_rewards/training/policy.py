@@ -1,48 +1,36 @@
 """Reinforcement learning of any report generator with Lightning: GRPO, Dr. GRPO, RLOO, SCST and PPO."""
 
-import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
-from lightning.pytorch.strategies import FSDPStrategy
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
-from torch.distributed.fsdp import FullyShardedDataParallel
-from torch.nn.functional import pad
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 from rrg_rewards.functional import kl_estimate, policy_loss, value_loss
 from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.functional.log_probs import KLEstimator
-from rrg_rewards.training.adapters import adapters_off, has_adapters
 from rrg_rewards.training.algorithms import get_algorithm
 from rrg_rewards.training.base import ScheduleName, learning_rate_factor, parameter_groups
-from rrg_rewards.training.generators import (
-    Batch,
-    Completions,
-    TokenScores,
-    num_rows,
-    repeat_rows,
-    take_rows,
+from rrg_rewards.training.policy_sampling import SamplingModule
+from rrg_rewards.training.policy_settings import (
+    ReferenceName,
+    check_generator,
+    loss_options,
+    make_reference,
+    make_value_head,
 )
-from rrg_rewards.training.reward_set import RewardSet, RewardTable, TrainerState
-from rrg_rewards.training.rollout_advantages import against_greedy, against_group, against_others, against_values
-from rrg_rewards.training.rollout_statistics import rollout_statistics
+from rrg_rewards.training.reward_set import RewardSet
 from rrg_rewards.training.rollouts import Rollout
 from rrg_rewards.utilities.processes import gather_objects
 
-__all__ = ["PolicyModule", "ReferenceName"]
-
-ReferenceName = Literal["auto", "copy", "adapter_off"]
-
-_METHODS = ("sample", "log_probs", "decode")
+__all__ = ["PolicyModule"]
 
 
-class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an optional dependency
+class PolicyModule(SamplingModule):
     r"""Trains a report generator by reinforcement learning.
 
     A *rollout*: for each row of a batch the generator samples ``num_generations`` completions, the reward functions
@@ -76,8 +64,8 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
 
     Logged, under TRL's names where it has one: ``reward``, ``reward_std``, ``rewards/<name>/mean``,
     ``rewards/<name>/std``, ``frac_reward_zero_std``, ``unscorable``, ``completions/mean_length``,
-    ``completions/truncated``, what the reward functions log, and of each step ``loss``, ``clip_ratio``, ``ratio``,
-    ``entropy``, ``kl`` and ``value_loss`` where there are such.
+    ``completions/clipped_ratio``, what the reward functions log, and of each step ``loss``,
+    ``clip_ratio/region_mean``, ``ratio``, ``entropy``, ``kl`` and ``value_loss`` where there are such.
 
     Validation writes greedily and returns what :class:`rrg_rewards.callbacks.ReportMetricsCallback` reads.
 
@@ -143,7 +131,7 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
         seed: int = 0,
     ) -> None:
         super().__init__()
-        _check_generator(generator)
+        check_generator(generator)
         self.algorithm = get_algorithm(algorithm)
         least = 2 if self.algorithm.baseline in ("group", "leave_one_out") else 1
         for name, value, lowest in (
@@ -151,13 +139,15 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
             ("minibatches", minibatches, 1),
             ("epochs", epochs, 1),
             ("beta", beta, 0),
-            ("learning_rate", learning_rate, 0),
             ("weight_decay", weight_decay, 0),
-            ("warmup_ratio", warmup_ratio, 0),
             ("value_weight", value_weight, 0),
         ):
             if not value >= lowest:
                 raise ValueError(f"{name} must be at least {lowest} for {algorithm}, got {value}")
+        if not learning_rate > 0 or not 0 <= warmup_ratio < 1:
+            raise ValueError(
+                f"learning_rate must be positive and warmup_ratio lie in [0, 1), got {learning_rate} and {warmup_ratio}"
+            )
         self.generator = generator
         self.rewards = RewardSet(rewards, weights)
         self.num_generations = num_generations
@@ -166,7 +156,7 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
         self.beta = beta
         self.kl_estimator = kl_estimator
         self.scale: RewardScale = scale or self.algorithm.scale
-        self.loss_options = _loss_options({**self.algorithm.loss, **(loss or {})}, generator)
+        self.loss_options = loss_options({**self.algorithm.loss, **(loss or {})}, generator)
         self.gamma, self.lam = gamma, lam
         self.value_weight, self.value_clip = value_weight, value_clip
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
@@ -174,16 +164,9 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
         self.train_mode = train_mode
         self.reference_column = reference_column
         self.seed = seed
-        self.reference = self._make_reference(reference) if beta else None
-        self.value_head = _value_head(generator, seed) if self.algorithm.baseline == "value" else None
+        self.reference = make_reference(generator, reference) if beta else None
+        self.value_head = make_value_head(generator, seed) if self.algorithm.baseline == "value" else None
         self.rollout: Rollout | None = None
-
-    @property
-    def steps_per_rollout(self) -> int:
-        """Training steps between one rollout and the next."""
-        return self.minibatches * self.epochs
-
-    # -- the run ------------------------------------------------------------------------------------------------------
 
     def on_train_start(self) -> None:
         """Put the generator into the mode it is trained in, and what is left of a resumed rollout on the device."""
@@ -200,7 +183,7 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
                     f"the loader gave no rows for step {batch_idx}, at which a rollout begins; its steps per rollout "
                     f"differ from the module's {self.steps_per_rollout}"
                 )
-            self.rollout = self._roll_out(batch)
+            self.rollout = self.roll_out(batch)
         elif batch or self.rollout is None:
             raise ValueError(
                 f"step {batch_idx} belongs to the rollout before, but the loader gave new rows for it: with "
@@ -231,11 +214,11 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
             **options,
         )
         loss = policy.loss
-        steps = {"clip_ratio": policy.clipped, "ratio": policy.mean_ratio}
+        steps = {"clip_ratio/region_mean": policy.clipped, "ratio": policy.mean_ratio}
         if self.value_head is not None:
             assert part.values is not None
             assert part.returns is not None
-            values = self._values(scores)
+            values = self.predict_values(scores)
             error = value_loss(values, part.values, part.returns, part.mask, clip=self.value_clip)
             # Weighed by tokens, as the policy's loss is: processes differ in them.
             error = error * part.mask.sum() / part.tokens_per_step
@@ -270,6 +253,8 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take them up again; each process its own."""
+        if self.trainer.state.fn != TrainerFn.FITTING:
+            return
         states = checkpoint["policy"]
         if len(states) != self.trainer.world_size:
             raise ValueError(
@@ -280,92 +265,6 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
         self.rewards.load_state_dict(state["rewards"])
         self.rollout = None if state["rollout"] is None else Rollout.from_state_dict(state["rollout"])
 
-    # -- a rollout ----------------------------------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def _roll_out(self, batch: Batch) -> Rollout:
-        count = num_rows(batch)
-        if count * self.num_generations % self.minibatches:
-            raise ValueError(
-                f"{count} rows of {self.num_generations} completions cannot be cut into {self.minibatches} minibatches "
-                "of the same size"
-            )
-        rows = repeat_rows(batch, self.num_generations)
-        with self._sampling():
-            completions = self.generator.sample(rows)
-            greedy = self.generator.sample(batch, greedy=True) if self.algorithm.baseline == "greedy" else None
-            scored = self._scores_of_sampling(rows, completions)
-        texts = list(self.generator.decode(completions))
-        table = self._rewarded(rows, completions, texts)
-        rollout = Rollout(
-            rows,
-            completions,
-            texts,
-            rewards=table.values,
-            total=table.total,
-            mask=completions.mask,
-            advantages=table.total.new_zeros(len(texts)),
-            extras=table.extras,
-            **scored,
-        )
-        self._set_advantages(rollout, batch, greedy)
-        tokens = gather_objects(int(rollout.mask.sum()))
-        rollout.tokens_per_step = max(sum(tokens), 1) / (len(tokens) * self.minibatches)
-        rollout.statistics = rollout_statistics(table, completions, self.rewards.names, self.num_generations)
-        return rollout
-
-    def _set_advantages(self, rollout: Rollout, batch: Batch, greedy: Completions | None) -> None:
-        baseline = self.algorithm.baseline
-        if baseline == "group":
-            against_group(rollout, self.num_generations, self.scale)
-        elif baseline == "leave_one_out":
-            against_others(rollout, self.num_generations, self.beta)
-        elif baseline == "value":
-            against_values(rollout, self.beta, self.gamma, self.lam)
-        else:
-            assert greedy is not None
-            against_greedy(rollout, self._rewarded(batch, greedy, self.generator.decode(greedy)).total)
-
-    def _rewarded(self, batch: Batch, completions: Completions, texts: Sequence[str]) -> RewardTable:
-        trainer = self.trainer
-        epoch = self.current_epoch + trainer.fit_loop.epoch_loop.batch_progress.current.completed / max(
-            trainer.num_training_batches, 1
-        )
-        return self.rewards(batch, completions, texts, TrainerState(self.global_step, trainer.max_steps, epoch))
-
-    def _scores_of_sampling(self, rows: Batch, completions: Completions) -> dict[str, Tensor]:
-        """What policy, value head and reference say of fresh completions, as far as it is needed."""
-        # Where the optimiser does not step before the rollout is used up, the steps themselves give the policy's.
-        is_fresh = self.trainer.accumulate_grad_batches % self.steps_per_rollout == 0
-        paid_in_reward = self.algorithm.penalize_reward and self.beta > 0
-        policy = self.value_head is not None or paid_in_reward or not is_fresh
-        found: dict[str, list[Tensor]] = {"old_log_probs": [], "values": [], "reference_log_probs": []}
-        # As large as the parts that a step takes, so that memory is no more.
-        for part in torch.arange(len(completions)).chunk(self.minibatches):
-            batch, own = take_rows(rows, part), completions.rows(part)
-            width = completions.tokens.shape[1] - own.tokens.shape[1]
-            if policy:
-                scores = self.generator.log_probs(batch, own)
-                found["old_log_probs"].append(pad(scores.log_probs, (0, width)))
-                if self.value_head is not None:
-                    found["values"].append(pad(self._values(scores), (0, width)))
-            if self.beta:
-                found["reference_log_probs"].append(pad(self._reference_log_probs(batch, own), (0, width)))
-        return {name: torch.cat(parts) for name, parts in found.items() if parts}
-
-    def _reference_log_probs(self, batch: Batch, completions: Completions) -> Tensor:
-        if self.reference is not None:
-            return self.reference.log_probs(batch, completions).log_probs
-        with adapters_off(self.generator):
-            return self.generator.log_probs(batch, completions).log_probs
-
-    def _values(self, scores: TokenScores) -> Tensor:
-        assert self.value_head is not None
-        if scores.hidden is None:
-            raise ValueError("ppo needs the states that tokens are predicted from: log_probs must give hidden")
-        values: Tensor = self.value_head(scores.hidden.to(self.value_head[0].weight.dtype))
-        return values.squeeze(-1).float()
-
     def _minibatch(self, batch_idx: int, epoch: int, place: int) -> Tensor:
         """Rows of one part; each pass over the rollout shuffles anew."""
         assert self.rollout is not None
@@ -375,21 +274,6 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
         )
         return torch.randperm(len(self.rollout), generator=generator).chunk(self.minibatches)[place]
 
-    @contextmanager
-    def _sampling(self) -> Iterator[None]:
-        """Evaluation mode, the trainer's precision, and the weights in reach, outside of a step."""
-        strategy = self.trainer.strategy
-        with ExitStack() as stack:
-            stack.enter_context(strategy.precision_plugin.forward_context())
-            if isinstance(strategy, FSDPStrategy):
-                # The outermost unit's own parameters; those of the inner ones gather them themselves.
-                stack.enter_context(
-                    FullyShardedDataParallel.summon_full_params(strategy.model, writeback=False, recurse=False)
-                )
-            self.generator.eval()
-            yield
-            self.generator.train(self.train_mode)
-
     def _log_step(self, steps: Mapping[str, Tensor]) -> None:
         assert self.rollout is not None
         several = self.trainer.world_size > 1
@@ -398,52 +282,6 @@ class PolicyModule(LightningModule):  # type: ignore[misc]  # Lightning is an op
         # At every step of it: a logger that looks at some steps only misses none.
         for name, number in self.rollout.statistics.items():
             self.log(name, number, batch_size=1, prog_bar=name in ("reward", "completions/mean_length"))
-
-    def _make_reference(self, kind: ReferenceName) -> nn.Module | None:
-        """A frozen copy, or ``None`` where the adapters are turned off instead."""
-        if kind not in get_args(ReferenceName):
-            raise ValueError(f"reference must be 'auto', 'copy' or 'adapter_off', got {kind!r}")
-        if kind == "adapter_off" or (kind == "auto" and has_adapters(self.generator)):
-            if not has_adapters(self.generator):
-                raise ValueError("reference='adapter_off' needs a generator with PEFT adapters; this one has none")
-            return None
-        return copy.deepcopy(self.generator).requires_grad_(False).eval()
-
-
-def _check_generator(generator: nn.Module) -> None:
-    missing = [name for name in _METHODS if not callable(getattr(generator, name, None))]
-    if not isinstance(generator, nn.Module) or missing:
-        what = f"lacks {', '.join(missing)}" if missing else "is no nn.Module"
-        raise TypeError(
-            f"generator must be a module with sample, log_probs and decode; {type(generator).__name__} {what}"
-        )
-
-
-def _loss_options(options: dict[str, Any], generator: nn.Module) -> dict[str, Any]:
-    if options.get("aggregation") == "constant" and "normalizer" not in options:
-        if not hasattr(generator, "max_new_tokens"):
-            raise ValueError(
-                "the loss is divided by the greatest length of a completion: give the generator an attribute "
-                "max_new_tokens, or loss={'normalizer': ...}"
-            )
-        options["normalizer"] = generator.max_new_tokens
-    # Now, and not at the first step.
-    once = torch.zeros(1, 1)
-    policy_loss(once, once, once[0], once + 1, **options)
-    return options
-
-
-def _value_head(generator: nn.Module, seed: int) -> nn.Sequential:
-    width = getattr(generator, "hidden_size", None)
-    if width is None:
-        raise ValueError("ppo needs the width of the generator's states: give it an attribute hidden_size")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        head = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
-    # Nothing is expected at first: a random guess would be taken for an advantage.
-    nn.init.zeros_(head[2].weight)
-    nn.init.zeros_(head[2].bias)
-    return head
 
 
 def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:

@@ -43,7 +43,9 @@ def rollout_statistics(
         spread = torch.tensor([_deviation(group) for group in total.view(-1, group_size)])
         statistics["frac_reward_zero_std"] = _mean(spread < 1e-8)
     if finished is not None:
-        statistics["completions/truncated"] = 1 - _mean(torch.tensor([end for part in parts for end in part[3] or []]))
+        statistics["completions/clipped_ratio"] = 1 - _mean(
+            torch.tensor([end for part in parts for end in part[3] or []])
+        )
     for name, column in zip(names, values.unbind(1), strict=True):
         statistics |= {f"rewards/{name}/mean": _mean(column), f"rewards/{name}/std": _deviation(column)}
     statistics |= _logged([part[4] for part in parts])
