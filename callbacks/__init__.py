@@ -1,14 +1,34 @@
-"""Lightning callbacks."""
+"""Callbacks for Lightning, and for the trainers of transformers and TRL.
+
+Names are imported at their first use, for the former need Lightning and the latter transformers.
+"""
 
 if __name__ != "rrg_rewards.callbacks":
     raise ImportError(f"import this package as rrg_rewards.callbacks, not as {__name__}")
 
-from rrg_rewards.utilities.imports import require
+from typing import TYPE_CHECKING
 
-# Before the modules that import it by name: where it is missing, this says which extra installs it.
-require("lightning.pytorch", extra="lightning")
+from rrg_rewards.utilities.lazy import lazy_names
 
-from rrg_rewards.callbacks.report_metrics import ReportMetricsCallback  # noqa: E402
-from rrg_rewards.callbacks.samplers import UnpaddedDistributedSampler  # noqa: E402
+if TYPE_CHECKING:
+    from rrg_rewards.callbacks.report_metrics import ReportMetricsCallback
+    from rrg_rewards.callbacks.reward_state import RewardStateCallback
+    from rrg_rewards.callbacks.samplers import UnpaddedDistributedSampler
+    from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
 
-__all__ = ["ReportMetricsCallback", "UnpaddedDistributedSampler"]
+__all__ = [
+    "ReportMetricsCallback",
+    "RewardStateCallback",
+    "TrainerRewardStateCallback",
+    "UnpaddedDistributedSampler",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "ReportMetricsCallback": "report_metrics",
+        "RewardStateCallback": "reward_state",
+        "TrainerRewardStateCallback": "trainer_reward_state",
+        "UnpaddedDistributedSampler": "samplers",
+    },
+)

@@ -13,7 +13,7 @@ from trl.models.utils import unwrap_model_for_generation
 
 from rrg_rewards.functional import bootstrap_interval, crg_score_from_counts, label_counts
 from rrg_rewards.metrics import LabelScores, Scores
-from rrg_rewards.rewards import MetricReward
+from rrg_rewards.rewards import Reward
 
 __all__ = ["Evaluation", "change", "evaluate", "greedy_reports", "in_words", "with_images_of_others"]
 
@@ -84,7 +84,7 @@ def _difference(statistic: _Statistic) -> _Statistic:
     return lambda before, after: statistic(after) - statistic(before)
 
 
-def evaluate(trainer: Any, rewards: Sequence[MetricReward], rows: Any, batch_size: int) -> Evaluation:
+def evaluate(trainer: Any, rewards: Sequence[Reward], rows: Any, batch_size: int) -> Evaluation:
     """Write a report greedily for each held-out row and score it by each reward's metric.
 
     Every process must call it; each writes its share and all get the same result.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rrg_rewards.rewards import MetricReward, make_reward
+from rrg_rewards.rewards import Reward, make_reward
 
 __all__ = ["RewardSetting", "parse_reward"]
 
@@ -29,7 +29,7 @@ class RewardSetting:
         """Name under which the reward is logged."""
         return str(self.options.get("name", self.name))
 
-    def make(self) -> MetricReward:
+    def make(self) -> Reward:
         """Make the reward."""
         return make_reward(self.name, **self.options)
 

@@ -24,6 +24,7 @@ from typing import Any
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer, RLOOTrainer, get_peft_config
 
+from rrg_rewards.callbacks import TrainerRewardStateCallback
 from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
@@ -40,7 +41,7 @@ from rrg_rewards.recipes._training import (
     load_policy,
     prepare_policy,
 )
-from rrg_rewards.rewards import MetricReward
+from rrg_rewards.rewards import Reward
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 
@@ -99,7 +100,7 @@ def run(
     }
     trainer = _make_trainer(recipe, training, model, rewards, data)
     prepare_policy(trainer)
-    for callback in callbacks:
+    for callback in (TrainerRewardStateCallback(rewards), *callbacks):
         trainer.add_callback(callback)
     if progress is not None:
         show_progress(trainer, progress)
@@ -122,7 +123,7 @@ def run(
 
 
 def _make_trainer(
-    recipe: RecipeArguments, training: Any, model: Any, rewards: Sequence[MetricReward], data: RecipeData
+    recipe: RecipeArguments, training: Any, model: Any, rewards: Sequence[Reward], data: RecipeData
 ) -> Any:
     return _TRAINERS[recipe.algorithm](
         **load_policy(training, model),
@@ -134,12 +135,12 @@ def _make_trainer(
     )
 
 
-def _describe_reward(reward: MetricReward, weight: float) -> dict[str, Any]:
+def _describe_reward(reward: Reward, weight: float) -> dict[str, Any]:
     return {"name": reward.__name__, "weight": weight, "signature": reward.signature, "columns": reward.columns}
 
 
 def _evaluate(
-    trainer: Any, rewards: Sequence[MetricReward], data: RecipeData, recipe: RecipeArguments, stage: str
+    trainer: Any, rewards: Sequence[Reward], data: RecipeData, recipe: RecipeArguments, stage: str
 ) -> Evaluation | None:
     if not recipe.heldout_rows:
         return None
@@ -154,7 +155,7 @@ def _evaluate(
 
 def _write_results(
     folder: Path,
-    rewards: Sequence[MetricReward],
+    rewards: Sequence[Reward],
     history: Sequence[dict[str, Any]],
     evaluations: dict[str, Evaluation | None],
 ) -> None:

@@ -3,8 +3,9 @@
 Names are imported at their first use, for the judges need pydantic, and openai or transformers.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rrg_rewards.utilities.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, ReportPair
@@ -35,8 +36,4 @@ __all__ = [
     "get_judge",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = lazy_names(__name__, _MODULES)

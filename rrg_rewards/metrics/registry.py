@@ -25,9 +25,12 @@ class MetricEntry:
 
 
 _METRICS: dict[str, MetricEntry] = {
+    "bertscore": MetricEntry("rrg_rewards.metrics.nlg:BERTScore"),
+    "bleu": MetricEntry("rrg_rewards.metrics.nlg:BLEU"),
     "crepe": MetricEntry("rrg_rewards.metrics.crepe:CREPE"),
     "crg": MetricEntry("rrg_rewards.metrics.crg:ReportCRG", context=("target_labels",)),
     "crimson": MetricEntry("rrg_rewards.metrics.crimson:CRIMSON", context=("age", "sex", "indication")),
+    "rouge": MetricEntry("rrg_rewards.metrics.nlg:ROUGE"),
 }
 
 

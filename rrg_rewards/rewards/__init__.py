@@ -1,9 +1,29 @@
-"""Reward callables for TRL: a metric's per-report score with a sign."""
+"""Reward callables for TRL: a metric's per-report score with a sign, rewards of form, and compositions of both."""
 
 from rrg_rewards.rewards.asynchronous import AsyncMetricReward
-from rrg_rewards.rewards.base import MetricReward
+from rrg_rewards.rewards.base import MetricReward, Reward
+from rrg_rewards.rewards.compose import AsyncComposedReward, ComposedReward, Gate, RewardPart, compose
 from rrg_rewards.rewards.crepe import CrepeReward
 from rrg_rewards.rewards.crg import CRGReward
+from rrg_rewards.rewards.likelihood import LikelihoodReward
 from rrg_rewards.rewards.registry import available_rewards, make_reward
+from rrg_rewards.rewards.shaping import FormatReward, OverlongPenalty, RepetitionPenalty
 
-__all__ = ["AsyncMetricReward", "CRGReward", "CrepeReward", "MetricReward", "available_rewards", "make_reward"]
+__all__ = [
+    "AsyncComposedReward",
+    "AsyncMetricReward",
+    "CRGReward",
+    "ComposedReward",
+    "CrepeReward",
+    "FormatReward",
+    "Gate",
+    "LikelihoodReward",
+    "MetricReward",
+    "OverlongPenalty",
+    "RepetitionPenalty",
+    "Reward",
+    "RewardPart",
+    "available_rewards",
+    "compose",
+    "make_reward",
+]

@@ -1,6 +1,7 @@
-"""A metric's per-report score as a reward callable of TRL."""
+"""Rewards as callables of TRL, and a metric's per-report score as one."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ from typing_extensions import Self
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
 
-__all__ = ["Completion", "MetricReward", "completion_text"]
+__all__ = ["Completion", "MetricReward", "Reward", "completion_text", "completion_texts"]
 
 Completion = str | Sequence[Mapping[str, Any]]
 
@@ -52,7 +53,156 @@ def completion_text(completion: Completion) -> str | None:
     return "".join(map(str, texts))
 
 
-class MetricReward:
+def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
+    """Report texts of a batch of completions; see :func:`completion_text`.
+
+    Raises:
+        TypeError: If ``completions`` is one string, or one of them is no completion.
+
+    Example:
+        >>> completion_texts(["No effusion.", []])
+        ['No effusion.', None]
+    """
+    if isinstance(completions, str):
+        raise TypeError("completions must be a list of completions, got one string; pass [completion]")
+    return [completion_text(completion) for completion in completions]
+
+
+class Reward(ABC):
+    """What a reward is to a trainer: a small picklable callable with a name that reads columns of the data set.
+
+    Subclasses score completions in :meth:`score`; the rest follows. What a reward has learned in training beyond its
+    arguments is in :meth:`state_dict`, for checkpoints.
+
+    Args:
+        name: ``__name__`` of the reward, under which a trainer logs it; two rewards of one run must differ.
+        log_explanations: Add what was wrong in each report, in words, to the trainer's table of completions.
+    """
+
+    __name__: str
+
+    def __init__(self, name: str, log_explanations: bool = False) -> None:
+        self.__name__ = name
+        self.log_explanations = log_explanations
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.__name__!r})"
+
+    @property
+    @abstractmethod
+    def signature(self) -> str:
+        """What exactly is rewarded."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data set that the reward reads."""
+
+    @abstractmethod
+    def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
+        """Scores of completions, without touching what the reward has learned.
+
+        Args:
+            completions: ``N`` completions, texts or lists of messages.
+            columns: ``N`` values of each column of the data set.
+
+        Raises:
+            ValueError: If a column that the reward reads is missing, or a length differs.
+        """
+
+    def rewards(self, scores: Scores) -> list[float | None]:
+        """Rewards of scores: what a trainer gets, ``None`` where a completion is unscorable."""
+        return [None if math.isnan(value) else self._reward(value) for value in scores.value.tolist()]
+
+    def fit(self, **columns: Sequence[Any]) -> Self:  # noqa: ARG002 (for subclasses)
+        """Learn what the reward needs of the training set, given as whole :attr:`columns`; most need nothing."""
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the reward has learned since training began, as plain data; most learn nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave.
+
+        Raises:
+            ValueError: If the state is another reward's.
+        """
+        if state:
+            raise ValueError(f"reward {self.__name__!r} has no state, but was given {', '.join(state)}")
+
+    def synchronize(self) -> None:  # noqa: B027 (most have nothing to share)
+        """Share what was learned since the last time with all processes, each of which calls it; for callbacks."""
+
+    def __call__(
+        self,
+        completions: Sequence[Completion],
+        *,
+        log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+        **columns: Any,
+    ) -> list[float | None]:
+        """Reward completions.
+
+        Args:
+            completions: ``N`` completions, texts or lists of messages.
+            log_metric: Called with the name and value of each sub-score.
+            log_extra: Called with the name and ``N`` values of each explanation, with ``log_explanations``.
+            columns: ``N`` values of each column of the data set, and what else a trainer passes.
+
+        Returns:
+            ``N`` rewards; ``None`` where a completion is unscorable.
+
+        Raises:
+            ValueError: If a column that the reward reads is missing, or a length differs.
+        """
+        return self._finish(self._score(completions, columns), log_metric, log_extra)
+
+    def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
+        """Score a batch in training."""
+        return self.score(completions, **columns)
+
+    def _finish(
+        self,
+        scores: Scores,
+        log_metric: Callable[[str, float], None] | None,
+        log_extra: Callable[[str, list[Any]], None] | None,
+    ) -> list[float | None]:
+        """Log a batch's scores and make rewards of them."""
+        if log_metric is not None:
+            for name, value in self._sub_scores(scores).items():
+                log_metric(f"{self.__name__}/{name}", value)
+        if log_extra is not None and self.log_explanations:
+            for name, texts in scores.explanations.items():
+                log_extra(f"{self.__name__}/{name}", texts)
+        return self.rewards(scores)
+
+    def _reward(self, value: float) -> float:
+        """Reward of a score."""
+        return value
+
+    def _sub_scores(self, scores: Scores) -> dict[str, float]:
+        """What to log of a batch: the same names in each call."""
+        details = {name: float(detail.double().nanmean()) for name, detail in scores.details.items()}
+        failed = {f"failed_{kind}": _share(rows) for kind, rows in scores.failures.items()}
+        # A pair fails in one way at most.
+        failed |= {"failed": sum(failed.values())} if failed else {}
+        return {**details, **failed, "unscorable": _share(~scores.scored)}
+
+    def _column(self, columns: Mapping[str, Any], name: str) -> Sequence[Any]:
+        if name not in columns:
+            present = sorted(columns.keys() - _TRAINER_ARGUMENTS)
+            raise ValueError(
+                f"reward {self.__name__!r} reads the column {name!r}, which the data set lacks; it has "
+                f"{', '.join(present) or 'no further column'}. Rename the column or make the reward with its name "
+                "(reference_column, label_column or context_columns); trainers pass on all columns of the data set "
+                "unless remove_unused_columns is true"
+            )
+        column: Sequence[Any] = columns[name]
+        return column
+
+
+class MetricReward(Reward):
     r"""A report metric as a reward function for TRL's trainers (GRPO, RLOO and others that take ``reward_funcs``).
 
     The reward of a completion is the metric's :meth:`~rrg_rewards.metrics.ReportMetric.score` for it against the
@@ -89,8 +239,6 @@ class MetricReward:
         [0.277...]
     """
 
-    __name__: str
-
     def __init__(
         self,
         metric: ReportMetric,
@@ -104,17 +252,13 @@ class MetricReward:
             raise TypeError(f"metric must be a report metric, got {type(metric).__name__}")
         if metric.higher_is_better is None:
             raise ValueError(f"{type(metric).__name__} does not say whether higher is better, so it is no reward")
+        super().__init__(name or metric.name, log_explanations)
         self.metric = metric
-        self.__name__ = name or metric.name
         self.reference_column = reference_column
         if isinstance(context_columns, Mapping):
             self.context_columns = dict(context_columns)
         else:
             self.context_columns = {column: column for column in context_columns}
-        self.log_explanations = log_explanations
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.__name__!r})"
 
     @property
     def sign(self) -> int:
@@ -133,10 +277,6 @@ class MetricReward:
         reference = () if self.reference_column is None else (self.reference_column,)
         return (*reference, *self.context_columns.values())
 
-    def fit(self, **columns: Sequence[Any]) -> Self:  # noqa: ARG002 (for subclasses)
-        """Learn what the reward needs of the training set, given as whole :attr:`columns`; most need nothing."""
-        return self
-
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """The metric's scores of completions, without a sign, and without touching what the reward has learnt.
 
@@ -150,69 +290,16 @@ class MetricReward:
         preds, references, context = self._metric_inputs(completions, columns)
         return self.metric.score(preds, references, **context)
 
-    def __call__(
-        self,
-        completions: Sequence[Completion],
-        *,
-        log_metric: Callable[[str, float], None] | None = None,
-        log_extra: Callable[[str, list[Any]], None] | None = None,
-        **columns: Any,
-    ) -> list[float | None]:
-        """Reward completions.
-
-        Args:
-            completions: ``N`` completions, texts or lists of messages.
-            log_metric: Called with the name and value of each sub-score.
-            log_extra: Called with the name and ``N`` values of each explanation, with ``log_explanations``.
-            columns: ``N`` values of each column of the data set, and what else a trainer passes.
-
-        Returns:
-            ``N`` rewards; ``None`` where a pair is unscorable.
-
-        Raises:
-            ValueError: If a column that the reward reads is missing, or a length differs.
-        """
-        return self._finish(self._score(completions, columns), log_metric, log_extra)
-
-    def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
-        """Score a batch in training."""
-        return self.score(completions, **columns)
-
-    def _finish(
-        self,
-        scores: Scores,
-        log_metric: Callable[[str, float], None] | None,
-        log_extra: Callable[[str, list[Any]], None] | None,
-    ) -> list[float | None]:
-        """Log a batch's scores and make rewards of them."""
-        if log_metric is not None:
-            for name, value in self._sub_scores(scores).items():
-                log_metric(f"{self.__name__}/{name}", value)
-        if log_extra is not None and self.log_explanations:
-            for name, texts in scores.explanations.items():
-                log_extra(f"{self.__name__}/{name}", texts)
-        return [None if math.isnan(value) else self._reward(value) for value in scores.value.tolist()]
-
     def _reward(self, value: float) -> float:
         """Reward of a score."""
         return self.sign * value
-
-    def _sub_scores(self, scores: Scores) -> dict[str, float]:
-        """What to log of a batch: the same names in each call."""
-        details = {name: float(detail.double().nanmean()) for name, detail in scores.details.items()}
-        failed = {f"failed_{kind}": _share(rows) for kind, rows in scores.failures.items()}
-        # A pair fails in one way at most.
-        failed |= {"failed": sum(failed.values())} if failed else {}
-        return {**details, **failed, "unscorable": _share(~scores.scored)}
 
     def _metric_inputs(
         self, completions: Sequence[Completion], columns: Mapping[str, Any]
     ) -> tuple[list[str | None], Sequence[str | None], dict[str, Sequence[Any]]]:
         """What the metric takes: texts of the completions, references and context."""
-        if isinstance(completions, str):
-            raise TypeError("completions must be a list of completions, got one string; pass [completion]")
-        references, context = self._inputs(columns, len(completions))
-        return [completion_text(completion) for completion in completions], references, context
+        texts = completion_texts(completions)
+        return texts, *self._inputs(columns, len(texts))
 
     def _inputs(self, columns: Mapping[str, Any], length: int) -> tuple[Sequence[str | None], dict[str, Sequence[Any]]]:
         """References and context of ``length`` rows."""
@@ -220,18 +307,6 @@ class MetricReward:
         if self.reference_column is None:
             return [None] * length, context
         return self._column(columns, self.reference_column), context
-
-    def _column(self, columns: Mapping[str, Any], name: str) -> Sequence[Any]:
-        if name not in columns:
-            present = sorted(columns.keys() - _TRAINER_ARGUMENTS)
-            raise ValueError(
-                f"reward {self.__name__!r} reads the column {name!r}, which the data set lacks; it has "
-                f"{', '.join(present) or 'no further column'}. Rename the column or make the reward with its name "
-                "(reference_column, label_column or context_columns); trainers pass on all columns of the data set "
-                "unless remove_unused_columns is true"
-            )
-        column: Sequence[Any] = columns[name]
-        return column
 
 
 def _share(rows: Tensor) -> float:

@@ -132,6 +132,23 @@ class CRGReward(MetricReward):
             self.metric.prior = prior
         return self
 
+    def state_dict(self) -> dict[str, Any]:
+        """Labels counted for a running prior; nothing for others, which are arguments or measured by :meth:`fit`."""
+        return {"positives": self._positives, "labels": self._labels} if self.prior_mode == "running" else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave.
+
+        Raises:
+            ValueError: If the state is another reward's.
+        """
+        if state.keys() != self.state_dict().keys():
+            raise ValueError(
+                f"the state of reward {self.__name__!r} has {sorted(self.state_dict())}, got {sorted(state)}"
+            )
+        if state:
+            self._positives, self._labels = int(state["positives"]), int(state["labels"])
+
     def score(self, completions: Sequence[Completion], **columns: Any) -> LabelScores:
         """Contributions of completions to the corpus CRG, with the prior in use.
 

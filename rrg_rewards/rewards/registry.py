@@ -9,15 +9,21 @@ from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.judged import JudgedMetric
 from rrg_rewards.metrics.registry import available_metrics, metric_class
 from rrg_rewards.rewards.asynchronous import AsyncMetricReward
-from rrg_rewards.rewards.base import MetricReward
+from rrg_rewards.rewards.base import MetricReward, Reward
+from rrg_rewards.rewards.compose import ComposedReward, compose
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["available_rewards", "check_reward_options", "make_reward"]
 
 # Rewards that do more than a metric's score; imported when asked for. Every other metric is wrapped.
 _REWARDS = {
+    "composed": "rrg_rewards.rewards.compose:ComposedReward",
     "crepe": "rrg_rewards.rewards.crepe:CrepeReward",
     "crg": "rrg_rewards.rewards.crg:CRGReward",
+    "format": "rrg_rewards.rewards.shaping:FormatReward",
+    "likelihood": "rrg_rewards.rewards.likelihood:LikelihoodReward",
+    "overlong": "rrg_rewards.rewards.shaping:OverlongPenalty",
+    "repetition": "rrg_rewards.rewards.shaping:RepetitionPenalty",
 }
 _OF_EVERY_REWARD = inspect.signature(MetricReward).parameters.keys() - {"metric"}
 
@@ -32,7 +38,7 @@ def available_rewards() -> tuple[str, ...]:
     return tuple(sorted({*_REWARDS, *available_metrics()}))
 
 
-def _load(name: str) -> type[MetricReward] | type[ReportMetric]:
+def _load(name: str) -> type[Reward] | type[ReportMetric]:
     if name in _REWARDS or ":" in name:
         module, _, attribute = _REWARDS.get(name, name).partition(":")
         found = getattr(import_module(module), attribute, None)
@@ -40,14 +46,14 @@ def _load(name: str) -> type[MetricReward] | type[ReportMetric]:
         found = metric_class(name)
     else:
         raise ValueError(unknown_name_message("reward", name, available_rewards()))
-    if not (isinstance(found, type) and issubclass(found, MetricReward | ReportMetric)):
-        raise ValueError(f"reward {name!r} must name a MetricReward or ReportMetric class as 'module:Class'")
+    if not (isinstance(found, type) and issubclass(found, Reward | ReportMetric)):
+        raise ValueError(f"reward {name!r} must name a Reward or ReportMetric class as 'module:Class'")
     return found
 
 
 def _split(cls: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the reward, and of the metric that it wraps."""
-    if issubclass(cls, MetricReward):
+    if issubclass(cls, Reward):
         return dict(options), {}
     reward = {key: value for key, value in options.items() if key in _OF_EVERY_REWARD}
     return reward, {key: value for key, value in options.items() if key not in _OF_EVERY_REWARD}
@@ -78,19 +84,19 @@ def _known_options(name: str, cls: type[Any]) -> set[str] | None:
     # What else a metric of ours takes is torchmetrics' own, and of no use to a reward, which has no state.
     if len(named) < len(parameters) and name not in available_metrics():
         return None
-    return named if issubclass(cls, MetricReward) else named | _OF_EVERY_REWARD
+    return named if issubclass(cls, Reward) else named | _OF_EVERY_REWARD
 
 
-def make_reward(name: str, /, reference_column: str | None = "reference", **options: Any) -> MetricReward:
+def make_reward(name: str, /, reference_column: str | None = "reference", **options: Any) -> Reward:
     """Make a reward from its name and options, as they stand in a YAML file.
 
     A metric whose judge is waited for becomes an :class:`AsyncMetricReward`, which is called with ``await``; every
-    other one a :class:`MetricReward`.
+    other one a :class:`MetricReward`. So does a composed reward of which a part is asynchronous.
 
     Args:
-        name: A name of :func:`available_rewards`, or ``"module:Class"`` of a :class:`MetricReward`, or of a
+        name: A name of :func:`available_rewards`, or ``"module:Class"`` of a :class:`Reward`, or of a
             :class:`rrg_rewards.metrics.ReportMetric`, which is wrapped.
-        reference_column: Column of reference reports in the data set.
+        reference_column: Column of reference reports in the data set; of no meaning to a reward that reads none.
         options: Further arguments of the reward, and of the metric that it wraps; ``name=`` among them is the name
             under which the reward is logged.
 
@@ -103,11 +109,15 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         >>> reward(completions=["No abnormality."], report=["Hiatal hernia."])
         [-0.277...]
     """
-    options = {"reference_column": reference_column, **options}
-    check_reward_options(name, **options)
     cls = _load(name)
+    known = _known_options(name, cls)
+    if known is None or "reference_column" in known:
+        options = {"reference_column": reference_column, **options}
+    check_reward_options(name, **options)
     reward_options, metric_options = _split(cls, options)
-    if issubclass(cls, MetricReward):
+    if issubclass(cls, ComposedReward):
+        return compose(**reward_options)
+    if issubclass(cls, Reward):
         return cls(**reward_options)
     metric = cls(**metric_options)
     if isinstance(metric, JudgedMetric) and not metric.judge.is_immediate:

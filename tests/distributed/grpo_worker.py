@@ -11,6 +11,7 @@ from rrg_rewards.labelers import registry
 from rrg_rewards.recipes._parse import parse
 from rrg_rewards.recipes.grpo import finish, run
 from rrg_rewards.rewards import CRGReward
+from rrg_rewards.rewards.states import reward_states
 
 
 def train(config: str, folder: str) -> Any:
@@ -20,6 +21,7 @@ def train(config: str, folder: str) -> Any:
         "steps": trainer.state.global_step,
         "weights": sum(float(weights.detach().double().abs().sum()) for weights in trainer.model.parameters()),
         "priors": [reward.prior for reward in trainer.reward_funcs if isinstance(reward, CRGReward)],
+        "states": reward_states(trainer.reward_funcs),
         "history": trainer.state.log_history,
     }
     Path(folder, f"rank{trainer.args.process_index}.json").write_text(json.dumps(result))

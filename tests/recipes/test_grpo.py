@@ -137,6 +137,17 @@ def test_resumes_from_the_last_checkpoint(recipe: Callable[..., Path], tmp_path:
     assert steps == [1, 2, 3]
 
 
+def test_what_rewards_learned_is_resumed(recipe: Callable[..., Path]) -> None:
+    part = {"name": "crg", "labeler": "keywords:edema effusion nodule", "normalize": True}
+    options = {"save_steps": 2, "heldout_rows": 0, "resume_from_checkpoint": "auto"}
+    options["rewards"] = [{"name": "composed", "parts": [part]}]
+    counts = []
+    for steps in (2, 3):
+        trainer = run(*parse(["--config", str(recipe(max_steps=steps, **options))]))
+        counts.append(trainer.reward_funcs[0].parts[0].moments.count)
+    assert counts[1] == counts[0] * 3 // 2 > 0
+
+
 def test_lora_trains_an_adapter(recipe: Callable[..., Path], tmp_path: Path) -> None:
     main(
         ["--config", str(recipe(use_peft=True, lora_target_modules=["q_proj", "v_proj"], heldout_rows=0, max_steps=1))]

@@ -53,5 +53,5 @@ def test_unknown_option_suggests_the_nearest() -> None:
 
 @pytest.mark.parametrize("path", ["math:pi", "rrg_rewards.metrics.crg:Missing", "rrg_rewards.metrics.crg:CRGScore"])
 def test_a_path_to_something_else_raises(path: str) -> None:
-    with pytest.raises(ValueError, match="must name a MetricReward or ReportMetric class"):
+    with pytest.raises(ValueError, match="must name a Reward or ReportMetric class"):
         make_reward(path)

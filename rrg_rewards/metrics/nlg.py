@@ -1,0 +1,309 @@
+"""Metrics of natural language generation as report metrics: likeness of words, not of findings."""
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torchmetrics.functional.text import bleu_score, rouge_score
+
+from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.models.loading import load_frozen
+from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.signature import format_signature
+
+__all__ = ["BLEU", "ROUGE", "BERTScore", "RougeVariant"]
+
+RougeVariant = Literal["rouge1", "rouge2", "rougeL"]
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+# What encoders of the BERT family take at most, and RoBERTa two fewer than it has places for.
+_MOST_TOKENS = 510
+
+
+class _MeanMetric(ReportMetric):
+    """A report metric whose corpus value is the mean over reports."""
+
+    score_sum: Tensor
+    num_scored: Tensor
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_state("score_sum", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("num_scored", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
+
+    def _accumulate(self, scores: Scores) -> None:
+        self.score_sum += scores.value[scores.scored].sum().to(self.device)
+        self.num_scored += int(scores.scored.sum())
+
+    def compute(self) -> Tensor:
+        """Mean over the pairs scored so far: float64 scalar, NaN where there is none."""
+        return self.score_sum / self.num_scored
+
+
+class BLEU(_MeanMetric):
+    r"""BLEU of each candidate report against its reference, as torchmetrics computes it.
+
+    .. math::
+        \mathrm{BLEU} = \min(1, e^{1 - |r| / |c|}) \Bigl(\prod_{n=1}^{N} p_n\Bigr)^{1/N}
+
+    with the precisions :math:`p_n` of n-grams of words in lower case, punctuation apart. In [0, 1], higher is better;
+    the corpus value is the mean over reports, which is not the BLEU of the corpus. It counts words, not findings: a
+    fixed normal report scores well on a corpus of mostly normal ones.
+
+    Source: Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine Translation", 2002.
+
+    Args:
+        n_gram: :math:`N`, 1 to 4.
+        smooth: Whether precisions of two words on get one match more (Lin and Och, 2004), so that a report without a
+            common 4-gram is not worth 0.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: If ``n_gram`` is out of range.
+
+    Example:
+        >>> from rrg_rewards.metrics.nlg import BLEU
+        >>> metric = BLEU(n_gram=2)
+        >>> metric.update(["Small pleural effusion."], ["Small left pleural effusion."])
+        >>> metric.compute()
+        tensor(0.6359, dtype=torch.float64)
+    """
+
+    name = "bleu"
+
+    def __init__(self, n_gram: int = 4, smooth: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if n_gram not in (1, 2, 3, 4):
+            raise ValueError(f"n_gram must be 1, 2, 3 or 4, got {n_gram!r}")
+        self.n_gram = n_gram
+        self.smooth = smooth
+
+    @property
+    def signature(self) -> str:
+        """What exactly is computed."""
+        return format_signature("bleu", n_gram=self.n_gram, smooth=self.smooth, case="lower", of="report")
+
+    def _score(
+        self,
+        preds: Sequence[str],
+        target: Sequence[str],
+        **context: Sequence[Any],
+    ) -> Scores:
+        self._check_columns(context, ())
+        pairs = zip(_words(preds), _words(target), strict=True)
+        values = [float(bleu_score([pred], [[ref]], self.n_gram, self.smooth)) for pred, ref in pairs]
+        return Scores(torch.tensor(values, dtype=torch.float64))
+
+
+class ROUGE(_MeanMetric):
+    r"""ROUGE of each candidate report against its reference, as torchmetrics computes it.
+
+    ``rougeL`` is the F measure of the longest common subsequence of words, ``rouge1`` and ``rouge2`` those of common
+    words and pairs of words:
+
+    .. math::
+        F = \frac{2 P R}{P + R}, \qquad P = \frac{\mathrm{LCS}(c, r)}{|c|}, \qquad R = \frac{\mathrm{LCS}(c, r)}{|r|}
+
+    In [0, 1], higher is better; the corpus value is the mean over reports. It counts words, not findings.
+
+    Source: Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 2004.
+
+    Args:
+        variant: ``"rougeL"``, ``"rouge1"`` or ``"rouge2"``.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: If the variant is unknown.
+
+    Example:
+        >>> from rrg_rewards.metrics.nlg import ROUGE
+        >>> metric = ROUGE()
+        >>> metric.update(["Small pleural effusion."], ["Small left pleural effusion."])
+        >>> metric.compute()
+        tensor(0.8571, dtype=torch.float64)
+    """
+
+    name = "rouge"
+
+    def __init__(self, variant: RougeVariant = "rougeL", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if variant not in get_args(RougeVariant):
+            raise ValueError(f"variant must be one of {', '.join(get_args(RougeVariant))}, got {variant!r}")
+        self.variant: RougeVariant = variant
+
+    @property
+    def signature(self) -> str:
+        """What exactly is computed."""
+        return format_signature("rouge", variant=self.variant, measure="f", of="report")
+
+    def _score(
+        self,
+        preds: Sequence[str],
+        target: Sequence[str],
+        **context: Sequence[Any],
+    ) -> Scores:
+        self._check_columns(context, ())
+        values = [
+            float(rouge_score(pred, ref, rouge_keys=self.variant)[f"{self.variant}_fmeasure"])
+            for pred, ref in zip(preds, target, strict=True)
+        ]
+        return Scores(torch.tensor(values, dtype=torch.float64))
+
+
+class BERTScore(_MeanMetric):
+    r"""BERTScore F of each candidate report against its reference, without idf weights and rescaling.
+
+    With the contextual embeddings :math:`x` of the reference's tokens and :math:`\hat x` of the candidate's, of
+    length 1, special tokens left out,
+
+    .. math::
+        P = \frac{1}{|\hat x|} \sum_j \max_i x_i^\top \hat x_j, \qquad
+        R = \frac{1}{|x|} \sum_i \max_j x_i^\top \hat x_j, \qquad F = \frac{2 P R}{P + R}
+
+    At most 1, in practice above 0; higher is better; the corpus value is the mean over reports. Nothing is sent
+    anywhere; code that comes with a model is never executed.
+
+    Equal to torchmetrics' ``bert_score`` of one pair at a time. Of several pairs, torchmetrics 1.9 compares reports
+    with those of other rows: it applies the order of lengths once more where it should undo it.
+
+    Source: Zhang et al., "BERTScore: Evaluating Text Generation with BERT", 2020.
+
+    Args:
+        model: Folder or Hub id of an encoder that ``AutoModel`` knows, with its tokenizer.
+        num_layers: Layer whose embeddings are compared; default: the last one.
+        batch_size: Pairs that run at once.
+        device: Where the model runs; default: this process' CUDA device where there is one, else the CPU.
+        revision: Revision of a Hub id.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+
+    Example:
+        >>> from rrg_rewards.metrics.nlg import BERTScore
+        >>> metric = BERTScore("roberta-large", num_layers=17)                      # doctest: +SKIP
+        >>> metric.update(["Small effusion."], ["Small pleural effusion."])         # doctest: +SKIP
+        >>> metric.compute()                                                        # doctest: +SKIP
+        tensor(0.9531, dtype=torch.float64)
+    """
+
+    name = "bertscore"
+
+    def __init__(
+        self,
+        model: str,
+        num_layers: int | None = None,
+        batch_size: int = 64,
+        device: str | None = None,
+        revision: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.encoder = _Encoder(model, device=device, revision=revision)
+        self.num_layers = num_layers
+        self.batch_size = batch_size
+
+    @property
+    def signature(self) -> str:
+        """What exactly is computed."""
+        layer = "last" if self.num_layers is None else self.num_layers
+        return format_signature("bertscore", model=self.encoder.source, layer=layer, measure="f", idf=False)
+
+    def _score(
+        self,
+        preds: Sequence[str],
+        target: Sequence[str],
+        **context: Sequence[Any],
+    ) -> Scores:
+        self._check_columns(context, ())
+        values = [
+            _greedy_f(*self._embed(preds[start:end]), *self._embed(target[start:end]))
+            for start in range(0, len(preds), self.batch_size)
+            for end in [start + self.batch_size]
+        ]
+        return Scores(torch.cat(values) if values else torch.empty(0, dtype=torch.float64))
+
+    @torch.no_grad()
+    def _embed(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Embeddings of length 1 ``(N, T, D)``, and at which places there is a token ``(N, T)``."""
+        model = self.encoder.model
+        tokens = {name: values.to(model.device) for name, values in self.encoder.tokenize(texts).items()}
+        own = tokens.pop("special_tokens_mask")
+        hidden = model(**tokens, output_hidden_states=True).hidden_states
+        layer = hidden[-1 if self.num_layers is None else self.num_layers]
+        return functional.normalize(layer.float(), dim=-1), tokens["attention_mask"].bool() & ~own.bool()
+
+
+def _greedy_f(preds: Tensor, preds_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
+    """F of each token's greatest similarity to one of the other side, 0 where a side has no token."""
+    both = preds_mask.unsqueeze(2) & target_mask.unsqueeze(1)
+    similarity = (preds @ target.transpose(1, 2)).masked_fill(~both, -1.0)
+    precision = (similarity.amax(2) * preds_mask).sum(1) / preds_mask.sum(1)
+    recall = (similarity.amax(1) * target_mask).sum(1) / target_mask.sum(1)
+    scored = (2 * precision * recall / (precision + recall)).double().cpu()
+    return scored.masked_fill(~both.flatten(1).any(1).cpu(), 0.0)
+
+
+class _Encoder(Backend):
+    """The encoder behind BERTScore: loaded at the first report, once a process for all who use the same."""
+
+    def __init__(self, model: str, device: str | None = None, revision: str | None = None) -> None:
+        check_model_source(model)
+        self.name = str(model)
+        self.device = device
+        self.revision = revision
+
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this encoder."""
+        return {"model": self.name, "device": self.device, "revision": self.revision}
+
+    @property
+    def source(self) -> str:
+        """The model as signatures name it."""
+        return self.name if self.revision is None else f"{self.name}@{self.revision}"
+
+    @cached_property
+    def model(self) -> Any:
+        """The encoder."""
+        return load_frozen(_build_encoder, self.name, self.revision, device=self.device)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """Its tokenizer."""
+        return require("transformers", extra="models").AutoTokenizer.from_pretrained(self.name, revision=self.revision)
+
+    @property
+    def max_length(self) -> int:
+        """Tokens that the encoder takes at most; what is longer is cut."""
+        places = getattr(self.model.config, "max_position_embeddings", _MOST_TOKENS)
+        return min(int(places), _MOST_TOKENS)
+
+    def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """Tokens of reports, padded to the longest."""
+        tokens = self.tokenizer(
+            list(texts),
+            padding=True,
+            truncation=True,
+            max_length=self.max_length,
+            return_special_tokens_mask=True,
+            return_tensors="pt",
+        )
+        return {name: tokens[name] for name in ("input_ids", "attention_mask", "special_tokens_mask")}
+
+
+def _build_encoder(name: str, revision: str | None) -> Any:
+    return require("transformers", extra="models").AutoModel.from_pretrained(
+        name, revision=revision, dtype=torch.float32
+    )
+
+
+def _words(reports: Sequence[str]) -> list[str]:
+    return [" ".join(_WORD.findall(report.lower())) for report in reports]

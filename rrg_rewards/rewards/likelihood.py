@@ -1,0 +1,146 @@
+"""How likely a report's wording is, as a reward that keeps a policy's language near to what it was."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.functional.log_probs import token_log_probs
+from rrg_rewards.models.loading import load_frozen
+from rrg_rewards.rewards.shaping import TextReward
+from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.signature import format_signature
+
+__all__ = ["LikelihoodReward"]
+
+
+class LikelihoodReward(TextReward):
+    r"""An anchor in likely wording: the mean log-likelihood of a report's tokens under a frozen language model.
+
+    .. math::
+        r = \max\Bigl(\frac1T \sum_t \log p(y_t \mid y_{<t}),\ \text{floor}\Bigr)
+
+    in nats a token, at most 0, with the model's start of text before the first token where it has one. A policy that
+    is paid for likelihood alone writes the likeliest report, a normal one: use it as a small part of a composed
+    reward, clipped from above at what references reach.
+
+    A model that a trainer shards (ZeRO-3) does not touch this one, which is whole on every process.
+
+    Args:
+        model: Folder or Hub id of a causal language model, such as the policy before training.
+        floor: Least reward of a report, since one odd token can cost more than all others together.
+        max_length: Tokens of a report that are read; what is longer is cut.
+        batch_size: Reports that run at once.
+        dtype: ``"float32"`` or ``"bfloat16"``.
+        device: Where the model runs; default: this process' CUDA device where there is one, else the CPU.
+        revision: Revision of a Hub id.
+        name: ``__name__`` of the reward.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If a number is out of range.
+
+    Example:
+        >>> from rrg_rewards.rewards import LikelihoodReward
+        >>> reward = LikelihoodReward("HuggingFaceTB/SmolLM2-135M-Instruct")   # doctest: +SKIP
+        >>> reward(["The lungs are clear.", "The clear are lungs."])          # doctest: +SKIP
+        [-3.1..., -6.8...]
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        floor: float = -10.0,
+        max_length: int = 512,
+        batch_size: int = 16,
+        dtype: Literal["float32", "bfloat16"] = "float32",
+        device: str | None = None,
+        revision: str | None = None,
+        name: str = "likelihood",
+    ) -> None:
+        super().__init__(name)
+        if not -math.inf < floor < 0:
+            raise ValueError(f"floor must be negative and finite, got {floor}")
+        if max_length < 2 or batch_size < 1:
+            raise ValueError(f"max_length must be at least 2 and batch_size 1, got {max_length} and {batch_size}")
+        self.floor = floor
+        self.batch_size = batch_size
+        self.language_model = _LanguageModel(model, max_length, dtype, device, revision)
+
+    @property
+    def signature(self) -> str:
+        """What exactly is rewarded."""
+        own = self.language_model.arguments()
+        source = own["model"] if own["revision"] is None else f"{own['model']}@{own['revision']}"
+        return format_signature(
+            "likelihood", model=source, max_length=own["max_length"], dtype=own["dtype"], floor=self.floor
+        )
+
+    def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:  # noqa: ARG002
+        values: list[float] = []
+        for start in range(0, len(texts), self.batch_size):
+            values += self.language_model.mean_log_likelihoods(texts[start : start + self.batch_size])
+        # A report without a token is no report: what could be less likely.
+        return [self.floor if math.isnan(value) else max(value, self.floor) for value in values]
+
+
+class _LanguageModel(Backend):
+    """A frozen causal language model, loaded at the first report."""
+
+    def __init__(self, model: str, max_length: int, dtype: str, device: str | None, revision: str | None) -> None:
+        check_model_source(model)
+        if dtype not in ("float32", "bfloat16"):
+            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        self._arguments = {
+            "model": str(model),
+            "max_length": max_length,
+            "dtype": dtype,
+            "device": device,
+            "revision": revision,
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this model."""
+        return dict(self._arguments)
+
+    @cached_property
+    def _model(self) -> Any:
+        own = self._arguments
+        kind = getattr(torch, own["dtype"])
+        return load_frozen(_build_language_model, own["model"], own["revision"], dtype=kind, device=own["device"])
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        transformers = require("transformers", extra="models")
+        return transformers.AutoTokenizer.from_pretrained(
+            self._arguments["model"], revision=self._arguments["revision"]
+        )
+
+    @torch.no_grad()
+    def mean_log_likelihoods(self, texts: Sequence[str]) -> list[float]:
+        """Mean log-likelihood of each report's tokens; NaN of a report without any that can be predicted."""
+        start = [] if self._tokenizer.bos_token_id is None else [self._tokenizer.bos_token_id]
+        tokens = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        rows = [[*start, *own][: self._arguments["max_length"]] for own in tokens]
+        longest = max(map(len, rows), default=0)
+        if longest < 2:
+            return [math.nan] * len(rows)
+        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=self._model.device)
+        lengths = torch.tensor([len(row) for row in rows], device=ids.device)
+        mask = torch.arange(longest, device=ids.device) < lengths.unsqueeze(1)
+        logits = self._model(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits[:, :-1]
+        predicted = mask[:, 1:]
+        log_probs = token_log_probs(logits, ids[:, 1:]).masked_fill(~predicted, 0.0)
+        means: list[float] = (log_probs.sum(1) / predicted.sum(1)).tolist()
+        return means
+
+
+def _build_language_model(name: str, revision: str | None) -> Any:
+    transformers = require("transformers", extra="models")
+    return transformers.AutoModelForCausalLM.from_pretrained(name, revision=revision, dtype=torch.float32)

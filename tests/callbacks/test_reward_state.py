@@ -1,0 +1,60 @@
+"""What rewards learn outlives a run: in Lightning's checkpoints and in the trainer's."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rrg_rewards.callbacks import RewardStateCallback, TrainerRewardStateCallback
+from rrg_rewards.rewards import Reward, make_reward
+
+BATCH = {"completions": ["Cardiomegaly.", "Normal."], "reference": ["Cardiomegaly.", "Hiatal hernia."]}
+
+
+def rewards() -> list[Reward]:
+    return [
+        make_reward("composed", parts=[{"name": "crg", "prior": "running", "normalize": True}]),
+        make_reward("repetition"),
+    ]
+
+
+def test_lightning_keeps_states():
+    learned, fresh = RewardStateCallback(rewards()), RewardStateCallback(rewards())
+    learned.rewards[0](**BATCH)
+    learned.on_train_batch_end()
+    fresh.load_state_dict(json.loads(json.dumps(learned.state_dict())))
+    assert fresh.rewards[0](**BATCH) == learned.rewards[0](**BATCH)
+
+
+def test_a_checkpoint_of_other_rewards_is_refused():
+    with pytest.raises(ValueError, match="the checkpoint's rewards are crg, those of the run are composed, repetition"):
+        RewardStateCallback(rewards()).load_state_dict({"crg": {}})
+
+
+def _step(folder: Path, number: int) -> tuple[SimpleNamespace, SimpleNamespace]:
+    (folder / f"checkpoint-{number}").mkdir(exist_ok=True)
+    arguments = SimpleNamespace(output_dir=str(folder), resume_from_checkpoint=None)
+    return arguments, SimpleNamespace(global_step=number, is_world_process_zero=True)
+
+
+def test_the_trainer_goes_on_from_its_checkpoint(tmp_path):
+    learned, fresh = TrainerRewardStateCallback(rewards()), TrainerRewardStateCallback(rewards())
+    learned.rewards[0](**BATCH)
+    step = _step(tmp_path, 3)
+    learned.on_step_end(*step, None)
+    learned.on_save(*step, None)
+    fresh.on_train_begin(*step, None)
+    expected = learned.rewards[0](**BATCH)
+    assert fresh.rewards[0](**BATCH) == expected
+    # A run that begins at its beginning takes nothing from a folder that another run has left.
+    other = TrainerRewardStateCallback(rewards())
+    other.on_train_begin(*_step(tmp_path, 0), None)
+    assert other.rewards[0](**BATCH) != expected
+
+
+def test_a_checkpoint_without_states_is_told_of(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"reward_state\.json"):
+        TrainerRewardStateCallback(rewards()).on_train_begin(*_step(tmp_path, 3), None)
+    # Where there is nothing to know nothing is missed.
+    TrainerRewardStateCallback([make_reward("repetition")]).on_train_begin(*_step(tmp_path, 3), None)
