@@ -3,10 +3,10 @@
 The names of reinforcement learning are imported at their first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.lazy import lazy_names
 
 # Before the modules that import them by name: where one is missing, this says which extra installs it.
 require("lightning.pytorch", extra="train")
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
     from rrg_rewards.training.policy import PolicyModule
     from rrg_rewards.training.prompts import PolicyDataModule
 
-_MODULES = {
-    "CTChatGenerator": "hf_generators",
-    "CausalLMGenerator": "hf_generators",
-    "Completions": "generators",
-    "EncoderDecoderGenerator": "hf_generators",
-    "PolicyDataModule": "prompts",
-    "PolicyModule": "policy",
-    "ReportGenerator": "generators",
-    "TokenScores": "generators",
-}
-
 __all__ = [
     "CTChatGenerator",
     "CausalLMGenerator",
@@ -56,8 +45,16 @@ __all__ = [
     "TokenScores",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "CTChatGenerator": "hf_generators",
+        "CausalLMGenerator": "hf_generators",
+        "Completions": "generators",
+        "EncoderDecoderGenerator": "hf_generators",
+        "PolicyDataModule": "prompts",
+        "PolicyModule": "policy",
+        "ReportGenerator": "generators",
+        "TokenScores": "generators",
+    },
+)

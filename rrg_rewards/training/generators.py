@@ -101,7 +101,7 @@ class TokenScores:
         if torch.is_grad_enabled():
             with torch.no_grad():
                 # Row by row: a float32 copy of all logits would be the largest tensor of the step.
-                entropies = torch.cat([token_entropies(row, temperature) for row in logits.detach().split(1)])
+                entropies = torch.stack([token_entropies(row, temperature) for row in logits.detach()])
         return cls(token_log_probs(logits, completions.tokens, temperature), entropies, hidden)
 
 

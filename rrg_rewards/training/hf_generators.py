@@ -42,7 +42,7 @@ class _Generator(nn.Module):
         texts: list[str] = self.tokenizer.batch_decode(completions.token_lists(), skip_special_tokens=True)
         return texts
 
-    def _generate(self, inputs: Mapping[str, Tensor], start: int, greedy: bool) -> Completions:
+    def _generate(self, inputs: Mapping[str, Any], start: int, greedy: bool) -> Completions:
         bent = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
         config = GenerationConfig(
             do_sample=not greedy,
@@ -113,11 +113,12 @@ class CausalLMGenerator(_Generator):
         if "position_ids" in self._takes:
             # As generation counts them, from the first token that is no padding.
             inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+        options: dict[str, Any] = {"use_cache": False}
         if "logits_to_keep" in self._takes:
-            inputs["logits_to_keep"] = count + 1
+            options["logits_to_keep"] = count + 1
         states: list[Tensor] = []
         with _noting_states(self.model, states):
-            logits = self.model(**inputs, use_cache=False).logits[:, -count - 1 : -1]
+            logits = self.model(**inputs, **options).logits[:, -count - 1 : -1]
         return TokenScores.from_logits(
             logits, completions, self.temperature, states[-1][:, -count - 1 : -1] if states else None
         )
@@ -193,11 +194,12 @@ class EncoderDecoderGenerator(_Generator):
     ) -> None:
         super().__init__(model, tokenizer, max_new_tokens, temperature)
         self.input_keys = tuple(input_keys)
-        settings = [model.generation_config, model.config]
+        settings = [getattr(model, name, None) for name in ("generation_config", "config")]
         starts = [getattr(setting, "decoder_start_token_id", None) for setting in settings]
-        self.start_token_id = next((start for start in starts if start is not None), None)
-        if self.start_token_id is None:
+        start = next((start for start in starts if start is not None), None)
+        if start is None:
             raise ValueError("the model has no start token; set model.generation_config.decoder_start_token_id")
+        self.start_token_id = int(start)
 
     @property
     def hidden_size(self) -> int:

@@ -85,9 +85,12 @@ class SamplingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
             mask=completions.mask,
             advantages=table.total.new_zeros(len(texts)),
             extras=table.extras,
-            **scored,
+            old_log_probs=scored.get("old_log_probs"),
+            values=scored.get("values"),
+            reference_log_probs=scored.get("reference_log_probs"),
         )
         self._set_advantages(rollout, batch, greedy)
+        self.rewards.synchronize()
         tokens = gather_objects(int(rollout.mask.sum()))
         rollout.tokens_per_step = max(sum(tokens), 1) / (len(tokens) * self.minibatches)
         rollout.statistics = rollout_statistics(table, completions, self.rewards.names, self.num_generations)
@@ -134,16 +137,18 @@ class SamplingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
 
     def _reference_log_probs(self, batch: Batch, completions: Completions) -> Tensor:
         if self.reference is not None:
-            return self.reference.log_probs(batch, completions).log_probs
-        with adapters_off(self.generator):
-            return self.generator.log_probs(batch, completions).log_probs
+            scores: TokenScores = self.reference.log_probs(batch, completions)
+        else:
+            with adapters_off(self.generator):
+                scores = self.generator.log_probs(batch, completions)
+        return scores.log_probs
 
     def predict_values(self, scores: TokenScores) -> Tensor:
         """What the value head expects at each token, ``(N, T)``."""
         assert self.value_head is not None
         if scores.hidden is None:
             raise ValueError("ppo needs the states that tokens are predicted from: log_probs must give hidden")
-        values: Tensor = self.value_head(scores.hidden.to(self.value_head[0].weight.dtype))
+        values: Tensor = self.value_head(scores.hidden.to(next(self.value_head.parameters()).dtype))
         return values.squeeze(-1).float()
 
     @contextmanager

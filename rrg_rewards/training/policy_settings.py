@@ -48,11 +48,11 @@ def make_value_head(generator: nn.Module, seed: int) -> nn.Sequential:
         raise ValueError("ppo needs the width of the generator's states: give it an attribute hidden_size")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        head = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
+        hidden, last = nn.Linear(width, width), nn.Linear(width, 1)
     # Nothing is expected at first: a random guess would be taken for an advantage.
-    nn.init.zeros_(head[2].weight)
-    nn.init.zeros_(head[2].bias)
-    return head
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(hidden, nn.Tanh(), last)
 
 
 def make_reference(generator: nn.Module, kind: ReferenceName) -> nn.Module | None:

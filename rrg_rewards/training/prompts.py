@@ -164,7 +164,7 @@ class ResumableLoader(DataLoader[Any]):
 
     _given = 0
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # Lightning asks for no more
         assert isinstance(self.sampler, PromptBatches)
         self._given = self.sampler.start
         for batch in super().__iter__():

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rrg_rewards.judges.base import run_coroutine
+from rrg_rewards.rewards.base import Reward
 from rrg_rewards.training.generators import Batch, Completions
 
 __all__ = ["RewardSet", "RewardTable", "TrainerState"]
@@ -133,6 +134,12 @@ class RewardSet:
         total = values[:, weights != 0] @ weights[weights != 0]
         return RewardTable(values, total, logged, extras)
 
+    def synchronize(self) -> None:
+        """Share what was learnt with all processes, each of which calls it after a rollout."""
+        for function in self.functions:
+            if isinstance(function, Reward):
+                function.synchronize()
+
     def state_dict(self) -> dict[str, Any]:
         """What the functions that have a ``state_dict`` have learnt, by name."""
         named = zip(self.names, self.functions, strict=True)
@@ -151,7 +158,7 @@ class RewardSet:
             )
         for name, function in zip(self.names, self.functions, strict=True):
             if name in state:
-                function.load_state_dict(state[name])  # type: ignore[attr-defined]
+                function.load_state_dict(state[name])
 
 
 async def _all_of(given: Sequence[Any]) -> list[Any]:

@@ -70,4 +70,5 @@ def _whitened(advantages: Tensor, mask: Tensor) -> Tensor:
     count, total, squares = (sum(column) for column in zip(*parts, strict=True))
     mean = total / max(count, 1)
     deviation = max(squares / max(count, 1) - mean**2, 0.0) ** 0.5
-    return (advantages - mean) / (deviation + 1e-8) * mask
+    whitened: Tensor = (advantages - mean) / (deviation + 1e-8) * mask
+    return whitened

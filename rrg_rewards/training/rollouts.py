@@ -71,7 +71,10 @@ class Rollout:
         """Itself as tensors on the CPU, lists and numbers, which load without unpickling code."""
         completions = {name: getattr(self.completions, name) for name in ("tokens", "mask", "finished")}
         state = {name: getattr(self, name) for name in _PLAIN} | self._tensors()
-        return _moved({**state, "batch": dict(self.batch), "completions": completions}, torch.device("cpu"))
+        moved: dict[str, Any] = _moved(
+            {**state, "batch": dict(self.batch), "completions": completions}, torch.device("cpu")
+        )
+        return moved
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Rollout":
