@@ -28,6 +28,8 @@ def check_generator(generator: nn.Module) -> None:
 
 def loss_options(options: dict[str, Any], generator: nn.Module) -> dict[str, Any]:
     """Options of the policy's loss, checked, with the greatest length where it divides the loss."""
+    if own := sorted(options.keys() & {"kl", "beta", "token_weights"}):
+        raise ValueError(f"loss must not hold {', '.join(own)}, which the module itself gives")
     if options.get("aggregation") == "constant" and "normalizer" not in options:
         if not hasattr(generator, "max_new_tokens"):
             raise ValueError(

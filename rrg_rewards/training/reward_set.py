@@ -80,7 +80,7 @@ class RewardSet:
         functions: Callable[..., Any] | Sequence[Callable[..., Any]],
         weights: Sequence[float] | None = None,
     ) -> None:
-        self.functions = [functions] if callable(functions) else list(functions)
+        self.functions: list[Any] = [functions] if callable(functions) else list(functions)
         if not self.functions:
             raise ValueError("rewards must hold at least one reward function")
         for function in self.functions:
