@@ -200,7 +200,7 @@ def test_rows_that_a_generator_cannot_read(tmp_path):
         generator.collate([{"prompt": batch["prompt"][0], "image": batch["image"][0]}, {"prompt": batch["prompt"][0]}])
     with pytest.raises(ValueError, match="a prompt of CT-CHAT must be a list of messages, got a text"):
         generator.collate([{"prompt": "report", "image": batch["image"][0]}])
-    with pytest.raises(ValueError, match="a batch must have input_ids"):
+    with pytest.raises(ValueError, match="the batch lacks input_ids; give the loader the generator's collate"):
         tiny_generator().sample({"prompt": ["report"]})
     with pytest.raises(ValueError, match="the batch lacks pixel_values; it has image"):
         _vision_encoder_decoder()[0].sample({"image": torch.zeros(1)})

@@ -9,9 +9,10 @@ from datasets import Dataset
 from lightning.pytorch import Trainer
 from peft import LoraConfig, get_peft_model
 from tiny_generator import PlainSteps, says_edema, tiny_generator, tiny_rows, train, weights, word_value
-from tiny_policy import tiny_model, tiny_tokenizer
+from tiny_policy import save_tiny_policy, tiny_model, tiny_tokenizer
 from torch import nn
 from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from rrg_rewards.training import CausalLMGenerator, Completions, PolicyDataModule, PolicyModule
@@ -85,8 +86,10 @@ def _trl(written, folder, **options):
         "max_steps": 1,
         **options,
     }
+    # From a folder, from which the trainer reads its reference too.
+    policy = AutoModelForCausalLM.from_pretrained(save_tiny_policy(folder / "policy"))
     trainer = GRPOTrainer(
-        tiny_model(),
+        policy,
         word_value,
         GRPOConfig(str(folder), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to="none", **arguments),
         Dataset.from_list(tiny_rows(4)),
