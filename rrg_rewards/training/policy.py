@@ -82,6 +82,8 @@ class PolicyModule(SamplingModule):
             adapters off, which costs no memory but is the base model, also where the adapters were trained before; or
             ``"auto"``, the latter where there are adapters.
         kl_estimator: How the divergence in the loss, and in the logs, is estimated.
+        kl_correction: Whether the divergence in the loss is weighed by the ratio of a token's probabilities now and
+            in sampling: the gradient of ``k3`` is then that of the divergence itself (DeepSeek-V3.2; TRL's default).
         scale: What advantages of ``grpo`` and ``dr_grpo`` are divided by; default: as the algorithm has it.
         loss: Options of :func:`rrg_rewards.functional.policy_loss` in place of the algorithm's.
         gamma: Discount of ``ppo``.
@@ -116,6 +118,7 @@ class PolicyModule(SamplingModule):
         beta: float = 0.0,
         reference: ReferenceName = "auto",
         kl_estimator: KLEstimator = "k3",
+        kl_correction: bool = True,
         scale: RewardScale | None = None,
         loss: Mapping[str, Any] | None = None,
         gamma: float = 1.0,
@@ -155,6 +158,7 @@ class PolicyModule(SamplingModule):
         self.epochs = epochs
         self.beta = beta
         self.kl_estimator = kl_estimator
+        self.kl_correction = kl_correction
         self.scale: RewardScale = scale or self.algorithm.scale
         self.loss_options = loss_options({**self.algorithm.loss, **(loss or {})}, generator)
         self.gamma, self.lam = gamma, lam
@@ -201,6 +205,9 @@ class PolicyModule(SamplingModule):
         if part.reference_log_probs is not None:
             kl = kl_estimate(scores.log_probs, part.reference_log_probs, self.kl_estimator)
         in_loss = kl is not None and not self.algorithm.penalize_reward
+        paid = kl
+        if kl is not None and self.kl_correction:
+            paid = kl * (scores.log_probs - old).exp()
         options = dict(self.loss_options)
         if options.get("aggregation") == "token_mean":
             options.setdefault("normalizer", part.tokens_per_step)
@@ -209,7 +216,7 @@ class PolicyModule(SamplingModule):
             old,
             part.advantages,
             part.mask,
-            kl=kl if in_loss else None,
+            kl=paid if in_loss else None,
             beta=self.beta if in_loss else 0.0,
             **options,
         )

@@ -111,6 +111,11 @@ def _trl(written, folder, **options):
     ("trl", "own", "trainer"),
     [
         ({}, {}, {}),
+        (
+            {"beta": 0.04, "num_iterations": 3, "max_steps": 3, "use_bias_correction_kl": False},
+            {"beta": 0.04, "epochs": 3, "kl_correction": False},
+            {},
+        ),
         ({"beta": 0.04, "num_iterations": 3, "max_steps": 3}, {"beta": 0.04, "epochs": 3}, {}),
         ({"loss_type": "dapo", "epsilon_high": 0.28}, {"loss": {"aggregation": "token_mean", "clip_high": 0.28}}, {}),
         ({"loss_type": "dr_grpo", "scale_rewards": "none"}, {"algorithm": "dr_grpo"}, {}),
@@ -126,7 +131,7 @@ def _trl(written, folder, **options):
             {"accumulate_grad_batches": 4},
         ),
     ],
-    ids=["grpo", "epochs", "dapo", "dr_grpo", "batch", "accumulated", "accumulated-dapo"],
+    ids=["grpo", "epochs", "corrected", "dapo", "dr_grpo", "batch", "accumulated", "accumulated-dapo"],
 )
 def test_steps_are_those_of_trl(written, tmp_path, trl, own, trainer):
     expected = _trl(written, tmp_path, **trl)
