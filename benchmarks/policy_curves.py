@@ -3,9 +3,9 @@
 python benchmarks/policy_curves.py --folder runs/mini_ct_chat [--steps 100] [--seeds 2]
 
 The folder holds what ``rrg_rewards.recipes.ct_chat.phantom`` and the recipe ``ct_chat/mini_sft`` leave there. From the
-same warm start the mini CT-CHAT learns CRG by GRPO, as often by TRL as by Lightning, and once each by RLOO, SCST and PPO;
-a small vision encoder-decoder is warm-started here and learns by GRPO. Written are the curves of training, held-out CRG
-before and after with bootstrap intervals, and of GRPO the seeds' mean and range on either side.
+same warm start the mini CT-CHAT learns CRG by GRPO, as often by TRL as by Lightning, and once each by RLOO, SCST and
+PPO; a small vision encoder-decoder is warm-started here and learns by GRPO. Written are the curves of training,
+held-out CRG before and after with bootstrap intervals, and of GRPO what the seeds come to on either side.
 """
 
 import argparse
@@ -74,7 +74,9 @@ def _of_interest(summary: Mapping[str, Any]) -> dict[str, Any]:
 def with_abridged(data: Any, folder: Path) -> list[dict[str, Any]]:
     """Training rows with what a warm start imitates, by their volumes."""
     table = read_table(str(folder / "train.jsonl"))
-    texts = {str(folder / image): text for image, text in zip(table["image"], table["abridged"], strict=True)}
+    texts = {
+        str(folder / image): text for image, text in zip(table.column("image"), table.column("abridged"), strict=True)
+    }
     return [{"image": row["image"], "abridged": texts[row["image"]]} for row in data.train]
 
 

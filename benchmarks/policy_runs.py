@@ -1,4 +1,4 @@
-"""Runs that ``policy_throughput.py`` and ``policy_curves.py`` compare: the same policy under TRL and under Lightning."""
+"""Runs that ``policy_throughput.py`` and ``policy_curves.py`` compare: one policy under TRL and under Lightning."""
 
 import logging
 import time

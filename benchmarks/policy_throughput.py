@@ -2,9 +2,9 @@
 
 python benchmarks/policy_throughput.py --folder runs/mini_ct_chat [--steps 20] [--rounds 3]
 
-The folder holds what ``rrg_rewards.recipes.ct_chat.phantom`` and the recipe ``ct_chat/mini_sft`` leave there. A round is
-one run of each side; a step writes and learns from 128 completions. Counted are the completions' tokens, from the end of
-the first step to that of the last.
+The folder holds what ``rrg_rewards.recipes.ct_chat.phantom`` and the recipe ``ct_chat/mini_sft`` leave there. A round
+is one run of each side; a step writes and learns from 128 completions. Counted are the completions' tokens, from the
+end of the first step to that of the last.
 """
 
 import argparse

@@ -46,7 +46,7 @@ def vision_generator(channels: int = 32, seed: int = 0) -> EncoderDecoderGenerat
     )
     model = VisionEncoderDecoderModel(encoder=encoder, decoder=decoder)
     model.generation_config = GenerationConfig(
-        decoder_start_token_id=tokenizer.bos_token_id,
+        decoder_start_token_id=tokenizer.eos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
