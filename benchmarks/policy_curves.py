@@ -35,9 +35,9 @@ OTHERS: Mapping[str, dict[str, Any]] = {
 _STATISTICS = ("crg", "precision", "recall", "words")
 
 
-def trl_run(folder: Path, output: Path, steps: int, seed: int) -> dict[str, Any]:
+def trl_run(folder: Path, output: Path, steps: int, seed: int, heldout_rows: int) -> dict[str, Any]:
     """GRPO by the recipe."""
-    rows = with_trl(folder, output, max_steps=steps, seed=seed)
+    rows = with_trl(folder, output, max_steps=steps, seed=seed, heldout_rows=heldout_rows)
     found = json.loads((output / "evaluation.json").read_text())
     stages = {stage: _of_interest(found[stage]["crg"]) for stage in ("before", "after", "change")}
     return {"side": "trl", "algorithm": "grpo", "seed": seed, **stages, "rewards": [row["reward"] for row in rows]}
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="folder of the mini CT-CHAT's run")
     parser.add_argument("--steps", type=int, default=100, help="rollouts of a run (default: 100)")
     parser.add_argument("--seeds", type=int, default=2, help="GRPO runs of each side (default: 2)")
-    parser.add_argument("--warm-steps", type=int, default=1500, help="the encoder-decoder's (default: 1500)")
+    parser.add_argument("--warm-steps", type=int, default=800, help="the encoder-decoder's (default: 800)")
     parser.add_argument("--heldout-rows", type=int, default=300, help="studies to evaluate on (default: 300)")
     parser.add_argument("--output", type=Path, default=RESULTS / "policy_curves", help="folder to write")
     arguments = parser.parse_args()
@@ -138,7 +138,7 @@ def main() -> None:
     with TemporaryDirectory() as name:
         data, reward = read(folder, Path(name), heldout_rows=arguments.heldout_rows)
         for seed in range(arguments.seeds):
-            note(trl_run(folder, Path(name) / str(seed), steps, seed))
+            note(trl_run(folder, Path(name) / str(seed), steps, seed, arguments.heldout_rows))
             generator = mini_generator(folder)
             note(lightning_run("grpo", generator, data, reward, steps, seed, GRPO, generator.collate))
         for algorithm, settings in OTHERS.items():

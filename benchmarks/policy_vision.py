@@ -21,7 +21,14 @@ from rrg_rewards.utilities.features import read_features
 
 __all__ = ["collate_volumes", "vision_generator", "warm_start"]
 
-_SIZE = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+_SIZE = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    # With weights as small as usual all tokens attend to all cells alike, and training has to break that first.
+    "initializer_range": 0.1,
+}
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
