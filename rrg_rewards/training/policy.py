@@ -96,6 +96,7 @@ class PolicyModule(SamplingModule):
         schedule: ``linear``, ``cosine`` or ``constant``.
         train_mode: Whether the generator is in training mode in training steps: with dropout, whose noise looks like
             a change of the policy, and with gradient checkpointing, which Hugging Face models do in this mode only.
+            Otherwise it is in evaluation mode all the time.
         reference_column: Column of reference reports, which validation returns.
         seed: Seed of sampling, of minibatches and of the value head.
 
@@ -174,7 +175,7 @@ class PolicyModule(SamplingModule):
 
     def on_train_start(self) -> None:
         """Put the generator into the mode it is trained in, and what is left of a resumed rollout on the device."""
-        self.generator.train(self.train_mode)
+        self.set_mode()
         if self.rollout is not None:
             self.rollout = self.rollout.to(self.device)
 

@@ -56,6 +56,14 @@ class SamplingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         """Training steps between one rollout and the next."""
         return self.minibatches * self.epochs
 
+    def set_mode(self) -> None:
+        """Put the generator into the mode that it is trained in."""
+        self.generator.train(self.train_mode)
+        for part in self.generator.modules():
+            # cuDNN differentiates recurrent layers in training mode only, in which these do nothing else.
+            if isinstance(part, nn.RNNBase) and not part.dropout:
+                part.train()
+
     @torch.no_grad()
     def roll_out(self, batch: Batch) -> Rollout:
         """Complete each row of a batch, reward what was written and compare it; every process must call it.
@@ -164,4 +172,4 @@ class SamplingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
                 )
             self.generator.eval()
             yield
-            self.generator.train(self.train_mode)
+            self.set_mode()

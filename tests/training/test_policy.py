@@ -241,6 +241,20 @@ def test_validation_gives_the_callback_what_it_reads():
     assert again["prediction"] == outputs["prediction"]
 
 
+def test_the_generator_is_in_evaluation_mode_but_for_what_cudnn_asks():
+    class Recurrent(CausalLMGenerator):
+        def __init__(self):
+            super().__init__(tiny_model(), tiny_tokenizer(), max_new_tokens=4)
+            self.parts = nn.ModuleList([nn.Dropout(), nn.GRU(2, 2), nn.GRU(2, 2, 2, dropout=0.5)])
+            self.parts.requires_grad_(False)
+
+    for train_mode, expected in ((False, [False, True, False]), (True, [True, True, True])):
+        module = PolicyModule(Recurrent(), says_edema, train_mode=train_mode)
+        train(module, 1)
+        assert [part.training for part in module.generator.parts] == expected
+        assert module.generator.model.training == train_mode
+
+
 class _Mute(nn.Module):
     def sample(self, batch, *, greedy=False): ...
 
