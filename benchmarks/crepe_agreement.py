@@ -14,23 +14,19 @@ No pair of RadPref is trained or tuned on. With --report the training report's h
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import kendalltau
-from torch import Tensor
-from torchmetrics.functional.text import rouge_score
-from transformers import AutoModel, AutoTokenizer
+from agreement import RADPREF, RESULTS, Array, bert_score, bootstrap_draws, rouge_l, tau_with_interval
 
 from rrg_rewards.data import ErrorRecord, read_radpref
 from rrg_rewards.findings import compare_findings
 from rrg_rewards.metrics.crepe import CREPE
 from rrg_rewards.version import __version__
 
-ROOT = Path(__file__).resolve().parent.parent
 COUNTED = 4
 
 
@@ -39,30 +35,11 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="folder of a CREPE model")
     parser.add_argument("--encoder", type=Path, required=True, help="folder of the encoder for BERTScore")
-    shared = ROOT.parent / "shared" / "data" / "radpref" / "pairs.json"
-    parser.add_argument("--radpref", type=Path, default=shared, help="RadPref's pairs.json")
+    parser.add_argument("--radpref", type=Path, default=RADPREF, help="RadPref's pairs.json")
     parser.add_argument("--report", type=Path, help="report.json of the training run")
     parser.add_argument("--resamples", type=int, default=2000, help="of the bootstrap")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "crepe_agreement.json")
+    parser.add_argument("--output", type=Path, default=RESULTS / "crepe_agreement.json")
     return parser.parse_args()
-
-
-def bert_score(encoder: Path) -> Callable[[str, str], float]:
-    """BERTScore F1 of a candidate: each token with its most similar one on the other side."""
-    tokenizer, model = AutoTokenizer.from_pretrained(encoder), AutoModel.from_pretrained(encoder).eval()
-
-    def embed(text: str) -> Tensor:
-        with torch.no_grad():
-            hidden = model(**tokenizer(text, return_tensors="pt", truncation=True, max_length=512)).last_hidden_state[0]
-        # Without [CLS] and [SEP], as in the original.
-        return torch.nn.functional.normalize(hidden[1:-1], dim=1)
-
-    def score(reference: str, candidate: str) -> float:
-        similarity = embed(candidate) @ embed(reference).T
-        precision, recall = similarity.amax(1).mean(), similarity.amax(0).mean()
-        return float(2 * precision * recall / (precision + recall))
-
-    return score
 
 
 def engine_counts(reference: str, candidate: str) -> float:
@@ -72,7 +49,7 @@ def engine_counts(reference: str, candidate: str) -> float:
     return float(len(found.false) + len(found.missing) + wrong)
 
 
-def scores_of(records: Sequence[ErrorRecord], arguments: argparse.Namespace) -> dict[str, np.ndarray[Any, Any]]:
+def scores_of(records: Sequence[ErrorRecord], arguments: argparse.Namespace) -> dict[str, Array]:
     """Scores of each metric, more meaning worse."""
     references, candidates = [r.reference for r in records], [r.candidate for r in records]
     details = list(CREPE(arguments.model, device="cpu").score(candidates, references).details.values())
@@ -81,22 +58,10 @@ def scores_of(records: Sequence[ErrorRecord], arguments: argparse.Namespace) -> 
     return {
         "crepe": torch.stack(details).sum(0).numpy(),
         "crepe (A to D)": torch.stack(details[:COUNTED]).sum(0).numpy(),
-        "rouge-l": -np.array([float(rouge_score(c, r, rouge_keys="rougeL")["rougeL_fmeasure"]) for r, c in pairs]),
+        "rouge-l": -np.array([rouge_l(r, c) for r, c in pairs]),
         "bertscore": -np.array([bert(r, c) for r, c in pairs]),
         "finding engine": np.array([engine_counts(r, c) for r, c in pairs]),
     }
-
-
-def agreement(
-    scores: np.ndarray[Any, Any], totals: np.ndarray[Any, Any], draws: np.ndarray[Any, Any]
-) -> dict[str, float]:
-    """Kendall's tau with its bootstrap interval; rows ``2 i`` and ``2 i + 1`` are the candidates of reference ``i``."""
-    resampled = []
-    for references in draws:
-        rows = np.stack([2 * references, 2 * references + 1], axis=1).ravel()
-        resampled.append(kendalltau(scores[rows], totals[rows]).statistic)
-    low, high = np.nanquantile(resampled, (0.025, 0.975))
-    return {"tau": float(kendalltau(scores, totals).statistic), "low": float(low), "high": float(high)}
 
 
 def main() -> None:
@@ -104,9 +69,9 @@ def main() -> None:
     arguments = parse_arguments()
     records = read_radpref(arguments.radpref)
     totals = np.array([record.total for record in records])
-    number = len(records) // 2
-    draws = np.random.default_rng(0).integers(number, size=(arguments.resamples, number))
-    table = {name: agreement(scores, totals, draws) for name, scores in scores_of(records, arguments).items()}
+    # The two candidates of a reference lie together.
+    draws = bootstrap_draws(len(records) // 2, arguments.resamples)
+    table = {name: tau_with_interval(scores, totals, draws) for name, scores in scores_of(records, arguments).items()}
     print(f"RadPref: tau of {len(records)} candidates' scores with radiologists' total error counts (95 %)")
     for name, row in table.items():
         print(f"{name:16s} {row['tau']:.3f} ({row['low']:.3f} to {row['high']:.3f})")

@@ -23,15 +23,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import kendalltau
-from torchmetrics.functional.text import bleu_score, chrf_score, rouge_score
+from agreement import RESULTS, SHARED, Preference, bootstrap_draws, read_preferences, rouge_l, tau_with_interval
+from torchmetrics.functional.text import bleu_score, chrf_score
 
 from rrg_rewards.functional import crimson_score, crimson_statistics
 from rrg_rewards.judges import ReportPair, RuleJudge
 from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.version import __version__
 
-ROOT = Path(__file__).resolve().parent.parent
 SYSTEMS = ("fixed_normal_template", "sft_model", "retrieval_oracle")
 EQUAL = 0.01
 
@@ -41,9 +40,9 @@ Score = Callable[[str, str, dict[str, str]], float]
 def parse_arguments() -> argparse.Namespace:
     """Arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the three sets")
+    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the three sets")
     parser.add_argument("--resamples", type=int, default=2000, help="of the bootstrap")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "crimson_agreement.json")
+    parser.add_argument("--output", type=Path, default=RESULTS / "crimson_agreement.json")
     return parser.parse_args()
 
 
@@ -64,7 +63,7 @@ def label_f1(reference: str, candidate: str, _: dict[str, str]) -> float:
 
 METRICS: dict[str, Score] = {
     "CRIMSON (rules)": lambda r, c, context: float(crimson_score(evaluate(r, c, context))),
-    "ROUGE-L": lambda r, c, _: float(rouge_score(c, r, rouge_keys="rougeL")["rougeL_fmeasure"]),
+    "ROUGE-L": lambda r, c, _: rouge_l(r, c),
     "BLEU-4": lambda r, c, _: float(bleu_score([c], [[r]], smooth=True)),
     "chrF": lambda r, c, _: float(chrf_score([c], [[r]])),
     "CheXbert-label F1 (rules)": label_f1,
@@ -93,23 +92,17 @@ def radjudge(cases: Sequence[dict[str, Any]]) -> dict[str, int]:
     return passed
 
 
-def radpref(cases: Sequence[dict[str, Any]], resamples: int) -> dict[str, dict[str, float]]:
+def radpref(cases: Sequence[Preference], resamples: int) -> dict[str, dict[str, float]]:
     """Kendall's tau of each metric with the mean rating."""
-    ratings = np.array(
-        [np.mean([r["C1"]["rating"] - r["C2"]["rating"] for r in case["radiologists"]]) for case in cases]
-    )
-    draws = np.random.default_rng(0).integers(len(cases), size=(resamples, len(cases)))
+    ratings = np.array([np.mean(case.ratings) for case in cases])
+    draws = bootstrap_draws(len(cases), resamples)
     found = {}
     for name, metric in METRICS.items():
         differences = []
         for case in cases:
-            context = {"age": case["PatientAge"], "indication": case["Indication"]}
-            first, second = (metric(case["ground_truth_report"], case[f"{c}_report"], context) for c in ("C1", "C2"))
+            first, second = (metric(case.reference, candidate, case.context) for candidate in case.candidates)
             differences.append(first - second)
-        scores = np.array(differences)
-        resampled = [kendalltau(scores[rows], ratings[rows]).statistic for rows in draws]
-        low, high = np.nanquantile(resampled, (0.025, 0.975))
-        found[name] = {"tau": kendalltau(scores, ratings).statistic, "low": low, "high": high}
+        found[name] = tau_with_interval(np.array(differences), ratings, draws)
     return found
 
 
@@ -137,7 +130,7 @@ def main() -> None:
     """Compare, print and write."""
     arguments = parse_arguments()
     cases = json.loads((arguments.data / "radjudge" / "cases.json").read_text(encoding="utf-8"))
-    pairs = json.loads((arguments.data / "radpref" / "pairs.json").read_text(encoding="utf-8"))
+    pairs = read_preferences(arguments.data / "radpref" / "pairs.json")
     with (arguments.data / "iu_xray" / "systems.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     passed, preferences, systems = radjudge(cases), radpref(pairs, arguments.resamples), iu_xray(rows)

@@ -6,7 +6,7 @@ from rrg_rewards.recipes._rewards import RewardSetting, parse_reward
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["ALGORITHMS", "DataArguments", "RecipeArguments", "SupervisedArguments"]
+__all__ = ["ALGORITHMS", "DataArguments", "PPOArguments", "RecipeArguments", "RewardArguments", "SupervisedArguments"]
 
 ALGORITHMS = ("grpo", "rloo")
 
@@ -57,20 +57,17 @@ class DataArguments:
 
 
 @dataclass
-class RecipeArguments(DataArguments):
-    """What a recipe of reinforcement learning sets besides the trainer's and the model's own arguments."""
+class RewardArguments(DataArguments):
+    """What every recipe of reinforcement learning sets besides the trainer's and the model's own arguments."""
 
     rewards: list[str] = field(
         default_factory=list,
         metadata={"help": "Rewards: names or mappings of name, weight, as (logged name) and the reward's options."},
     )
-    algorithm: str = field(default="grpo", metadata={"help": "grpo or rloo."})
     heldout_batch_size: int = field(default=8, metadata={"help": "Held-out rows generated at once on a process."})
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.algorithm not in ALGORITHMS:
-            raise ValueError(unknown_name_message("algorithm", self.algorithm, ALGORITHMS))
         if not self.rewards:
             raise ValueError("rewards is empty; set at least one, as in 'rewards: [{name: crg}]'")
         names = [setting.logged_name for setting in self.reward_settings()]
@@ -80,6 +77,32 @@ class RecipeArguments(DataArguments):
     def reward_settings(self) -> list[RewardSetting]:
         """The rewards, parsed and checked."""
         return [parse_reward(reward, self.reference_column) for reward in self.rewards]
+
+
+@dataclass
+class RecipeArguments(RewardArguments):
+    """What a recipe of GRPO or RLOO sets besides the trainer's and the model's own arguments."""
+
+    algorithm: str = field(default="grpo", metadata={"help": "grpo or rloo."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(unknown_name_message("algorithm", self.algorithm, ALGORITHMS))
+
+
+@dataclass
+class PPOArguments(RewardArguments):
+    """What a recipe of PPO sets besides the trainer's and the model's own arguments."""
+
+    unscorable: float | None = field(
+        default=None, metadata={"help": "Reward of completions that cannot be scored; default: they end the run."}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.image_column is not None:
+            raise ValueError("image_column: PPO's trainer takes text alone; use grpo or rloo")
 
 
 @dataclass

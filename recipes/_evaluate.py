@@ -1,7 +1,7 @@
 """Held-out evaluation: greedy reports, corpus statistics of them, and how sure these are."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from trl import prepare_multimodal_messages
 from trl.models.utils import unwrap_model_for_generation
 
 from rrg_rewards.functional import bootstrap_interval, crg_score_from_counts, label_counts
-from rrg_rewards.metrics import LabelScores, Scores
+from rrg_rewards.metrics import FineBenchScores, LabelScores, Scores
 from rrg_rewards.rewards import Reward
 
 __all__ = [
@@ -27,7 +27,8 @@ __all__ = [
 
 _Statistic = Callable[..., Tensor]
 
-# On sums of (score, report, words), then of (tp, fn, fp, tn) where the metric counts labels.
+# On sums of (score, report, words), then of (tp, fn, fp, tn) where the metric counts labels, or where it asks questions
+# of each part of the score and of the reports that have it.
 _OF_SCORES: dict[str, _Statistic] = {
     "score": lambda sums: sums[0] / sums[1],
     "words": lambda sums: sums[2] / sums[1],
@@ -47,22 +48,31 @@ class Evaluation:
     Args:
         reports: ``N`` reports.
         per_report: For each reward ``(N, K)`` numbers to be summed; NaN where a report is unscorable.
+        parts: For each reward whose metric asks questions the names of what its score is made of.
     """
 
     reports: list[str]
     per_report: dict[str, Tensor]
+    parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """Statistics with bootstrap intervals over reports, and the number of unscorable reports, by reward."""
         summaries = {}
         for name, rows in self.per_report.items():
             scored = ~rows.isnan().any(dim=1)
-            summaries[name] = {**_intervals(_statistics(rows), rows[scored]), "unscorable": int((~scored).sum())}
+            summaries[name] = {**_intervals(self.statistics(name), rows[scored]), "unscorable": int((~scored).sum())}
         return summaries
 
+    def statistics(self, name: str) -> dict[str, _Statistic]:
+        """What a reward's sums give."""
+        if name in self.parts:
+            of_parts = {part: _mean_of(3 + 2 * place) for place, part in enumerate(self.parts[name])}
+            return {**_OF_SCORES, **of_parts}
+        return {**_OF_SCORES, **(_OF_LABELS if self.per_report[name].shape[1] > 3 else {})}
 
-def _statistics(rows: Tensor) -> dict[str, _Statistic]:
-    return {**_OF_SCORES, **(_OF_LABELS if rows.shape[1] > 3 else {})}
+
+def _mean_of(column: int) -> _Statistic:
+    return lambda sums: sums[column] / sums[column + 1]
 
 
 def _intervals(statistics: Mapping[str, _Statistic], *columns: Tensor) -> dict[str, dict[str, float]]:
@@ -83,7 +93,7 @@ def change(before: Evaluation, after: Evaluation) -> dict[str, dict[str, dict[st
     changes = {}
     for name, rows in before.per_report.items():
         scored = ~torch.cat([rows, after.per_report[name]], dim=1).isnan().any(dim=1)
-        statistics = {key: _difference(statistic) for key, statistic in _statistics(rows).items()}
+        statistics = {key: _difference(statistic) for key, statistic in before.statistics(name).items()}
         changes[name] = _intervals(statistics, rows[scored], after.per_report[name][scored])
     return changes
 
@@ -115,8 +125,10 @@ def evaluate_reports(reports: list[str], rewards: Sequence[Reward], rows: Any) -
         rows: Held-out rows.
     """
     columns = {column: list(rows[column]) for column in rows.column_names}
-    per_report = {reward.__name__: _per_report(reward.score(reports, **columns), reports) for reward in rewards}
-    return Evaluation(reports, per_report)
+    scores = {reward.__name__: reward.score(reports, **columns) for reward in rewards}
+    per_report = {name: _per_report(one, reports) for name, one in scores.items()}
+    parts = {name: tuple(one.details) for name, one in scores.items() if isinstance(one, FineBenchScores)}
+    return Evaluation(reports, per_report, parts)
 
 
 def in_words(summary: Mapping[str, Any]) -> str:
@@ -146,6 +158,10 @@ def _per_report(scores: Scores, reports: Sequence[str]) -> Tensor:
     columns = [scores.value.double(), torch.ones_like(words), words]
     if isinstance(scores, LabelScores):
         columns += [count.double() for count in label_counts(scores.preds, scores.target, dim=1)]
+    elif isinstance(scores, FineBenchScores):
+        # Not every report has questions of each kind.
+        for part in scores.details.values():
+            columns += [part.nan_to_num(0.0), (~part.isnan()).double()]
     return torch.stack(columns, dim=1)
 
 

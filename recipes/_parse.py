@@ -6,12 +6,15 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import yaml
 
-from rrg_rewards.recipes._arguments import RecipeArguments, SupervisedArguments
+from rrg_rewards.recipes._arguments import PPOArguments, RecipeArguments, RewardArguments, SupervisedArguments
 from rrg_rewards.recipes._catalog import recipe_path
 from rrg_rewards.recipes._processes import start_deepspeed_on_cpu, with_configured_state
 from rrg_rewards.utilities.imports import require
@@ -23,7 +26,15 @@ require("trl", extra="trl")
 from transformers.hf_argparser import string_to_bool  # noqa: E402
 from trl import GRPOConfig, ModelConfig, RLOOConfig, SFTConfig, TrlParser  # noqa: E402
 
-__all__ = ["command_line", "parse", "parse_supervised", "validate", "validate_supervised"]
+__all__ = [
+    "command_line",
+    "parse",
+    "parse_ppo",
+    "parse_supervised",
+    "validate",
+    "validate_ppo",
+    "validate_supervised",
+]
 
 _ALGORITHMS = {"grpo": GRPOConfig, "rloo": RLOOConfig}
 # The classes of a recipe's and of its trainer's arguments, by what the recipe says.
@@ -63,13 +74,37 @@ def parse_supervised(argv: Sequence[str]) -> tuple[SupervisedArguments, Any, Any
     return _join_and_parse(argv, _supervised)
 
 
+def parse_ppo(argv: Sequence[str]) -> tuple[PPOArguments, Any, Any]:
+    """Parse a command line of PPO, as :func:`parse`.
+
+    Raises:
+        ModuleNotFoundError: If TRL has no PPO, naming the pip command.
+    """
+    return _join_and_parse(argv, _ppo)
+
+
 def validate(path: Path) -> None:
     """Parse a recipe as a run would, and leave the environment as it was.
 
     Raises:
         ValueError: Naming the key that is wrong.
     """
-    recipe = _parse_only(path, _reinforced)
+    _make_rewards(_parse_only(path, _reinforced))
+
+
+def validate_ppo(path: Path) -> None:
+    """Parse a recipe of PPO, as :func:`validate`.
+
+    Where TRL has no PPO, its trainer's keys are not known: what is the recipe's own is checked, and its rewards.
+    """
+    if _has_ppo():
+        _make_rewards(_parse_only(path, _ppo))
+        return
+    own = {field.name for field in fields(PPOArguments)}
+    _make_rewards(PPOArguments(**{key: value for key, value in _read(path).items() if key in own}))
+
+
+def _make_rewards(recipe: RewardArguments) -> None:
     for setting in recipe.reward_settings():
         # Makes no model: backends load at their first use.
         setting.make()
@@ -87,6 +122,20 @@ def _reinforced(chosen: Mapping[str, Any]) -> tuple[type, type]:
     if "reward_weights" in chosen:
         raise ValueError("reward_weights: give each reward its own 'weight' in place of it")
     return RecipeArguments, _ALGORITHMS[algorithm]
+
+
+def _has_ppo() -> bool:
+    # TRL 1.13 removed it.
+    return find_spec("trl.experimental.ppo") is not None
+
+
+def _ppo(chosen: Mapping[str, Any]) -> tuple[type, type]:  # noqa: ARG001
+    if not _has_ppo():
+        raise ModuleNotFoundError(
+            "this version of TRL has no PPO, which 1.12 was the last to have: python -m pip install "
+            "'rrg-rewards[ppo]', in an environment of its own, or train with GRPO or RLOO"
+        )
+    return PPOArguments, import_module("trl.experimental.ppo").PPOConfig
 
 
 def _supervised(chosen: Mapping[str, Any]) -> tuple[type, type]:  # noqa: ARG001
@@ -138,7 +187,8 @@ def _parse(argv: Sequence[str], classes_of: _ClassesOf) -> tuple[Any, Any, Any]:
     recipe, training, model = TrlParser(classes, allow_abbrev=False).parse_args_and_config(argv)
     if not model.model_name_or_path:
         raise ValueError("model_name_or_path: no model is set")
-    if training.trust_remote_code:
+    # TRL's versions differ in whose argument it is.
+    if any(getattr(arguments, "trust_remote_code", False) for arguments in (training, model)):
         raise ValueError("trust_remote_code: code that comes with a model is never executed here")
     if training.deepspeed:
         _check_zero3_saves(training.hf_deepspeed_config)

@@ -24,14 +24,15 @@ from typing import Any
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer, RLOOTrainer, get_peft_config
 
-from rrg_rewards.callbacks import TrainerRewardStateCallback
+from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
 from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
-from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate, in_words, with_images_of_others
-from rrg_rewards.recipes._outputs import describe, plot_run, write_rows
+from rrg_rewards.recipes._evaluate import with_images_of_others
+from rrg_rewards.recipes._outputs import describe
 from rrg_rewards.recipes._parse import parse, validate
 from rrg_rewards.recipes._progress import show_progress
+from rrg_rewards.recipes._reinforced import describe_reward, evaluate_stage, write_results
 from rrg_rewards.recipes._training import (
     ResumableSampling,
     check_processes,
@@ -96,7 +97,7 @@ def run(
         logger.info("reward %s: %s", reward.__name__, reward.signature)
     described = {
         **describe(recipe, training, model, data),
-        "rewards": list(map(_describe_reward, rewards, training.reward_weights)),
+        "rewards": list(map(describe_reward, rewards, training.reward_weights)),
     }
     trainer = _make_trainer(recipe, training, model, rewards, data)
     prepare_policy(trainer)
@@ -108,17 +109,17 @@ def run(
     if trainer.accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(described, folder / "run.json", overwrite=True)
-    before = _evaluate(trainer, rewards, data, recipe, "before")
+    before = evaluate_stage(trainer, rewards, data, recipe, "before")
     trainer.train(resume_from_checkpoint=checkpoint_to_resume(training))
     trainer.save_model(training.output_dir)
     if trainer.accelerator.is_main_process:
         write_json(trainer.state.log_history, folder / "history.json", overwrite=True)
-    evaluations = {"before": before, "after": _evaluate(trainer, rewards, data, recipe, "after")}
+    evaluations = {"before": before, "after": evaluate_stage(trainer, rewards, data, recipe, "after")}
     if recipe.image_column is not None:
         others = dataclasses.replace(data, heldout=with_images_of_others(data.heldout))
-        evaluations["images_of_others"] = _evaluate(trainer, rewards, others, recipe, "images_of_others")
+        evaluations["images_of_others"] = evaluate_stage(trainer, rewards, others, recipe, "images_of_others")
     if trainer.accelerator.is_main_process:
-        _write_results(folder, rewards, trainer.state.log_history, evaluations)
+        write_results(folder, rewards, trainer.state.log_history, evaluations)
     return trainer
 
 
@@ -133,39 +134,6 @@ def _make_trainer(
         eval_dataset=data.heldout if training.eval_strategy != "no" else None,
         peft_config=get_peft_config(model),
     )
-
-
-def _describe_reward(reward: Reward, weight: float) -> dict[str, Any]:
-    return {"name": reward.__name__, "weight": weight, "signature": reward.signature, "columns": reward.columns}
-
-
-def _evaluate(
-    trainer: Any, rewards: Sequence[Reward], data: RecipeData, recipe: RecipeArguments, stage: str
-) -> Evaluation | None:
-    if not recipe.heldout_rows:
-        return None
-    evaluation = evaluate(trainer, rewards, data.heldout, recipe.heldout_batch_size)
-    if trainer.accelerator.is_main_process:
-        rows = [{**row, "report": report} for row, report in zip(data.heldout, evaluation.reports, strict=True)]
-        write_rows(Path(trainer.args.output_dir) / f"heldout_{stage}.jsonl", rows)
-        for name, summary in evaluation.summary().items():
-            logger.info("held out, %s, %s: %s", stage.replace("_", " "), name, in_words(summary))
-    return evaluation
-
-
-def _write_results(
-    folder: Path,
-    rewards: Sequence[Reward],
-    history: Sequence[dict[str, Any]],
-    evaluations: dict[str, Evaluation | None],
-) -> None:
-    done = {stage: evaluation for stage, evaluation in evaluations.items() if evaluation is not None}
-    summaries = {stage: evaluation.summary() for stage, evaluation in done.items()}
-    if done:
-        difference = {"change": change(done["before"], done["after"])}
-        write_json({**summaries, **difference}, folder / "evaluation.json", overwrite=True)
-    for reward in rewards:
-        plot_run(folder / f"curve_{reward.__name__}.png", reward.__name__, history, summaries)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

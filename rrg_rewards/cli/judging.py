@@ -34,6 +34,10 @@ class BatchedJudge(Judge):
         """What exactly judges; batches change nothing about it."""
         return self._judge.signature
 
+    def stop(self) -> None:
+        """Ask nothing more."""
+        self._judge.stop()
+
     async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
         """Evaluate items batch by batch."""
         results: list[Result | JudgeFailure] = []
@@ -46,8 +50,12 @@ class BatchedJudge(Judge):
         return results
 
 
-def judge_from_option(setting: str | Mapping[str, Any] | Judge) -> Judge:
+def judge_from_option(setting: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
     """Make the judge that ``--judge`` or ``--set METRIC.judge`` gives: a name, or settings as a YAML mapping.
+
+    Args:
+        setting: The name or settings.
+        **further: Arguments of the judge that other options give; they take precedence.
 
     Raises:
         UsageError: If there is none of that name, or it does not take the settings.
@@ -62,6 +70,6 @@ def judge_from_option(setting: str | Mapping[str, Any] | Judge) -> Judge:
         except yaml.YAMLError as error:
             raise UsageError(f"argument --judge: cannot read {setting!r} as a mapping") from error
     try:
-        return get_judge(setting)
+        return get_judge(setting, **further)
     except (ValueError, TypeError) as error:
         raise UsageError(f"argument --judge: {error}") from error

@@ -17,6 +17,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = (
     "label",
     "score",
+    "grade",
     "train",
     "recipes",
     "convert",
@@ -27,6 +28,7 @@ _EXAMPLE = """\
 examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
+  rrg-rewards grade reports.csv --output graded.jsonl --dry-run
   rrg-rewards train crepe --config crepe/minilm_phantom
   rrg-rewards recipes ls
 

@@ -31,6 +31,7 @@ examples:
   rrg-rewards train crepe --config my_run.yaml
   rrg-rewards train crepe --config crepe/minilm_phantom --trainer.max_epochs 1
   rrg-rewards train crepe --config my_run.yaml --search 20
+  rrg-rewards train er2score --config er2score/smollm2_phantom
   torchrun --nproc_per_node 2 -m rrg_rewards train crepe --config my_run.yaml --trainer.devices 2
 """
 
@@ -44,7 +45,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         epilog=_EXAMPLE,
         **new_parser_options(),
     )
-    parser.add_argument("task", choices=("crepe",), help="what to train")
+    parser.add_argument("task", choices=("crepe", "er2score"), help="what to train")
     parser.add_argument("--config", metavar="FILE", help="YAML file, or the name of a recipe that recipes ls lists")
     parser.add_argument("--keys", action="store_true", help="show all keys of the YAML file and end")
     parser.add_argument(
@@ -75,7 +76,7 @@ def _train(args: argparse.Namespace, terminal: Terminal) -> int:
         cli = training.build(args.task, argv, terminal.note)
         report = training.run(cli)
     if report is not None:
-        _show(report, Path(cli.config.output_dir), terminal)
+        _show(training.summary(report), Path(cli.config.output_dir), terminal)
     return 0
 
 
@@ -107,20 +108,15 @@ def _only_our_own_words() -> Iterator[None]:
         yield
 
 
-def _show(report: dict[str, Any], folder: Path, terminal: Terminal) -> None:
+def _show(summary: Any, folder: Path, terminal: Terminal) -> None:
     from rich.table import Table as Grid
 
-    grid = Grid(title=f"{report['test']['pairs']} held-out pairs", title_justify="left")
-    for heading in ("category", "mean count", "MAE", "MAE of the mean"):
-        grid.add_column(heading, justify="left" if heading == "category" else "right")
-    for name, row in report["test"]["categories"].items():
-        grid.add_row(name, *(_number(row[key]) for key in ("mean_true", "mae", "mae_of_mean")))
+    grid = Grid(title=summary.title, title_justify="left")
+    for place, heading in enumerate(summary.headings):
+        grid.add_column(heading, justify="right" if place else "left")
+    for row in summary.rows:
+        grid.add_row(*row)
     terminal.show(grid)
-    for name, own in report["test_by_source"].items():
-        terminal.show(f"{name}: {own['pairs']} pairs, Kendall's tau {_number(own['tau'])}")
-    terminal.show(f"all: Kendall's tau {_number(report['test']['tau'])}")
+    for line in summary.lines:
+        terminal.show(line)
     terminal.note(f"model in {folder / 'model'}, report in {folder / 'report.md'}")
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

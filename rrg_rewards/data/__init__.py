@@ -8,6 +8,13 @@ from rrg_rewards.data.error_records import (
     read_rexval,
     write_error_records,
 )
+from rrg_rewards.data.graded_pairs import GradedPair, GradedPairs, graded_pairs
+from rrg_rewards.data.graded_reports import (
+    GradedReport,
+    grade_by_errors,
+    read_graded_reports,
+    write_graded_reports,
+)
 from rrg_rewards.data.phantom import (
     PhantomContext,
     PhantomFinding,
@@ -25,12 +32,17 @@ from rrg_rewards.data.writers import open_output, write_json, write_table
 __all__ = [
     "CtRateCounts",
     "ErrorRecord",
+    "GradedPair",
+    "GradedPairs",
+    "GradedReport",
     "InjectedStudy",
     "PhantomContext",
     "PhantomFinding",
     "PhantomStudy",
     "Table",
     "TableError",
+    "grade_by_errors",
+    "graded_pairs",
     "inject_phantom_errors",
     "open_output",
     "phantom_mark",
@@ -41,11 +53,13 @@ __all__ = [
     "phantom_volume_rows",
     "read_ct_rate",
     "read_error_records",
+    "read_graded_reports",
     "read_radpref",
     "read_rexval",
     "read_table",
     "split_by_patient",
     "write_error_records",
+    "write_graded_reports",
     "write_json",
     "write_phantom_volumes",
     "write_table",

@@ -93,14 +93,6 @@ def _edits(cell: Any, where: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(cell)
 
 
-def _required(table: Table, name: str) -> list[str]:
-    texts = table.texts(name)
-    for row, text in enumerate(texts):
-        if text is None:
-            raise TableError(f"{table.where(row)}, column {name!r}: is missing; leave the row out")
-    return [text for text in texts if text is not None]
-
-
 def read_error_records(path: str | Path) -> list[ErrorRecord]:
     r"""Read pairs with error counts, whoever counted: injected, a language model, radiologists.
 
@@ -123,7 +115,7 @@ def read_error_records(path: str | Path) -> list[ErrorRecord]:
         (1, 0, 0, 0, 0, None)
     """
     table = read_table(path, None if Path(path).suffix else "jsonl")
-    references, candidates = _required(table, "reference"), _required(table, "candidate")
+    references, candidates = table.required_texts("reference"), table.required_texts("candidate")
     missing = [None] * len(table)
     sources = table.texts("source") if "source" in table.names else missing
     edits = table.column("edits") if "edits" in table.names else missing
@@ -190,7 +182,7 @@ def read_rexval(folder: str | Path, significant: bool | None = None, rater: int 
     """
     reports = read_table(Path(folder) / _REXVAL_REPORTS)
     table = read_table(Path(folder) / _REXVAL_ERRORS)
-    references = _required(reports, _REXVAL_REFERENCE)
+    references = reports.required_texts(_REXVAL_REFERENCE)
     columns = [table.column(name) for name in _REXVAL_COLUMNS]
     told: dict[tuple[int, str, int, bool, int], float] = {}
     for row, cells in enumerate(zip(*columns, strict=True)):
@@ -210,7 +202,7 @@ def read_rexval(folder: str | Path, significant: bool | None = None, rater: int 
     return [
         ErrorRecord(
             references[study],
-            _required(reports, kind)[study],
+            reports.required_texts(kind)[study],
             tuple(_mean(by_category.get(c, {})) for c in range(6)),
             "rexval",
         )

@@ -13,7 +13,7 @@ from typing import Any
 from rrg_rewards.data.tables import STANDARD, Table, TableError, table_format
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["read_table"]
+__all__ = ["parse_jsonl", "read_table"]
 
 
 def read_table(path: str | Path, table_format_name: str | None = None) -> Table:
@@ -41,7 +41,7 @@ def read_table(path: str | Path, table_format_name: str | None = None) -> Table:
         ...     read_table(path).columns
         {'id': ['1', '2'], 'report': ['Small, clear "nodule".', None]}
     """
-    read = {"csv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}[table_format(path, table_format_name)]
+    read = {"csv": _read_csv, "jsonl": parse_jsonl, "parquet": _read_parquet}[table_format(path, table_format_name)]
     if str(path) == STANDARD:
         return read(sys.stdin.buffer.read(), "standard input")
     if not Path(path).exists():
@@ -142,7 +142,20 @@ def _json_record(text: str, where: str) -> dict[str, Any]:
     return record
 
 
-def _read_jsonl(data: bytes, source: str) -> Table:
+def parse_jsonl(data: bytes, source: str) -> Table:
+    r"""Read a table from the content of a file of JSON lines.
+
+    Args:
+        data: The content.
+        source: What messages call it.
+
+    Raises:
+        TableError: As :func:`read_table`.
+
+    Example:
+        >>> parse_jsonl(b'{"id": 1}\n{"id": 2}\n', "answers").columns
+        {'id': [1, 2]}
+    """
     records: list[dict[str, Any]] = []
     lines: list[int] = []
     # Split on the line feed alone: str.splitlines would also cut a report at a Unicode line separator.

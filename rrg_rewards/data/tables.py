@@ -130,6 +130,26 @@ class Table:
                 )
         return texts
 
+    def required_texts(self, name: str) -> list[str]:
+        """Report texts of one column that must have one in each row.
+
+        Raises:
+            TableError: As :meth:`texts`; if a report is missing, by its row.
+
+        Example:
+            >>> Table({"report": ["Normal.", None]}, source="reports.jsonl").required_texts("report")
+            Traceback (most recent call last):
+            ...
+            rrg_rewards.data.tables.TableError: reports.jsonl: data row 2, column 'report': is missing; leave the row
+            out
+        """
+        texts: list[str] = []
+        for row, text in enumerate(self.texts(name)):
+            if text is None:
+                raise TableError(f"{self.where(row)}, column {name!r}: is missing; leave the row out")
+            texts.append(text)
+        return texts
+
     def labels(self, names: Sequence[str]) -> list[tuple[int, ...] | None]:
         """Rows of 0/1 labels from several columns; ``None`` where all cells of a row are missing.
 

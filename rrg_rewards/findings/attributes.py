@@ -153,6 +153,25 @@ class AttributeReader:
             i = modifier.end
         return found
 
+    def measures(self, tokens: Sequence[str]) -> list[Modifier]:
+        """Sizes that a sentence states, in order; not distances, nor what was measured earlier.
+
+        Example:
+            >>> attribute_reader().measures("nodule of 5 x 8 mm , previously 4 mm".split())
+            [Modifier(start=2, end=6, values=(('size_mm', 8.0),))]
+        """
+        found, i = [], 0
+        while i < len(tokens):
+            modifier = self._measure(tokens, i) if tokens[i][0] in "0123456789." else None
+            i = i + 1 if modifier is None else modifier.end
+            if modifier is not None and modifier.values and modifier.values[0][0] == "size_mm":
+                found.append(modifier)
+        return found
+
+    def owners(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
+        """For each token the index of the finding that it speaks of, or -1; spans must be distinct and in order."""
+        return self._owners(tokens, spans)
+
     def _is_denied(self, tokens: Sequence[str], modifier: Modifier) -> bool:
         if all(kind in _UNDENIED for kind, _ in modifier.values):
             return False

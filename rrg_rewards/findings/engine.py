@@ -15,7 +15,7 @@ from rrg_rewards.findings.text import UNIT_SEPARATOR, locate, pieces, sentences,
 from rrg_rewards.findings.types import Attributes, Finding, Presence
 from rrg_rewards.findings.vocabulary import Lexicon, Rule
 
-__all__ = ["FindingEngine", "Mention"]
+__all__ = ["FindingEngine", "Mention", "named_spans", "report_units"]
 
 _PRESENCES: dict[int, Presence] = {PRESENT: "present", UNCERTAIN: "uncertain", ABSENT: "absent"}
 # Units remembered at most, and the longest unit worth remembering, in characters.
@@ -76,7 +76,7 @@ class FindingEngine:
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
         # Other threads may add to this memory while it is read, but nothing is ever taken out of it.
         known = self._masks
-        split = [_units(report) for report in reports]
+        split = [report_units(report) for report in reports]
         fresh = list(filterfalse(known.__contains__, set(chain.from_iterable(split))))
         new = dict(zip(fresh, map(self._unit_mask, sentences(fresh)), strict=True)) if fresh else {}
         found = []
@@ -111,7 +111,7 @@ class FindingEngine:
         """All mentions in a report, in the order of the text, with their attributes."""
         findings: list[Finding] = []
         known, index, offset = self._units, 0, 0
-        for unit in _units(report):
+        for unit in report_units(report):
             statements = known.get(unit)
             if statements is None:
                 statements = self._unit_statements(unit)
@@ -137,8 +137,8 @@ class FindingEngine:
     def _statement(self, offset: int, piece: str) -> "_Statement":
         """What one sentence, ``offset`` characters into its unit, says."""
         tokens = tokenise(piece)
-        codes, union = self._codes(tokens)
-        mentions = self._mentions(codes, union) if union else []
+        codes, union = self.codes(tokens)
+        mentions = self.mentions(codes, union) if union else []
         reader = attribute_reader()
         if not mentions:
             goes_on = tokens and (tokens[0] in _GOES_ON or (tokens[0] in _ARTICLES and tokens[1:2] == ["tip"]))
@@ -169,10 +169,10 @@ class FindingEngine:
 
     def analyse(self, tokens: list[str]) -> list[Mention]:
         """Mentions in one sentence, given as the tokens of :func:`rrg_rewards.findings.text.tokenise`."""
-        codes, union = self._codes(tokens)
-        return self._mentions(codes, union) if union else []
+        codes, union = self.codes(tokens)
+        return self.mentions(codes, union) if union else []
 
-    def _codes(self, tokens: list[str]) -> tuple[list[int], int]:
+    def codes(self, tokens: list[str]) -> tuple[list[int], int]:
         """What each token can be, with compounds merged, and their union; 0 where nothing can be named."""
         lexicon = self.lexicon
         codes = list(map(lexicon.words.__getitem__, tokens))
@@ -198,7 +198,8 @@ class FindingEngine:
                     break
         return merged
 
-    def _mentions(self, codes: list[int], union: int) -> list[Mention]:
+    def mentions(self, codes: list[int], union: int) -> list[Mention]:
+        """Mentions in one sentence, given what its tokens can be."""
         rules, mentions, clauses = self.lexicon.rules, [], None
         heads = rules.heads
         named: dict[int, int] = {}
@@ -239,7 +240,24 @@ class FindingEngine:
         return True
 
 
-def _units(report: str) -> list[str]:
+def named_spans(engine: FindingEngine, tokens: list[str], exclusive: bool = False) -> list[tuple[Mention, Span]]:
+    """Mentions in a sentence, in order, each with the last word of its phrase.
+
+    Args:
+        engine: Engine of a lexicon.
+        tokens: Of :func:`rrg_rewards.findings.text.tokenise`.
+        exclusive: Whether of overlapping phrases the longest counts.
+    """
+    codes, union = engine.codes(tokens)
+    mentions = engine.mentions(codes, union) if union else []
+    if exclusive:
+        return _exclusive(mentions, codes)
+    spans = [(mention, _matched(codes, mention)[-1]) for mention in mentions]
+    named = [(mention, Span(last, last + 1, mention.start)) for mention, last in spans]
+    return sorted(named, key=lambda found: (found[1].end, found[0].start))
+
+
+def report_units(report: str) -> list[str]:
     """A report cut into what the engine remembers, without what was asked and how."""
     return unwrap(blank_requests(report)).split(UNIT_SEPARATOR)
 

@@ -29,9 +29,15 @@ from rrg_rewards.functional.crimson import (
     crimson_score_from_statistics,
     crimson_statistics,
 )
+from rrg_rewards.functional.ct_finebench import compare_answers, ct_finebench_score
+from rrg_rewards.functional.er2score import (
+    MarginRewardEnforcementLoss,
+    margin_reward_enforcement_loss,
+    margin_reward_enforcement_terms,
+)
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
 from rrg_rewards.functional.policy import PolicyLoss, policy_loss, value_loss
-from rrg_rewards.functional.rank_correlation import kendall_tau
+from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
 
 __all__ = [
     "CRGWeights",
@@ -41,8 +47,10 @@ __all__ = [
     "CrimsonFinding",
     "CrimsonStatistics",
     "LabelCounts",
+    "MarginRewardEnforcementLoss",
     "PolicyLoss",
     "bootstrap_interval",
+    "compare_answers",
     "crepe_loss",
     "crepe_score",
     "crg_contributions",
@@ -53,6 +61,7 @@ __all__ = [
     "crimson_score",
     "crimson_score_from_statistics",
     "crimson_statistics",
+    "ct_finebench_score",
     "generalized_advantages",
     "greedy_baseline_advantages",
     "group_advantages",
@@ -62,7 +71,10 @@ __all__ = [
     "label_statistics",
     "label_table",
     "leave_one_out_advantages",
+    "margin_reward_enforcement_loss",
+    "margin_reward_enforcement_terms",
     "policy_loss",
+    "spearman_rho",
     "token_entropies",
     "token_log_probs",
     "value_loss",

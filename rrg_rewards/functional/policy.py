@@ -142,8 +142,8 @@ def policy_loss(
     log_ratio = log_probs - old_log_probs.masked_fill(outside, 0.0)
     ratio = _ratio(log_ratio, mask, level)
     clipped = torch.zeros_like(ratio, dtype=torch.bool)
+    assert clip_high is not None
     if objective == "clipped":
-        assert clip_high is not None
         bounded = ratio.clamp(1 - clip_low, 1 + clip_high) * advantages
         free = (ratio if max_ratio is None else ratio.clamp(max=max_ratio)) * advantages
         losses = -torch.min(free, bounded)

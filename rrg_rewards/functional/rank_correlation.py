@@ -1,9 +1,9 @@
-"""Kendall's rank correlation, which takes ties into account."""
+"""Rank correlations, which take ties into account."""
 
 import torch
 from torch import Tensor
 
-__all__ = ["kendall_tau"]
+__all__ = ["kendall_tau", "spearman_rho"]
 
 # Pairs compared at once: memory stays flat however many values there are.
 _PAIRS_AT_ONCE = 2**22
@@ -34,10 +34,7 @@ def kendall_tau(preds: Tensor, target: Tensor) -> Tensor:
         >>> kendall_tau(torch.tensor([0.1, 0.9, 0.8, 2.0]), torch.tensor([0, 1, 1, 3]))
         tensor(0.9129, dtype=torch.float64)
     """
-    if preds.ndim != 1 or preds.shape != target.shape:
-        raise ValueError(f"preds and target must both be (N,), got {tuple(preds.shape)} and {tuple(target.shape)}")
-    if bool(preds.isnan().any()) or bool(target.isnan().any()):
-        raise ValueError("preds and target must hold no NaN; leave out rows that are unscorable")
+    _check(preds, target)
     size = preds.numel()
     agreement = torch.zeros(3, dtype=torch.int64, device=preds.device)
     rows = max(1, _PAIRS_AT_ONCE // max(size, 1))
@@ -54,3 +51,47 @@ def kendall_tau(preds: Tensor, target: Tensor) -> Tensor:
 def _order(some: Tensor, values: Tensor) -> Tensor:
     """For each of some values and each value 1, 0 or -1: whether it is greater, equal or smaller."""
     return (some[:, None] > values).to(torch.int64) - (some[:, None] < values).to(torch.int64)
+
+
+def spearman_rho(preds: Tensor, target: Tensor) -> Tensor:
+    r"""Spearman's :math:`\rho` between two sequences: Pearson's correlation of their ranks.
+
+    .. math::
+        \rho = \frac{\sum_i (R_i - \bar R)(S_i - \bar S)}{\sqrt{\sum_i (R_i - \bar R)^2 \sum_i (S_i - \bar S)^2}}
+
+    where equal values share the mean of the ranks that they take together.
+
+    Args:
+        preds: ``(N,)`` numbers.
+        target: ``(N,)`` numbers.
+
+    Returns:
+        Scalar float64 in [-1, 1]; NaN where one side is constant or there are fewer than two rows, since nothing is
+        ranked then.
+
+    Raises:
+        ValueError: If the shapes differ, are not one-dimensional, or a value is NaN.
+
+    Example:
+        >>> spearman_rho(torch.tensor([0.1, 0.9, 0.8, 2.0]), torch.tensor([0, 1, 1, 3]))
+        tensor(0.9487, dtype=torch.float64)
+    """
+    _check(preds, target)
+    ours, theirs = (_ranks(values) for values in (preds, target))
+    ours, theirs = ours - ours.mean(), theirs - theirs.mean()
+    spread = ((ours**2).sum() * (theirs**2).sum()).sqrt()
+    return torch.where(spread > 0, (ours * theirs).sum() / spread, torch.nan)
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """Mean ranks from 1 on, float64."""
+    _, place, count = torch.unique(values, return_inverse=True, return_counts=True)
+    ranks: Tensor = count.cumsum(0).double() - (count - 1) / 2
+    return ranks[place]
+
+
+def _check(preds: Tensor, target: Tensor) -> None:
+    if preds.ndim != 1 or preds.shape != target.shape:
+        raise ValueError(f"preds and target must both be (N,), got {tuple(preds.shape)} and {tuple(target.shape)}")
+    if bool(preds.isnan().any()) or bool(target.isnan().any()):
+        raise ValueError("preds and target must hold no NaN; leave out rows that are unscorable")

@@ -1,27 +1,49 @@
-"""A judge's answer for CRIMSON in its published JSON form: types, schema, and reading it strictly."""
+"""Judges' answers as JSON: read strictly into types that give their schema; those of CRIMSON in its published form."""
 
 import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rrg_rewards.judges.base import AnswerError
 from rrg_rewards.schemas import AttributeErrorType
 
-__all__ = ["AttributeErrorAnswer", "CrimsonAnswer", "ErrorsAnswer", "FindingAnswer", "MatchAnswer", "read_answer"]
+__all__ = [
+    "AttributeErrorAnswer",
+    "CrimsonAnswer",
+    "ErrorsAnswer",
+    "FindingAnswer",
+    "MatchAnswer",
+    "StrictAnswer",
+    "read_answer",
+    "read_json",
+]
 
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 _THOUGHT = ("<think>", "</think>")
 
 
-class _Strict(BaseModel):
+class StrictAnswer(BaseModel):
+    """A part of an answer: every key required, no other allowed, nothing taken for another type."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
+    @classmethod
+    @cache
+    def json_schema(cls) -> Mapping[str, Any]:
+        """JSON schema of the answer, of the few means that servers and grammars share: no references, no patterns."""
+        schema = cls.model_json_schema()
+        inlined: dict[str, Any] = _inline(schema, schema.pop("$defs", {}))
+        return inlined
 
-class FindingAnswer(_Strict):
+
+Form = TypeVar("Form", bound=StrictAnswer)
+
+
+class FindingAnswer(StrictAnswer):
     """A finding of one report."""
 
     id: str
@@ -29,14 +51,14 @@ class FindingAnswer(_Strict):
     clinical_significance: Literal["urgent", "actionable_not_urgent", "not_actionable_not_urgent", "benign_expected"]
 
 
-class MatchAnswer(_Strict):
+class MatchAnswer(StrictAnswer):
     """Two findings that are the same."""
 
     ref_id: str
     pred_id: str
 
 
-class AttributeErrorAnswer(_Strict):
+class AttributeErrorAnswer(StrictAnswer):
     """What is wrong about a matched finding."""
 
     ref_id: str
@@ -46,7 +68,7 @@ class AttributeErrorAnswer(_Strict):
     explanation: str
 
 
-class ErrorsAnswer(_Strict):
+class ErrorsAnswer(StrictAnswer):
     """What the candidate adds, lacks and gets wrong."""
 
     false_findings: list[str]
@@ -54,7 +76,7 @@ class ErrorsAnswer(_Strict):
     attribute_errors: list[AttributeErrorAnswer]
 
 
-class CrimsonAnswer(_Strict):
+class CrimsonAnswer(StrictAnswer):
     """A judge's answer, of the right form; whether it makes sense is for ``CrimsonTask.parse`` to say.
 
     Example:
@@ -66,14 +88,6 @@ class CrimsonAnswer(_Strict):
     predicted_findings: list[FindingAnswer]
     matched_findings: list[MatchAnswer]
     errors: ErrorsAnswer
-
-    @classmethod
-    @cache
-    def json_schema(cls) -> Mapping[str, Any]:
-        """JSON schema of the answer, of the few means that servers and grammars share: no references, no patterns."""
-        schema = cls.model_json_schema()
-        inlined: dict[str, Any] = _inline(schema, schema.pop("$defs"))
-        return inlined
 
 
 def _inline(schema: Any, definitions: Mapping[str, Any]) -> Any:
@@ -91,21 +105,41 @@ def _inline(schema: Any, definitions: Mapping[str, Any]) -> Any:
     return kept
 
 
-def read_answer(answer: str) -> CrimsonAnswer:
-    """Read a judge's answer.
+def read_answer(answer: str, form: type[Form]) -> Form:
+    """Read a judge's answer: JSON (:func:`read_json`) that is an object of the schema.
 
-    White space around it, a fence of three backticks around it, and ``<think>...</think>`` before it are taken off;
-    anything else that is no JSON object of the schema makes the answer malformed. Of two values for one key nothing is
-    taken.
+    Args:
+        answer: What the judge said.
+        form: What it must be.
 
     Raises:
         AnswerError: ``malformed``, with the place of what is wrong and without text of the answer.
 
     Example:
-        >>> read_answer('{"reference_findings": []}')
+        >>> read_answer('{"reference_findings": []}', CrimsonAnswer)
         Traceback (most recent call last):
         ...
         rrg_rewards.judges.base.AnswerError: predicted_findings: Field required (and 2 more)
+    """
+    content = read_json(answer)
+    try:
+        return form.model_validate(content)
+    except ValidationError as error:
+        raise AnswerError("malformed", _told(error)) from None
+
+
+def read_json(answer: str) -> Any:
+    """Read a judge's answer that is JSON of any form.
+
+    White space around it, a fence of three backticks around it, and ``<think>...</think>`` before it are taken off;
+    anything else that is no JSON makes the answer malformed. Of two values for one key nothing is taken.
+
+    Raises:
+        AnswerError: ``malformed``, with the place of what is wrong and without text of the answer.
+
+    Example:
+        >>> read_json('<think>Two of them.</think> {"errors": 2}')
+        {'errors': 2}
     """
     opening, closing = _THOUGHT
     text = answer.strip()
@@ -116,11 +150,7 @@ def read_answer(answer: str) -> CrimsonAnswer:
             raise AnswerError("malformed", f"the answer ends before {closing}; allow more tokens")
         text = text.strip()
     fenced = _FENCE.fullmatch(text)
-    content = _read_json(fenced[1] if fenced else text)
-    try:
-        return CrimsonAnswer.model_validate(content)
-    except ValidationError as error:
-        raise AnswerError("malformed", _told(error)) from None
+    return _read_json(fenced[1] if fenced else text)
 
 
 def _read_json(text: str) -> Any:
@@ -156,7 +186,7 @@ def _no_number(constant: str) -> None:
 def _told(error: ValidationError) -> str:
     """What is wrong first, without a value or a key of the answer: they may quote a report."""
     errors = error.errors(include_input=False, include_url=False, include_context=False)
-    known = {name for model in _Strict.__subclasses__() for name in model.model_fields}
+    known = {name for model in StrictAnswer.__subclasses__() for name in model.model_fields}
     place = ".".join(str(part) if isinstance(part, int) or part in known else "?" for part in errors[0]["loc"])
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return f"{place or 'the answer'}: {errors[0]['msg']}{more}"

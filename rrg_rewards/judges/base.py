@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 from rrg_rewards.utilities.backend import Backend
 
 __all__ = [
+    "STOPPED",
     "AnswerError",
     "FailureKind",
     "Judge",
@@ -64,6 +65,10 @@ class JudgeFailure:
     reason: str
 
 
+STOPPED = JudgeFailure("deadline", "the judge was stopped before it asked")
+"""Why an item has no result after :meth:`Judge.stop`."""
+
+
 class AnswerError(ValueError):
     """An answer that must not count.
 
@@ -115,6 +120,9 @@ class Judge(Backend, ABC):
     is_immediate = False
     """Whether :meth:`evaluate` never waits, so that there is nothing to run beside it."""
 
+    is_stopped = False
+    """Whether :meth:`stop` was called."""
+
     @property
     @abstractmethod
     def signature(self) -> str:
@@ -135,6 +143,10 @@ class Judge(Backend, ABC):
     def evaluate_now(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
         """:meth:`evaluate` for callers that are not asynchronous, also inside a running event loop."""
         return run_coroutine(self.evaluate(task, items))
+
+    def stop(self) -> None:
+        """Ask nothing more, from any thread: what was asked already is waited for, all else fails with ``STOPPED``."""
+        self.is_stopped = True
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:

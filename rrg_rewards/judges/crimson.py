@@ -1,12 +1,9 @@
 """CRIMSON as a task for language models: the question, and the checks that an answer must pass before it counts."""
 
-import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from importlib import resources
 from types import ModuleType
 from typing import Any, Literal, get_args
 
@@ -15,6 +12,7 @@ from rrg_rewards.judges.base import AnswerError, JudgeTask, Message, ReportPair
 from rrg_rewards.judges.escaping import fill, quote_text
 from rrg_rewards.judges.grounding import ReportWords, content_words
 from rrg_rewards.judges.published import published_messages
+from rrg_rewards.judges.templates import load_template, prompt_digest
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["CrimsonPrompt", "CrimsonTask"]
@@ -22,7 +20,6 @@ __all__ = ["CrimsonPrompt", "CrimsonTask"]
 CrimsonPrompt = Literal["own", "crimson-score"]
 """Whose words ask for CRIMSON: this package's, or those that the published fine-tuned judge was trained on."""
 
-_ROLES_APART = "\n=====\n"
 _ID = {"reference_findings": re.compile(r"R[0-9]{1,4}"), "predicted_findings": re.compile(r"P[0-9]{1,4}")}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Everything that a prompt may do with an item shows in what it makes of this one.
@@ -62,6 +59,7 @@ class CrimsonTask(JudgeTask[ReportPair, CrimsonEvaluation]):
         ValueError: For another prompt.
 
     Example:
+        >>> import json
         >>> from rrg_rewards.functional import crimson_score
         >>> task = CrimsonTask()
         >>> pair = ReportPair("Small left effusion.", "Normal chest.")
@@ -106,7 +104,7 @@ class CrimsonTask(JudgeTask[ReportPair, CrimsonEvaluation]):
         """The conversation to answer: instructions, then patient and reports as data."""
         if self.prompt == "crimson-score":
             return published_messages(item)
-        system, user = _template()
+        system, user = load_template("crimson")
         patient = [f"  {quote_text(name)}: {quote_text(value)}" for name, value in item.context]
         filled = fill(
             user,
@@ -122,7 +120,7 @@ class CrimsonTask(JudgeTask[ReportPair, CrimsonEvaluation]):
         Raises:
             AnswerError: ``malformed`` or ``inconsistent``, saying what is wrong without report text.
         """
-        found = CrimsonEvaluation.from_dict(_answers().read_answer(answer).model_dump())
+        found = _read(answer)
         reference = _ids("reference_findings", found.reference_findings)
         predicted = _ids("predicted_findings", found.predicted_findings)
         _check_references(found, reference, predicted)
@@ -131,23 +129,19 @@ class CrimsonTask(JudgeTask[ReportPair, CrimsonEvaluation]):
         return found
 
 
+def _read(answer: str) -> CrimsonEvaluation:
+    answers = _answers()
+    return CrimsonEvaluation.from_dict(answers.read_answer(answer, answers.CrimsonAnswer).model_dump())
+
+
 def _answers() -> ModuleType:
     require("pydantic", extra="judge")
     return require("rrg_rewards.judges.answers", extra="judge")
 
 
 @cache
-def _template() -> tuple[str, str]:
-    """System and user message, with places for what is known of an item."""
-    text = resources.files("rrg_rewards.judges.prompts").joinpath("crimson.md").read_text(encoding="utf-8")
-    system, user = text.split(_ROLES_APART)
-    return system.strip(), user.strip()
-
-
-@cache
 def _prompt_hash(task: CrimsonTask) -> str:
-    content = [task.messages(_PROBE), task.messages(ReportPair("", "")), task.schema]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+    return prompt_digest([task.messages(_PROBE), task.messages(ReportPair("", ""))], task.schema)
 
 
 def _ids(kind: str, findings: Sequence[CrimsonFinding]) -> set[str]:

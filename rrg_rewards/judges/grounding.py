@@ -34,6 +34,8 @@ _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(?:[ -]?(mm|cm|millimet\w+|cen
 # What stands between the numbers of "2 x 3 cm" and "2-3 cm", which share the unit.
 _SHARING = re.compile(r"\s*(?:x|by|to|-)\s*")
 _CODE = re.compile(r"```.*?(?:```|\Z)|\{.*\}|\{.*", re.DOTALL)
+# What lists places or words that may stand in different sentences.
+_LIST = re.compile(r"[,;]|\band\b")
 _SUFFIXES = """
 a ae al ally ar ary ated ating ation ations ative e ed ement ements ened ening es ia ic ical ies ification ifications
 ified ing ion ions is ity ities ize ized ly ment ness ous s tic tics um us y
@@ -133,6 +135,7 @@ class ReportWords:
     def __init__(self, report: str) -> None:
         self._report = report
         folded = _folded(prose(report))
+        self._plain = " ".join(folded.split())
         self._sentences = {frozenset(_words(sentence)) for sentence in _SENTENCE.split(folded)}
         quantities = _quantities(folded)
         self._numbers = {value for value, _ in quantities}
@@ -156,6 +159,24 @@ class ReportWords:
         if not words or not all(map(self._has, _quantities(folded))):
             return False
         return any(len(words & sentence) >= GROUNDING * len(words) for sentence in self._sentences)
+
+    def says(self, answer: str) -> bool:
+        """Whether an answer is in the report's own words.
+
+        For each part of a list one sentence must hold all content words, and the report each of its numbers, lengths
+        after conversion. An answer of neither must stand in the report as it is. One word makes another answer of an
+        answer, so that here, unlike in :meth:`holds`, none may be missing.
+
+        Args:
+            answer: An answer in words, not blank.
+        """
+        folded = _folded(answer)
+        quantities = _quantities(folded)
+        parts = [words for part in _LIST.split(folded) if (words := frozenset(_words(part)))]
+        if not parts and not quantities:
+            return " ".join(folded.split()) in self._plain
+        grounded = all(any(words <= sentence for sentence in self._sentences) for words in parts)
+        return grounded and all(map(self._has, quantities))
 
     def _has(self, quantity: tuple[float, float | None]) -> bool:
         value, length = quantity

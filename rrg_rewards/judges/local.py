@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from rrg_rewards.judges.base import AnswerError, Judge, JudgeFailure, JudgeTask, Message
+from rrg_rewards.judges.base import STOPPED, AnswerError, Judge, JudgeFailure, JudgeTask, Message
 from rrg_rewards.judges.constrained import JsonGrammar, SchemaConstraint, can_constrain
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.utilities.checks import check_model_source
@@ -152,6 +152,9 @@ class LocalJudge(Judge):
             fitting = sorted((item for item in unique if item not in outcomes), key=lambda item: len(prompts[item]))
             for start in range(0, len(fitting), self.batch_size):
                 batch = fitting[start : start + self.batch_size]
+                if self.is_stopped:
+                    outcomes.update(dict.fromkeys(batch, STOPPED))
+                    continue
                 answers = self._generate([prompts[item] for item in batch], task)
                 for item, answer in zip(batch, answers, strict=True):
                     try:

@@ -9,11 +9,12 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from rrg_rewards.judges.address import check_address
-from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask
+from rrg_rewards.judges.base import STOPPED, Judge, JudgeFailure, JudgeTask
 from rrg_rewards.judges.batches import within
 from rrg_rewards.judges.cache import AnswerCache
 from rrg_rewards.judges.chat import ChatSettings, reply_text, reply_tokens
 from rrg_rewards.judges.evaluation import Evaluation, Limits
+from rrg_rewards.judges.rate import RateLimiter, RateStoppedError, expected_tokens
 from rrg_rewards.judges.response_format import (
     RESPONSE_FORMATS,
     FormatChoice,
@@ -50,6 +51,9 @@ class OpenAIJudge(Judge):
     (at least 8) without an answer the rest of the batch fails at once. An answer that the task rejects is asked for
     again with the next seed, at a temperature of at least 0.5, for at 0 a seed changes nothing.
 
+    **Rates.** ``requests_per_minute`` and ``tokens_per_minute`` are kept over all calls of this object, retries
+    included (:class:`rrg_rewards.judges.rate.RateLimiter`). A copy in another process counts by itself.
+
     **Nothing twice.** Equal items are asked once, also by evaluations that run at the same time in one event loop.
     With ``cache``, an answer that the task accepted is kept by the hash of the conversation, the task, the model and
     the settings that shape an answer, and checked again by the task whenever it is read.
@@ -81,6 +85,8 @@ class OpenAIJudge(Judge):
         cache: Folder that keeps good answers, for any number of processes.
         cache_size_limit: Bytes that the folder may take, about; the oldest answers go first.
         extra_body: Further fields of each request, such as ``{"top_k": 1}``; they must be JSON.
+        requests_per_minute: Most calls a minute, let out evenly; ``None`` for no limit.
+        tokens_per_minute: Most tokens a minute, of prompts and answers; ``None`` for no limit.
         price: Price of a million prompt tokens and of a million completion tokens, for :attr:`usage`.
         progress: Whether to show a bar on standard error if that is a terminal.
 
@@ -122,6 +128,8 @@ class OpenAIJudge(Judge):
         cache: str | os.PathLike[str] | None = None,
         cache_size_limit: int = 4 * 2**30,
         extra_body: Mapping[str, Any] | None = None,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
         price: tuple[float, float] | None = None,
         progress: bool = False,
     ) -> None:
@@ -141,6 +149,7 @@ class OpenAIJudge(Judge):
         self._format = FormatChoice(response_format)
         self._limits = Limits(concurrency, batch_deadline, max_reasks)
         self._retries = Retries(max_retries, first_pause, longest_hold=timeout)
+        self._rate = RateLimiter(requests_per_minute, tokens_per_minute)
         self._counter = UsageCounter(price)
         self._sessions = Sessions(self._make_client, _close, concurrency)
         self._arguments: dict[str, Any] = {
@@ -161,6 +170,8 @@ class OpenAIJudge(Judge):
             "extra_body": dict(extra_body or {}),
             "cache": None if cache is None else os.fspath(cache),
             "cache_size_limit": cache_size_limit,
+            "requests_per_minute": requests_per_minute,
+            "tokens_per_minute": tokens_per_minute,
             "price": None if price is None else tuple(price),
             "progress": progress,
         }
@@ -215,6 +226,11 @@ class OpenAIJudge(Judge):
             cache=self._cache,
         )
         return await evaluation.run(self._sessions, show_progress=self._arguments["progress"])
+
+    def stop(self) -> None:
+        """Ask nothing more, from any thread: what was asked already is waited for, all else fails with ``STOPPED``."""
+        super().stop()
+        self._rate.stop()
 
     @cached_property
     def _cache(self) -> AnswerCache | None:
@@ -276,15 +292,28 @@ class OpenAIJudge(Judge):
             CallError: If there is no reply.
         """
         openai = require("openai", extra="judge")
+        if self.is_stopped:
+            raise _stopped()
         async with session.place():
+            try:
+                admission = await self._rate.admit(expected_tokens(body))
+            except RateStoppedError:
+                raise _stopped() from None
             self._counter.add(calls=1)
             try:
                 # `post` in place of `chat.completions.create`, whose models of request and reply cost as much time as
                 # all the rest of a call (1.3 against 0.9 ms).
-                return await within(self.timeout, session.client.post("/chat/completions", cast_to=object, body=body))
+                reply: object = await within(
+                    self.timeout, session.client.post("/chat/completions", cast_to=object, body=body)
+                )
+                # What a server does not count stays what was expected.
+                if taken := sum(reply_tokens(reply)):
+                    admission.settle(taken)
+                return reply
             except asyncio.TimeoutError:
                 raise CallError("deadline", f"no answer within {self.timeout:g} s") from None
             except openai.APIStatusError as error:
+                admission.settle(0)
                 raise _status_error(error) from None
             except openai.APIConnectionError as error:
                 cause = type(error.__cause__ or error).__name__
@@ -299,6 +328,10 @@ class _FormatError(CallError):
 
 async def _close(client: Any) -> None:
     await client.close()
+
+
+def _stopped() -> CallError:
+    return CallError(STOPPED.kind, STOPPED.reason, passing=False)
 
 
 def _status_error(error: Any) -> CallError:

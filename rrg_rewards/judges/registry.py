@@ -16,22 +16,26 @@ _JUDGES = {
 }
 
 
-def get_judge(judge: str | Mapping[str, Any] | Judge) -> Judge:
+def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
     """Make a judge from its name or settings, or hand a judge back as it is.
 
     Args:
         judge: ``"rules"``; ``"openai:MODEL"`` or ``"local:MODEL"``; a mapping such as ``{"name": "openai", "model":
             "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments; or a judge.
+        **further: Arguments beside those of a mapping, or in their place.
 
     Raises:
         ValueError: For an unknown name, with the nearest known one, or a mapping without ``name``.
-        TypeError: For an object that is no judge, or an argument that the judge does not take.
+        TypeError: For an object that is no judge, an argument that the judge does not take, or further arguments of
+            a judge that is made already.
 
     Example:
         >>> get_judge("rules").is_immediate
         True
     """
     if isinstance(judge, Judge):
+        if further:
+            raise TypeError(f"{', '.join(further)} cannot be set on a judge that is made already")
         return judge
     if isinstance(judge, str):
         name, _, model = judge.partition(":")
@@ -46,5 +50,5 @@ def get_judge(judge: str | Mapping[str, Any] | Judge) -> Judge:
     if name not in _JUDGES:
         raise ValueError(unknown_name_message("judge", name, _JUDGES))
     module, cls = _JUDGES[name]
-    made: Judge = getattr(import_module(module), cls)(**arguments)
+    made: Judge = getattr(import_module(module), cls)(**{**arguments, **further})
     return made

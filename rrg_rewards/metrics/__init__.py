@@ -4,6 +4,9 @@ from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
 from rrg_rewards.metrics.crg import CRGScore, MultiLevelCRGScore, ReportCRG
 from rrg_rewards.metrics.crimson import CRIMSON, CrimsonScores
+from rrg_rewards.metrics.ct_finebench import CTFineBench
+from rrg_rewards.metrics.er2score import ER2Score, ER2Scores
+from rrg_rewards.metrics.finebench_scores import FineBenchScores
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores, JudgeWarning
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.registry import available_metrics, make_metric
@@ -12,8 +15,12 @@ __all__ = [
     "CREPE",
     "CRIMSON",
     "CRGScore",
+    "CTFineBench",
     "CrepeScores",
     "CrimsonScores",
+    "ER2Score",
+    "ER2Scores",
+    "FineBenchScores",
     "JudgeWarning",
     "JudgedMetric",
     "JudgedScores",

@@ -1,4 +1,4 @@
-"""Metrics whose per-report scores are read off what a judge says of each pair."""
+"""Metrics whose per-report scores are read off what judges say of each pair."""
 
 import warnings
 from abc import abstractmethod
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask
+from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask, run_coroutine
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.metrics.base import ReportMetric, Scores
 
-__all__ = ["FAILURE_KINDS", "JudgeWarning", "JudgedMetric", "JudgedScores"]
+__all__ = ["FAILURE_KINDS", "AskingMetric", "JudgeWarning", "JudgedMetric", "JudgedScores"]
 
 FAILURE_KINDS: tuple[str, ...] = get_args(FailureKind)
 """Why a judge may give no result, in the order in which failures are counted."""
@@ -60,47 +60,54 @@ class JudgedScores(Scores):
         return replace(self, value=scores.value, details=scores.details, results=placed)
 
 
-class JudgedMetric(ReportMetric, Generic[Item, Result]):
-    """A report metric that a judge is asked for.
+class AskingMetric(ReportMetric, Generic[Item, Result]):
+    """A report metric that asks about each pair, and may be given no result.
 
-    Subclasses say what is asked about a pair in :meth:`_items`, and turn results into scores in :meth:`_judged`. A pair
-    on which the judge fails has no score: it is counted in ``num_unscorable`` and, by kind of failure, in
-    ``num_failed``, and a warning says how many there were.
+    Subclasses say what is asked about a pair in :meth:`_items`, ask it in :meth:`_ask`, and turn results into scores in
+    :meth:`_judged`. A pair for which there is no result has no score: it is counted in ``num_unscorable`` and, by kind
+    of failure, in ``num_failed``, and a warning says how many there were.
 
     Args:
-        judge: A judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` takes them.
-        task: What the judge is asked.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
     """
 
     num_failed: Tensor
 
-    def __init__(self, judge: str | Mapping[str, Any] | Judge, task: JudgeTask[Item, Result], **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.judge = get_judge(judge)
-        self.task = task
         self.add_state("num_failed", torch.zeros(len(FAILURE_KINDS), dtype=torch.long), dist_reduce_fx="sum")
+
+    @property
+    @abstractmethod
+    def is_immediate(self) -> bool:
+        """Whether nobody is waited for, so that there is nothing to run beside it."""
 
     @abstractmethod
     def _items(self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]) -> list[Item]:
         """What to ask about pairs that are all scorable."""
 
     @abstractmethod
+    async def _ask(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+        """Result of each item, in order, or why there is none."""
+
+    def _ask_now(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+        """:meth:`_ask` for callers that are not asynchronous."""
+        return run_coroutine(self._ask(items))
+
+    @abstractmethod
     def _judged(self, results: Sequence[Result | JudgeFailure]) -> JudgedScores:
-        """Scores of pairs that were judged; NaN where the judge failed."""
+        """Scores of pairs that were asked about; NaN where there is no result."""
 
     async def score_async(
         self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]
     ) -> Scores:
-        """:meth:`score` without blocking the event loop while the judge is waited for; same arguments and result."""
+        """:meth:`score` without blocking the event loop while a judge is waited for; same arguments and result."""
         rows, chosen_preds, chosen_target, chosen_context = self._choose(preds, target, context)
-        items = self._items(chosen_preds, chosen_target, chosen_context)
-        results = await self.judge.evaluate(self.task, items)
+        results = await self._ask(self._items(chosen_preds, chosen_target, chosen_context))
         return self._warned(results).expand(rows)
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> JudgedScores:
-        results = self.judge.evaluate_now(self.task, self._items(preds, target, context))
-        return self._warned(results)
+        return self._warned(self._ask_now(self._items(preds, target, context)))
 
     def _warned(self, results: Sequence[Result | JudgeFailure]) -> JudgedScores:
         scores = self._judged(results)
@@ -119,3 +126,31 @@ class JudgedMetric(ReportMetric, Generic[Item, Result]):
     def _accumulate(self, scores: Scores) -> None:
         failed = [failures.sum() for failures in scores.failures.values()]
         self.num_failed += torch.stack(failed).to(self.device)
+
+
+class JudgedMetric(AskingMetric[Item, Result]):
+    """A report metric for which one judge is asked one question about each pair.
+
+    Subclasses say what is asked about a pair in :meth:`_items`, and turn results into scores in :meth:`_judged`.
+
+    Args:
+        judge: A judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` takes them.
+        task: What the judge is asked.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+    """
+
+    def __init__(self, judge: str | Mapping[str, Any] | Judge, task: JudgeTask[Item, Result], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.judge = get_judge(judge)
+        self.task = task
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether the judge is not waited for."""
+        return self.judge.is_immediate
+
+    async def _ask(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+        return await self.judge.evaluate(self.task, items)
+
+    def _ask_now(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+        return self.judge.evaluate_now(self.task, items)

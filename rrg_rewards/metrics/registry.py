@@ -31,6 +31,8 @@ _METRICS: dict[str, MetricEntry] = {
     "crg": MetricEntry("rrg_rewards.metrics.crg:ReportCRG", context=("target_labels",)),
     "crimson": MetricEntry("rrg_rewards.metrics.crimson:CRIMSON", context=("age", "sex", "indication")),
     "rouge": MetricEntry("rrg_rewards.metrics.nlg:ROUGE"),
+    "er2score": MetricEntry("rrg_rewards.metrics.er2score:ER2Score"),
+    "ct_finebench": MetricEntry("rrg_rewards.metrics.ct_finebench:CTFineBench", context=("items",)),
 }
 
 

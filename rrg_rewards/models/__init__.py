@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rrg_rewards.models.crepe import CrepeConfig, CrepeModel, CrepeOutput
     from rrg_rewards.models.ct_chat import CTChatConfig, CTChatForConditionalGeneration, CTChatModel, CTChatProjector
     from rrg_rewards.models.ct_chat_processor import CTChatProcessor
+    from rrg_rewards.models.er2score import ER2ScoreConfig, ER2ScoreModel, ER2ScoreOutput
 
 _MODULES = {
     "CTChatConfig": "ct_chat",
@@ -22,6 +23,9 @@ _MODULES = {
     "CrepeConfig": "crepe",
     "CrepeModel": "crepe",
     "CrepeOutput": "crepe",
+    "ER2ScoreConfig": "er2score",
+    "ER2ScoreModel": "er2score",
+    "ER2ScoreOutput": "er2score",
 }
 
 __all__ = [
@@ -33,6 +37,9 @@ __all__ = [
     "CrepeConfig",
     "CrepeModel",
     "CrepeOutput",
+    "ER2ScoreConfig",
+    "ER2ScoreModel",
+    "ER2ScoreOutput",
 ]
 
 __getattr__ = lazy_names(__name__, _MODULES)

@@ -10,7 +10,7 @@ from torch import Tensor
 from rrg_rewards.models.crepe_chunks import aligned_chunks
 from rrg_rewards.utilities.checks import check_same_length
 
-__all__ = ["LongReports", "PairEncoder", "TokenizedPair"]
+__all__ = ["LongReports", "PairEncoder", "TokenizedPair", "shares"]
 
 LongReports = Literal["truncate", "chunks"]
 
@@ -126,7 +126,7 @@ class PairEncoder:
 
     def _sequence(self, first: Any, second: Any) -> TokenizedPair:
         """One sequence of two texts, each cut to its share."""
-        kept = _shares(len(first), len(second), self._room)
+        kept = shares(len(first), len(second), self._room)
         num_cut = len(first) + len(second) - sum(kept)
         if num_cut:
             first, second = (_cut(encoding, length) for encoding, length in zip((first, second), kept, strict=True))
@@ -134,7 +134,7 @@ class PairEncoder:
         return TokenizedPair(tuple(pair.ids), tuple(pair.type_ids), num_cut)
 
 
-def _shares(first: int, second: int, room: int) -> tuple[int, int]:
+def shares(first: int, second: int, room: int) -> tuple[int, int]:
     """How many tokens each of two texts keeps: half of the room, and what the other leaves of its half.
 
     An odd token goes to the longer text, of equal ones to the second.

@@ -1,19 +1,16 @@
 """CREPE's weight files: where they are, and what is in them."""
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from rrg_rewards.models.state_dicts import check_state_dict, read_state_dicts
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["locate_weights", "read_crepe_weights", "weights_hash"]
+__all__ = ["locate_weights", "read_crepe_weights"]
 
 _SAFE_FILES = ("model.safetensors", "model.safetensors.index.json")
 _PICKLED_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -74,27 +71,3 @@ def read_crepe_weights(path: Path, expected: Mapping[str, Tensor]) -> dict[str, 
 
 def _categories(state: Mapping[str, Tensor]) -> int:
     return len({match[1] for key in state if (match := _HEAD.match(key))})
-
-
-def weights_hash(weights: Path | Mapping[str, Tensor]) -> str:
-    """First digits of the SHA-256 of a weight file, of the files that an index lists, or of a state_dict's values.
-
-    Example:
-        >>> weights_hash({"a": torch.zeros(2)})
-        'af5570f5'
-    """
-    digest = hashlib.sha256()
-    if isinstance(weights, Path):
-        listed = json.loads(weights.read_text(encoding="utf-8"))["weight_map"].values() if _is_index(weights) else ()
-        for path in [weights.parent / name for name in sorted(set(listed))] or [weights]:
-            with path.open("rb") as file:
-                while block := file.read(1 << 20):
-                    digest.update(block)
-    else:
-        for key in sorted(weights):
-            digest.update(weights[key].detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:8]
-
-
-def _is_index(path: Path) -> bool:
-    return path.suffix == ".json"

@@ -1,8 +1,9 @@
 """Weight files read without executing what is pickled in them, and checked key by key."""
 
+import hashlib
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["check_state_dict", "read_state_dict", "read_state_dicts"]
+__all__ = ["check_state_dict", "read_state_dict", "read_state_dicts", "weights_hash"]
 
 _NAMED_KEYS = 5
 
@@ -83,6 +84,37 @@ def check_state_dict(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]
     found = "; ".join(f"{kind}: {_named(keys)}" for kind, keys in problems.items() if keys)
     if found:
         raise ValueError(f"{source} does not fit the model ({found})")
+
+
+def weights_hash(weights: Path | Sequence[Path] | Mapping[str, Tensor]) -> str:
+    """First digits of the SHA-256 of weights.
+
+    Args:
+        weights: A weight file, an index of several, several files in their order, or a state_dict, whose values count.
+
+    Example:
+        >>> import torch
+        >>> weights_hash({"a": torch.zeros(2)})
+        'af5570f5'
+    """
+    digest = hashlib.sha256()
+    if isinstance(weights, Mapping):
+        for key in sorted(weights):
+            digest.update(weights[key].detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    else:
+        for path in _listed(weights) if isinstance(weights, Path) else weights:
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+    return digest.hexdigest()[:8]
+
+
+def _listed(path: Path) -> list[Path]:
+    """The files that an index lists, or the one file that is none."""
+    if path.suffix != ".json":
+        return [path]
+    listed = json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()
+    return [path.parent / name for name in sorted(set(listed))]
 
 
 def _named(keys: set[str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rrg_rewards.metrics.base import Scores
-from rrg_rewards.metrics.judged import JudgedMetric
+from rrg_rewards.metrics.judged import AskingMetric
 from rrg_rewards.rewards.base import Completion, MetricReward
 
 __all__ = ["AsyncMetricReward"]
@@ -39,10 +39,10 @@ class AsyncMetricReward(MetricReward):
         [1.0]
     """
 
-    metric: JudgedMetric[Any, Any]
+    metric: AskingMetric[Any, Any]
 
-    def __init__(self, metric: JudgedMetric[Any, Any], **options: Any) -> None:
-        if not isinstance(metric, JudgedMetric):
+    def __init__(self, metric: AskingMetric[Any, Any], **options: Any) -> None:
+        if not isinstance(metric, AskingMetric):
             raise TypeError(f"metric must be one with a judge, got {type(metric).__name__}; use MetricReward")
         super().__init__(metric, **options)
 

@@ -97,7 +97,7 @@ class _LanguageModel(Backend):
         check_model_source(model)
         if dtype not in ("float32", "bfloat16"):
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
-        self._arguments = {
+        self._arguments: dict[str, Any] = {
             "model": str(model),
             "max_length": max_length,
             "dtype": dtype,

@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Any
 
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.judged import JudgedMetric
-from rrg_rewards.metrics.registry import available_metrics, metric_class
+from rrg_rewards.metrics.judged import AskingMetric
+from rrg_rewards.metrics.registry import available_metrics, metric_class, metric_context
 from rrg_rewards.rewards.asynchronous import AsyncMetricReward
 from rrg_rewards.rewards.base import MetricReward, Reward
 from rrg_rewards.rewards.compose import ComposedReward, compose
@@ -51,12 +51,24 @@ def _load(name: str) -> type[Reward] | type[ReportMetric]:
     return found
 
 
-def _split(cls: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(name: str, cls: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the reward, and of the metric that it wraps."""
     if issubclass(cls, Reward):
         return dict(options), {}
+    context = {f"{keyword}_column": keyword for keyword in _context(name)}
     reward = {key: value for key, value in options.items() if key in _OF_EVERY_REWARD}
-    return reward, {key: value for key, value in options.items() if key not in _OF_EVERY_REWARD}
+    given = {context[key]: column for key, column in options.items() if key in context and column is not None}
+    if given:
+        more = reward.get("context_columns", ())
+        named = dict(more) if isinstance(more, Mapping) else {column: column for column in more}
+        reward["context_columns"] = {**named, **given}
+    metric = {key: value for key, value in options.items() if key not in _OF_EVERY_REWARD and key not in context}
+    return reward, metric
+
+
+def _context(name: str) -> tuple[str, ...]:
+    """Names of the context columns that a metric takes, if it is one that is known by name."""
+    return metric_context(name) if name in available_metrics() else ()
 
 
 def check_reward_options(name: str, /, **options: Any) -> None:
@@ -84,7 +96,9 @@ def _known_options(name: str, cls: type[Any]) -> set[str] | None:
     # What else a metric of ours takes is torchmetrics' own, and of no use to a reward, which has no state.
     if len(named) < len(parameters) and name not in available_metrics():
         return None
-    return named if issubclass(cls, Reward) else named | _OF_EVERY_REWARD
+    if issubclass(cls, Reward):
+        return named
+    return named | _OF_EVERY_REWARD | {f"{keyword}_column" for keyword in _context(name)}
 
 
 def make_reward(name: str, /, reference_column: str | None = "reference", **options: Any) -> Reward:
@@ -98,7 +112,9 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
             :class:`rrg_rewards.metrics.ReportMetric`, which is wrapped.
         reference_column: Column of reference reports in the data set; of no meaning to a reward that reads none.
         options: Further arguments of the reward, and of the metric that it wraps; ``name=`` among them is the name
-            under which the reward is logged.
+            under which the reward is logged. For each context column that a wrapped metric takes
+            (:func:`rrg_rewards.metrics.registry.metric_context`) its name and ``_column`` say how it is called in the
+            data set: ``items_column="questions"``, ``age_column="PatientAge"``; ``None`` leaves it out.
 
     Raises:
         ValueError: For an unknown name or option.
@@ -108,18 +124,20 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         >>> reward = make_reward("crg", reference_column="report", prior=0.2)
         >>> reward(completions=["No abnormality."], report=["Hiatal hernia."])
         [-0.277...]
+        >>> make_reward("crimson", age_column="PatientAge").columns
+        ('reference', 'PatientAge')
     """
     cls = _load(name)
     known = _known_options(name, cls)
     if known is None or "reference_column" in known:
         options = {"reference_column": reference_column, **options}
     check_reward_options(name, **options)
-    reward_options, metric_options = _split(cls, options)
+    reward_options, metric_options = _split(name, cls, options)
     if issubclass(cls, ComposedReward):
         return compose(**reward_options)
     if issubclass(cls, Reward):
         return cls(**reward_options)
     metric = cls(**metric_options)
-    if isinstance(metric, JudgedMetric) and not metric.judge.is_immediate:
+    if isinstance(metric, AskingMetric) and not metric.is_immediate:
         return AsyncMetricReward(metric, **reward_options)
     return MetricReward(metric, **reward_options)

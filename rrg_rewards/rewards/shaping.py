@@ -96,7 +96,7 @@ class OverlongPenalty(TextReward):
                 f"reward {self.__name__!r} counts tokens, but was given no completion_ids; use unit='words'"
             )
         ids = columns["completion_ids"]
-        check_same_length("completions", given, "completion_ids", ids)
+        check_same_length("completions", given.tolist(), "completion_ids", ids)
         return [self._penalty(len(ids[row])) for row in given.nonzero().flatten().tolist()]
 
     def _penalty(self, length: int) -> float:

@@ -1,5 +1,6 @@
 """Label sets, error categories and scoring systems: names, order, weights, as typed data."""
 
+from rrg_rewards.schemas.attributes import AttributeSpec, FindingSpec, QuestionSchema, get_question_schema
 from rrg_rewards.schemas.errors import (
     ATTRIBUTE_ERROR_TYPES,
     ATTRIBUTE_WEIGHTS,
@@ -26,10 +27,14 @@ __all__ = [
     "UNKNOWN_WEIGHT",
     "AnswerType",
     "AttributeErrorType",
+    "AttributeSpec",
     "Criterion",
+    "FindingSpec",
     "LabelSchema",
     "QAItem",
+    "QuestionSchema",
     "ScoringSystem",
     "get_label_schema",
+    "get_question_schema",
     "get_scoring_system",
 ]

@@ -9,100 +9,15 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from rrg_rewards.schemas.errors import ERROR_CATEGORIES
+from rrg_rewards.schemas.criteria import Criterion, CriterionKind, is_number, two_numbers
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["Criterion", "CriterionKind", "Direction", "ScoringSystem", "get_scoring_system", "scoring_system_names"]
-
-CriterionKind = Literal["count", "yes_no", "grade"]
-"""A number of errors, whether there is an error, or a grade on a scale."""
 
 Direction = Literal["deduct", "add"]
 """Whether sub-scores are taken from the base, as errors are, or added to it, as marks are."""
 
 _SHIPPED = files("rrg_rewards.schemas").joinpath("scoring_systems")
-_RANGES: dict[str, tuple[float, float]] = {"count": (0.0, math.inf), "yes_no": (0.0, 1.0)}
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """One thing that a candidate report is judged by.
-
-    Args:
-        name: Identifier of the sub-score in files, logs and tables: lower case words joined by ``_``.
-        description: What is judged, in a sentence that a rater or a language model can follow.
-        kind: ``count``, a whole number of errors; ``yes_no``, 1 where there is such an error; or ``grade``, a number of
-            ``range``.
-        weight: What one point of the sub-score counts in the total; positive.
-        range: Least and greatest sub-score; given for grades, (0, inf) for counts and (0, 1) for yes/no.
-        errors: Categories of ``ERROR_CATEGORIES`` that are errors under this criterion, by which reports with made
-            errors get their sub-scores. Empty where made errors tell nothing of it.
-
-    Raises:
-        ValueError: If a field is none of these, naming it.
-
-    Example:
-        >>> Criterion("grammar", "Does the report have errors of grammar?", "yes_no", weight=5).range
-        (0.0, 1.0)
-    """
-
-    name: str
-    description: str
-    kind: CriterionKind
-    weight: float = 1.0
-    range: tuple[float, float] | None = None
-    errors: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        where = f"criterion {self.name!r}"
-        if not isinstance(self.name, str) or not self.name.isidentifier():
-            raise ValueError(f"{where}: name must be letters, digits and _, as in wrong_location")
-        if not isinstance(self.description, str) or not self.description.strip():
-            raise ValueError(f"{where}: description must say what is judged")
-        if self.kind not in get_args(CriterionKind):
-            raise ValueError(f"{where}: {unknown_name_message('kind', str(self.kind), get_args(CriterionKind))}")
-        if not _is_number(self.weight) or not 0 < self.weight < math.inf:
-            raise ValueError(f"{where}: weight must be positive and finite, got {self.weight!r}")
-        object.__setattr__(self, "range", self._checked_range(where))
-        if isinstance(self.errors, str) or not all(name in ERROR_CATEGORIES for name in self.errors):
-            raise ValueError(f"{where}: errors must be a list of {', '.join(ERROR_CATEGORIES)}, got {self.errors!r}")
-        object.__setattr__(self, "errors", tuple(self.errors))
-
-    def _checked_range(self, where: str) -> tuple[float, float]:
-        if self.range is None:
-            if self.kind == "grade":
-                raise ValueError(f"{where}: a grade needs its range, as in range: [0, 10]")
-            return _RANGES[self.kind]
-        low, high = _two_numbers(self.range, f"{where}: range")
-        if not -math.inf < low < high or (self.kind == "grade" and high == math.inf):
-            raise ValueError(f"{where}: range must rise between finite numbers, got [{low:g}, {high:g}]")
-        if self.kind != "grade" and (low != 0 or (self.kind == "yes_no" and high != 1)):
-            raise ValueError(f"{where}: a {self.kind} starts at 0{' and ends at 1' if self.kind == 'yes_no' else ''}")
-        return low, high
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Least and greatest sub-score."""
-        assert self.range is not None
-        return self.range
-
-    def check(self, score: float) -> None:
-        """See that a sub-score is possible: in range, and whole where it is a count or a yes/no.
-
-        Means of several raters are sub-scores, too: a fraction is no error where it lies in range.
-
-        Raises:
-            ValueError: If it is not, naming the criterion and the range.
-
-        Example:
-            >>> Criterion("grammar", "Any errors of grammar?", "yes_no").check(2)
-            Traceback (most recent call last):
-            ...
-            ValueError: grammar must lie in [0, 1], got 2
-        """
-        low, high = self.bounds
-        if not _is_number(score) or not low <= score <= high or score == math.inf:
-            raise ValueError(f"{self.name} must lie in [{low:g}, {high:g}], got {score!r}")
 
 
 @dataclass(frozen=True)
@@ -120,12 +35,14 @@ class ScoringSystem:
         base: :math:`b`, the total of a report with sub-scores 0.
         direction: ``deduct`` for errors, ``add`` for marks.
         total_range: Least and greatest total that the author of the system means it to have; checked against the
-            criteria, so that a forgotten criterion or weight shows. Default: whatever follows from them.
+            criteria, so that a forgotten criterion or weight shows. Finite, so a count needs a range with an end.
+            Default: whatever follows from the criteria.
         source: Where the system was published.
+        tiers: Levels of quality, each the least and the greatest total of a report that is written for it.
 
     Raises:
-        ValueError: If a field is none of these, two criteria share a name, or the criteria do not add up to
-            ``total_range``.
+        ValueError: If a field is none of these, two criteria share a name, the criteria do not add up to
+            ``total_range``, or no report can have a total of a tier.
 
     Example:
         >>> system = get_scoring_system("mrscore")
@@ -139,9 +56,12 @@ class ScoringSystem:
     direction: Direction = "deduct"
     total_range: tuple[float, float] | None = None
     source: str = ""
+    tiers: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self) -> None:
         where = f"scoring system {self.name!r}"
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"{where}: name must be a word that signatures call the system by")
         if not self.criteria:
             raise ValueError(f"{where}: has no criteria")
         object.__setattr__(self, "criteria", tuple(self.criteria))
@@ -150,27 +70,45 @@ class ScoringSystem:
             raise ValueError(f"{where}: two criteria are called {repeated[0]!r}")
         if self.direction not in get_args(Direction):
             raise ValueError(f"{where}: direction must be deduct or add, got {self.direction!r}")
-        if not _is_number(self.base) or not math.isfinite(self.base):
+        if not is_number(self.base) or not math.isfinite(self.base):
             raise ValueError(f"{where}: base must be a finite number, got {self.base!r}")
-        self._check_total(where)
+        object.__setattr__(self, "base", float(self.base))
+        if self.total_range is not None:
+            object.__setattr__(self, "total_range", self._checked_total_range(where))
+        if self.tiers is not None:
+            object.__setattr__(self, "tiers", self._checked_tiers(where, self.tiers))
 
-    def _check_total(self, where: str) -> None:
-        if self.total_range is None:
-            return
-        if (
-            isinstance(self.total_range, str)
-            or len(self.total_range) != 2
-            or not all(map(_is_number, self.total_range))
-        ):
-            raise ValueError(f"{where}: total_range must be two numbers, got {self.total_range!r}")
-        low, high = map(float, self.total_range)
-        object.__setattr__(self, "total_range", (low, high))
+    def _checked_tiers(self, where: str, tiers: Any) -> tuple[tuple[float, float], ...]:
+        if isinstance(tiers, str) or not isinstance(tiers, Sequence) or not tiers:
+            raise ValueError(f"{where}: tiers must be a list of [least, greatest] totals, got {tiers!r}")
+        checked = tuple(two_numbers(tier, f"{where}: tier {place + 1}") for place, tier in enumerate(tiers))
         least, greatest = self.bounds
+        for low, high in checked:
+            if not -math.inf < low <= high < math.inf:
+                raise ValueError(f"{where}: a tier must be [least, greatest] total, got [{low:g}, {high:g}]")
+            if high < least or low > greatest:
+                raise ValueError(
+                    f"{where}: no report has a total in the tier [{low:g}, {high:g}]: totals are in "
+                    f"[{least:g}, {greatest:g}]"
+                )
+        if len(set(checked)) < len(checked):
+            raise ValueError(f"{where}: a tier stands more than once")
+        return checked
+
+    def _checked_total_range(self, where: str) -> tuple[float, float]:
+        low, high = two_numbers(self.total_range, f"{where}: total_range")
+        least, greatest = self.bounds
+        if not all(map(math.isfinite, (low, high, least, greatest))):
+            raise ValueError(
+                f"{where}: total_range [{low:g}, {high:g}] and the criteria that make it must have ends: give counts a "
+                "range, as in range: [0, 10], or leave total_range out"
+            )
         if not (math.isclose(least, low, abs_tol=1e-9) and math.isclose(greatest, high, abs_tol=1e-9)):
             raise ValueError(
                 f"{where} does not add up: base {self.base:g} and its weighted criteria give totals in "
                 f"[{least:g}, {greatest:g}], but total_range says [{low:g}, {high:g}]"
             )
+        return low, high
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -186,20 +124,35 @@ class ScoringSystem:
     @property
     def bounds(self) -> tuple[float, float]:
         """Least and greatest total that the criteria allow."""
-        ends = [
-            sorted(factor * end for end in criterion.bounds)
-            for factor, criterion in zip(self.factors, self.criteria, strict=True)
-        ]
-        return self.base + sum(low for low, _ in ends), self.base + sum(high for _, high in ends)
+        return self.total_bounds([None] * len(self.criteria))
+
+    def total_bounds(self, scores: Sequence[float | None]) -> tuple[float, float]:
+        """Least and greatest total that sub-scores allow of which some, ``None``, are not known.
+
+        Example:
+            >>> get_scoring_system("mrscore").total_bounds([1, 0, 0, 0, None, 0, None])
+            (55.0, 70.0)
+        """
+        self._check_number(scores)
+        low = high = self.base
+        for factor, criterion, score in zip(self.factors, self.criteria, scores, strict=True):
+            ends = sorted(factor * end for end in (criterion.bounds if score is None else (score, score)))
+            low, high = low + ends[0], high + ends[1]
+        return low, high
 
     def contributions(self, scores: Sequence[float]) -> tuple[float, ...]:
-        """What each sub-score adds to the total.
+        """What each sub-score adds to the total; NaN where a sub-score is.
+
+        Raises:
+            ValueError: If there is not one sub-score a criterion.
 
         Example:
             >>> get_scoring_system("mrscore").contributions([1, 0, 0, 0, 0, 0, 1])
-            (-30.0, -0.0, -0.0, -0.0, -0.0, -0.0, -5.0)
+            (-30.0, 0.0, 0.0, 0.0, 0.0, 0.0, -5.0)
         """
-        return tuple(factor * score for factor, score in zip(self.factors, scores, strict=True))
+        self._check_number(scores)
+        # A 0 more, so that no error at all is not told as -0.
+        return tuple(factor * score + 0.0 for factor, score in zip(self.factors, scores, strict=True))
 
     def total(self, scores: Sequence[float]) -> float:
         """The total of sub-scores in the order of the criteria.
@@ -211,17 +164,38 @@ class ScoringSystem:
             >>> get_scoring_system("radcliq").total([1, 2, 0, 0, 0, 0])
             -3.0
         """
-        if len(scores) != len(self.criteria):
-            raise ValueError(f"{self.name} has {len(self.criteria)} criteria, got {len(scores)} sub-scores")
+        self._check_number(scores)
         for criterion, score in zip(self.criteria, scores, strict=True):
             criterion.check(score)
         return self.base + sum(self.contributions(scores))
 
+    def check(self, scores: Sequence[float | None]) -> None:
+        """See that there is one sub-score a criterion, and that those that are known, not ``None``, are in range.
+
+        Raises:
+            ValueError: If it is not so, naming the criterion.
+
+        Example:
+            >>> get_scoring_system("mrscore").check([1, 2, None, 0, 0, 0, 0])
+            Traceback (most recent call last):
+            ...
+            ValueError: impression_organs must lie in [0, 1], got 2
+        """
+        self._check_number(scores)
+        for criterion, score in zip(self.criteria, scores, strict=True):
+            if score is not None:
+                criterion.check(score)
+
+    def _check_number(self, scores: Sequence[float | None]) -> None:
+        if len(scores) != len(self.criteria):
+            raise ValueError(f"{self.name} has {len(self.criteria)} criteria, got {len(scores)} sub-scores")
+
     def to_dict(self) -> dict[str, Any]:
         """The system as plain data, for JSON and YAML; :meth:`from_dict` reads it back."""
         content = asdict(self)
-        content["criteria"] = [_criterion_dict(criterion) for criterion in self.criteria]
+        content["criteria"] = [criterion.to_dict() for criterion in self.criteria]
         content["total_range"] = None if self.total_range is None else list(self.total_range)
+        content["tiers"] = None if self.tiers is None else [list(tier) for tier in self.tiers]
         return content
 
     @classmethod
@@ -249,34 +223,49 @@ class ScoringSystem:
         return system
 
 
-def get_scoring_system(name: str | Path) -> ScoringSystem:
-    """Look a scoring system up by name, or read the user's own from a YAML file.
+def get_scoring_system(name: "ScoringSystem | str | Path") -> ScoringSystem:
+    """Look a scoring system up by name, or read the user's own from a YAML file; one that is a system is given back.
 
     ``radcliq`` counts errors of six categories, as ReXVal's radiologists did (Yu et al., Patterns 2023); ``mrscore``
     deducts from 100 for seven yes/no items (Liu et al., MRScore, arXiv:2404.17778). Both are YAML files in
     ``rrg_rewards/schemas/scoring_systems``, to start a system of one's own from.
 
     Args:
-        name: A shipped system's name, or the path of a ``.yaml`` file.
+        name: A shipped system's name, the path of a ``.yaml`` file, or a system.
 
     Raises:
-        ValueError: For an unknown name, with the nearest known one, or a file that holds no valid system.
+        ValueError: For an unknown name, with the nearest known one, or a file that holds no valid system, naming it.
         FileNotFoundError: If there is no such file.
 
     Example:
         >>> get_scoring_system("radcliq").names[:2]
         ('false_finding', 'omitted_finding')
     """
-    if Path(name).suffix in (".yaml", ".yml"):
-        text = Path(name).read_text(encoding="utf-8")
+    if isinstance(name, ScoringSystem):
+        return name
+    if Path(name).suffix.lower() in (".yaml", ".yml"):
+        content = Path(name).read_bytes()
     elif (known := str(name)) in scoring_system_names():
-        text = _SHIPPED.joinpath(f"{known}.yaml").read_text(encoding="utf-8")
+        content = _SHIPPED.joinpath(f"{known}.yaml").read_bytes()
     else:
         raise ValueError(f"{unknown_name_message('scoring system', known, scoring_system_names())}; or a .yaml file")
     try:
-        return ScoringSystem.from_dict(yaml.safe_load(text))
+        # Where bytes are no UTF-8 the parser says so.
+        return ScoringSystem.from_dict(yaml.load(content, Loader=_UniqueKeys))
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML in which a key stands once: of two weights the first would be lost without a word."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value]
+        for place, key in enumerate(keys):
+            if key in keys[:place]:
+                line = node.value[place][0].start_mark.line + 1
+                raise ValueError(f"line {line}: the key {key!r} stands twice")
+        return super().construct_mapping(node, deep)
 
 
 def scoring_system_names() -> tuple[str, ...]:
@@ -287,16 +276,6 @@ def scoring_system_names() -> tuple[str, ...]:
         ('mrscore', 'radcliq')
     """
     return tuple(sorted(Path(item.name).stem for item in _SHIPPED.iterdir() if item.name.endswith(".yaml")))
-
-
-def _criterion_dict(criterion: Criterion) -> dict[str, Any]:
-    low, high = criterion.bounds
-    # JSON has no infinity; the kind says it.
-    return {
-        **asdict(criterion),
-        "range": [low, high] if math.isfinite(high) else None,
-        "errors": list(criterion.errors),
-    }
 
 
 def _build(kind: Any, content: Any, what: str) -> Any:
@@ -311,14 +290,3 @@ def _build(kind: Any, content: Any, what: str) -> Any:
     except TypeError as error:
         missing = [name for name in ("name", "description", "kind") if name in known and name not in content]
         raise ValueError(f"{what}: lacks {', '.join(missing)}" if missing else f"{what}: {error}") from error
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-
-
-def _two_numbers(value: Any, where: str) -> tuple[float, float]:
-    if isinstance(value, str) or len(value) != 2 or not all(map(_is_number, value)):
-        raise ValueError(f"{where} must be two numbers, got {value!r}")
-    low, high = value
-    return float(low), float(high)

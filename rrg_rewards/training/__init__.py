@@ -13,13 +13,10 @@ require("lightning.pytorch", extra="train")
 require("transformers", extra="train")
 
 from rrg_rewards.training.crepe import CrepeDataModule, CrepeModule  # noqa: E402
-from rrg_rewards.training.sources import (  # noqa: E402
-    ComparedReports,
-    JsonlRecords,
-    PhantomErrors,
-    RecordSource,
-    ReportErrors,
-)
+from rrg_rewards.training.er2score import ER2ScoreModule  # noqa: E402
+from rrg_rewards.training.er2score_data import ER2ScoreDataModule  # noqa: E402
+from rrg_rewards.training.error_sources import ComparedReports, PhantomErrors, ReportErrors  # noqa: E402
+from rrg_rewards.training.sources import GradedReports, JsonlRecords, RecordSource, ReportSource  # noqa: E402
 
 if TYPE_CHECKING:
     from rrg_rewards.training.generators import Completions, ReportGenerator, TokenScores
@@ -34,7 +31,10 @@ __all__ = [
     "Completions",
     "CrepeDataModule",
     "CrepeModule",
+    "ER2ScoreDataModule",
+    "ER2ScoreModule",
     "EncoderDecoderGenerator",
+    "GradedReports",
     "JsonlRecords",
     "PhantomErrors",
     "PolicyDataModule",
@@ -42,6 +42,7 @@ __all__ = [
     "RecordSource",
     "ReportErrors",
     "ReportGenerator",
+    "ReportSource",
     "TokenScores",
 ]
 

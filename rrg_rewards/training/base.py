@@ -58,7 +58,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
 
 
 class LearnedMetricModule(LightningModule, ABC):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Trains an encoder in Hugging Face form to score report pairs.
+    """Trains a model in Hugging Face form to score report pairs.
 
     AdamW, with a warm-up and a schedule over all steps of the run. The random numbers of a batch (dropout) depend on
     the seed, its place in the run and the process alone: a run resumed at an epoch's end goes on as if it had never
@@ -112,11 +112,15 @@ class LearnedMetricModule(LightningModule, ABC):  # type: ignore[misc]  # Lightn
 
     def configure_optimizers(self) -> dict[str, Any]:
         """AdamW under the schedule, which advances with each step."""
-        optimizer = AdamW(parameter_groups(self.model, self.weight_decay), lr=self.learning_rate)
+        optimizer = AdamW(self.parameter_groups(), lr=self.learning_rate)
         total = int(self.trainer.estimated_stepping_batches)
         warmup = math.ceil(total * self.warmup_ratio)
         scheduler = LambdaLR(optimizer, lambda step: learning_rate_factor(step, warmup, total, self.schedule))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """What is trained, for the optimiser; the learning rate is the module's where a group names none."""
+        return parameter_groups(self.model, self.weight_decay)
 
     def log_values(self, values: Iterable[tuple[str, Tensor]]) -> None:
         """Log values that were computed over all processes and so are equal in each."""

@@ -3,7 +3,6 @@
 import contextlib
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import yaml
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from rrg_rewards.data.writers import write_json
-from rrg_rewards.training.crepe import CrepeDataModule, CrepeModule
 from rrg_rewards.training.history import History
-from rrg_rewards.training.report import write_report
+from rrg_rewards.training.report import Summary
+from rrg_rewards.training.tasks import TASKS, Task
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -22,27 +21,7 @@ require("jsonargparse", extra="train")
 
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI  # noqa: E402
 
-__all__ = ["TASKS", "Task", "TrainCLI", "build", "fit", "help_text", "parse", "run", "validate"]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is trained.
-
-    Args:
-        name: What it is called.
-        module: The LightningModule.
-        data: The LightningDataModule.
-        monitor: What chooses the checkpoint, as the module logs it; higher is better.
-    """
-
-    name: str
-    module: type
-    data: type
-    monitor: str
-
-
-TASKS = {"crepe": Task("crepe", CrepeModule, CrepeDataModule, "val/tau")}
+__all__ = ["TrainCLI", "build", "fit", "help_text", "parse", "run", "summary", "validate"]
 
 
 class TrainCLI(LightningCLI):  # type: ignore[misc]  # Lightning is an optional dependency
@@ -94,7 +73,7 @@ class TrainCLI(LightningCLI):  # type: ignore[misc]  # Lightning is an optional 
                 "checkpoint.save_on_train_epoch_end": True,
                 "early_stopping.monitor": self.task.monitor,
                 "early_stopping.mode": "max",
-                # Of equal predictions nothing is ranked and tau is NaN: a start that may still go somewhere.
+                # Of equal predictions nothing is ranked and a correlation is NaN: a start that may still go somewhere.
                 "early_stopping.check_finite": False,
                 "early_stopping.patience": 3,
             }
@@ -103,8 +82,8 @@ class TrainCLI(LightningCLI):  # type: ignore[misc]  # Lightning is an optional 
         parser.link_arguments("output_dir", "trainer.default_root_dir")
         parser.link_arguments("seed_everything", "model.seed", compute_fn=int)
         parser.link_arguments("seed_everything", "data.seed", compute_fn=int)
-        parser.link_arguments("model.encoder", "data.tokenizer")
-        parser.link_arguments("model.revision", "data.revision")
+        for source, target in self.task.links:
+            parser.link_arguments(source, target)
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse the arguments given, whatever the process' own command line says."""
@@ -128,7 +107,7 @@ def parse(task: str, argv: Sequence[str], instantiate: bool = True) -> TrainCLI:
     """Parse a command line; what it sets takes precedence over its ``--config``.
 
     Args:
-        task: ``crepe``.
+        task: ``crepe`` or ``er2score``.
         argv: The command line.
         instantiate: Whether to make trainer, module and data.
 
@@ -173,7 +152,7 @@ def validate(task: str, path: str | Path) -> None:
 def build(task: str, argv: Sequence[str], tell: Callable[[str], None] | None = None) -> TrainCLI:
     """Make trainer, module and data of a command line, with the history of what is logged."""
     cli = parse(task, argv)
-    cli.trainer.callbacks.append(History(tell))
+    cli.trainer.callbacks.append(History(tell, cli.task.told))
     return cli
 
 
@@ -227,11 +206,10 @@ def run(cli: TrainCLI) -> dict[str, Any] | None:
     cli.datamodule.save_tokenizer(model)
     config = yaml.safe_load(cli.parser.dump(cli.config))
     write_json(config, folder / "run.json", overwrite=True)
-    return write_report(
-        folder,
-        cli.model.test_counts,
-        cli.datamodule.mean_counts(),
-        cli.model.model.config.error_categories,
-        history_of(cli).rows,
-        {"task": cli.task.name, "best": best, "data": cli.datamodule.describe(), "config": config},
-    )
+    about = {"task": cli.task.name, "best": best, "data": cli.datamodule.describe(), "config": config}
+    return cli.task.report(folder, cli.model, cli.datamodule, history_of(cli).rows, about)
+
+
+def summary(report: dict[str, Any]) -> Summary:
+    """What a terminal shows of the report that :func:`run` gave."""
+    return TASKS[report["task"]].summary(report)

@@ -1,10 +1,7 @@
 """Training of CREPE: error counts of report pairs, by category."""
 
-from pathlib import Path
 from typing import Any
 
-import torch
-from lightning.pytorch import LightningDataModule
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torchmetrics import MeanMetric
@@ -13,10 +10,11 @@ from rrg_rewards.metrics.count_agreement import CountAgreement
 from rrg_rewards.models.crepe import CrepeModel
 from rrg_rewards.models.crepe_encoding import PairEncoder
 from rrg_rewards.training.base import LearnedMetricModule, ScheduleName
+from rrg_rewards.training.base_data import SIDES, LearnedMetricData
 from rrg_rewards.training.pairs import TokenizedPairs, load_tokenizer
 from rrg_rewards.training.sampling import LengthGroupedBatches, LengthSortedBatches
 from rrg_rewards.training.sources import RecordSource, read_sources
-from rrg_rewards.training.splits import RecordSplit, split_by_reference
+from rrg_rewards.training.splits import split_by_reference
 
 __all__ = ["CrepeDataModule", "CrepeModule"]
 
@@ -95,7 +93,7 @@ class CrepeModule(LearnedMetricModule):
         super().configure_model()
         if not built:
             categories = self.model.config.error_categories
-            names = [source.name for source in self.trainer.datamodule.sources]
+            names = self.trainer.datamodule.source_names
             self.terms = nn.ModuleDict({stage: _new_terms() for stage in ("fit", "val", "test")})
             self.agreement = nn.ModuleDict({stage: CountAgreement(categories) for stage in ("val", "test")})
             self.by_source = nn.ModuleDict(
@@ -170,7 +168,7 @@ def _new_terms() -> nn.ModuleDict:
     return nn.ModuleDict({name: MeanMetric() for name in _TERMS})
 
 
-class CrepeDataModule(LightningDataModule):  # type: ignore[misc]  # Lightning is an optional dependency
+class CrepeDataModule(LearnedMetricData):
     """Records of error counts, split by reference report, tokenised once and batched by length.
 
     Every process reads the sources and gets the same records; each trains and evaluates its share.
@@ -212,23 +210,20 @@ class CrepeDataModule(LightningDataModule):  # type: ignore[misc]  # Lightning i
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__()
-        names = [source.name for source in sources]
-        if not sources or len(set(names)) < len(names):
-            raise ValueError(f"sources must be one or more, each with a name of its own, got {names}")
+        super().__init__(
+            sources,
+            tokenizer,
+            revision,
+            max_length,
+            batch_size,
+            eval_batch_size,
+            validation_fraction,
+            test_fraction,
+            split_seed,
+            seed,
+            num_workers,
+        )
         self.sources = sources
-        self.tokenizer_name = tokenizer
-        self.revision = revision
-        self.max_length = max_length
-        self.batch_size = batch_size
-        self.eval_batch_size = eval_batch_size
-        self.validation_fraction = validation_fraction
-        self.test_fraction = test_fraction
-        self.split_seed = split_seed
-        self.seed = seed
-        self.num_workers = num_workers
-        self.tokenizer: Any = None
-        self.split: RecordSplit | None = None
         self.pairs: dict[str, TokenizedPairs] = {}
 
     def setup(self, stage: str | None = None) -> None:  # noqa: ARG002 (Lightning's)
@@ -238,20 +233,14 @@ class CrepeDataModule(LightningDataModule):  # type: ignore[misc]  # Lightning i
         self.tokenizer = load_tokenizer(self.tokenizer_name, self.revision)
         records = read_sources(self.sources)
         self.split = split_by_reference(records, self.validation_fraction, self.test_fraction, self.split_seed)
-        names = [source.name for source in self.sources]
         encode = PairEncoder(self.tokenizer, self.max_length)
-        for side in ("train", "validation", "test"):
-            chosen = getattr(self.split, side)
-            if not chosen:
-                raise ValueError(
-                    f"no record of {len(records)} falls into {side}; give more records, or a larger {side}_fraction"
-                )
-            self.pairs[side] = TokenizedPairs(chosen, names, encode)
+        for side in SIDES:
+            self.pairs[side] = TokenizedPairs(self.chosen(side, len(records)), self.source_names, encode)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Shuffled batches of about the same length, the same steps whatever the number of processes."""
         pairs = self.pairs["train"]
-        return self._loader(pairs, LengthGroupedBatches(pairs.lengths, self.batch_size, self.seed))
+        return self.loader(pairs, LengthGroupedBatches(pairs.lengths, self.batch_size, self.seed))
 
     def val_dataloader(self) -> DataLoader[Any]:
         """Every pair of the validation once."""
@@ -263,18 +252,7 @@ class CrepeDataModule(LightningDataModule):  # type: ignore[misc]  # Lightning i
 
     def _loader_of_all(self, side: str) -> DataLoader[Any]:
         pairs = self.pairs[side]
-        return self._loader(pairs, LengthSortedBatches(pairs.lengths, self.eval_batch_size))
-
-    def _loader(self, pairs: TokenizedPairs, batches: Any) -> DataLoader[Any]:
-        # A sampler of whole batches, so that the data set, which is asked for a list of rows, makes the batch itself.
-        return DataLoader(
-            pairs,
-            sampler=batches,
-            batch_size=None,
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-            pin_memory=torch.cuda.is_available(),
-        )
+        return self.loader(pairs, LengthSortedBatches(pairs.lengths, self.eval_batch_size))
 
     def mean_counts(self) -> Tensor:
         """Mean true count of each category in training, ``(C,)``: what a model that reads nothing would predict."""
@@ -282,15 +260,4 @@ class CrepeDataModule(LightningDataModule):  # type: ignore[misc]  # Lightning i
 
     def describe(self) -> dict[str, Any]:
         """Numbers of records by side and source, and of those left out."""
-        split = self.split
-        if split is None:
-            raise RuntimeError("describe comes after setup")
-        return {
-            **{side: pairs.describe() for side, pairs in self.pairs.items()},
-            "duplicates_left_out": split.duplicates,
-            "crossing_left_out": split.crossing,
-        }
-
-    def save_tokenizer(self, folder: str | Path) -> None:
-        """Write the tokenizer beside an exported model."""
-        self.tokenizer.save_pretrained(folder)
+        return {**{side: pairs.describe() for side, pairs in self.pairs.items()}, **self.left_out()}

@@ -1,7 +1,7 @@
 """What a run has logged, validation by validation."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -14,14 +14,16 @@ class History(Callback):  # type: ignore[misc]  # Lightning is an optional depen
 
     Args:
         tell: Takes one line after each validation on the main process; default: nobody.
+        told: Names of what the line tells.
 
     Example:
         >>> History().rows
         []
     """
 
-    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(self, tell: Callable[[str], None] | None = None, told: Sequence[str] = ()) -> None:
         self.tell = tell
+        self.told = tuple(told)
         self.rows: list[dict[str, float | None]] = []
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
@@ -32,7 +34,7 @@ class History(Callback):  # type: ignore[misc]  # Lightning is an optional depen
         row = {"epoch": trainer.current_epoch + 1, "step": trainer.global_step, **metrics}
         self.rows.append({name: value if math.isfinite(value) else None for name, value in row.items()})
         if self.tell is not None and trainer.is_global_zero:
-            self.tell(_in_words(self.rows[-1], trainer.max_epochs))
+            self.tell(_in_words(self.rows[-1], self.told, trainer.max_epochs))
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -43,6 +45,6 @@ class History(Callback):  # type: ignore[misc]  # Lightning is an optional depen
         self.rows = list(state_dict["rows"])
 
 
-def _in_words(row: dict[str, float | None], epochs: int | None) -> str:
-    shown = [f"{name} {row[name]:.4f}" for name in ("train/loss", "val/loss", "val/tau", "val/mae") if row.get(name)]
+def _in_words(row: dict[str, float | None], told: Sequence[str], epochs: int | None) -> str:
+    shown = [f"{name} {row[name]:.4f}" for name in told if row.get(name)]
     return f"epoch {row['epoch']}{f' of {epochs}' if epochs and epochs > 0 else ''}, {', '.join(shown)}"

@@ -104,6 +104,25 @@ class PolicyModule(SamplingModule):
         TypeError: If the generator is no module or lacks a method, or a reward is no function.
         ValueError: If a setting is unknown or out of range, or one that an algorithm needs is missing; in training, if
             a batch cannot be cut into minibatches or its columns differ in length.
+
+    Example:
+        >>> import torch
+        >>> from rrg_rewards.rewards import make_reward
+        >>> from rrg_rewards.training import Completions, PolicyModule, TokenScores
+        >>> class OneWord(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.logits = torch.nn.Parameter(torch.zeros(2))
+        ...     def sample(self, batch, *, greedy=False):
+        ...         words = self.logits.softmax(0).multinomial(len(batch["report"]), replacement=True)
+        ...         return Completions(words.unsqueeze(1), torch.ones(len(words), 1))
+        ...     def log_probs(self, batch, completions):
+        ...         return TokenScores.from_logits(self.logits.expand(len(completions), 1, 2), completions)
+        ...     def decode(self, completions):
+        ...         return [("Normal.", "Cardiomegaly.")[word] for word in completions.tokens[:, 0]]
+        >>> reward = make_reward("crg", prior=0.2, reference_column="report")
+        >>> PolicyModule(OneWord(), reward, algorithm="rloo", minibatches=2, epochs=2).steps_per_rollout
+        4
     """
 
     def __init__(

@@ -38,13 +38,17 @@ class LengthGroupedBatches(_Batches):
     ``batch_size`` rows make a step whatever the number of processes, and each step is that of one process. Rows that
     make no whole batch are left out of the epoch (others in each), unless there is no whole one at all.
 
+    With ``together`` the rows of a reference stay side by side: references are shuffled in place of rows, and a batch
+    is shared out in pieces, so that what rows of one reference have in common is seldom computed twice.
+
     Pass it as ``sampler`` of a ``DataLoader`` with ``batch_size=None``.
 
     Args:
-        lengths: Length of each row.
+        lengths: Length of each row; the same for all rows of a reference, where ``together`` is given.
         batch_size: Rows of a step over all processes; a multiple of their number.
         seed: Seed of the order.
         group_batches: Batches among which rows are sorted by length.
+        together: Index of each row's reference, from 0 on. Default: every row is on its own.
 
     Raises:
         ValueError: If there is no row or ``batch_size`` is not positive; when iterated, if the processes cannot share
@@ -56,8 +60,16 @@ class LengthGroupedBatches(_Batches):
         ([2, 2], 2)
     """
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int = 0, group_batches: int = 16) -> None:
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        seed: int = 0,
+        group_batches: int = 16,
+        together: torch.Tensor | None = None,
+    ) -> None:
         super().__init__(lengths, batch_size)
+        self.together = together
         self.seed = seed
         self.group_batches = group_batches
 
@@ -70,13 +82,21 @@ class LengthGroupedBatches(_Batches):
                 "their number"
             )
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-        rows = torch.randperm(len(self.lengths), generator=generator)[: len(self) * size]
+        rows = self._shuffled(generator)[: len(self) * size]
         groups = torch.split(rows, size * self.group_batches)
         batches = [
             batch for group in groups for batch in torch.split(group[self.lengths[group].argsort(stable=True)], size)
         ]
         for place in torch.randperm(len(batches), generator=generator).tolist():
-            yield batches[place][rank::world_size].tolist()
+            batch = batches[place]
+            share = batch[rank::world_size] if self.together is None else batch.chunk(world_size)[rank]
+            yield share.tolist()
+
+    def _shuffled(self, generator: torch.Generator) -> torch.Tensor:
+        if self.together is None:
+            return torch.randperm(len(self.lengths), generator=generator)
+        order = torch.randperm(int(self.together.max()) + 1, generator=generator)
+        return order[self.together].argsort(stable=True)
 
     def __len__(self) -> int:
         return max(len(self.lengths) // self.batch_size, 1)

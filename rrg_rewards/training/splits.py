@@ -4,10 +4,13 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol
+
+from typing_extensions import TypeVar
 
 from rrg_rewards.data.error_records import ErrorRecord
 
-__all__ = ["ExcerptRecord", "RecordSplit", "report_key", "split_by_reference"]
+__all__ = ["ExcerptRecord", "RecordSplit", "ReportRecord", "report_key", "split_by_reference"]
 
 _NOT_WORD = re.compile(r"[\W_]+")
 
@@ -22,6 +25,32 @@ def report_key(report: str) -> str:
     return _NOT_WORD.sub(" ", report.casefold()).strip()
 
 
+class ReportRecord(Protocol):
+    """What is split: a candidate and its reference, with whatever is known of them.
+
+    :class:`rrg_rewards.data.ErrorRecord` and :class:`rrg_rewards.data.GradedReport` are such records. One that has an
+    attribute ``whole`` which is not empty is on a part of that report.
+    """
+
+    @property
+    def reference(self) -> str:
+        """Reference report."""
+        ...
+
+    @property
+    def candidate(self) -> str:
+        """Candidate report."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Where the pair is from."""
+        ...
+
+
+Record = TypeVar("Record", bound=ReportRecord, default=ErrorRecord)
+
+
 @dataclass(frozen=True)
 class ExcerptRecord(ErrorRecord):
     """A record on a part of a report: it is trained on where the whole report is, and no other side holds it.
@@ -34,7 +63,7 @@ class ExcerptRecord(ErrorRecord):
 
 
 @dataclass(frozen=True)
-class RecordSplit:
+class RecordSplit(Generic[Record]):
     """Records to train on, to choose a checkpoint by, and to report on.
 
     Args:
@@ -46,16 +75,16 @@ class RecordSplit:
             they are of a part of a report that is not trained on.
     """
 
-    train: list[ErrorRecord]
-    validation: list[ErrorRecord]
-    test: list[ErrorRecord]
+    train: list[Record]
+    validation: list[Record]
+    test: list[Record]
     duplicates: int
     crossing: int
 
 
 def split_by_reference(
-    records: Sequence[ErrorRecord], validation_fraction: float, test_fraction: float, seed: int
-) -> RecordSplit:
+    records: Sequence[Record], validation_fraction: float, test_fraction: float, seed: int
+) -> RecordSplit[Record]:
     """Split records so that no reference report, and none of its candidates as a reference, stands on two sides.
 
     Reports are told apart by their words alone. A reference falls on a side by a hash of the seed and its words: it
@@ -64,7 +93,7 @@ def split_by_reference(
     are trained on only, where the whole is.
 
     Args:
-        records: Records of reference and candidate.
+        records: Records of reference and candidate, of one kind or several.
         validation_fraction: Expected share of references in ``validation``.
         test_fraction: Expected share of references in ``test``.
         seed: Seed of the split.
@@ -86,17 +115,18 @@ def split_by_reference(
             "validation_fraction and test_fraction must not be negative and must leave something to train on, got "
             f"{validation_fraction} and {test_fraction}"
         )
-    kept: dict[tuple[str, str], ErrorRecord] = {}
+    kept: dict[tuple[str, str], Record] = {}
     for record in records:
         kept.setdefault((report_key(record.reference), report_key(record.candidate)), record)
-    wholes = {report_key(r.whole) if isinstance(r, ExcerptRecord) else key for (key, _), r in kept.items()}
-    side_of = {reference: _side(reference, validation_fraction, test_fraction, seed) for reference in wholes}
-    sides: tuple[list[ErrorRecord], ...] = ([], [], [])
+    wholes = {key: report_key(getattr(record, "whole", "")) for key, record in kept.items()}
+    references = {whole or key[0] for key, whole in wholes.items()}
+    side_of = {reference: _side(reference, validation_fraction, test_fraction, seed) for reference in references}
+    sides: tuple[list[Record], ...] = ([], [], [])
     crossing = 0
-    for (reference, candidate), record in kept.items():
-        side = 0 if isinstance(record, ExcerptRecord) else side_of[reference]
-        texts = [reference, candidate, *([report_key(record.whole)] if isinstance(record, ExcerptRecord) else [])]
-        if all(side_of.get(text, side) == side for text in texts):
+    for key, record in kept.items():
+        reference, whole = key[0], wholes[key]
+        side = 0 if whole else side_of[reference]
+        if all(side_of.get(text, side) == side for text in (*key, *filter(None, [whole]))):
             sides[side].append(record)
         else:
             crossing += 1

@@ -5,8 +5,9 @@ import sys
 import pytest
 
 
-def test_keys_are_shown(run):
-    result = run("train", "crepe", "--keys")
+@pytest.mark.parametrize(("task", "own"), [("crepe", "--model.encoder"), ("er2score", "--model.lora")])
+def test_keys_are_shown(run, task, own):
+    result = run("train", task, "--keys")
     assert result.code == 0
     for key in (
         "--output_dir",
@@ -14,8 +15,16 @@ def test_keys_are_shown(run):
         "--data.sources",
         "--trainer.max_epochs",
         "--checkpoint.monitor",
+        own,
     ):
         assert key in result.out
+
+
+def test_all_tasks_can_be_chosen(run):
+    from rrg_rewards.training.tasks import TASKS
+
+    result = run("train", "nothing", "--config", "x")
+    assert all(repr(task) in result.err for task in TASKS)
 
 
 @pytest.mark.parametrize(

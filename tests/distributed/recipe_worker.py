@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from rrg_rewards.metrics import CREPE
+from rrg_rewards.metrics import CREPE, ER2Score
 from rrg_rewards.recipes import grpo
 from rrg_rewards.rewards import MetricReward
 
@@ -33,7 +33,7 @@ def replay_completions(policy: Any, by_step: list[list[list[int]]]) -> None:
 
 def backend(reward: Any) -> Any:
     """What holds the model behind a reward."""
-    return reward.metric.predictor if isinstance(reward.metric, CREPE) else reward.metric.labeler
+    return reward.metric.predictor if isinstance(reward.metric, CREPE | ER2Score) else reward.metric.labeler
 
 
 def train(folder: str, *argv: str) -> Any:

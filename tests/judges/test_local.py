@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
-from rrg_rewards.judges.base import JudgeFailure, JudgeTask, Message, ReportPair, run_coroutine
+from rrg_rewards.judges.base import STOPPED, JudgeFailure, JudgeTask, Message, ReportPair, run_coroutine
 from rrg_rewards.judges.local import LocalJudge
 from tests.distributed.helpers import run_distributed
 
@@ -125,6 +125,19 @@ def test_equal_items_run_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert judge(folder).evaluate_now(EchoTask(), []) == []
 
 
+def test_a_judge_that_is_stopped_ends_its_batch(folder: Path) -> None:
+    stopped = judge(folder, batch_size=2)
+
+    class StopAtOnce(EchoTask):
+        def parse(self, item: str, answer: str) -> str:
+            stopped.stop()
+            return super().parse(item, answer)
+
+    answers = stopped.evaluate_now(StopAtOnce(), ["a", "bb", "ccc", "dddd"])
+    assert answers[:2] == judge(folder).evaluate_now(EchoTask(), ["a", "bb"])
+    assert answers[2:] == [STOPPED, STOPPED]
+
+
 def test_prompts_beyond_the_context_fail_alone(tmp_path: Path) -> None:
     small = save_byte_model(tmp_path, context=128)
     answers = judge(small).evaluate_now(EchoTask(), ["a", "b" * 200, "c"])
@@ -213,7 +226,7 @@ def test_constrained_answers_of_random_weights_are_of_the_schema(folder: Path) -
     outcomes = constrained.evaluate_now(task, pairs)
     assert len(task.seen) == len(pairs)
     for answer in task.seen:
-        assert isinstance(read_answer(answer), CrimsonAnswer)
+        assert isinstance(read_answer(answer, CrimsonAnswer), CrimsonAnswer)
     assert all(outcome.kind == "inconsistent" for outcome in outcomes if isinstance(outcome, JudgeFailure))
     # And one by one the same.
     batched, task.seen = task.seen, []

@@ -20,6 +20,8 @@ from fault_server import FaultServer, completion, drip, raw, reply_bytes, reset,
 from tiny_task import LengthTask, asked_item, good_answer
 
 from rrg_rewards.judges import JudgeFailure, OpenAIJudge, get_judge
+from rrg_rewards.judges.base import STOPPED
+from rrg_rewards.judges.rate import RateLimiter
 
 GUARD = 20
 ITEMS = ["a", "bb", "ccc", "dddd"]
@@ -544,6 +546,10 @@ def test_signature_and_registry():
     assert judge.signature.startswith("openai|model:m|host:loopback|temperature:0.0|max_tokens:2048|seed:0|")
     assert judge.signature != get_judge("openai:m").signature
     assert get_judge("openai:m").signature == OpenAIJudge("m", base_url="http://127.0.0.1:9/v1").signature
+    assert get_judge({"name": "openai", "model": "m", "seed": 1}, seed=3).arguments()["seed"] == 3
+    assert get_judge("openai:m", price=(1, 2)).arguments()["price"] == (1, 2)
+    with pytest.raises(TypeError, match="seed cannot be set on a judge that is made already"):
+        get_judge(judge, seed=3)
 
 
 @pytest.mark.parametrize(
@@ -558,6 +564,7 @@ def test_signature_and_registry():
         ({"response_format": "json_shema"}, "did you mean 'json_schema'"),
         ({"extra_body": {"model": "x"}}, "extra_body must not set model"),
         ({"extra_body": {"x": {1}}}, "extra_body must be JSON"),
+        ({"requests_per_minute": 0}, "requests_per_minute must be positive, got 0"),
     ],
 )
 def test_bad_arguments(settings, message):
@@ -565,6 +572,85 @@ def test_bad_arguments(settings, message):
         OpenAIJudge("m", **settings)
     with pytest.raises(ValueError, match="model must be the name"):
         OpenAIJudge("")
+
+
+def test_each_call_is_let_in_by_the_rate(monkeypatch):
+    admitted = []
+    admit = RateLimiter.admit
+
+    async def noted(self, tokens):
+        admission = await admit(self, tokens)
+        admitted.append((tokens, admission))
+        return admission
+
+    monkeypatch.setattr(RateLimiter, "admit", noted)
+    with FaultServer({"bb": [status(429), says("nonsense")], "ccc": [reset()]}) as server:
+        judge = make_judge(server, requests_per_minute=60_000, tokens_per_minute=1e6, max_tokens=500, concurrency=1)
+        assert evaluate(judge, ITEMS) == GOOD
+        assert len(admitted) == len(server.requests) == judge.usage.calls == 7
+    # Two messages of 21 and 14 to 17 characters, and the answer.
+    assert {tokens for tokens, _ in admitted} == {4 + 6 + 4 + 4 + 500, 4 + 6 + 4 + 5 + 500}
+    # What was answered counts as the server says, what was refused not at all, what broke off as was expected.
+    assert sorted(admission.tokens for _, admission in admitted) == [0, *[110] * 5, 518]
+
+
+def test_a_rate_is_kept_over_evaluations():
+    with FaultServer() as server:
+        judge = make_judge(server, requests_per_minute=1200)
+        begun = time.monotonic()
+        for item in ITEMS:
+            assert evaluate(judge, [item]) == [len(item)]
+        # Three pauses of 50 ms, of which no other time is asserted than that they were made.
+        assert time.monotonic() - begun > 0.15
+        assert judge.arguments()["requests_per_minute"] == 1200
+
+
+def test_a_judge_that_is_stopped_waits_for_what_it_asked():
+    stop = threading.Event()
+
+    async def late(request, writer):
+        while not stop.is_set():
+            await asyncio.sleep(0.01)
+        await says(delay=0.1)(request, writer)
+
+    with FaultServer({"a": [late], "bb": [late]}) as server:
+        judge = make_judge(server, concurrency=2)
+
+        def stopping():
+            while server.in_flight < 2:
+                threading.Event().wait(0.01)
+            judge.stop()
+            stop.set()
+
+        thread = threading.Thread(target=stopping)
+        thread.start()
+        assert evaluate(judge, ITEMS) == [1, 2, STOPPED, STOPPED]
+        thread.join()
+        assert evaluate(judge, ["a"]) == [STOPPED]
+        assert server.asked == {"a": 1, "bb": 1}
+
+
+def test_a_judge_that_is_stopped_asks_for_no_second_answer_and_no_retry():
+    judges = []
+
+    async def stop_and(request, writer, behave):
+        judges[0].stop()
+        await behave(request, writer)
+
+    for behave in (says("nonsense"), status(500), reset()):
+        with FaultServer(otherwise=lambda request, writer, behave=behave: stop_and(request, writer, behave)) as server:
+            judges[:] = [make_judge(server)]
+            assert evaluate(judges[0], ["a"]) == [STOPPED]
+            assert len(server.requests) == 1
+
+
+def test_who_waits_for_the_rate_learns_of_the_stop():
+    with FaultServer() as server:
+        judge = make_judge(server, requests_per_minute=0.1)
+        assert evaluate(judge, ["a"]) == [1]
+        threading.Timer(0.1, judge.stop).start()
+        assert evaluate(judge, ["bb", "ccc"]) == [STOPPED, STOPPED]
+        assert len(server.requests) == 1
 
 
 def test_nothing_to_do():

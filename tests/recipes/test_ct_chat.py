@@ -148,6 +148,33 @@ def test_warm_start_then_reinforcement(corpus: Path, tmp_path: Path) -> None:
     assert (tmp_path / "grpo" / "curve_crg.png").is_file()
 
 
+def test_crg_and_ct_finebench_together(corpus: Path, tmp_path: Path) -> None:
+    small = ["--dataset", str(corpus / "train.jsonl"), "--heldout_file", str(corpus / "heldout.jsonl")]
+    config = ["--config", "ct_chat/mini_grpo_crg_finebench", "--model_name_or_path", str(corpus / "model"), *small]
+    sizes = ["--max_steps", "2", "--per_device_train_batch_size", "16", "--heldout_rows", "10"]
+    grpo.main([*config, *sizes, "--output_dir", str(tmp_path / "grpo")])
+    steps = [
+        entry for entry in json.loads((tmp_path / "grpo" / "history.json").read_text()) if "rewards/crg/mean" in entry
+    ]
+    assert len(steps) == 2
+    described = json.loads((tmp_path / "grpo" / "run.json").read_text())
+    weights = {reward["name"]: reward["weight"] for reward in described["rewards"]}
+    for entry in steps:
+        assert entry["crg/unscorable"] == 0
+        # Random weights name no finding that is there, and those who say nothing are right about a normal chest.
+        assert 0 <= entry["rewards/ct_finebench/mean"] < 0.5
+        assert entry["ct_finebench/recall_items"] > 1
+        total = sum(weight * entry[f"rewards/{name}/mean"] for name, weight in weights.items())
+        assert entry["ct_finebench/unscorable"] > 0 or entry["reward"] == pytest.approx(total, rel=1e-4)
+    evaluation = json.loads((tmp_path / "grpo" / "evaluation.json").read_text())
+    kinds = {"existence", "attributes", "numeric", "categorical", "location", "items", "answered"}
+    for stage in ("before", "after", "images_of_others", "change"):
+        found = evaluation[stage]["ct_finebench"]
+        assert {f"{side}_{kind}" for side in ("recall", "precision") for kind in kinds} < found.keys()
+        assert "crg" in evaluation[stage]["crg"]
+    assert (tmp_path / "grpo" / "curve_ct_finebench.png").is_file()
+
+
 def test_ct_rate_tables(tmp_path: Path) -> None:
     features = tmp_path / "features"
     features.mkdir()

@@ -11,7 +11,7 @@ from words import WordLabeler
 
 from rrg_rewards.functional import crg_score
 from rrg_rewards.recipes._evaluate import Evaluation, _per_report, change, greedy_reports
-from rrg_rewards.rewards import CRGReward
+from rrg_rewards.rewards import CRGReward, MetricReward, make_reward
 
 LABELER = WordLabeler("edema effusion nodule")
 
@@ -44,6 +44,34 @@ def test_change_is_paired() -> None:
     assert changes["crg"]["estimate"] == pytest.approx(gain)
     assert changes["crg"]["low"] > 0
     assert change(before, before)["crg"]["crg"] == {"estimate": 0, "low": 0, "high": 0}
+
+
+LEFT, RIGHT = (f"Nodule of 8 mm in the {side} upper lobe." for side in ("left", "right"))
+
+
+def test_questions_are_told_by_kind() -> None:
+    reward = make_reward("ct_finebench")
+    columns = {"reference": [LEFT, LEFT, "Small left pleural effusion.", "Normal chest CT."]}
+    before, after = (
+        evaluate_texts(reward, reports, columns)
+        for reports in ([RIGHT, "", "", ""], [LEFT, RIGHT, "Small left pleural effusion.", ""])
+    )
+    found = before.summary()["ct_finebench"]
+    expected = reward.score(before.reports, **columns)
+    assert found["score"]["estimate"] == pytest.approx(expected.value.nanmean().item())
+    for name, part in expected.details.items():
+        assert found[name]["estimate"] == pytest.approx(part.nanmean().item(), nan_ok=True), name
+    # Each part is a mean over the reports that have it: two of three have a question on a number.
+    assert found["numeric"]["estimate"] == 0.5
+    assert found["unscorable"] == 1
+    gained = change(before, after)["ct_finebench"]
+    assert gained["numeric"]["estimate"] == 0.5
+    assert gained["location"]["estimate"] == pytest.approx(2 / 3)
+
+
+def evaluate_texts(reward: MetricReward, reports: list[str], columns: dict[str, list[str]]) -> Evaluation:
+    scores = reward.score(reports, **columns)
+    return Evaluation(reports, {"ct_finebench": _per_report(scores, reports)}, {"ct_finebench": tuple(scores.details)})
 
 
 @pytest.mark.parametrize("conversational", [True, False])

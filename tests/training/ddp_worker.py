@@ -1,4 +1,4 @@
-"""One of several training processes: python ddp_worker.py RECIPE DEVICES OUTPUT; the main one writes what it found."""
+"""One of several training processes: ddp_worker.py TASK RECIPE DEVICES OUTPUT; the main one writes what it found."""
 
 import json
 import sys
@@ -11,9 +11,9 @@ from rrg_rewards.training import cli
 
 def main() -> None:
     """Train, test and tell, without a report."""
-    recipe, devices, output = sys.argv[1:]
+    task, recipe, devices, output = sys.argv[1:]
     many = ["--trainer.strategy", "ddp"] if devices != "1" else []
-    run = cli.build("crepe", ["--config", recipe, "--trainer.devices", devices, "--output_dir", output, *many])
+    run = cli.build(task, ["--config", recipe, "--trainer.devices", devices, "--output_dir", output, *many])
     report = cli.run(run)
     world = dist.get_world_size() if dist.is_initialized() else 1
     if report is not None:

@@ -69,3 +69,17 @@ def test_wrong_arguments_are_told(batches: type) -> None:
         batches([1, 2], 0)
     with pytest.raises(ValueError, match="no row to sample"):
         batches([], 2)
+
+
+def test_rows_of_a_reference_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = torch.arange(120) // 4
+    lengths = (together * 7 % 11 + 1).tolist()
+    batches = LengthGroupedBatches(lengths, 10, together=together)
+    whole = of_process(monkeypatch, batches, 0, 1)
+    shares = [of_process(monkeypatch, batches, rank, 2) for rank in (0, 1)]
+    assert sorted(row for batch in whole for row in batch) == list(range(120))
+    assert [first + second for first, second in zip(*shares, strict=True)] == whole
+    # A batch of 10 rows has 3 references at least, and 4 where both ends are cut.
+    assert all(len(set(together[batch].tolist())) <= 4 for batch in whole)
+    batches.set_epoch(1)
+    assert of_process(monkeypatch, batches, 0, 1) != whole

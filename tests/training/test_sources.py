@@ -6,9 +6,19 @@ from pathlib import Path
 import pytest
 
 from rrg_rewards.data.error_records import ErrorRecord
+from rrg_rewards.data.graded_reports import grade_by_errors
+from rrg_rewards.data.tables import TableError
 from rrg_rewards.findings import compare_findings
-from rrg_rewards.training import ComparedReports, JsonlRecords, PhantomErrors, RecordSource, ReportErrors
-from rrg_rewards.training.sources import read_sources
+from rrg_rewards.schemas import get_scoring_system
+from rrg_rewards.training import (
+    ComparedReports,
+    GradedReports,
+    JsonlRecords,
+    PhantomErrors,
+    RecordSource,
+    ReportErrors,
+)
+from rrg_rewards.training.sources import read_graded, read_sources
 from rrg_rewards.training.splits import split_by_reference
 
 REPORTS = [
@@ -108,3 +118,29 @@ def test_parts_are_trained_on_only_and_where_their_report_is(reports: str, tmp_p
         assert part.whole not in held_out
         assert part.reference in part.whole
         assert part.reference.count(".") == 2
+
+
+def test_counted_errors_are_graded_by_what_criteria_name(reports: str) -> None:
+    system = get_scoring_system("mrscore")
+    source = ReportErrors(reports, per_report=2)
+    graded = source.graded(system)
+    assert graded == [grade_by_errors(record, system) for record in source.read()]
+    assert any(score for report in graded for score in report.scores)
+
+
+def test_parts_are_graded_as_parts(reports: str) -> None:
+    graded = ReportErrors(reports, sentences=1).graded(get_scoring_system("radcliq"))
+    assert {report.whole for report in graded} <= set(REPORTS)
+    split = split_by_reference(graded, 0.4, 0.4, seed=1)
+    assert split.crossing > 0
+    assert not [*split.validation, *split.test]
+
+
+def test_graded_reports_are_read_under_the_system(tmp_path: Path) -> None:
+    row = {"reference": "Clear.", "candidate": "Edema.", "scores": {"false_finding": 1}}
+    (tmp_path / "graded.jsonl").write_text(json.dumps(row) + "\n")
+    source = GradedReports(str(tmp_path / "graded.jsonl"))
+    (report,) = read_graded([source], get_scoring_system("radcliq"))
+    assert (report.source, report.scores[0]) == ("graded", 1)
+    with pytest.raises(TableError, match="unknown criterion 'false_finding'"):
+        source.graded(get_scoring_system("mrscore"))

@@ -1,17 +1,20 @@
-"""CREPE in real processes: totals are those of one process, and as a reward it is the metric's, under ZeRO-3 too."""
+"""Metrics with a model in real processes: totals are those of one process, and rewards are theirs, under ZeRO-3 too."""
 
 import json
 import math
 import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tiny_crepe import random_pairs, save_tiny_crepe
+from tiny_er2score import LORA, save_tiny_er2score
 from tiny_policy import save_tiny_policy
 from torchmetrics import MetricCollection
 
-from rrg_rewards.metrics import CREPE
+from rrg_rewards.metrics import make_metric
 from tests.distributed.helpers import run_distributed
 from tests.distributed.runs import Launcher, Run, assert_same_weights
 
@@ -25,6 +28,26 @@ REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "he
 WEIGHTS = {"omitted_finding": 2.0, "false_comparison": 0.5}
 TAU = 4.0
 STEPS = 2
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A metric with a model, by its name: what writes a model, options of the reward, and what it makes of a score."""
+
+    save: Callable[[Path], Path]
+    reward_of: Callable[[float], float]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+SUBJECTS = {
+    "crepe": Subject(
+        lambda root: save_tiny_crepe(root / "model"),
+        lambda score: math.exp(-score / TAU),
+        {"shape": "exponential", "tau": TAU},
+    ),
+    # Adapter and backbone: loaded one on the other under ZeRO-3.
+    "er2score": Subject(lambda root: save_tiny_er2score(root, lora=LORA), lambda score: score),
+}
 
 
 def batch(rows: slice, seed: int) -> tuple[list[str | None], list[str | None]]:
@@ -42,46 +65,55 @@ def feed(metric: Any, rows: slice, seed: int = 0) -> Any:
     return metric
 
 
-def results(metric: CREPE) -> dict[str, float]:
+def results(metric: Any) -> dict[str, float]:
     return {"compute": metric.compute().item(), **{name: mean.item() for name, mean in metric.statistics().items()}}
 
 
-def exercise(folder: str, rows: slice) -> dict[str, dict[str, float]]:
+def exercise(name: str, folder: str, rows: slice) -> dict[str, dict[str, float]]:
     """Everything a process can do to a metric, in the same order in all processes."""
-    metric = feed(CREPE(folder), rows)
+    metric = feed(make_metric(name, model=folder), rows)
     found = {"first": results(metric), "repeated": results(metric)}
     found["cloned"] = results(metric.clone())
     found["unpickled"] = results(pickle.loads(pickle.dumps(metric)))
     metric.reset()
     found["after reset"] = results(feed(metric, rows, seed=1))
-    collection = MetricCollection({"plain": CREPE(folder), "weighted": CREPE(folder, weights=WEIGHTS)})
-    found["collection"] = {name: value.item() for name, value in feed(collection, rows).compute().items()}
+    weights = {"plain": None, "weighted": WEIGHTS}
+    collection = MetricCollection(
+        {use: make_metric(name, model=folder, weights=given) for use, given in weights.items()}
+    )
+    found["collection"] = {use: value.item() for use, value in feed(collection, rows).compute().items()}
     return found
 
 
-def exercise_all(rank: int, world_size: int, folder: str) -> dict[str, Any]:
+def exercise_all(rank: int, world_size: int, name: str, folder: str) -> dict[str, Any]:
     found = {}
     for share, lengths in SHARES[world_size].items():
         start = sum(lengths[:rank])
-        found[share] = exercise(folder, slice(start, start + lengths[rank]))
+        found[share] = exercise(name, folder, slice(start, start + lengths[rank]))
+    return found
+
+
+@pytest.fixture(scope="module", params=SUBJECTS)
+def name(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
     return found
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny_crepe(tmp_path_factory.mktemp("crepe") / "model"))
+def folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> str:
+    return str(SUBJECTS[name].save(tmp_path_factory.mktemp(name)))
 
 
 @pytest.fixture(scope="module", params=SHARES, ids=lambda world_size: f"{world_size} processes")
-def by_rank(request: pytest.FixtureRequest, folder: str) -> list[dict[str, Any]]:
+def by_rank(request: pytest.FixtureRequest, name: str, folder: str) -> list[dict[str, Any]]:
     """What each process found; the processes are started once for all tests."""
-    return run_distributed(exercise_all, request.param, folder)
+    return run_distributed(exercise_all, request.param, name, folder)
 
 
 @pytest.fixture(scope="module")
-def alone(folder: str) -> dict[str, dict[str, float]]:
+def alone(name: str, folder: str) -> dict[str, dict[str, float]]:
     """What one process finds that sees all rows."""
-    return exercise(folder, slice(0, ROWS))
+    return exercise(name, folder, slice(0, ROWS))
 
 
 @pytest.mark.parametrize("use", ["first", "repeated", "cloned", "unpickled", "after reset", "collection"])
@@ -94,18 +126,18 @@ def test_equals_one_process(by_rank: Any, alone: Any, use: str) -> None:
             assert found == by_rank[0][share][use], "processes differ"
 
 
-def test_data_tell_processes_apart(folder: str) -> None:
+def test_data_tell_processes_apart(name: str, folder: str) -> None:
     """The tests above would pass for a metric that never syncs, if every share had the values of the whole."""
-    whole, share = (feed(CREPE(folder), rows).compute() for rows in (slice(0, ROWS), slice(0, 12)))
+    whole, share = (feed(make_metric(name, model=folder), rows).compute() for rows in (slice(0, ROWS), slice(0, 12)))
     assert abs(whole - share) > 1e-3
 
 
 @pytest.fixture(scope="module")
-def launch(tmp_path_factory: pytest.TempPathFactory, folder: str) -> Launcher:
-    root = tmp_path_factory.mktemp("crepe_grpo")
+def launch(tmp_path_factory: pytest.TempPathFactory, name: str, folder: str) -> Launcher:
+    root = tmp_path_factory.mktemp(f"{name}_grpo")
     rows = [{"findings": f"lungs {report}", "impression": report} for report in REPORTS * 2]
     (root / "reports.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    reward = {"name": "crepe", "model": folder, "shape": "exponential", "tau": TAU, "weights": WEIGHTS}
+    reward = {"name": name, "model": folder, "weights": WEIGHTS, **SUBJECTS[name].options}
     config = {
         "model_name_or_path": str(save_tiny_policy(root / "policy")),
         "dataset": str(root / "reports.jsonl"),
@@ -136,23 +168,23 @@ def zero3(launch: Launcher) -> Run:
     return launch("zero3", stage=3)
 
 
-@pytest.mark.parametrize("name", ["plain", "zero3"])
+@pytest.mark.parametrize("kind", ["plain", "zero3"])
 def test_rewards_are_those_of_the_metric_in_this_process(
-    request: pytest.FixtureRequest, name: str, folder: str
+    request: pytest.FixtureRequest, kind: str, name: str, folder: str
 ) -> None:
-    run: Run = request.getfixturevalue(name)
-    metric = CREPE(Path(folder), weights=WEIGHTS)
+    run: Run = request.getfixturevalue(kind)
+    metric = make_metric(name, model=folder, weights=WEIGHTS)
     keys = ("completions", "references", "values")
     assert len(run.ranks) == 2
     for logged, *step in zip(run.steps(), *map(run.by_step, keys), strict=True):
         completions, references, values = step
         scores = metric.score(completions, references)
-        assert values == pytest.approx([math.exp(-score / TAU) for score in scores.value.tolist()], abs=1e-5)
-        assert logged["rewards/crepe/mean"] == pytest.approx(sum(values) / len(values), rel=1e-5)
-        assert logged["crepe/omitted_finding"] == pytest.approx(
+        assert values == pytest.approx([SUBJECTS[name].reward_of(score) for score in scores.value.tolist()], abs=1e-5)
+        assert logged[f"rewards/{name}/mean"] == pytest.approx(sum(values) / len(values), rel=1e-5)
+        assert logged[f"{name}/omitted_finding"] == pytest.approx(
             scores.details["omitted_finding"].mean().item(), rel=1e-4, abs=1e-6
         )
-        assert logged["crepe/unscorable"] == 0
+        assert logged[f"{name}/unscorable"] == 0
         assert len(set(values)) > 2, "rewards hardly differ: the test says little"
 
 

@@ -1,0 +1,1 @@
+"""Question schemas as YAML files."""

@@ -1,0 +1,432 @@
+"""``rrg-rewards grade``: nothing sent by a dry run, nothing asked twice, nothing lost that was answered."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from fault_server import FaultServer, reset, says, silent, status
+from grading_answers import asked_report, graded, honest
+
+from rrg_rewards.cli.main import main
+from rrg_rewards.data.graded_reports import read_graded_reports
+from rrg_rewards.schemas.scoring import get_scoring_system
+
+RADCLIQ = get_scoring_system("radcliq")
+REFERENCES = ["Small left effusion.", "Cardiomegaly. No edema.", "Normal chest."]
+TIERS = ["-2 to 0", "-4 to -3", "-6 to -5"]
+ITEMS = [f"{reference} | {tier} | 1" for reference in REFERENCES for tier in TIERS]
+HELPERS = str(Path(__file__).parent.parent / "helpers")
+
+
+async def well(request, writer):
+    """Answer in the tier that was asked for."""
+    await says(honest(RADCLIQ, request.item))(request, writer)
+
+
+def serve(script=None, otherwise=well):
+    return FaultServer(script, otherwise, item_of=asked_report)
+
+
+@pytest.fixture
+def reports(write_csv):
+    return write_csv("reports.csv", ["id", "report"], *([str(row), text] for row, text in enumerate(REFERENCES)))
+
+
+@pytest.fixture
+def output(tmp_path):
+    return tmp_path / "graded.jsonl"
+
+
+def judge(server, **settings):
+    """The value of --judge."""
+    return json.dumps({"name": "openai", "model": "tiny", "base_url": server.url, "first_pause": 0.01, **settings})
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def held(path):
+    """What an output holds, as items."""
+    return [f"{line['reference']} | {line['tier']} | {line['draw']}" for line in lines(path)]
+
+
+def test_a_dry_run_sends_and_writes_nothing(run, reports, output, tmp_path):
+    with serve() as server:
+        result = run(
+            *("grade", reports, "--output", output, "--dry-run", "--judge", judge(server), "--per-tier", 2),
+            *("--price-in", 2, "--price-out", 8, "--requests-per-minute", 6, "--json", tmp_path / "plan.json"),
+        )
+        assert server.requests == []
+    assert result.code == 0
+    assert not output.exists()
+    assert (
+        "reports wanted: 18 (6 of -2 to 0, 6 of -4 to -3, 6 of -6 to -5); held already: 0; to ask for: 18" in result.out
+    )
+    assert "time at the rate limits, at least: 3.0 minutes" in result.out
+    assert '"Small left effusion."\n</reference_report>' in result.out
+    assert "reports would go to 127.0.0.1" in result.out
+    assert "nothing was sent" in result.err
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    told = plan["estimate"]
+    assert told["requests"] == plan["to_ask"] == 18
+    assert told["cost"] == pytest.approx((2 * told["prompt_tokens"] + 8 * told["completion_tokens"]) / 1e6)
+    # 18 prompts of some 4,500 characters.
+    assert 18 * 900 < told["prompt_tokens"] < 18 * 1800
+
+
+def test_a_dry_run_needs_no_judge(run, reports, output):
+    result = run("grade", reports, "--output", output, "--dry-run", "--system", "mrscore", "--tokens-per-minute", 1000)
+    assert result.code == 0
+    assert "3 of 70 to 100" in result.out
+    assert "cost: unknown without --price-in and --price-out" in result.out
+    # Nine prompts of some 1,300 tokens at 1,000 a minute.
+    assert "time at the rate limits, at least: 1" in result.out
+
+
+def test_limits_of_the_judges_own_settings_count(run, reports, output):
+    settings = "{name: openai, model: m, requests_per_minute: 1, price: [1.0, 2.0]}"
+    result = run("grade", reports, "--output", output, "--dry-run", "--judge", settings)
+    assert "at least: 9.0 minutes" in result.out
+    assert "cost, about: 0.01" in result.out
+
+
+def test_reports_are_written_with_where_they_are_from(run, reports, output, tmp_path):
+    with serve() as server:
+        result = run(
+            *("grade", reports, "--output", output, "--judge", judge(server), "--source", "tiny"),
+            *("--price-in", 1, "--price-out", 10, "--json", tmp_path / "summary.json"),
+        )
+    assert result.code == 0
+    assert sorted(held(output)) == sorted(ITEMS)
+    found = {f"{line['reference']} | {line['tier']} | {line['draw']}": line for line in lines(output)}
+    line = found[ITEMS[1]]
+    assert line["scores"] == {**dict.fromkeys(RADCLIQ.names, 0), "false_finding": 3}
+    assert (line["total"], line["in_tier"], line["source"], line["system"]) == (-3.0, True, "tiny", "radcliq")
+    assert line["judge"].startswith("openai|model:tiny|host:loopback|")
+    assert len(line["prompt_hash"]) == 12
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["written"] == summary["in_tier"] == dict.fromkeys(TIERS, 3)
+    assert summary["usage"]["calls"] == 9
+    assert summary["usage"]["cost"] == pytest.approx(9 * (100 + 10 * 10) / 1e6)
+    assert "9 calls (0 of them again), 0 answers from the cache, 900 tokens read, 90 written, cost 0.00" in result.err
+    graded_reports = read_graded_reports(output, "radcliq")
+    assert {report.tier for report in graded_reports} == set(TIERS)
+    assert {report.total(RADCLIQ) for report in graded_reports} == {0.0, -3.0, -5.0}
+
+
+def test_what_is_there_is_not_asked_again(run, reports, output):
+    with serve() as server:
+        assert run("grade", reports, "--output", output, "--judge", judge(server), "--max-reports", 2).code == 0
+        assert sorted(server.asked) == sorted(ITEMS[:6])
+        assert run("grade", reports, "--output", output, "--judge", judge(server)).code == 0
+        assert server.asked == dict.fromkeys(ITEMS, 1)
+        again = run("grade", reports, "--output", output, "--judge", judge(server))
+        assert again.code == 0
+        assert "0 calls" in again.err
+        more = run("grade", reports, "--output", output, "--judge", judge(server), "--per-tier", 2)
+        assert more.code == 0
+        assert len(server.requests) == 18
+    assert len(set(held(output))) == len(held(output)) == 18
+
+
+FAULTS = {
+    "429": ([status(429, Retry_After="0.01"), well], {}, 2),
+    "reset": ([reset(), well], {}, 2),
+    "malformed once": ([says("{"), well], {}, 2),
+    "out of range once": ([says(graded(RADCLIQ, "Other.", false_finding=-1)), well], {}, 2),
+    "malformed": ([says("{")] * 2, {"malformed": 1}, 2),
+    "out of range": ([says(graded(RADCLIQ, "Other.", false_finding=-1))] * 2, {"inconsistent": 1}, 2),
+    "a copy": ([says(graded(RADCLIQ, REFERENCES[0], false_finding=3))] * 2, {"inconsistent": 1}, 2),
+    "refused": ([status(400)], {"status": 1}, 1),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_costs_the_item_at_most(run, reports, output, tmp_path, name):
+    script, failures, calls = FAULTS[name]
+    with serve({ITEMS[1]: script}) as server:
+        result = run(
+            "grade", reports, "--output", output, "--judge", judge(server), "--json", tmp_path / "summary.json"
+        )
+        assert server.asked == {**dict.fromkeys(ITEMS, 1), ITEMS[1]: calls}
+        assert result.code == 0
+        assert json.loads((tmp_path / "summary.json").read_text())["failures"] == failures
+        kind = next(iter(failures), None)
+        assert (f"1 failed by {kind}; the first: " in result.err) == bool(failures)
+        assert "effusion" not in result.err
+        assert sorted(held(output)) == sorted(set(ITEMS) - ({ITEMS[1]} if failures else set()))
+        # The item that failed is asked for by the next run, and it alone.
+        before = len(server.requests)
+        assert run("grade", reports, "--output", output, "--judge", judge(server)).code == 0
+        assert [request.item for request in server.requests[before:]] == ([ITEMS[1]] if failures else [])
+    assert sorted(held(output)) == sorted(ITEMS)
+
+
+def test_answers_outside_their_tier_are_kept_and_counted(run, reports, output, tmp_path):
+    with serve({ITEMS[1]: [says(graded(RADCLIQ, "Other.", false_finding=1))]}) as server:
+        result = run(
+            "grade", reports, "--output", output, "--judge", judge(server), "--json", tmp_path / "summary.json"
+        )
+    assert json.loads((tmp_path / "summary.json").read_text())["in_tier"] == dict(zip(TIERS, (3, 2, 3), strict=True))
+    assert "67%" in result.out
+    (line,) = [line for line in lines(output) if not line["in_tier"]]
+    assert (line["tier"], line["total"]) == ("-4 to -3", -1.0)
+
+
+def test_nothing_but_failures_is_a_failed_run(run, reports, output):
+    with serve(otherwise=status(401)) as server:
+        result = run("grade", reports, "--output", output, "--judge", judge(server))
+    assert result.code == 1
+    assert "9 failed by status; the first: the server answered HTTP 401" in result.err
+    assert "9 reports are still to be written" in result.err
+
+
+def test_limits_reach_the_judge(run, reports, output, monkeypatch):
+    made = {}
+    from rrg_rewards.judges.rate import RateLimiter
+
+    def noted(self, requests_per_minute=None, tokens_per_minute=None):
+        made.update(requests=requests_per_minute, tokens=tokens_per_minute)
+        original(self, requests_per_minute, tokens_per_minute)
+
+    original = RateLimiter.__init__
+    monkeypatch.setattr(RateLimiter, "__init__", noted)
+    with serve() as server:
+        run(
+            *("grade", reports, "--output", output, "--judge", judge(server), "--max-reports", 1),
+            *("--requests-per-minute", 60000, "--tokens-per-minute", 1e6),
+        )
+    assert made == {"requests": 60000, "tokens": 1e6}
+    assert len(lines(output)) == 3
+
+
+def test_blank_and_repeated_reports(run, write_csv, output):
+    table = write_csv("r.csv", ["text"], ["Edema."], [""], [" "], ["Edema."])
+    with serve() as server:
+        result = run("grade", table, "--report-column", "text", "--output", output, "--judge", judge(server))
+    assert "2 of 4 reports are missing or blank and left out" in result.err
+    assert "1 reports stand more than once and count once" in result.err
+    assert len(held(output)) == 3
+
+
+def test_half_a_line_is_asked_for_again(run, reports, output):
+    with serve() as server:
+        run("grade", reports, "--output", output, "--judge", judge(server))
+        torn = held(output)[-1]
+        output.write_bytes(output.read_bytes()[:-30])
+        assert "to ask for: 1" in run("grade", reports, "--output", output, "--dry-run").out
+        before = len(server.requests)
+        assert run("grade", reports, "--output", output, "--judge", judge(server)).code == 0
+        assert [request.item for request in server.requests[before:]] == [torn]
+    assert sorted(held(output)) == sorted(ITEMS)
+
+
+def test_another_judge_is_told_of(run, reports, output):
+    with serve() as server:
+        run("grade", reports, "--output", output, "--judge", judge(server), "--max-reports", 1)
+        result = run("grade", reports, "--output", output, "--judge", judge(server, seed=5))
+    assert result.code == 0
+    assert "holds reports of another judge, too: openai|model:tiny" in result.err
+    assert len({line["judge"] for line in lines(output)}) == 2
+
+
+START = "import sys; from rrg_rewards.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
+def start(server, reports, output, **settings):
+    """The command in a process of its own."""
+    command = [sys.executable, "-c", START, "grade", reports, "--output", output, "--judge", judge(server, **settings)]
+    return subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def wait_for(condition):
+    for _ in range(2000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it did not happen within 20 s")
+
+
+def test_killed_and_taken_up(run, reports, output):
+    stuck = ITEMS[4]
+    with serve({stuck: [silent()]}) as server:
+        process = start(server, reports, output, concurrency=1, timeout=60)
+        try:
+            wait_for(lambda: server.asked[stuck])
+        finally:
+            process.kill()
+            process.communicate(timeout=20)
+        # All that was answered is there.
+        assert held(output) == ITEMS[:4]
+        assert run("grade", reports, "--output", output, "--judge", judge(server)).code == 0
+        assert server.asked == {**dict.fromkeys(ITEMS, 1), stuck: 2}
+    assert sorted(held(output)) == sorted(ITEMS)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_an_interrupt_waits_for_what_was_asked(run, reports, output):
+    go_on = threading.Event()
+
+    async def late(request, writer):
+        while not go_on.is_set():
+            await asyncio.sleep(0.01)
+        await well(request, writer)
+
+    with serve({ITEMS[3]: [late], ITEMS[4]: [late]}) as server:
+        process = start(server, reports, output, concurrency=2, timeout=60)
+        try:
+            wait_for(lambda: server.asked[ITEMS[3]] and server.asked[ITEMS[4]])
+            os.kill(process.pid, signal.SIGINT)
+            wait_for(lambda: b"answers under way are waited for" in process.stderr.readline())
+            go_on.set()
+            _, said = process.communicate(timeout=20)
+        finally:
+            process.kill()
+        assert process.returncode == 130
+        assert b"4 reports are still to be written" in said
+        assert sorted(held(output)) == sorted(ITEMS[:5])
+        assert run("grade", reports, "--output", output, "--judge", judge(server)).code == 0
+        assert server.asked == dict.fromkeys(ITEMS, 1)
+    assert sorted(held(output)) == sorted(ITEMS)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_a_second_interrupt_ends_at_once(reports, output):
+    with serve({ITEMS[1]: [silent()]}) as server:
+        process = start(server, reports, output, concurrency=1, timeout=600)
+        try:
+            wait_for(lambda: server.asked[ITEMS[1]])
+            os.kill(process.pid, signal.SIGINT)
+            wait_for(lambda: b"answers under way are waited for" in process.stderr.readline())
+            os.kill(process.pid, signal.SIGINT)
+            _, said = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert b"interrupted" in said
+    assert held(output) == ITEMS[:1]
+
+
+def test_two_runs_at_a_time_are_refused(run, reports, output):
+    pytest.importorskip("fcntl")
+    with serve(otherwise=silent()) as server:
+        process = start(server, reports, output)
+        try:
+            wait_for(lambda: server.requests)
+            result = run("grade", reports, "--output", output, "--judge", judge(server))
+        finally:
+            process.kill()
+            process.communicate(timeout=20)
+    assert result.code == 1
+    assert "another process is writing to it" in result.err
+
+
+OPENAI = "{name: openai, model: m}"
+REMOTE = "{name: openai, model: m, base_url: 'https://api.example.org/v1'}"
+WRONG = {
+    "no judge": ((), 2, "--judge is needed to ask for reports; --dry-run does without"),
+    "the rules": (("--judge", "rules"), 2, "argument --judge: rules writes no reports; name a language model"),
+    "unknown judge": (("--judge", "opnai:m"), 2, "did you mean 'openai'?"),
+    "another machine": (("--judge", REMOTE), 2, "report text would leave this one"),
+    "another machine, dry": (("--judge", REMOTE, "--dry-run"), 2, "report text would leave this one"),
+    "no limits": (("--judge", "local:x", "--price-in", "1", "--price-out", "1"), 2, "unexpected keyword argument"),
+    "half a price": (("--judge", OPENAI, "--price-in", "1"), 2, "--price-in and --price-out go together"),
+    "a negative price": (("--price-in", "-1"), 2, "must be a positive number, got '-1'"),
+    "no rate": (("--requests-per-minute", "0"), 2, "must be a positive number, got '0'"),
+    "no reports a tier": (("--per-tier", "0"), 2, "must be a positive integer, got '0'"),
+    "unknown system": (("--dry-run", "--system", "radclik"), 2, "did you mean 'radcliq'?"),
+    "no such file": (("--dry-run", "--system", "mine.yaml"), 1, "mine.yaml"),
+    "tiers as text": (("--dry-run", "--tiers", "low"), 2, "tiers must be a list of [least, greatest] totals"),
+    "tiers as numbers": (("--dry-run", "--tiers", "[0, 2]"), 2, "tier 1 must be two numbers"),
+    "a tier upside down": (("--dry-run", "--tiers", "[[0, -2]]"), 2, "must be [least, greatest] total"),
+    "a tier out of reach": (("--dry-run", "--tiers", "[[1, 2]]"), 2, "no report has a total in the tier [1, 2]"),
+    "a tier twice": (("--dry-run", "--tiers", "[[-1, 0], [-1, 0]]"), 2, "a tier stands more than once"),
+    "tiers of no YAML": (("--dry-run", "--tiers", "[[-1, 0"), 2, "argument --tiers"),
+    "no such column": (("--dry-run", "--report-column", "text"), 1, "text"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_told(run, reports, output, name):
+    options, code, message = WRONG[name]
+    result = run("grade", reports, "--output", output, *options)
+    assert result.code == code
+    assert message in result.err
+    assert not output.exists()
+
+
+OUTPUTS = {
+    "standard output": ("-", "", 2, "must be a file of JSON lines (.jsonl), got '-'"),
+    "a CSV": ("a.csv", "", 2, "must be a file of JSON lines"),
+    "no folder": ("no/a.jsonl", "", 1, "the folder"),
+    "other JSON lines": (
+        "a.jsonl",
+        '{"report": "x"}\n',
+        1,
+        "exists and is no output of this command: it lacks reference",
+    ),
+    "damage": ("a.jsonl", "{\n{}\n", 1, "data row 1 (line 1): not a line of JSON"),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_outputs_that_will_not_do(run, reports, tmp_path, name):
+    path, content, code, message = OUTPUTS[name]
+    path = path if path == "-" else tmp_path / path
+    if content:
+        path.write_text(content)
+    result = run("grade", reports, "--output", path, "--dry-run")
+    assert result.code == code
+    assert message in result.err
+    assert not content or path.read_text() == content
+
+
+def test_an_output_of_another_system(run, reports, output, tmp_path):
+    with serve() as server:
+        run("grade", reports, "--output", output, "--judge", judge(server), "--max-reports", 1)
+        before = output.read_bytes()
+        result = run("grade", reports, "--output", output, "--judge", judge(server), "--system", "mrscore")
+        assert result.code == 1
+        assert "holds reports graded under radcliq, not mrscore; choose another --output" in result.err
+        assert run("grade", reports, "--output", output, "--dry-run", "--system", "mrscore").code == 1
+        assert len(server.requests) == 3
+    assert output.read_bytes() == before
+
+
+def test_a_users_own_system(run, reports, output, tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        "name: own\ndirection: add\ncriteria:\n"
+        "  - {name: complete, description: 'How complete is the report?', kind: grade, range: [0, 9]}\n"
+        "  - {name: right_side, description: 'Is every side right?', kind: yes_no, weight: 3}\n"
+    )
+    system = get_scoring_system(own)
+
+    async def answer(request, writer):
+        tier = request.item.split(" | ")[1]
+        await says(graded(system, f"Text for {tier}", complete=float(tier.split(" to ")[0])))(request, writer)
+
+    with serve(otherwise=answer) as server:
+        result = run("grade", reports, "--output", output, "--judge", judge(server), "--system", own)
+    assert result.code == 0
+    assert [line["tier"] for line in lines(output) if line["reference"] == REFERENCES[0]] == [
+        "8 to 12",
+        "4 to 8",
+        "0 to 4",
+    ]
+    assert all(line["in_tier"] for line in lines(output))
+    assert len(read_graded_reports(output, own)) == 9
+
+
+def test_help_teaches(capsys):
+    assert main(["grade", "--help"]) == 0
+    text = capsys.readouterr().out
+    for word in ("--dry-run", "allow_remote", "in_tier", "--tokens-per-minute", "Ctrl-C"):
+        assert word in text

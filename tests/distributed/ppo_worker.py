@@ -1,0 +1,29 @@
+"""One process of a distributed run of PPO; started by torchrun with the recipe and a folder for its results."""
+
+import faulthandler
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rrg_rewards.labelers import registry
+from rrg_rewards.recipes._parse import parse_ppo
+from rrg_rewards.recipes.ppo import finish, run
+
+
+def train(config: str, folder: str) -> Any:
+    trainer = run(*parse_ppo(["--config", config]))
+    result = {
+        "world_size": trainer.args.world_size,
+        "steps": trainer.state.global_step,
+        "weights": sum(float(weights.detach().double().abs().sum()) for weights in trainer.model.parameters()),
+    }
+    Path(folder, f"rank{trainer.accelerator.process_index}.json").write_text(json.dumps(result))
+    return trainer.accelerator
+
+
+if __name__ == "__main__":
+    # A process that hangs says where, and ends the run.
+    faulthandler.dump_traceback_later(180, exit=True)
+    registry._LABELERS["keywords"] = ("words", "WordLabeler")
+    finish(train(*sys.argv[1:]))

@@ -1,0 +1,172 @@
+"""CT-FineBench in real processes: scores and tables are those of one process, whoever saw which reports."""
+
+import pickle
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from exam_judge import ExamJudge
+from torchmetrics import MetricCollection
+
+from rrg_rewards.metrics import CTFineBench
+from tests.distributed.helpers import run_distributed
+
+ROWS = 24
+# Number of rows of each process.
+SHARES = {
+    2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
+    3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
+}
+REPORTS = [
+    "Nodule of 8 mm in the left upper lobe.",
+    "Nodule of 10 mm in the right upper lobe. Small left pleural effusion.",
+    "Small left pleural effusion.",
+    "Large right pleural effusion. Atelectasis in the right lower lobe.",
+    "Normal chest CT.",
+    "",
+    None,
+]
+FAILURES: dict[str, Any] = {"10 mm": "deadline", "Large": "malformed"}
+ITEM = {
+    "finding": "Lung nodule",
+    "attribute": "size",
+    "question": "What is the size of the nodule?",
+    "answer": "9 mm",
+    "answer_type": "numeric",
+}
+COLUMN = [[ITEM], [], None, [ITEM, {**ITEM, "answer": "20 mm"}]]
+
+
+def make(mode: str, judged: bool, failing_rank: int | None = None) -> CTFineBench:
+    # Where one process' judge alone fails, it fails on every report.
+    fail_on: Any = FAILURES if failing_rank is None else {"": "status"}
+    answerer: Any = ExamJudge(True, fail_on, failing_rank) if judged else "engine"
+    return CTFineBench(mode=mode, answerer=answerer)  # type: ignore[arg-type]
+
+
+def batch(rows: slice, seed: int) -> tuple[Any, Any, Any]:
+    """Rows of a corpus that is the same in all processes."""
+    generator = torch.Generator().manual_seed(seed)
+    picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
+    preds, target = ([REPORTS[pick] for pick in column] for column in picks)
+    return preds, target, [COLUMN[row % len(COLUMN)] for row in range(ROWS)][rows]
+
+
+def feed(metric: Any, rows: slice, seed: int = 0, with_items: bool = False) -> Any:
+    """Give a metric its rows in two batches; a process without rows calls update not once."""
+    middle = (rows.start + rows.stop) // 2
+    for part in (slice(rows.start, middle), slice(middle, rows.stop)):
+        if part.start < part.stop:
+            preds, target, items = batch(part, seed)
+            metric.update(preds, target, **({"items": items} if with_items else {}))
+    return metric
+
+
+def results(metric: CTFineBench) -> dict[str, Any]:
+    return {
+        "compute": metric.compute().item(),
+        "counts": {name: value.item() for name, value in metric.counts().items()},
+        "statistics": {name: value.item() for name, value in metric.statistics().items()},
+        "tables": metric.tables(),
+    }
+
+
+def exercise(rows: slice, mode: str, judged: bool) -> dict[str, Any]:
+    """Everything a process can do to a metric, in the same order in all processes."""
+    metric = feed(make(mode, judged), rows)
+    local = metric.item_counts.clone()
+    found: dict[str, Any] = {"first": results(metric), "repeated": results(metric)}
+    found["local state back"] = torch.equal(metric.item_counts, local) and not metric._is_synced
+    found["cloned"] = results(metric.clone())
+    found["unpickled"] = results(pickle.loads(pickle.dumps(metric)))
+    metric.reset()
+    found["after reset"] = results(feed(metric, rows, seed=1))
+    collection = feed(MetricCollection({"a": make(mode, judged), "b": make(mode, False)}), rows)
+    found["collection"] = {name: value.item() for name, value in collection.compute().items()}
+    if mode != "precision":
+        found["with items"] = results(feed(make(mode, judged), rows, with_items=True))
+    return found
+
+
+def exercise_all(rank: int, world_size: int) -> dict[str, Any]:
+    warnings.simplefilter("ignore")
+    found: dict[str, Any] = {}
+    for share, lengths in SHARES[world_size].items():
+        start = sum(lengths[:rank])
+        rows = slice(start, start + lengths[rank])
+        found[share] = {case: exercise(rows, *case) for case in CASES}
+        # The last process' judge alone fails.
+        metric = feed(make("f1", True, failing_rank=world_size - 1), rows)
+        found[share]["last"] = results(metric)
+    return found
+
+
+CASES = [("recall", False), ("recall", True), ("precision", False), ("f1", True)]
+
+
+@pytest.fixture(scope="module", params=SHARES, ids=lambda world_size: f"{world_size} processes")
+def by_rank(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """What each process found; the processes are started once for all tests."""
+    return run_distributed(exercise_all, request.param)
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[Any, dict[str, Any]]:
+    """What one process finds that sees all rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case: exercise(slice(0, ROWS), *case) for case in CASES}
+
+
+def assert_same(found: Any, expected: Any, place: Any) -> None:
+    """Tables and counts equal, and means to the last digits: they are added in another order."""
+    if "tables" in place:
+        # Grades are halves, so that their sums are exact in any order.
+        assert found == expected, place
+    elif isinstance(expected, dict):
+        assert found.keys() == expected.keys(), place
+        for name, value in expected.items():
+            assert_same(found[name], value, (*place, name))
+    elif isinstance(expected, int):
+        assert type(found) is type(expected), place
+        assert found == expected, place
+    else:
+        assert found == pytest.approx(expected, rel=1e-12, nan_ok=True), place
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_equals_one_process(by_rank: Any, alone: Any, case: Any) -> None:
+    for rank, shares in enumerate(by_rank):
+        for share in SHARES[len(by_rank)]:
+            assert_same(shares[share][case], alone[case], (rank, share))
+
+
+def test_all_processes_have_the_same(by_rank: Any) -> None:
+    first, *others = by_rank
+    for other in others:
+        for share in SHARES[len(by_rank)]:
+            for case in CASES:
+                # As texts: NaN equals nothing.
+                assert str(other[share][case]) == str(first[share][case])
+
+
+@pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed", "ignore:The ``compute`` method")
+def test_a_judge_that_fails_on_one_process(by_rank: Any) -> None:
+    for share, lengths in SHARES[len(by_rank)].items():
+        before = ROWS - lengths[-1]
+        metric = feed(make("f1", False), slice(0, before))
+        metric.examiner = make("f1", True, failing_rank=0).examiner
+        expected = results(feed(metric, slice(before, ROWS)))
+        failed = sum(value for name, value in expected["counts"].items() if name.startswith("failed_"))
+        assert (failed > 0) == (lengths[-1] > 0), "the judge fails where there are reports"
+        for rank, shares in enumerate(by_rank):
+            assert_same(shares[share]["last"], expected, (rank, share))
+
+
+def test_data_tell_processes_apart() -> None:
+    """The tests above would pass for a metric that never syncs, if every share had the values of the whole."""
+    whole, share = (feed(make("f1", False), rows) for rows in (slice(0, ROWS), slice(0, 12)))
+    assert whole.compute() != share.compute()
+    assert whole.tables() != share.tables()
+    assert len(whole.tables()["finding"]) > 1

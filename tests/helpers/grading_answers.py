@@ -1,0 +1,27 @@
+"""Answers of a judge that writes graded reports, and what it was asked."""
+
+import json
+import re
+
+_REFERENCE = re.compile(r"<reference_report>\n(\".*\")\n</reference_report>")
+_WANTED = re.compile(r"candidate number (\d+) of this quality: .* so that its total is (.*)\.")
+
+
+def asked_report(messages):
+    """What a conversation asks for: ``"reference | tier | draw"``."""
+    content = messages[-1]["content"]
+    draw, tier = _WANTED.search(content).groups()
+    return f"{json.loads(_REFERENCE.search(content)[1])} | {tier} | {draw}"
+
+
+def graded(system, report, **scores):
+    """An answer; sub-scores that are not named are 0."""
+    return json.dumps({"report": report, "scores": {**dict.fromkeys(system.names, 0), **scores}})
+
+
+def honest(system, item):
+    """An answer in the tier that was asked for: as many false findings as its best total takes away."""
+    reference, tier, draw = item.split(" | ")
+    errors = -int(float(tier.split(" to ")[-1]))
+    said = " ".join(f"Nodule {number}." for number in range(errors))
+    return graded(system, f"In other words: {reference} {said} ({draw})", false_finding=errors)

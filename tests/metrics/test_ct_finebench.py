@@ -1,0 +1,407 @@
+"""CT-FineBench as a metric: scores, modes, tables, given questions, judges and their failures, copies."""
+
+import asyncio
+import copy
+import json
+import math
+import pickle
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from exam_judge import ExamJudge
+from torchmetrics import MetricCollection
+
+from rrg_rewards.data import phantom_studies
+from rrg_rewards.judges import JudgeFailure, RuleJudge, examiner
+from rrg_rewards.metrics import CTFineBench, FineBenchScores
+from rrg_rewards.schemas import QAItem
+
+LEFT = "Nodule of 8 mm in the left upper lobe."
+RIGHT = "Nodule of 8 mm in the right upper lobe."
+LARGER = "Nodule of 10 mm in the left upper lobe."
+EFFUSION = "Small left pleural effusion."
+NORMAL = "Normal chest CT."
+
+PREDS = [LEFT, RIGHT, LARGER, NORMAL, LEFT, f"{LEFT} {EFFUSION}"]
+TARGET = [LEFT, LEFT, LEFT, LEFT, NORMAL, LEFT]
+# All right, the side wrong, 25 % too large, silent, nothing to ask, an effusion invented.
+RECALL = [1, 2 / 3, 2.5 / 3, 0, math.nan, 1]
+PRECISION = [1, 2 / 3, 2.5 / 3, math.nan, 0, 0.5]
+F1 = [1, 2 / 3, 2.5 / 3, 0, 0, 2 / 3]
+
+
+def values(scores: Any) -> list[float]:
+    return [float(value) for value in scores.value]
+
+
+def exam(*roles: str, **options: Any) -> dict[str, Any]:
+    """Judges in the roles named, or in all."""
+    judge = ExamJudge(**options)
+    return dict.fromkeys(roles or ("builder", "answerer", "comparer"), judge)
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("recall", RECALL), ("precision", PRECISION), ("f1", F1)])
+def test_scores_by_mode(mode: Any, expected: list[float]) -> None:
+    metric = CTFineBench(mode=mode)
+    scores = metric.score(PREDS, TARGET)
+    assert isinstance(scores, FineBenchScores)
+    assert scores.value.dtype == torch.float64
+    # Precision's last pair asks for three things of the nodule and as many of the effusion.
+    assert values(scores) == pytest.approx(expected, nan_ok=True)
+    metric.update(PREDS[:2], TARGET[:2])
+    metric.update(PREDS[2:], TARGET[2:])
+    scored = [value for value in expected if value == value]
+    assert metric.compute().item() == pytest.approx(sum(scored) / len(scored))
+    assert metric.compute().dtype == torch.float64
+    counts = {name: int(count) for name, count in metric.counts().items() if count}
+    missing = len(expected) - len(scored)
+    assert counts == {"scored": len(scored), **({"unscorable": missing, "without_items": missing} if missing else {})}
+    assert scores.aggregate(*scores.sufficient_statistics).item() == pytest.approx(metric.compute().item())
+
+
+def test_nothing_to_say_of_either_is_unscorable_in_every_mode() -> None:
+    for mode in ("recall", "precision", "f1"):
+        assert CTFineBench(mode=mode).score([NORMAL], [NORMAL]).value.isnan().all()
+
+
+def test_details_are_by_kind_of_question() -> None:
+    scores = CTFineBench().score(PREDS, TARGET)
+    rows = {name: [float(value) for value in column] for name, column in scores.details.items()}
+    nan = math.nan
+    assert rows == {
+        "existence": pytest.approx([1, 1, 1, 0, nan, 1], nan_ok=True),
+        "attributes": pytest.approx([1, 0.5, 0.75, 0, nan, 1], nan_ok=True),
+        "numeric": pytest.approx([1, 1, 0.5, 0, nan, 1], nan_ok=True),
+        "categorical": pytest.approx([nan] * 6, nan_ok=True),
+        "location": pytest.approx([1, 0, 1, 0, nan, 1], nan_ok=True),
+        "items": pytest.approx([3, 3, 3, 3, nan, 3], nan_ok=True),
+        "answered": pytest.approx([3, 3, 3, 0, nan, 3], nan_ok=True),
+    }
+    both = CTFineBench(mode="f1").score(PREDS, TARGET)
+    assert [float(value) for value in both.details["recall"]] == pytest.approx(RECALL, nan_ok=True)
+    assert [float(value) for value in both.details["precision"]] == pytest.approx(PRECISION, nan_ok=True)
+    assert torch.equal(both.details["recall_location"].nan_to_num(9), scores.details["location"].nan_to_num(9))
+
+
+def test_statistics_are_means_of_the_details() -> None:
+    for mode in ("recall", "precision", "f1"):
+        metric = CTFineBench(mode=mode)
+        metric.update(PREDS, TARGET)
+        scores = metric.score(PREDS, TARGET)
+        expected = {name: column.nanmean().item() for name, column in scores.details.items()}
+        found = {name: value.item() for name, value in metric.statistics().items()}
+        assert found == pytest.approx(expected, nan_ok=True)
+
+
+def test_tables_pool_questions() -> None:
+    metric = CTFineBench(mode="f1")
+    metric.update(PREDS, TARGET)
+    recall = metric.tables()
+    assert recall["finding"] == [
+        {"finding": "Lung nodule", "items": 15, "answered": 0.8, "score": pytest.approx((3 + 2 + 2.5 + 0 + 3) / 15)}
+    ]
+    assert {row["attribute"]: (row["items"], row["score"]) for row in recall["attribute"]} == {
+        "existence": (5, 0.8),
+        "location": (5, 0.6),
+        "size": (5, 0.7),
+    }
+    assert {row["answer_type"]: row["score"] for row in recall["answer_type"]} == {
+        "numeric": 0.7,
+        "location": 0.6,
+        "existence": 0.8,
+    }
+    precision = metric.tables("precision")
+    assert {row["finding"]: row["items"] for row in precision["finding"]} == {"Pleural effusion": 3, "Lung nodule": 15}
+    assert {row["finding"]: row["score"] for row in precision["finding"]}["Pleural effusion"] == 0
+    pairs = [(row["finding"], row["attribute"]) for row in precision["finding_attribute"]]
+    assert len(pairs) == len(set(pairs)) == 6
+    assert metric.tables("recall") == recall
+    with pytest.raises(ValueError, match="mode 'recall' asks about recall, not about 'precision'"):
+        CTFineBench().tables("precision")
+
+
+def test_explanations_are_in_words() -> None:
+    told = CTFineBench(mode="f1").score(PREDS, TARGET).explanations
+    assert told["omitted"][3].startswith("Lung nodule, existence: yes; ")
+    assert told["wrong"][1] == "Lung nodule, location: right upper lobe for left upper lobe"
+    assert told["wrong"][2] == "Lung nodule, size: 10 mm for 8 mm"
+    assert told["contradicted"][1] == "Lung nodule, location: left upper lobe for right upper lobe"
+    assert told["invented"][5].startswith("Pleural effusion, existence: yes; ")
+    assert told["failure"] == [""] * 6
+    assert told["omitted"][4] == told["wrong"][0] == ""
+
+
+def item(attribute: str = "size", answer: Any = "8 mm", kind: str = "numeric", finding: str = "Lung nodule") -> Any:
+    return {
+        "finding": finding,
+        "attribute": attribute,
+        "question": f"What about the {attribute}?",
+        "answer": answer,
+        "answer_type": kind,
+    }
+
+
+def test_questions_of_a_column_take_the_place_of_built_ones() -> None:
+    rows = [[item()], [item(), item("location", "left upper lobe", "location")], json.dumps([item()]), [], None]
+    metric = CTFineBench()
+    scores = metric.score([LARGER] * 5, [None] * 5, items=rows)
+    assert values(scores) == pytest.approx([0.5, 0.75, 0.5, math.nan, math.nan], nan_ok=True)
+    metric.update([LARGER] * 5, [EFFUSION] * 5, items=rows)
+    assert metric.compute().item() == pytest.approx((0.5 + 0.75 + 0.5) / 3)
+    assert (metric.counts()["unscorable"], metric.counts()["without_items"]) == (2, 1)
+    given = QAItem("Lung nodule", "size", "How large?", "8 mm", "numeric")
+    assert values(metric.score([LEFT, None], [None, None], items=[(given,), [given]]))[:1] == [1]
+    # f1 asks about the candidate, too, and the reference has to answer.
+    both = CTFineBench(mode="f1").score([LARGER, LARGER], [LEFT, None], items=[[item()], [item()]])
+    assert values(both) == pytest.approx([2 * 0.5 * (2.5 / 3) / (0.5 + 2.5 / 3), math.nan], nan_ok=True)
+
+
+def test_names_of_a_column_may_be_written_otherwise() -> None:
+    scores = CTFineBench().score([LEFT], [None], items=[[item(finding="LUNG nodule", attribute="Size")]])
+    (examination,) = scores.examinations
+    assert examination is not None
+    assert (examination.recall[0].item.finding, examination.recall[0].item.attribute) == ("Lung nodule", "size")
+
+
+BROKEN = [
+    (3, TypeError, r"items\[1\] must be a list of questions, JSON text of one, or None, got int"),
+    (item(), TypeError, r"items\[1\] must be a list of questions, JSON text of one, or None, got dict"),
+    ("[{", ValueError, r"items\[1\] is no JSON: .* at character 2"),
+    ("3", TypeError, r"items\[1\] must be a list of questions"),
+    ([3], TypeError, r"items\[1\]\[0\]: must be a question or a mapping with its fields, got int"),
+    ([item(), item(answer=None)], ValueError, r"items\[1\]\[1\]: lacks answer; it has finding, attribute, question"),
+    ([item(answer=" ")], ValueError, r"items\[1\]\[0\]: answer must be a text"),
+    ([item(answer=8)], ValueError, r"items\[1\]\[0\]: answer must be a text, got 8"),
+    ([{**item(), "unit": "mm"}], ValueError, r"items\[1\]\[0\]: unknown field 'unit'"),
+    ([item(kind="number")], ValueError, r"items\[1\]\[0\]: unknown answer_type 'number'"),
+    (
+        [item(finding="Lung nodul")],
+        ValueError,
+        r"items\[1\]\[0\]: unknown finding 'Lung nodul'; did you mean 'Lung no",
+    ),
+    ([item("sise")], ValueError, r"items\[1\]\[0\]: unknown attribute of Lung nodule 'sise'; did you mean 'size'"),
+    ([item(answer="12 parsecs")], ValueError, r"items\[1\]\[0\]: the answer of Lung nodule, size, cannot be compared"),
+    (
+        [item(answer="large")],
+        ValueError,
+        r"items\[1\]\[0\]: the answer of Lung nodule, size, cannot be compared as",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "kind", "message"), BROKEN)
+def test_broken_questions_are_named_by_row(row: Any, kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message) as caught:
+        CTFineBench().score([LEFT, LEFT], [LEFT, LEFT], items=[[item()], row])
+    # Answers are report text.
+    assert "parsec" not in str(caught.value)
+
+
+def test_other_bad_input() -> None:
+    metric = CTFineBench()
+    with pytest.raises(TypeError, match="ct_finebench takes no column questions; it knows items"):
+        metric.score([LEFT], [LEFT], questions=[[]])
+    with pytest.raises(TypeError, match="items must be a column of 1 values, got str"):
+        metric.score([LEFT], [LEFT], items="[]")
+    with pytest.raises(TypeError, match="items must be a column of 1 values, got int"):
+        metric.score([LEFT], [LEFT], items=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="preds and items must have the same length, got 1 and 2"):
+        metric.score([LEFT], [LEFT], items=[[], []])
+    with pytest.raises(ValueError, match="same length, got 1 and 2"):
+        metric.score([LEFT], [LEFT, LEFT])
+    with pytest.raises(TypeError, match=r"target\[0\] must be a report text, got int"):
+        metric.score([LEFT], [3])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="mode 'precision' makes its questions of the candidates"):
+        CTFineBench(mode="precision").score([LEFT], [LEFT], items=[[item()]])
+    with pytest.raises(ValueError, match="mode must be one of recall, precision, f1; got 'recal'"):
+        CTFineBench(mode="recal")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="ct_rat"):
+        CTFineBench("ct_rat")
+    with pytest.raises(ValueError, match="answerer: the judge 'rules' evaluates CRIMSON only"):
+        CTFineBench(answerer="rules")
+    with pytest.raises(ValueError, match="builder: the judge 'rules' evaluates CRIMSON only"):
+        CTFineBench(builder=RuleJudge())
+    with pytest.raises(ValueError, match="unknown judge 'nobody'"):
+        CTFineBench(comparer="nobody")
+
+
+def test_no_report_at_all() -> None:
+    metric = CTFineBench(mode="f1")
+    metric.update([], [])
+    assert metric.score([], []).value.shape == (0,)
+    assert metric.compute().isnan()
+    assert metric.tables()["finding"] == []
+    metric.update([None, LEFT, LEFT], [LEFT, None, " "])
+    assert metric.counts()["unscorable"] == 3
+    assert metric.counts()["without_items"] == 0
+    # A blank candidate is a report that says nothing.
+    assert metric.score([" "], [LEFT]).value.tolist() == [0]
+
+
+def test_questions_of_a_reference_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    build = examiner.build_items
+
+    def spy(report: str, schema: Any) -> Any:
+        built.append(report)
+        return build(report, schema)
+
+    monkeypatch.setattr(examiner, "build_items", spy)
+    metric = CTFineBench()
+    metric.score([LEFT, RIGHT, NORMAL, LARGER], [LEFT, LEFT, EFFUSION, LEFT])
+    metric.update([RIGHT] * 8, [LEFT] * 4 + [EFFUSION] * 4)
+    assert built == [LEFT, EFFUSION]
+    small = CTFineBench()
+    small.examiner.remembered = 2
+    built.clear()
+    for report in (LEFT, RIGHT, LEFT, LARGER, LEFT, RIGHT):
+        small.score([NORMAL], [report])
+    # The one asked for longest ago is forgotten.
+    assert built == [LEFT, RIGHT, LARGER, RIGHT]
+    assert len(small.examiner._built) == 2
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("roles", [("builder",), ("answerer",), ("comparer",), ()])
+@pytest.mark.parametrize("mode", ["recall", "precision", "f1"])
+def test_judges_in_the_engines_place(waits: bool, roles: tuple[str, ...], mode: Any) -> None:
+    metric = CTFineBench(mode=mode, **exam(*roles, waits=waits))
+    assert metric.is_immediate is not waits
+    expected = CTFineBench(mode=mode).score([*PREDS, None], [*TARGET, LEFT])
+    for scores in (
+        metric.score([*PREDS, None], [*TARGET, LEFT]),
+        asyncio.run(metric.score_async([*PREDS, None], [*TARGET, LEFT])),
+    ):
+        assert repr(scores.value) == repr(expected.value)
+        assert scores.examinations == expected.examinations  # type: ignore[attr-defined]
+
+
+def test_a_judge_is_asked_no_more_than_needed() -> None:
+    judge = ExamJudge()
+    metric = CTFineBench(builder=judge, answerer=judge, comparer=judge)
+    metric.score([LEFT, NORMAL, LEFT], [LEFT, LEFT, NORMAL])
+    (built, answered, graded) = judge.asked
+    assert built == ("ct_finebench_items", [LEFT, NORMAL])
+    # Nobody is asked about nothing.
+    assert [asked.report for asked in answered[1]] == [LEFT, NORMAL]
+    # What is not there, and yes or no, needs no judgement.
+    assert [[item.answer_type for item in asked.items] for asked in graded[1]] == [["location", "numeric"]]
+    metric.score([RIGHT], [LEFT])
+    assert [name for name, _ in judge.asked[3:]] == ["ct_finebench_answers", "ct_finebench_grades"]
+
+
+@pytest.mark.parametrize("role", ["builder", "answerer"])
+def test_failures_have_no_score_and_are_counted(role: str) -> None:
+    metric = CTFineBench(**exam(role, fail_on={"10 mm": "deadline", "effusion": "malformed"}))
+    target = [LARGER, EFFUSION, LEFT, LEFT]
+    with pytest.warns(UserWarning, match=r"failed on 2 of 4 report pairs \(deadline 1, malformed 1\)") as told:
+        metric.update(target, target)
+    assert len(told) == 1
+    assert metric.compute() == 1
+    counts = {name: int(count) for name, count in metric.counts().items() if count}
+    assert counts == {"scored": 2, "unscorable": 2, "failed_deadline": 1, "failed_malformed": 1}
+    with pytest.warns(UserWarning, match="the judge failed"):
+        scores = metric.score(target, target)
+    assert scores.examinations[:2] == (None, None)
+    assert scores.results[0] == JudgeFailure("deadline", "told to")
+    assert scores.details["items"].isnan().tolist() == [True, True, False, False]
+    assert scores.failures["malformed"].tolist() == [False, True, False, False]
+    assert scores.explanations["failure"][:2] == ["deadline: told to", "malformed: told to"]
+
+
+def test_a_builder_that_failed_is_asked_again() -> None:
+    judge = ExamJudge(fail_on={"nodule": "deadline", "Nodule": "deadline"})
+    metric = CTFineBench(builder=judge)
+    with pytest.warns(UserWarning, match="the judge failed"):
+        assert metric.score([LEFT], [LEFT]).value.isnan().all()
+    judge.fail_on.clear()
+    assert metric.score([LEFT], [LEFT]).value.tolist() == [1]
+
+
+def test_nothing_is_told_where_nothing_failed() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CTFineBench(mode="f1").update(PREDS, TARGET)
+
+
+def test_signatures_tell_settings_apart() -> None:
+    metrics = [
+        CTFineBench(),
+        CTFineBench("merlin"),
+        CTFineBench(mode="f1"),
+        *(CTFineBench(**exam(role)) for role in ("builder", "answerer", "comparer")),
+    ]
+    assert len({metric.signature for metric in metrics}) == 6
+    assert metrics[0].signature.startswith("ct_finebench|mode:recall|schema:ct_rate@")
+    task = metrics[3].examiner._items_task
+    assert f"|builder:{{exam|prompt:{task.prompt_hash}}}|answerer:engine@" in metrics[3].signature
+
+
+def test_pickles_are_small_and_copies_share_the_examiner() -> None:
+    metric = CTFineBench(mode="f1", answerer=ExamJudge())
+    metric.update(PREDS, TARGET)
+    data = pickle.dumps(metric)
+    assert len(data) < 30_000
+    again = pickle.loads(data)
+    assert again.signature == metric.signature
+    assert again.compute() == metric.compute()
+    assert again.tables() == metric.tables()
+    assert again.score(PREDS, TARGET).value.tolist() == metric.score(PREDS, TARGET).value.tolist()
+    assert metric.clone().examiner is copy.deepcopy(metric).examiner is metric.examiner
+    assert metric.state_dict() == {}
+
+
+def test_states_keep_their_types_and_sizes() -> None:
+    metric = CTFineBench(mode="f1").half()
+    sizes = []
+    for _ in range(3):
+        metric.update(PREDS * 100, TARGET * 100)
+        sizes.append(sum(getattr(metric, name).numel() for name in metric._defaults))
+    assert len(set(sizes)) == 1
+    assert metric.item_counts.dtype == metric.num_scored.dtype == torch.int64
+    assert metric.grade_sums.dtype == metric.score_sum.dtype == torch.float64
+    assert metric.tables()["finding"][0]["items"] == 4500
+    assert metric.compute().item() == pytest.approx(sum(F1) / 6)
+
+
+def test_reset_forgets_and_a_collection_keeps_modes_apart() -> None:
+    collection = MetricCollection({mode: CTFineBench(mode=mode) for mode in ("recall", "f1")})  # type: ignore[arg-type]
+    # Equal so far.
+    collection.update([LEFT], [LEFT])
+    collection.update([f"{LEFT} {EFFUSION}"], [LEFT])
+    found = collection.compute()
+    assert (found["recall"].item(), found["f1"].item()) == (1, pytest.approx((1 + 2 / 3) / 2))
+    collection.reset()
+    assert collection["f1"].tables("precision")["finding"] == []
+    assert collection.compute()["recall"].isnan()
+
+
+def test_plot() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    metric = CTFineBench()
+    metric.update(PREDS, TARGET)
+    _, axes = metric.plot()
+    assert axes.get_ylim() == pytest.approx((0, 1), abs=0.2)
+
+
+@pytest.mark.parametrize("style", ["compact", "full"])
+def test_phantom_reports_are_right_about_themselves(style: str) -> None:
+    reports = [study.impression_text for study in phantom_studies(60, seed=5, style=style)]
+    scores = CTFineBench(mode="f1").score(reports, reports)
+    assert set(scores.value[scores.scored].tolist()) == {1}
+    assert scores.scored.sum() > 40
+
+
+def test_the_engine_needs_no_extra() -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai', 'diskcache']))\n"
+        "from rrg_rewards.metrics import CTFineBench; from rrg_rewards.rewards import make_reward\n"
+        f"metric = CTFineBench(); metric.update([{LEFT!r}], [{LEFT!r}])\n"
+        "assert metric.compute() == 1; assert metric.signature\n"
+        f"assert make_reward('ct_finebench')([{LEFT!r}], reference=[{LEFT!r}]) == [1.0]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
