@@ -1,6 +1,6 @@
 """Curves of reinforcement learning on phantom volumes: GRPO by TRL and by PolicyModule, and PolicyModule's others.
 
-python benchmarks/policy_curves.py --folder runs/mini_ct_chat [--steps 100] [--seeds 2]
+python benchmarks/policy_curves.py --folder runs/mini_ct_chat [--steps 60] [--seeds 2]
 
 The folder holds what ``rrg_rewards.recipes.ct_chat.phantom`` and the recipe ``ct_chat/mini_sft`` leave there. From the
 same warm start the mini CT-CHAT learns CRG by GRPO, as often by TRL as by Lightning, and once each by RLOO, SCST and
@@ -121,7 +121,7 @@ def main() -> None:
     """Run all, and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="folder of the mini CT-CHAT's run")
-    parser.add_argument("--steps", type=int, default=100, help="rollouts of a run (default: 100)")
+    parser.add_argument("--steps", type=int, default=60, help="rollouts of a run (default: 60)")
     parser.add_argument("--seeds", type=int, default=2, help="GRPO runs of each side (default: 2)")
     parser.add_argument("--warm-steps", type=int, default=800, help="the encoder-decoder's (default: 800)")
     parser.add_argument("--heldout-rows", type=int, default=300, help="studies to evaluate on (default: 300)")
