@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 from torchmetrics import MetricCollection
@@ -17,6 +16,7 @@ from rrg_rewards.callbacks.step_output import ReportBatch, StepOutput
 from rrg_rewards.callbacks.worst_reports import WorstReport, WorstReports, log_table, make_table
 from rrg_rewards.data import write_table
 from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.utilities.processes import gather_objects
 
 __all__ = ["ReportMetricsCallback"]
 
@@ -210,7 +210,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         if trainer.sanity_checking:
             self._loaders = {}
             return
-        gathered = _gather(
+        # A few rows of text, the only text that crosses processes.
+        gathered = gather_objects(
             {
                 loader: {name: worst.rows() for name, worst in state.worst.items()}
                 for loader, state in self._loaders.items()
@@ -289,12 +290,3 @@ def _keep_worst(worst: WorstReports, scores: Scores, batch: ReportBatch, place: 
             why = {kind: texts[row] for kind, texts in explanations.items()}
             name = None if identifier is None else str(identifier)
             worst.add(WorstReport(score, loader, rank, first + row, name, reference, prediction, why))
-
-
-def _gather(part: Any) -> list[Any]:
-    """Give every process what each has: a few rows of text, the only text that crosses processes."""
-    if not (dist.is_available() and dist.is_initialized()):
-        return [part]
-    parts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(parts, part)
-    return parts

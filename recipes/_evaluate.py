@@ -15,7 +15,15 @@ from rrg_rewards.functional import bootstrap_interval, crg_score_from_counts, la
 from rrg_rewards.metrics import FineBenchScores, LabelScores, Scores
 from rrg_rewards.rewards import Reward
 
-__all__ = ["Evaluation", "change", "evaluate", "greedy_reports", "in_words", "with_images_of_others"]
+__all__ = [
+    "Evaluation",
+    "change",
+    "evaluate",
+    "evaluate_reports",
+    "greedy_reports",
+    "in_words",
+    "with_images_of_others",
+]
 
 _Statistic = Callable[..., Tensor]
 
@@ -105,7 +113,17 @@ def evaluate(trainer: Any, rewards: Sequence[Reward], rows: Any, batch_size: int
         rows: Held-out rows.
         batch_size: Rows written at once on a process.
     """
-    reports = greedy_reports(trainer, rows, batch_size)
+    return evaluate_reports(greedy_reports(trainer, rows, batch_size), rewards, rows)
+
+
+def evaluate_reports(reports: list[str], rewards: Sequence[Reward], rows: Any) -> Evaluation:
+    """Score reports that were written for held-out rows by each reward's metric.
+
+    Args:
+        reports: One report a row.
+        rewards: Rewards, fitted.
+        rows: Held-out rows.
+    """
     columns = {column: list(rows[column]) for column in rows.column_names}
     scores = {reward.__name__: reward.score(reports, **columns) for reward in rewards}
     per_report = {name: _per_report(one, reports) for name, one in scores.items()}
