@@ -13,6 +13,8 @@ from rrg_rewards.schemas import AttributeSpec, QAItem, QuestionSchema, get_quest
 __all__ = ["answer_items", "build_items"]
 
 _SCHEMAS = ("ct_rate", "merlin")
+# Letters by which words are of one family: nodule, nodular.
+_STEM = 5
 _EXISTENCE = {"present": "yes", "uncertain": "possible", "absent": "no"}
 
 
@@ -58,17 +60,17 @@ def _accounts(report: str, schema: QuestionSchema) -> dict[int, _Account]:
     return found
 
 
-def _answer(spec: AttributeSpec, values: Sequence[object]) -> str:
-    """The values of an attribute in a few words."""
+def _answer(finding: str, spec: AttributeSpec, values: Sequence[object]) -> str | None:
+    """The values of an attribute in a few words; ``None`` where they say no more than the finding's name."""
     if spec.answer_type == "numeric":
         sizes = [value for value in values if isinstance(value, Size)]
         return max(sizes, key=lambda size: size.largest).text
     if spec.answer_type == "location":
         places = tuple(dict.fromkeys(value for value in values if isinstance(value, Place)))
         return places_text(tuple(place for place in places if not _is_repeated(place, places)))
-    names = dict.fromkeys(str(value) for value in values)
+    names = [name for name in dict.fromkeys(str(value) for value in values) if not _names(finding, name)]
     broader = answer_vocabulary().broader
-    return ", ".join(name for name in names if not any(name in broader.get(other, ()) for other in names))
+    return ", ".join(name for name in names if not any(name in broader.get(other, ()) for other in names)) or None
 
 
 def _is_repeated(place: Place, places: Sequence[Place]) -> bool:
@@ -83,6 +85,13 @@ def _is_repeated(place: Place, places: Sequence[Place]) -> bool:
         if place.part == other.part and place.details == other.details and place.side is None:
             return True
     return False
+
+
+@lru_cache(maxsize=1 << 14)
+def _names(finding: str, answer: str) -> bool:
+    """Whether an answer only says once more what the finding is called: "fibrotic" of a fibrotic sequela."""
+    stems = {token[:_STEM] for token in answer_tokens(finding)}
+    return all(token[:_STEM] in stems for token in answer_tokens(answer))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -127,12 +136,10 @@ def build_items(report: str, schema: str | Path | QuestionSchema = "ct_rate") ->
         stated = account.stated()
         for i, spec in enumerate(finding.attributes):
             if spec.answer_type == "existence":
-                answer = "yes"
-            elif i in stated:
-                answer = _answer(spec, stated[i])
+                answer: str | None = "yes"
             else:
-                continue
-            if not _gives_away(spec.question, answer):
+                answer = _answer(finding.name, spec, stated[i]) if i in stated else None
+            if answer is not None and not _gives_away(spec.question, answer):
                 items.append(_item(finding.name, spec, answer))
     return tuple(items)
 
@@ -193,4 +200,4 @@ def _answered(accounts: dict[int, _Account], schema: QuestionSchema, item: QAIte
     if spec.answer_type == "existence":
         return _EXISTENCE[account.presence]
     values = account.stated().get(finding.attributes.index(spec))
-    return _answer(spec, values) if values else None
+    return _answer(finding.name, spec, values) if values else None
