@@ -89,6 +89,12 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
     trainer = _make_trainer(training, model, tokenizer, reward_model, prompts)
     # Not before: PPO's arguments learn the number of processes from their trainer.
     check_processes(training)
+    if len(prompts) < training.batch_size:
+        # The trainer drops what fills no batch, and would look for the first one for ever.
+        raise ValueError(
+            f"{len(prompts)} rows with different prompts fill no batch of {training.batch_size}: lower "
+            "per_device_train_batch_size or gradient_accumulation_steps"
+        )
     if progress is not None:
         show_progress(trainer, progress)
     folder = Path(training.output_dir)

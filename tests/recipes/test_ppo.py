@@ -89,11 +89,19 @@ def test_two_steps(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
 def test_the_reward_rises(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
     from rrg_rewards.recipes.ppo import main
 
-    settings = {"total_episodes": 20 * 32, "per_device_train_batch_size": 32, "learning_rate": 1e-2, "kl_coef": 0.0}
+    settings = {"total_episodes": 50 * 16, "per_device_train_batch_size": 16, "learning_rate": 1e-2, "kl_coef": 0.0}
     main(["--config", str(ppo_recipe(**settings, heldout_rows=0))])
     scores = [entry["objective/scores"] for entry in read(tmp_path / "run", "history.json") if "episode" in entry]
-    assert len(scores) == 20
-    assert sum(scores[-5:]) / 5 > sum(scores[:5]) / 5 + 0.1
+    assert len(scores) == 50
+    assert sum(scores[-10:]) / 10 > sum(scores[:10]) / 10 + 0.1
+
+
+@needs_ppo
+def test_rows_that_fill_no_batch(ppo_recipe: Callable[..., Path]) -> None:
+    from rrg_rewards.recipes.ppo import main
+
+    with pytest.raises(ValueError, match="rows with different prompts fill no batch of 64"):
+        main(["--config", str(ppo_recipe(per_device_train_batch_size=64))])
 
 
 @needs_ppo
