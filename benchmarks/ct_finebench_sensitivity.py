@@ -55,7 +55,7 @@ def scorers(arguments: argparse.Namespace) -> list[Scorer]:
     """The metrics of the table."""
     found = [make_scorer("bleu2"), make_scorer("rougeL")]
     if arguments.encoder is not None:
-        found.append(make_scorer("bertscore", encoder=str(arguments.encoder)))
+        found.append(make_scorer("bertscore", model=str(arguments.encoder)))
     if arguments.crepe is not None:
         found.append(make_scorer("crepe", model=str(arguments.crepe), long_reports="chunks"))
     return [*found, make_scorer("crimson"), make_scorer("ct_finebench")]

@@ -56,13 +56,13 @@ example:
 _SENSITIVITY = """\
 Tell each report once in other words and once with its details wrong, and score both against it. A metric of facts
 keeps the first high and puts the second low; a metric of words does the reverse. The metrics are bleu2, rougeL,
-bertscore (with --set bertscore.encoder=FOLDER) and all that rrg-rewards score knows.
+bertscore (with --set bertscore.model=FOLDER) and all that rrg-rewards score knows.
 
 examples:
   rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics bleu2,rougeL,ct_finebench \\
       --output table.md --pairs pairs.jsonl
   rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics crepe,crimson,bertscore \\
-      --set crepe.model=runs/crepe/model --set bertscore.encoder=runs/crepe/minilm --output table.json
+      --set crepe.model=runs/crepe/model --set bertscore.model=runs/crepe/minilm --output table.json
 """
 
 

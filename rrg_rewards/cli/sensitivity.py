@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.findings.corrupt import corrupt_report
 from rrg_rewards.findings.paraphrase import paraphrase_report
-from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
 if TYPE_CHECKING:
     from rrg_rewards.findings.rewriting import RewrittenReport
 
-__all__ = ["TEXT_METRICS", "VERSIONS", "Scorer", "make_scorer", "markdown_table", "sensitivity", "versions_of"]
+__all__ = ["ALIASES", "VERSIONS", "Scorer", "make_scorer", "markdown_table", "sensitivity", "versions_of"]
 
 VERSIONS = ("paraphrased", "adversarial")
 """What a report is told as: in other words, and with wrong details."""
 
-TEXT_METRICS = ("bleu2", "bertscore", "rougeL")
-"""Metrics of words that are compared besides those of this package."""
+ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "bleu2": ("bleu", {"n_gram": 2}),
+    "rougeL": ("rouge", {"variant": "rougeL"}),
+}
+"""The paper's names of metrics, by name and settings here."""
 
 _REWRITERS = {"paraphrased": paraphrase_report, "adversarial": corrupt_report}
 
@@ -44,12 +46,11 @@ class Scorer:
 
 
 def make_scorer(name: str, **settings: Any) -> Scorer:
-    """Make a metric of words or one of this package.
+    """Make a metric, by its name or the paper's.
 
     Args:
-        name: ``bleu2``, ``rougeL``, ``bertscore``, or a name that :func:`rrg_rewards.metrics.registry.make_metric`
-            takes.
-        **settings: Options of the metric; ``bertscore`` needs ``encoder``, a folder or Hub id.
+        name: A name that :func:`rrg_rewards.metrics.registry.make_metric` takes, or one of :data:`ALIASES`.
+        **settings: Options of the metric; ``bertscore`` needs ``model``, a folder or Hub id.
 
     Raises:
         ValueError: For an unknown metric, with the nearest known one; if it does not take a setting.
@@ -62,61 +63,16 @@ def make_scorer(name: str, **settings: Any) -> Scorer:
     """
     from rrg_rewards.metrics.registry import available_metrics, make_metric
 
-    if name == "bertscore":
-        return _bert_score(**settings)
-    if name in _WORD_SCORES:
-        if settings:
-            raise TypeError(f"{name} takes no settings, got {', '.join(settings)}")
-        return _WORD_SCORES[name]
-    if name not in available_metrics():
-        raise ValueError(unknown_name_message("metric", name, [*available_metrics(), *TEXT_METRICS]))
-    metric = make_metric(name, **settings)
+    if name not in {*available_metrics(), *ALIASES}:
+        raise ValueError(unknown_name_message("metric", name, [*available_metrics(), *ALIASES]))
+    known, own = ALIASES.get(name, (name, {}))
+    metric = make_metric(known, **{**own, **settings})
 
     def score(preds: Sequence[str], target: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:
         scores = metric.score(list(preds), list(target))
         return scores.value.tolist(), {part: values.tolist() for part, values in scores.details.items()}
 
     return Scorer(name, score, metric.signature, bool(metric.higher_is_better))
-
-
-def _bleu2(preds: Sequence[str], target: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:
-    from torchmetrics.functional.text import sacre_bleu_score
-
-    return [
-        float(sacre_bleu_score([pred], [[reference]], n_gram=2, tokenize="13a", lowercase=True))
-        for pred, reference in zip(preds, target, strict=True)
-    ], {}
-
-
-def _rouge_l(preds: Sequence[str], target: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:
-    from torchmetrics.functional.text import rouge_score
-
-    return [
-        float(rouge_score(pred, reference, rouge_keys="rougeL")["rougeL_fmeasure"])
-        for pred, reference in zip(preds, target, strict=True)
-    ], {}
-
-
-_WORD_SCORES = {
-    "bleu2": Scorer("bleu2", _bleu2, "torchmetrics sacre_bleu_score|n_gram:2|tokenize:13a|lowercase|mean of reports"),
-    "rougeL": Scorer("rougeL", _rouge_l, "torchmetrics rouge_score|rougeL F|mean of reports"),
-}
-
-
-def _bert_score(encoder: str | None = None, max_length: int = 512) -> Scorer:
-    if encoder is None:
-        raise TypeError("bertscore needs an encoder, as in --set bertscore.encoder=FOLDER")
-    require("transformers", extra="models")
-
-    def score(preds: Sequence[str], target: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:
-        from torchmetrics.functional.text.bert import bert_score
-
-        found = bert_score(
-            list(preds), list(target), model_name_or_path=str(encoder), max_length=max_length, truncation=True
-        )
-        return [float(value) for value in found["f1"]], {}
-
-    return Scorer("bertscore", score, f"torchmetrics bert_score F1|encoder:{encoder}|max_length:{max_length}")
 
 
 def versions_of(reports: Sequence[str], seed: int) -> "dict[str, list[RewrittenReport]]":
