@@ -1,0 +1,17 @@
+"""A watch for reward hacking: what a policy learns to exploit, told by numbers and free of any framework."""
+
+from rrg_rewards.watch.checks import Check, Divergence, Drift, Verdict, default_checks
+from rrg_rewards.watch.core import LABEL_METRIC, RewardWatch
+from rrg_rewards.watch.instructions import INSTRUCTION_KINDS, find_instructions
+
+__all__ = [
+    "INSTRUCTION_KINDS",
+    "LABEL_METRIC",
+    "Check",
+    "Divergence",
+    "Drift",
+    "RewardWatch",
+    "Verdict",
+    "default_checks",
+    "find_instructions",
+]
