@@ -121,6 +121,11 @@ class RewardWatch:
         """What was warned of, in the order in which it was first."""
         return list(dict.fromkeys(alarm.cause for alarm in self.alarms))
 
+    @property
+    def seen(self) -> int:
+        """How many completions all processes have observed, up to the last step."""
+        return sum(block.reports for block in self.blocks) + self._open.reports
+
     def observe(
         self,
         completions: Sequence[str | None],
