@@ -97,8 +97,9 @@ def run(
     rewards = [setting.make() for setting in settings]
     training.reward_weights = [setting.weight for setting in settings]
     held_out = make_watch_metrics(recipe)
-    columns = dict.fromkeys(column for reward in (*rewards, *held_out) for column in reward.columns)
-    data = load_recipe_data(recipe, list(columns))
+    columns = [column for reward in (*rewards, *held_out) for column in reward.columns]
+    columns += [recipe.reference_column] if recipe.watch else []
+    data = load_recipe_data(recipe, list(dict.fromkeys(columns)))
     for reward in (*rewards, *held_out):
         reward.fit(**{column: list(data.train[column]) for column in reward.columns})
         logger.info("reward %s: %s", reward.__name__, reward.signature)

@@ -161,7 +161,7 @@ class Divergence(Check):
 
     The last reports are compared with the first ones and with each earlier window, so that a metric that rose before it
     fell is seen. An alarm needs both, each surely and with the number of comparisons accounted for: the reward is
-    higher, and the metric is lower by more than ``drop`` of its standard deviation over reports.
+    higher, and the metric is lower; and that by more than ``drop`` of its standard deviation over reports, as measured.
 
     Args:
         drop: Least fall of the metric, in standard deviations of single reports.
@@ -201,7 +201,7 @@ class Divergence(Check):
             return None
         reward_now, reward_then, metric_now, metric_then = (one for one in estimates if one is not None)
         risen = upper_tail(reward_now, reward_then)
-        fallen = upper_tail(metric_then, metric_now, offset=self.drop * deviation)
+        fallen = upper_tail(metric_then, metric_now)
         fall = (metric_then.mean - metric_now.mean) / deviation
         alpha = run.alpha / len(run.earlier)
         together = agreement(run.window, reward, metric)
@@ -221,7 +221,7 @@ class Divergence(Check):
             f"step {earlier[-1].step}; p = {max(risen, fallen):.1g}"
             + ("" if math.isnan(together) else f", correlation of the two now {together:.2f}")
         )
-        fired = risen < alpha and fallen < alpha
+        fired = risen < alpha and fallen < alpha and fall > self.drop
         severity = fall / self.drop if reward_now.mean > reward_then.mean else 0.0
         return Verdict(self.name, f"{reward}, {metric}", fired, severity, step, numbers, message)
 
