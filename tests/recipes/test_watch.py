@@ -184,5 +184,5 @@ def test_settings_are_checked_before_anything_is_loaded(recipe: Callable[..., Pa
         with pytest.raises(ValueError, match=message):
             validate(recipe(**changes))
     validate(recipe(watch=True, watch_stop=["all"], watch_limits=["longer.factor=2.5", "undercalled=false"]))
-    with pytest.raises(ValueError, match="must be CHECK.OPTION=VALUE"):
+    with pytest.raises(ValueError, match=r"must be CHECK\.OPTION=VALUE"):
         parse_limits(["longer.factor"])
