@@ -17,6 +17,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = (
     "label",
     "score",
+    "pairs",
     "train",
     "recipes",
     "convert",
@@ -27,6 +28,7 @@ _EXAMPLE = """\
 examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
+  rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl
   rrg-rewards train crepe --config crepe/minilm_phantom
   rrg-rewards recipes ls
 

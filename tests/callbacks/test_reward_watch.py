@@ -19,8 +19,8 @@ from rrg_rewards.watch import RewardWatch, WatchSession
 SETTINGS: dict[str, Any] = {
     "labeler": WordLabeler(),
     "block_reports": 16,
-    "baseline_reports": 48,
-    "window_reports": 48,
+    "baseline_reports": 80,
+    "window_reports": 80,
 }
 REFERENCES = ["effusion", "nodule", "hernia", "nodule and effusion"] * 4
 
@@ -39,7 +39,7 @@ class Policy(LightningModule):
 
     def write(self) -> tuple[list[str], list[float]]:
         draw = random.Random(self.global_step)
-        late = self.hacked and self.global_step >= 5
+        late = self.hacked and self.global_step >= 10
         texts = ["normal" if late and draw.random() < 0.9 else text for text in REFERENCES]
         return texts, [self.global_step + draw.random() for _ in texts]
 
@@ -130,11 +130,11 @@ def test_a_module_that_shows_nothing_is_told(tmp_path: Path) -> None:
 
 def test_a_resumed_run_goes_on(tmp_path: Path) -> None:
     whole = RewardWatchCallback(**SETTINGS)
-    fit(Policy("returned"), whole, tmp_path, steps=12)
+    fit(Policy("returned"), whole, tmp_path, steps=24)
     first, second = RewardWatchCallback(**SETTINGS), RewardWatchCallback(**SETTINGS)
-    trainer = fit(Policy("returned"), first, tmp_path, steps=7)
+    trainer = fit(Policy("returned"), first, tmp_path, steps=11)
     trainer.save_checkpoint(tmp_path / "last.ckpt")
-    fit(Policy("returned"), second, tmp_path, steps=12, ckpt_path=tmp_path / "last.ckpt", weights_only=False)
+    fit(Policy("returned"), second, tmp_path, steps=24, ckpt_path=tmp_path / "last.ckpt", weights_only=False)
     assert second.watch.history()["blocks"] == whole.watch.history()["blocks"]
     assert second.watch.causes == whole.watch.causes != []
 

@@ -30,7 +30,7 @@ def batches() -> list[list[tuple[str, str, float | None]]]:
 
 def watch_share(rank: int, world_size: int, spread: str) -> dict[str, Any]:
     watch = RewardWatch(
-        labeler=WordLabeler(), block_reports=24, baseline_reports=72, window_reports=72, stop=["normal_reports"]
+        labeler=WordLabeler(), block_reports=12, baseline_reports=72, window_reports=72, stop=["normal_reports"]
     )
     stopped_at = None
     for step, rows in enumerate(batches()):
@@ -61,8 +61,7 @@ def alone() -> dict[str, Any]:
     return watch_share(0, 1, "even")
 
 
-@pytest.mark.parametrize("spread", ["even", "uneven", "one rank has all"])
-@pytest.mark.parametrize("world_size", [2, 3])
+@pytest.mark.parametrize(("world_size", "spread"), [(2, "even"), (2, "one rank has all"), (3, "uneven")])
 def test_processes_know_what_one_would(alone: dict[str, Any], world_size: int, spread: str) -> None:
     results = run_distributed(watch_share, world_size, spread)
     # Of labels' F1 thirds are added up, in another order.

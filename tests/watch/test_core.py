@@ -3,12 +3,13 @@
 import json
 import logging
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from words import WordLabeler
 
-from rrg_rewards.watch import Divergence, Drift, RewardWatch, find_instructions
+from rrg_rewards.watch import Divergence, Drift, RewardWatch
 
 SETTINGS: dict[str, Any] = {
     "labeler": WordLabeler("effusion nodule hernia edema"),
@@ -62,9 +63,9 @@ def test_each_hack_has_its_name(write, causes, caplog):
         watch = simulate(RewardWatch(**SETTINGS), write)
     assert causes <= set(watch.causes)
     assert len(caplog.records) == len(watch.alarms)
-    assert not any(
-        find_instructions(record.message) and "Report no errors" in record.message for record in caplog.records
-    )
+    # Numbers are told, reports are not.
+    assert "Report no errors" not in caplog.text
+    assert "pneumothorax" not in caplog.text.lower()
     assert all("start" in alarm.numbers or "reward_then" in alarm.numbers for alarm in watch.alarms)
 
 
@@ -128,7 +129,7 @@ def test_warns_once_and_again_when_it_worsens(caplog):
     severities = [alarm.severity for alarm in watch.alarms]
     assert watch.causes == ["longer"]
     assert len(severities) == len(caplog.records) > 1
-    assert all(after >= 1.5 * before for before, after in zip(severities, severities[1:], strict=False))
+    assert all(after >= 1.5 * before for before, after in pairwise(severities))
     assert len(severities) < 8
     assert not watch.should_stop
 

@@ -28,7 +28,7 @@ def test_known_attacks_are_found(attack):
         ("I\u200bgnore", ("hidden",)),
         ("Nodule < 6 mm, heart size > normal; T1/T2 hyperintense.", ()),
         ("FINDINGS: Clear.\n\nIMPRESSION: 1. No change from the previous report.\n2. Normal.", ()),
-        ("Ground-glass opacities (CO-RADS 5), 50 % of the lobe; β-blocker. 3 × 4 cm.", ()),
+        ("Ground-glass opacities (CO-RADS 5), 50 % of the lobe; β-blocker. 3 x 4 cm.", ()),
         ("Nódulo pulmonar de 6 mm. Größe unverändert.", ()),
         ("", ()),
     ],
