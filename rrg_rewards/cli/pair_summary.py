@@ -91,7 +91,9 @@ def warn_of_pairs(summary: Mapping[str, Any], failed: Mapping[str, int], termina
 
 def pair_grid(summary: Mapping[str, Any]) -> Grid:
     """Table of a summary for people."""
-    grid = Grid(title=f"{summary['rows']} completions of {summary['prompts']} prompts", title_justify="left")
+    grid = Grid(
+        title=f"{summary['rows']} completions of {summary['prompts']} prompts", title_justify="left", show_header=False
+    )
     grid.add_column("")
     grid.add_column("", justify="right")
     without = summary["prompts_without_pair"]
@@ -101,7 +103,7 @@ def pair_grid(summary: Mapping[str, Any]) -> Grid:
         "chosen, rejected": f"{summary['chosen']}, {summary['rejected']}",
         "completions without a reward": summary["unscorable"],
         "prompts whose completions tie": without["tied"],
-        "prompts with less than two completions": without["single"],
+        "prompts without two different completions": without["single"],
         "difference of rewards, mean": _short(summary["mean_difference"]),
         "words chosen, rejected, mean": ", ".join(map(_short, words)),
     }

@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import warnings
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -200,6 +201,8 @@ def _rewards(
     terminal: Terminal,
 ) -> tuple[list[float | None], dict[str, int]]:
     """Rewards of all completions, and how many a judge failed on by kind."""
+    from rrg_rewards.metrics.judged import JudgeWarning
+
     columns = {
         # Missing reports are NaN in what pandas wrote.
         name: table.texts(name) if name == args.reference_column else table.column(name)
@@ -208,7 +211,9 @@ def _rewards(
     reward.fit(**columns)
     rewards: list[float | None] = []
     failed: dict[str, int] = {}
-    with terminal.progress("scoring") as report:
+    with terminal.progress("scoring") as report, warnings.catch_warnings():
+        # Told in the end, as this command tells things.
+        warnings.simplefilter("ignore", JudgeWarning)
         report(0, len(completions))
         for start in range(0, len(completions), args.batch_size):
             rows = slice(start, start + args.batch_size)

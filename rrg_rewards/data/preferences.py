@@ -63,7 +63,7 @@ def preference_pairs(
         members.setdefault(group, []).append(row)
     for rows in members.values():
         ranked = _ranked(rows, completions, rewards)
-        own = []
+        own: list[tuple[int, int]] = []
         for (best, high), (worst, low) in zip(ranked, reversed(ranked), strict=True):
             if len(own) == per_prompt or not (high > low and high - low >= margin):
                 break

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeGuard
 
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.watch.instructions import find_instructions
@@ -203,7 +203,7 @@ def count_values(
     for reward, given in rewards.items():
         for metric, held_out in metrics.items():
             pairs = [
-                (float(one), float(other))  # type: ignore[arg-type]  # known
+                (float(one), float(other))
                 for one, other in zip(given, held_out, strict=True)
                 if _is_known(one) and _is_known(other)
             ]
@@ -213,5 +213,5 @@ def count_values(
             )
 
 
-def _is_known(value: float | None) -> bool:
+def _is_known(value: float | None) -> TypeGuard[float]:
     return value is not None and not math.isnan(value)

@@ -88,7 +88,9 @@ class WatchSession:
         trained, held_out = _split(dict(rewards or {}), weights or {})
         held_out |= metrics or {}
         if step % self.metric_every == 0:
-            held_out |= {metric.__name__: metric.rewards(metric.score(texts, **columns)) for metric in self.metrics}
+            held_out |= {
+                metric.__name__: metric.rewards(metric.score(completions, **columns)) for metric in self.metrics
+            }
         self.watch.observe(
             texts,
             columns.get(self.reference_column),

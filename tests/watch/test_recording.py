@@ -8,6 +8,7 @@ import pytest
 from gullible_judge import GullibleJudge
 
 from rrg_rewards.metrics import CRIMSON
+from rrg_rewards.metrics.judged import JudgeWarning
 from rrg_rewards.rewards import AsyncMetricReward, MetricReward, make_reward
 from rrg_rewards.watch import RewardRecorder
 
@@ -55,7 +56,7 @@ def test_only_what_happens_in_a_step_is_noted():
 
 
 def test_failures_of_judges_are_counted_and_logged():
-    judge = {"fail_on": {"broken": "timeout"}}
+    judge = {"fail_on": {"broken": "malformed"}}
     logged = []
     call = {
         "completions": ["broken", "edema", "broken", "edema"],
@@ -67,13 +68,15 @@ def test_failures_of_judges_are_counted_and_logged():
     recorder = RewardRecorder()
     first, second = recorder.wrap([at_once, waits])
     recorder.active = True
-    first(**call)
-    asyncio.run(second(**call))
+    with pytest.warns(JudgeWarning):
+        first(**call)
+    with pytest.warns(JudgeWarning):
+        asyncio.run(second(**call))
     batch = recorder.take()
     assert batch.judge_failures == {"at_once": 2.0, "waits": 2.0}
     assert batch.rewards["waits"] == batch.rewards["at_once"] == [None, 1.0, None, 1.0]
     assert ("at_once/failed", 0.5) in logged
-    assert ("waits/failed_timeout", 0.5) in logged
+    assert ("waits/failed_malformed", 0.5) in logged
 
 
 def test_names_must_differ():
