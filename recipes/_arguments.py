@@ -6,7 +6,15 @@ from rrg_rewards.recipes._rewards import RewardSetting, parse_reward
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["ALGORITHMS", "DataArguments", "PPOArguments", "RecipeArguments", "RewardArguments", "SupervisedArguments"]
+__all__ = [
+    "ALGORITHMS",
+    "DataArguments",
+    "PPOArguments",
+    "RecipeArguments",
+    "RewardArguments",
+    "SupervisedArguments",
+    "WatchArguments",
+]
 
 ALGORITHMS = ("grpo", "rloo")
 
@@ -80,7 +88,40 @@ class RewardArguments(DataArguments):
 
 
 @dataclass
-class RecipeArguments(RewardArguments):
+class WatchArguments(RewardArguments):
+    """Whether and how a recipe watches for reward hacking."""
+
+    watch: bool = field(default=False, metadata={"help": "Watch for reward hacking; writes reward_watch.html."})
+    watch_stop: list[str] = field(
+        default_factory=list, metadata={"help": "Checks whose alarms stop the run, or all; default: none."}
+    )
+    watch_metrics: list[str] = field(
+        default_factory=list, metadata={"help": "Held-out metrics, as rewards are given; they are never trained."}
+    )
+    watch_metric_every: int = field(default=1, metadata={"help": "Score held-out metrics on every so many steps."})
+    watch_labeler: str = field(
+        default="rules:ct_rate", metadata={"help": "Labeler of the watch, as rules:chexbert; empty for none."}
+    )
+    watch_block_reports: int = field(default=64, metadata={"help": "Completions that are pooled into one number."})
+    watch_baseline_reports: int = field(default=320, metadata={"help": "First completions: the starting policy."})
+    watch_window_reports: int = field(default=320, metadata={"help": "Last completions, compared with the first."})
+    watch_limits: list[str] = field(
+        default_factory=list, metadata={"help": "Limits of checks: CHECK.OPTION=VALUE, or CHECK=false for none."}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.watch and (self.watch_stop or self.watch_metrics or self.watch_limits):
+            raise ValueError("watch_stop, watch_metrics and watch_limits are of a watch; set watch: true")
+        self.watch_metric_settings()
+
+    def watch_metric_settings(self) -> list[RewardSetting]:
+        """The held-out metrics, parsed and checked."""
+        return [parse_reward(metric, self.reference_column) for metric in self.watch_metrics]
+
+
+@dataclass
+class RecipeArguments(WatchArguments):
     """What a recipe of GRPO or RLOO sets besides the trainer's and the model's own arguments."""
 
     algorithm: str = field(default="grpo", metadata={"help": "grpo or rloo."})

@@ -26,6 +26,8 @@ require("trl", extra="trl")
 from transformers.hf_argparser import string_to_bool  # noqa: E402
 from trl import GRPOConfig, ModelConfig, RLOOConfig, SFTConfig, TrlParser  # noqa: E402
 
+from rrg_rewards.recipes._watch import make_watch, make_watch_metrics  # noqa: E402
+
 __all__ = [
     "command_line",
     "parse",
@@ -89,7 +91,9 @@ def validate(path: Path) -> None:
     Raises:
         ValueError: Naming the key that is wrong.
     """
-    _make_rewards(_parse_only(path, _reinforced))
+    recipe = _parse_only(path, _reinforced)
+    _make_rewards(recipe)
+    make_watch(recipe, make_watch_metrics(recipe), None)
 
 
 def validate_ppo(path: Path) -> None:

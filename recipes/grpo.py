@@ -11,6 +11,10 @@ change, with bootstrap 95% intervals), ``heldout_before.jsonl`` and ``heldout_af
 each reward. Where rows have images, ``images_of_others`` evaluates the trained policy with each row's image replaced by
 another row's: what is left of the score owes nothing to the image.
 
+``watch: true`` watches for reward hacking (:class:`rrg_rewards.callbacks.TrainerRewardWatchCallback`) and writes
+``reward_watch.html`` and ``reward_watch.json``; ``watch_stop: [divergence]`` stops the run at such an alarm, and
+``watch_metrics`` names metrics that are held out from training.
+
 With several rewards of which one may be unscorable, set ``multi_objective_aggregation: normalize_then_sum`` (GRPO):
 in the default sum a missing reward counts as 0.
 """
@@ -42,6 +46,7 @@ from rrg_rewards.recipes._training import (
     load_policy,
     prepare_policy,
 )
+from rrg_rewards.recipes._watch import make_watch, make_watch_metrics
 from rrg_rewards.rewards import Reward
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
@@ -91,17 +96,21 @@ def run(
     settings = recipe.reward_settings()
     rewards = [setting.make() for setting in settings]
     training.reward_weights = [setting.weight for setting in settings]
-    data = load_recipe_data(recipe, list(dict.fromkeys(column for reward in rewards for column in reward.columns)))
-    for reward in rewards:
+    held_out = make_watch_metrics(recipe)
+    columns = [column for reward in (*rewards, *held_out) for column in reward.columns]
+    columns += [recipe.reference_column] if recipe.watch else []
+    data = load_recipe_data(recipe, list(dict.fromkeys(columns)))
+    for reward in (*rewards, *held_out):
         reward.fit(**{column: list(data.train[column]) for column in reward.columns})
         logger.info("reward %s: %s", reward.__name__, reward.signature)
     described = {
         **describe(recipe, training, model, data),
         "rewards": list(map(describe_reward, rewards, training.reward_weights)),
     }
-    trainer = _make_trainer(recipe, training, model, rewards, data)
+    watch = make_watch(recipe, held_out, training.output_dir)
+    trainer = _make_trainer(recipe, training, model, rewards if watch is None else watch.record(rewards), data)
     prepare_policy(trainer)
-    for callback in (TrainerRewardStateCallback(rewards), *callbacks):
+    for callback in (TrainerRewardStateCallback(rewards), *([] if watch is None else [watch]), *callbacks):
         trainer.add_callback(callback)
     if progress is not None:
         show_progress(trainer, progress)

@@ -19,6 +19,7 @@ COMMANDS = (
     "score",
     "grade",
     "finebench",
+    "pairs",
     "train",
     "recipes",
     "convert",
@@ -30,6 +31,7 @@ examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
   rrg-rewards grade reports.csv --output graded.jsonl --dry-run
+  rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl
   rrg-rewards train crepe --config crepe/minilm_phantom
   rrg-rewards recipes ls
 

@@ -1,5 +1,6 @@
 """A policy of random weights with a word-level tokenizer: trained in a test, made without a download."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -14,8 +15,8 @@ TEMPLATE = (
 )
 
 
-def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    vocabulary = {word: index for index, word in enumerate([*SPECIAL, *WORDS])}
+def tiny_tokenizer(words: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
+    vocabulary = {word: index for index, word in enumerate([*SPECIAL, *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(
@@ -28,10 +29,10 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def tiny_model() -> LlamaForCausalLM:
+def tiny_model(words: Sequence[str] = WORDS) -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(SPECIAL) + len(WORDS),
+        vocab_size=len(SPECIAL) + len(words),
         hidden_size=16,
         intermediate_size=32,
         num_hidden_layers=2,
@@ -45,8 +46,8 @@ def tiny_model() -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def save_tiny_policy(folder: Path) -> Path:
+def save_tiny_policy(folder: Path, words: Sequence[str] = WORDS) -> Path:
     """Write model and tokenizer as one Hugging Face folder."""
-    tiny_model().save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
+    tiny_model(words).save_pretrained(folder)
+    tiny_tokenizer(words).save_pretrained(folder)
     return folder

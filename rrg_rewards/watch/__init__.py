@@ -1,0 +1,23 @@
+"""A watch for reward hacking: what a policy learns to exploit, told by numbers and free of any framework."""
+
+from rrg_rewards.watch.checks import Check, Divergence, Drift, Verdict, default_checks
+from rrg_rewards.watch.core import LABEL_METRIC, RewardWatch
+from rrg_rewards.watch.instructions import INSTRUCTION_KINDS, find_instructions
+from rrg_rewards.watch.page import write_watch_page
+from rrg_rewards.watch.recording import RewardRecorder
+from rrg_rewards.watch.session import WatchSession
+
+__all__ = [
+    "INSTRUCTION_KINDS",
+    "LABEL_METRIC",
+    "Check",
+    "Divergence",
+    "Drift",
+    "RewardRecorder",
+    "RewardWatch",
+    "Verdict",
+    "WatchSession",
+    "default_checks",
+    "find_instructions",
+    "write_watch_page",
+]

@@ -1,0 +1,124 @@
+"""Ratios of sums with their errors, and whether one is surely above another."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rrg_rewards.watch.counts import Block
+
+__all__ = ["Estimate", "agreement", "estimate", "spread", "upper_tail"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A ratio over some blocks.
+
+    Args:
+        mean: The ratio of the sums.
+        error: Its standard error, from how much blocks differ.
+        blocks: How many blocks had something to count.
+    """
+
+    mean: float
+    error: float
+    blocks: int
+
+
+def estimate(blocks: Sequence[Block], name: str, share: bool = False) -> Estimate | None:
+    r"""Ratio of a series over blocks, with the error of a ratio of cluster totals.
+
+    .. math::
+        \hat R = \frac{\sum_b y_b}{\sum_b x_b}, \qquad
+        \widehat{\mathrm{se}}^2 = \frac{k}{k - 1} \frac{\sum_b (y_b - \hat R x_b)^2}{(\sum_b x_b)^2}
+
+    Completions of one prompt, and of one step, are alike: blocks of whole steps vary as much as they really do.
+
+    Args:
+        blocks: Blocks of the run.
+        name: Name of the series.
+        share: Whether it is a share of what is counted, so that its error is that of as many draws at least: five
+            blocks without a case prove no share of 0.
+
+    Returns:
+        The estimate; ``None`` where fewer than two blocks have something to count.
+
+    Example:
+        >>> blocks = [Block(step, 4, {"words": (words, 4.0)}) for step, words in enumerate((40.0, 44.0, 48.0))]
+        >>> estimate(blocks, "words")
+        Estimate(mean=11.0, error=0.577..., blocks=3)
+    """
+    pairs = [pair for pair in (block.ratio(name) for block in blocks) if pair[1] > 0]
+    if len(pairs) < 2:
+        return None
+    total = math.fsum(over for _, over in pairs)
+    mean = math.fsum(of for of, _ in pairs) / total
+    squares = math.fsum((of - mean * over) ** 2 for of, over in pairs)
+    variance = len(pairs) / (len(pairs) - 1) * squares / total**2
+    if share:
+        likely = (mean * total + 1) / (total + 2)
+        variance = max(variance, likely * (1 - likely) / (total + 2))
+    return Estimate(mean, math.sqrt(variance), len(pairs))
+
+
+def spread(blocks: Sequence[Block], kind: str, name: str) -> float:
+    """Standard deviation of single values of a reward or metric over blocks; 0 where all are equal."""
+    (total, count), squares = _sum(blocks, f"{kind}/{name}"), _sum(blocks, f"{kind}_squared/{name}")[0]
+    return math.sqrt(max(squares / count - (total / count) ** 2, 0.0)) if count else 0.0
+
+
+def _sum(blocks: Sequence[Block], name: str) -> tuple[float, float]:
+    pairs = [block.ratio(name) for block in blocks]
+    return math.fsum(of for of, _ in pairs), math.fsum(over for _, over in pairs)
+
+
+def agreement(blocks: Sequence[Block], reward: str, metric: str) -> float:
+    """Pearson correlation of a reward and a held-out metric over the completions of blocks; NaN where undefined."""
+    rows = [block.sums.get(f"agreement/{reward}/{metric}", (0.0,) * 6) for block in blocks]
+    n, x, y, xx, yy, xy = (math.fsum(column) for column in zip(*rows, strict=True)) if rows else (0.0,) * 6
+    spreads = (n * xx - x * x) * (n * yy - y * y)
+    # What is left of equal values by rounding is no spread.
+    if n < 2 or spreads <= 1e-12 * max(n * xx, 1e-300) * max(n * yy, 1e-300):
+        return math.nan
+    return (n * xy - x * y) / math.sqrt(spreads)
+
+
+def upper_tail(above: Estimate, below: Estimate, factor: float = 1.0, offset: float = 0.0) -> float:
+    r"""One-sided p-value that ``above`` exceeds ``factor * below + offset``: Welch's t-test.
+
+    Args:
+        above: What is thought to be higher.
+        below: What it is compared with.
+        factor: What that is multiplied by.
+        offset: What is added to it.
+
+    Returns:
+        Probability of so high a difference, or a higher one, if there were none.
+
+    Example:
+        >>> round(upper_tail(Estimate(12.0, 0.5, 5), Estimate(10.0, 0.5, 5)), 4)
+        0.0111
+    """
+    difference = above.mean - (factor * below.mean + offset)
+    variances = (above.error**2, (factor * below.error) ** 2)
+    total = sum(variances)
+    # Less than what rounding leaves of equal sums.
+    if total <= (1e-12 * (abs(above.mean) + abs(below.mean))) ** 2:
+        return 0.0 if difference > 1e-9 * (abs(above.mean) + abs(below.mean)) else 1.0
+    freedom = total**2 / sum(
+        variance**2 / (part.blocks - 1) for variance, part in zip(variances, (above, below), strict=True)
+    )
+    return _t_tail(difference / math.sqrt(total), max(int(freedom), 1))
+
+
+def _t_tail(value: float, freedom: int) -> float:
+    """Upper tail of Student's t for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = math.atan(value / math.sqrt(freedom))
+    cosine, sine = math.cos(angle), math.sin(angle)
+    term, series = (cosine, cosine) if freedom % 2 else (1.0, 1.0)
+    for number in range(3 if freedom % 2 else 2, freedom - 1, 2):
+        term *= (number - 1) / number * cosine**2
+        series += term
+    if freedom == 1:
+        series = 0.0
+    inside = 2 / math.pi * (angle + sine * series) if freedom % 2 else sine * series
+    return min(max((1 - inside) / 2, 0.0), 1.0)

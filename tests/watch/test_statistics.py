@@ -1,0 +1,64 @@
+"""Ratios over blocks and tests of them, against scipy and loops."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rrg_rewards.watch.counts import Block
+from rrg_rewards.watch.statistics import Estimate, _t_tail, agreement, estimate, spread, upper_tail
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 8, 17, 60])
+def test_tail_is_students(freedom):
+    for value in (-3.0, -0.5, 0.0, 0.7, 2.0, 9.0):
+        assert _t_tail(value, freedom) == pytest.approx(stats.t.sf(value, freedom), abs=1e-14)
+
+
+def test_blocks_of_one_size_give_welchs_test():
+    random.seed(1)
+    one, other = ([random.gauss(mean, 1) for _ in range(6)] for mean in (11, 10))
+    estimates = []
+    for values in (one, other):
+        blocks = [Block(step, 8, {"words": (8 * value, 8.0)}) for step, value in enumerate(values)]
+        estimates.append(estimate(blocks, "words"))
+        assert estimates[-1].mean == pytest.approx(np.mean(values))
+        assert estimates[-1].error == pytest.approx(stats.sem(values))
+    welch = stats.ttest_ind(one, other, equal_var=False, alternative="greater")
+    # Degrees of freedom are rounded down, to the safe side.
+    assert upper_tail(*estimates) == pytest.approx(stats.t.sf(welch.statistic, int(welch.df)), abs=1e-12)
+    assert upper_tail(*estimates) >= welch.pvalue
+
+
+def test_a_share_without_a_case_is_not_sure_to_be_zero():
+    blocks = [Block(step, 8, {"rare": (0.0, 8.0)}) for step in range(5)]
+    assert estimate(blocks, "rare").error == 0
+    likely = 1 / 42
+    assert estimate(blocks, "rare", share=True).error == pytest.approx(math.sqrt(likely * (1 - likely) / 42))
+    assert estimate(blocks, "other") is None
+
+
+def test_equal_and_different_constants():
+    one, other = Estimate(2.0, 0.0, 5), Estimate(1.0, 0.0, 5)
+    assert upper_tail(one, one) == 1
+    assert upper_tail(one, other) == 0
+    assert upper_tail(other, one) == 1
+    assert upper_tail(one, other, factor=2.0) == 1
+
+
+def test_agreement_and_spread_are_numpys():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=40), rng.normal(size=40)
+    y += x
+    blocks = []
+    for rows in (slice(0, 15), slice(15, 40)):
+        a, b = x[rows], y[rows]
+        moments = (float(len(a)), a.sum(), b.sum(), (a * a).sum(), (b * b).sum(), (a * b).sum())
+        sums = {"agreement/r/m": moments, "metrics/m": (b.sum(), len(b)), "metrics_squared/m": ((b * b).sum(), len(b))}
+        blocks.append(Block(0, len(a), sums))
+    assert agreement(blocks, "r", "m") == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert spread(blocks, "metrics", "m") == pytest.approx(y.std())
+    assert math.isnan(agreement([Block(0, 2, {"agreement/r/m": (2.0, 2.0, 3.0, 2.0, 5.0, 3.0)})], "r", "m"))
+    assert math.isnan(agreement([], "r", "m"))
