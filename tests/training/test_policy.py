@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
+from rrg_rewards.callbacks import RewardWatchCallback
 from rrg_rewards.training import CausalLMGenerator, Completions, PolicyDataModule, PolicyModule
 
 ALGORITHMS = ["grpo", "dr_grpo", "rloo", "scst", "ppo"]
@@ -310,3 +311,11 @@ def test_validation_alone_needs_no_rollout(tmp_path):
     data = PolicyDataModule(tiny_rows(8), tiny_rows(4), batch_size=4, collate=module.generator.collate)
     trainer = Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, default_root_dir=tmp_path)
     trainer.validate(module, data, verbose=False)
+
+
+def test_the_watch_sees_each_rollout_once() -> None:
+    callback = RewardWatchCallback(block_reports=8, baseline_reports=16, window_reports=16)
+    module = PolicyModule(tiny_generator(), says_edema, num_generations=4, minibatches=2, epochs=2, seed=0)
+    train(module, 12, batch_size=4, callbacks=[callback])
+    # Twelve steps are three rollouts of four steps, each of 16 completions.
+    assert callback.watch.seen == 48
