@@ -109,6 +109,8 @@ class ER2ScorePredictor(PairPredictor):
         name = super().weights_name
         if self._given is not None or self.config.lora is None:
             return name
+        if self.backbone is not None:
+            return f"{name}+{Path(self.backbone).name}"
         revision = "" if self.config.backbone_revision is None else f"@{self.config.backbone_revision[:8]}"
         return f"{name}+{Path(self.config.backbone or 'backbone').name}{revision}"
 

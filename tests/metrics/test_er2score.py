@@ -3,6 +3,7 @@ import json
 import logging
 import pickle
 import random
+import shutil
 
 import pytest
 import torch
@@ -237,6 +238,8 @@ def test_signature_names_weights_backbone_system_and_prompt(folder, weighted, ro
     assert "|prompt:e79a3977|max_length:1024|dtype:float32|version:" in metric.signature
     assert "|weights:0,2,0,0,0,0|" in ER2Score(folder, weights={"omitted_finding": 2}).signature
     assert "+" not in ER2Score(weighted).signature
+    elsewhere = shutil.copytree(root / "llama", tmp_path / "elsewhere")
+    assert ER2Score(folder, backbone=elsewhere).signature.startswith(f"er2score|model:model@{name}+elsewhere|system:")
 
     other = save_tiny_er2score(tmp_path, lora=LORA, prompt="{reference} against {candidate} gives")
     signatures = {metric.signature, ER2Score(other).signature, ER2Score(folder, max_length=99).signature}
