@@ -269,6 +269,8 @@ def test_the_scoring_system_that_is_asked_for_is_the_models_or_an_error(folder, 
         ({"max_length": 4096}, "max_length is 4096, but the backbone takes 1024 tokens at most"),
         ({"weights": {"omited_finding": 2.0}}, "unknown criterion 'omited_finding'; did you mean 'omitted_fi"),
         ({"weights": {"omitted_finding": -1}}, "weight of 'omitted_finding' must be finite and at least 0, got -1"),
+        ({"weights": {"omitted_finding": "2"}}, "weight of 'omitted_finding' must be finite and at least 0, got '2'"),
+        ({"weights": [1, 2]}, "weights must be numbers by criterion, got list"),
         ({"weights": {}}, "weights must name a criterion at least"),
     ],
 )
