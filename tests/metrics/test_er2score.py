@@ -300,6 +300,18 @@ def test_bad_reports_and_models_are_refused(folder, weighted, tmp_path):
     assert not ER2Score(model, tiny_llama_tokenizer()).score(["a"], ["a"]).value.isnan().any()
 
 
+def test_a_model_that_overflows_is_an_error_and_no_pair_that_cannot_be_scored(root, pairs, tmp_path):
+    model = ER2ScoreModel.from_backbone(root / "llama")
+    with torch.no_grad():
+        for value in model.backbone.parameters():
+            value *= 300
+    model.save_pretrained(tmp_path)
+
+    assert ER2Score(tmp_path).score(*pairs).scored.all()
+    with pytest.raises(ValueError, match="not finite in float16; bfloat16 has the range of float32"):
+        ER2Score(tmp_path, dtype="float16").score(*pairs)
+
+
 def test_progress_is_shown_on_request(folder, capsys):
     ER2Score(folder, progress=True).score(["no mass"], ["a mass"])
     shown = capsys.readouterr()
