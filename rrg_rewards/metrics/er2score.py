@@ -14,6 +14,7 @@ from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.models.er2score_predictor import ER2ScorePredictor
 from rrg_rewards.models.pair_predictor import Precision
 from rrg_rewards.schemas import ScoringSystem, get_scoring_system
+from rrg_rewards.schemas.criteria import is_number
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
 
@@ -211,11 +212,13 @@ def _hash(system: ScoringSystem) -> str:
 
 
 def _weights(named: Mapping[str, float], criteria: Sequence[str]) -> tuple[float, ...]:
+    if not isinstance(named, Mapping):
+        raise ValueError(f"weights must be numbers by criterion, got {type(named).__name__}")
     if not named:
         raise ValueError("weights must name a criterion at least; leave them out for the total")
     for name, weight in named.items():
         if name not in criteria:
-            raise ValueError(unknown_name_message("criterion", name, criteria))
-        if not 0 <= weight < float("inf"):
-            raise ValueError(f"the weight of {name!r} must be finite and at least 0, got {weight}")
+            raise ValueError(unknown_name_message("criterion", str(name), criteria))
+        if not is_number(weight) or not 0 <= weight < float("inf"):
+            raise ValueError(f"the weight of {name!r} must be finite and at least 0, got {weight!r}")
     return tuple(float(named.get(name, 0.0)) for name in criteria)

@@ -45,6 +45,8 @@ __all__ = ["ER2ScoreConfig", "ER2ScoreModel", "ER2ScoreOutput", "ReadPrefixes"]
 
 Quantization = Literal["4bit"]
 _AS_SAVED = "saved"
+# Families that take past_key_values and keep a part of their state in themselves.
+_OTHER_CACHES = frozenset({"recurrent_gemma"})
 
 
 @dataclass
@@ -75,16 +77,20 @@ class ReadPrefixes:
 class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
     r"""ER²Score: a reward for each criterion of a scoring system, read at the last token of a prompt with both reports.
 
-    The backbone is any decoder that ``AutoModel`` knows. Its last hidden state at the last token that is no padding
-    goes through one linear layer with an output a criterion; each output times the criterion's weight is the reward, so
-    that one learning rate suits criteria that weigh 1 and 30. With RadCliQ's weights of 1 that is the paper's head. The
-    head computes in float32 whatever the backbone's type. The sum of the rewards, and the system's base, are the score.
+    The backbone is any decoder of ``AutoModel`` that takes ``past_key_values``. Its last hidden state at the last
+    token that is no padding goes through one linear layer with an output a criterion; each output times the
+    criterion's weight is the reward, so that one learning rate suits criteria that weigh 1 and 30. With RadCliQ's
+    weights of 1 that is the paper's head. The head computes in float32 whatever the backbone's type. The sum of the
+    rewards, and the system's base, are the score.
 
     Prompts of several candidates of one reference begin alike. :meth:`forward_shared` runs what is common once.
 
     Args:
         config: The configuration.
         backbone: The backbone with its weights; default: one of random weights as the configuration describes it.
+
+    Raises:
+        ValueError: If the backbone is of a family that takes no ``past_key_values``, or keeps more beside them.
 
     Attributes:
         tokenizer: The backbone's tokenizer where it is known, else ``None``; :meth:`save_pretrained` writes it.
@@ -117,8 +123,15 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         self.head = nn.Linear(config.hidden_size, config.num_criteria, dtype=torch.float32)
         weights = torch.tensor([float(criterion.weight) for criterion in config.system.criteria], dtype=torch.float32)
         self.register_buffer("criterion_weights", weights, persistent=False)
+        taken = inspect.signature(self.backbone.forward).parameters
+        # Others would read a suffix as if nothing came before it.
+        if "past_key_values" not in taken or config.backbone_config.model_type in _OTHER_CACHES:
+            raise ValueError(
+                f"a backbone of type {config.backbone_config.model_type} keeps what it has read otherwise than by "
+                "past_key_values, so prompts could not share it; use another one"
+            )
         # Families without rotary embeddings may take no positions and find them from the mask.
-        self._takes_positions = "position_ids" in inspect.signature(self.backbone.forward).parameters
+        self._takes_positions = "position_ids" in taken
         self.tokenizer: Any = None
         self.post_init()
         if config.lora is not None:
@@ -213,8 +226,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
     ) -> ER2ScoreOutput:
         """The second half of :meth:`forward_shared`; it may be repeated with other suffixes of the same prefixes."""
         cache = copy.copy(prefixes.cache)
-        # Layers replace their tensors and write in none, so what was read stays as it is.
-        cache.layers = [copy.copy(layer) for layer in prefixes.cache.layers]
+        cache.layers = [_copied(layer) for layer in prefixes.cache.layers]
         cache.reorder_cache(owner)
         mask = torch.cat([prefixes.mask[owner], suffix_mask], dim=1)
         output: ER2ScoreOutput = self(suffix_ids, mask, past_key_values=cache)
@@ -373,6 +385,14 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         model.tokenizer = load_tokenizer(backbone, revision)
         # The backbone was loaded as one that is used.
         return model.train()  # type: ignore[no-any-return]
+
+
+def _copied(layer: Any) -> Any:
+    """A layer of a cache that may be added to while the first one stays as it is."""
+    copied = copy.copy(layer)
+    # Layers replace their tensors and write in none; those of linear attention replace them in dicts of theirs.
+    vars(copied).update({name: dict(value) for name, value in vars(layer).items() if isinstance(value, dict)})
+    return copied
 
 
 def _recomputes(module: nn.Module) -> bool:

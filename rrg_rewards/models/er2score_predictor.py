@@ -53,7 +53,7 @@ class ER2ScorePredictor(PairPredictor):
     Raises:
         FileNotFoundError: If there is no such folder, or it holds no ER²Score model.
         ValueError: If a setting is unknown or out of range, the configuration is of another model, or a model object
-            has no tokenizer and none is given.
+            has no tokenizer and none is given; when called, if a reward is not finite.
     """
 
     title = "ER2Score"
@@ -109,6 +109,8 @@ class ER2ScorePredictor(PairPredictor):
         name = super().weights_name
         if self._given is not None or self.config.lora is None:
             return name
+        if self.backbone is not None:
+            return f"{name}+{Path(self.backbone).name}"
         revision = "" if self.config.backbone_revision is None else f"@{self.config.backbone_revision[:8]}"
         return f"{name}+{Path(self.config.backbone or 'backbone').name}{revision}"
 
@@ -130,6 +132,10 @@ class ER2ScorePredictor(PairPredictor):
             for batch in self._shown(self._batches(prompts)):
                 for rows, found in self._run(prompts, batch):
                     rewards[rows] = found.float().cpu()
+        # Not NaN, which would pass for pairs that cannot be scored.
+        if not bool(rewards.isfinite().all()):
+            advice = "; bfloat16 has the range of float32" if self.dtype == "float16" else ""
+            raise ValueError(f"{self.model} gives rewards that are not finite in {self.dtype}{advice}")
         return rewards
 
     def _batches(self, prompts: Sequence[TokenizedPrompt]) -> list[_Batch]:

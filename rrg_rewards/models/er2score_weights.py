@@ -198,7 +198,8 @@ def _four_bits(dtype: torch.dtype) -> Any:
         require("bitsandbytes", extra="qlora")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"{error}; it quantises the backbone to 4 bits, which quantization=None does without", name=error.name
+            f"{error}; it quantises the backbone to 4 bits, which ER2ScoreModel's quantization=None does without",
+            name=error.name,
         ) from error
     return BitsAndBytesConfig(
         load_in_4bit=True,

@@ -46,5 +46,5 @@ class History(Callback):  # type: ignore[misc]  # Lightning is an optional depen
 
 
 def _in_words(row: dict[str, float | None], told: Sequence[str], epochs: int | None) -> str:
-    shown = [f"{name} {row[name]:.4f}" for name in told if row.get(name)]
+    shown = [f"{name} {row[name]:.4f}" for name in told if row.get(name) is not None]
     return f"epoch {row['epoch']}{f' of {epochs}' if epochs and epochs > 0 else ''}, {', '.join(shown)}"

@@ -3,6 +3,7 @@ import json
 import logging
 import pickle
 import random
+import shutil
 
 import pytest
 import torch
@@ -237,6 +238,8 @@ def test_signature_names_weights_backbone_system_and_prompt(folder, weighted, ro
     assert "|prompt:e79a3977|max_length:1024|dtype:float32|version:" in metric.signature
     assert "|weights:0,2,0,0,0,0|" in ER2Score(folder, weights={"omitted_finding": 2}).signature
     assert "+" not in ER2Score(weighted).signature
+    elsewhere = shutil.copytree(root / "llama", tmp_path / "elsewhere")
+    assert ER2Score(folder, backbone=elsewhere).signature.startswith(f"er2score|model:model@{name}+elsewhere|system:")
 
     other = save_tiny_er2score(tmp_path, lora=LORA, prompt="{reference} against {candidate} gives")
     signatures = {metric.signature, ER2Score(other).signature, ER2Score(folder, max_length=99).signature}
@@ -266,6 +269,8 @@ def test_the_scoring_system_that_is_asked_for_is_the_models_or_an_error(folder, 
         ({"max_length": 4096}, "max_length is 4096, but the backbone takes 1024 tokens at most"),
         ({"weights": {"omited_finding": 2.0}}, "unknown criterion 'omited_finding'; did you mean 'omitted_fi"),
         ({"weights": {"omitted_finding": -1}}, "weight of 'omitted_finding' must be finite and at least 0, got -1"),
+        ({"weights": {"omitted_finding": "2"}}, "weight of 'omitted_finding' must be finite and at least 0, got '2'"),
+        ({"weights": [1, 2]}, "weights must be numbers by criterion, got list"),
         ({"weights": {}}, "weights must name a criterion at least"),
     ],
 )
@@ -293,6 +298,18 @@ def test_bad_reports_and_models_are_refused(folder, weighted, tmp_path):
     with pytest.raises(ValueError, match="needs its tokenizer"):
         ER2Score(model)
     assert not ER2Score(model, tiny_llama_tokenizer()).score(["a"], ["a"]).value.isnan().any()
+
+
+def test_a_model_that_overflows_is_an_error_and_no_pair_that_cannot_be_scored(root, pairs, tmp_path):
+    model = ER2ScoreModel.from_backbone(root / "llama")
+    with torch.no_grad():
+        for value in model.backbone.parameters():
+            value *= 300
+    model.save_pretrained(tmp_path)
+
+    assert ER2Score(tmp_path).score(*pairs).scored.all()
+    with pytest.raises(ValueError, match="not finite in float16; bfloat16 has the range of float32"):
+        ER2Score(tmp_path, dtype="float16").score(*pairs)
 
 
 def test_progress_is_shown_on_request(folder, capsys):

@@ -19,9 +19,12 @@ from transformers import (
     BertConfig,
     Gemma2Config,
     GPT2Config,
+    Lfm2Config,
     LlamaConfig,
+    MambaConfig,
     MistralConfig,
     Qwen2Config,
+    RecurrentGemmaConfig,
 )
 
 from rrg_rewards.models import ER2ScoreConfig, ER2ScoreModel
@@ -49,6 +52,9 @@ FAMILIES = {
     "mistral, window of 6": lambda: MistralConfig(**SIZES, sliding_window=6),
     "mistral, window of 100": lambda: MistralConfig(**SIZES, sliding_window=100),
     "gemma2": lambda: Gemma2Config(**SIZES, sliding_window=6, head_dim=8),
+    "lfm2, convolutions among the layers": lambda: Lfm2Config(
+        **SIZES, layer_types=["conv", "full_attention", "conv"]
+    ),
     "gpt2, learned positions": lambda: GPT2Config(
         vocab_size=60, n_embd=32, n_layer=3, n_head=4, n_positions=128, initializer_range=0.2, bos_token_id=0,
         eos_token_id=1, embd_pdrop=0, attn_pdrop=0, resid_pdrop=0,
@@ -156,8 +162,9 @@ def test_gradients_flow_through_shared_prefixes(name, checkpointing):
         torch.testing.assert_close(found, expected[key], rtol=1e-4, atol=1e-4 * expected[key].abs().max().item())
 
 
-def test_prefixes_are_read_once_and_continued_many_times():
-    model, (prefixes, suffixes, whole) = family("mistral, window of 6"), prompts()
+@pytest.mark.parametrize("name", ["mistral, window of 6", "lfm2, convolutions among the layers"])
+def test_prefixes_are_read_once_and_continued_many_times(name):
+    model, (prefixes, suffixes, whole) = family(name), prompts()
 
     with torch.no_grad():
         read = model.read_prefixes(*padded(prefixes, "left"))
@@ -166,6 +173,12 @@ def test_prefixes_are_read_once_and_continued_many_times():
             for owner, suffix in zip(OWNER, suffixes, strict=True)
         ]
         assert_near(torch.cat(found), one_by_one(model, whole))
+
+
+@pytest.mark.parametrize("config", [MambaConfig, RecurrentGemmaConfig])
+def test_backbones_that_could_not_share_a_prefix_are_refused(config):
+    with pytest.raises(ValueError, match="prompts could not share it"):
+        ER2ScoreModel(ER2ScoreConfig(config(**{**SIZES, "num_key_value_heads": 4})))
 
 
 def test_prefixes_padded_on_the_right_are_refused():
