@@ -168,7 +168,9 @@ class Examiner(Backend):
 
     async def _answers(self, reports: Sequence[str], items: Sequence[tuple[QAItem, ...]]) -> list[Any]:
         if self.answerer is None:
-            return [tuple(answer_items(report, asked)) for report, asked in zip(reports, items, strict=True)]
+            return [
+                tuple(answer_items(report, asked, self.schema)) for report, asked in zip(reports, items, strict=True)
+            ]
         # Nobody is asked about nothing.
         asked = [Questions(report, own) for report, own in zip(reports, items, strict=True) if own]
         given: Iterator[Any] = iter(await self.answerer.evaluate(self._answers_task, asked)) if asked else iter(())
