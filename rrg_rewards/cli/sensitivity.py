@@ -69,7 +69,7 @@ def make_scorer(name: str, **settings: Any) -> Scorer:
             raise TypeError(f"{name} takes no settings, got {', '.join(settings)}")
         return _WORD_SCORES[name]
     if name not in available_metrics():
-        raise ValueError(unknown_name_message("metric", name, [*available_metrics(), *TEXT_METRICS]))
+        raise ValueError(unknown_name_message("metric", name, sorted({*TEXT_METRICS, *available_metrics()})))
     metric = make_metric(name, **settings)
 
     def score(preds: Sequence[str], target: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:

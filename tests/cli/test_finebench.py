@@ -10,6 +10,7 @@ from rrg_rewards.cli import sensitivity as table
 from rrg_rewards.cli.sensitivity import Scorer, make_scorer, markdown_table, sensitivity
 from rrg_rewards.data import phantom_studies, read_question_items, read_table
 from rrg_rewards.findings.questions import build_items
+from rrg_rewards.judges import registry as judges
 
 REPORTS = [study.report for study in phantom_studies(6, seed=2)]
 ROWS = [(f"r{number}", report) for number, report in enumerate(REPORTS)]
@@ -94,7 +95,7 @@ def test_the_table_as_markdown_by_limit_and_seed(run, reports, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--metrics", "bleu3"), "unknown metric 'bleu3'; did you mean 'bleu2'"),
+        (("--metrics", "bleu22"), "unknown metric 'bleu22'; did you mean 'bleu2'"),
         (("--metrics", "bertscore"), "bertscore needs an encoder, as in --set bertscore.encoder=FOLDER"),
         (("--metrics", "bleu2,bleu2"), "bleu2 is named more than once"),
         (("--metrics", "bleu2", "--set", "bleu2.n=3"), "bleu2 takes no settings, got n"),
@@ -153,3 +154,24 @@ def test_text_metrics_agree_with_what_is_known():
     assert bleu == [pytest.approx(1.0), pytest.approx(0.0, abs=0.3)]
     assert make_scorer("rougeL").score(["a b c d"], ["a x c d"])[0] == [pytest.approx(0.75)]
     assert set(table.TEXT_METRICS) == {"bleu2", "rougeL", "bertscore"}
+
+
+def test_a_judge_builds_in_the_engines_place(run, write_csv, tmp_path, monkeypatch):
+    monkeypatch.setitem(judges._JUDGES, "exam", ("exam_judge", "ExamJudge"))
+    judge = "{name: exam, fail_on: {Edema: malformed}}"
+    texts = ["Nodule of 5 mm in the left lung.", "Edema.", "Normal.", "Small left pleural effusion."]
+    path = write_csv("r.csv", ["text"], *[[text] for text in texts])
+    common = ("finebench", "build", path, "--text-column", "text", "--judge", judge, "--batch-size", 3)
+    result = run(*common, "--output", tmp_path / "i.jsonl")
+    assert result.code == 0, result.err
+    assert "the judge failed on 1 of 4 reports (malformed 1)" in result.err
+    rows = read_question_items(tmp_path / "i.jsonl")
+    assert [(row.report_id, row.items) for row in rows] == [
+        (str(number), build_items(texts[number - 1])) for number in (1, 3, 4)
+    ]
+
+
+def test_the_judge_of_rules_makes_no_questions(run, reports):
+    result = run("finebench", "build", reports, "--text-column", "report_text", "--judge", "rules")
+    assert (result.code, result.out) == (2, "")
+    assert "CRIMSON" in result.err
