@@ -123,7 +123,12 @@ class _AttributeReader:
             )
             # Segments are those of lungs and the like; what lies elsewhere has only the details that are named.
             details = vocabulary.wider_details
-            self.details = frozenset(details if not roots or roots & {"lung", "kidney"} else roots & details.keys())
+            numbered = frozenset(name for name in details if name.startswith("segment "))
+            self.details = roots & details.keys()
+            if not roots or roots & {"lung", "kidney"}:
+                self.details = details.keys() - numbered
+            if "liver" in roots:
+                self.details |= numbered
         elif spec.answer_type == "categorical":
             named = spec.values or _named(spec.examples)
             self.values = frozenset(value for name in named for value in vocabulary.groups.get(name, (name,)))

@@ -315,3 +315,12 @@ def test_low_density_of_other_organs_is_no_opacity_of_the_lungs() -> None:
         build_items("Both hemispheres are symmetrical, patchy low density shadows are seen in the basal ganglia.") == ()
     )
     assert build_items("Patchy high density shadows are seen in the right lung.")
+
+
+def test_smaller_than_a_measure_is_no_change() -> None:
+    said = [item.attribute for item in build_items("Nodules smaller than 5 mm are seen in the right lung.")]
+    assert "change" not in said
+    changes = [
+        item.answer for item in build_items("A nodule is smaller than on the prior CT.") if item.attribute == "change"
+    ]
+    assert changes == ["decreased"]
