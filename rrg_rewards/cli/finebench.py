@@ -179,6 +179,8 @@ def _judged_items(args: argparse.Namespace, reports: dict[str, str], terminal: T
     failed = Counter(result.kind for result in results if isinstance(result, JudgeFailure))
     if failed:
         kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+        if failed.total() == len(reports):
+            raise ValueError(f"{args.table}: the judge failed on every report ({kinds}); nothing is written")
         terminal.warn(f"the judge failed on {failed.total()} of {len(reports)} reports ({kinds}): they are left out")
     return {
         report_id: result

@@ -1,5 +1,6 @@
 """The words of answers: which phrases mean which value, part of the body or side, read from the answer vocabulary."""
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,6 +120,9 @@ class AnswerVocabulary:
     Args:
         config: Contents of ``schemas/answer_vocabulary.yaml``, which explains itself.
 
+    Attributes:
+        digest: Short hash of all that it says, for signatures.
+
     Example:
         >>> vocabulary = answer_vocabulary()
         >>> [hit.meanings for hit in vocabulary.hits(["sub", "solid", "nodule"])]
@@ -126,6 +130,7 @@ class AnswerVocabulary:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
+        self.digest = hashlib.sha256(repr(config).encode()).hexdigest()[:8]
         groups: Mapping[str, Any] = config["groups"]
         self.groups = {name: tuple(group["values"]) for name, group in groups.items()}
         self.broader = _closure(config["broader"])

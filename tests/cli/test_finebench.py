@@ -171,6 +171,15 @@ def test_a_judge_builds_in_the_engines_place(run, write_csv, tmp_path, monkeypat
     ]
 
 
+def test_a_judge_that_fails_on_every_report_writes_nothing(run, reports, tmp_path, monkeypatch):
+    monkeypatch.setitem(judges._JUDGES, "exam", ("exam_judge", "ExamJudge"))
+    judge = ("--judge", "{name: exam, fail_on: {'': deadline}}", "--output", tmp_path / "i.jsonl")
+    result = run("finebench", "build", reports, "--text-column", "report_text", *judge)
+    assert result.code == 1
+    assert "the judge failed on every report (deadline 6)" in result.err
+    assert not (tmp_path / "i.jsonl").exists()
+
+
 def test_the_judge_of_rules_makes_no_questions(run, reports):
     result = run("finebench", "build", reports, "--text-column", "report_text", "--judge", "rules")
     assert (result.code, result.out) == (2, "")
