@@ -124,9 +124,9 @@ class _AttributeReader:
             # Segments are those of lungs and the like; what lies elsewhere has only the details that are named.
             details = vocabulary.wider_details
             numbered = frozenset(name for name in details if name.startswith("segment "))
-            self.details = roots & details.keys()
+            self.details = frozenset(roots & details.keys())
             if not roots or roots & {"lung", "kidney"}:
-                self.details = details.keys() - numbered
+                self.details = frozenset(details.keys() - numbered)
             if "liver" in roots:
                 self.details |= numbered
         elif spec.answer_type == "categorical":
@@ -274,8 +274,8 @@ class Describer:
         named = named_spans(self.engine, tokens)
         others = [] if self.others is None else named_spans(self.others, tokens, exclusive=True)
         goes_on = _GOES_ON.match(" ".join(tokens[:3])) is not None
-        if not named and not others and not goes_on:
-            return ((),)
+        if not named and not goes_on:
+            return ((Described(None, others[-1][0].presence),) if others else (),)
         sentence = _Sentence(piece, tokens)
         spans = [span for _, span in [*named, *others]]
         numbers = statements(tokens, {i for span in spans for i in range(span.start, span.end)})

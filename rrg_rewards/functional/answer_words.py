@@ -158,7 +158,7 @@ class AnswerVocabulary:
         self.opposed_details = _pairs([*config["exclusive_details"], whole, ["segment 4a", "segment 4b"]])
         self.noise = frozenset(config["noise"].split())
         self.answers = {kind: frozenset(config[kind]) for kind in ("affirmed", "denied", "doubted", "unanswered")}
-        self._phrases = _phrases(config)
+        self._phrases = _by_letter(_phrases(config))
         self._starts: dict[str, tuple[_Phrase, ...]] = {}
         self.values = frozenset(value for values in self.groups.values() for value in values)
 
@@ -167,7 +167,7 @@ class AnswerVocabulary:
         if found is None:
             found = tuple(
                 phrase
-                for phrase in self._phrases
+                for phrase in self._phrases.get(token[0], ())
                 if token in phrase.words[0][0] or (phrase.words[0][1] and token.startswith(phrase.words[0][1]))
             )
             if len(self._starts) < _MAX_STARTS:
@@ -220,6 +220,16 @@ def _phrases(config: Mapping[str, Any]) -> list[_Phrase]:
     meanings.update((text, []) for text in config["ignored"])
     phrases = [_compile(text, tuple(held)) for text, held in meanings.items()]
     return sorted(phrases, key=lambda phrase: -len(phrase.words))
+
+
+def _by_letter(phrases: Iterable[_Phrase]) -> dict[str, list[_Phrase]]:
+    """Phrases by the letters that their first words may begin with, in the same order."""
+    found: dict[str, list[_Phrase]] = {}
+    for phrase in phrases:
+        exact, stems, _ = phrase.words[0]
+        for letter in {choice[0] for choice in (*exact, *stems)}:
+            found.setdefault(letter, []).append(phrase)
+    return found
 
 
 @cache
