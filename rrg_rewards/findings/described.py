@@ -32,6 +32,7 @@ _JOINING = frozenset({"and", "or", ",", "/", "with", "some", "surrounding", "acc
 _DENIALS = frozenset({"no", "not", "without", "non", "nor", "never"})
 _DENIAL_REACH = 2
 _NUMBER_REACH = 5
+_FILLING = frozenset({"density", "like", "attenuation"})
 # Without a comparison these are no change: "density increases", "similar nodules".
 _COMPARED = frozenset(
     [
@@ -207,6 +208,12 @@ class _AttributeReader:
         return tuple(places)
 
 
+def _touches(tokens: Sequence[str], hit: Hit, span: Span) -> bool:
+    """Whether a value stands right before a finding's name: "ground glass nodule", though that is one itself."""
+    between = tokens[hit.end : span.start]
+    return hit.end <= span.start and len(between) < 2 and _FILLING.issuperset(between)
+
+
 def _tells(place: Place) -> bool:
     """Whether a part alone tells where something is: not that an opacity of the lung is in the lung."""
     return place.part not in (None, "lung", "coronary arteries", "kidney", "liver", "spleen", "prostate", "bone")
@@ -338,7 +345,7 @@ class Describer:
                 found.append(Described(finding, mention.presence))
                 continue
             k = place_of[span.end]
-            hits = [hit for hit in sentence.hits if owners[hit.start] == k]
+            hits = [hit for hit in sentence.hits if owners[hit.start] == k or _touches(tokens, hit, span)]
             owned = [i for i, owner in enumerate(owners) if owner == k]
             values = dict(self._values(self._readers[finding], sentence, hits, owned, span))
             self._share(values, finding, sentence, distinct, owners, k)

@@ -324,3 +324,8 @@ def test_smaller_than_a_measure_is_no_change() -> None:
         item.answer for item in build_items("A nodule is smaller than on the prior CT.") if item.attribute == "change"
     ]
     assert changes == ["decreased"]
+
+
+def test_ground_glass_before_a_nodule_is_the_nodules_density() -> None:
+    answers = {(item.finding, item.attribute): item.answer for item in build_items("A ground-glass nodule is seen.")}
+    assert answers["Lung nodule", "density"] == "ground-glass"
