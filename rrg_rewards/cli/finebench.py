@@ -164,15 +164,23 @@ def _judged_items(args: argparse.Namespace, reports: dict[str, str], terminal: T
     from rrg_rewards.cli.judging import BatchedJudge, judge_from_option
     from rrg_rewards.judges.base import JudgeFailure
     from rrg_rewards.judges.finebench import ItemsTask
+    from rrg_rewards.judges.rules import RuleJudge
     from rrg_rewards.schemas import get_question_schema
 
     task = ItemsTask(get_question_schema(args.schema))
+    asked = judge_from_option(args.judge)
+    if isinstance(asked, RuleJudge):
+        raise UsageError(
+            "argument --judge: the judge 'rules' evaluates CRIMSON only; the engine builds without --judge"
+        )
     with terminal.progress("judging") as report:
-        judge = BatchedJudge(judge_from_option(args.judge), args.batch_size, report)
+        judge = BatchedJudge(asked, args.batch_size, report)
         results = judge.evaluate_now(task, list(reports.values()))
     failed = Counter(result.kind for result in results if isinstance(result, JudgeFailure))
     if failed:
         kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+        if failed.total() == len(reports):
+            raise ValueError(f"{args.table}: the judge failed on every report ({kinds}); nothing is written")
         terminal.warn(f"the judge failed on {failed.total()} of {len(reports)} reports ({kinds}): they are left out")
     return {
         report_id: result

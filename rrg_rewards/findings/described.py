@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rrg_rewards.findings.attributes import Span, attribute_reader
+from rrg_rewards.findings.clauses import is_elsewhere, statements
 from rrg_rewards.findings.engine import Mention, named_spans, report_units
 from rrg_rewards.findings.extract import get_engine
 from rrg_rewards.findings.scope import ABSENT, PRESENT
@@ -31,6 +32,7 @@ _JOINING = frozenset({"and", "or", ",", "/", "with", "some", "surrounding", "acc
 _DENIALS = frozenset({"no", "not", "without", "non", "nor", "never"})
 _DENIAL_REACH = 2
 _NUMBER_REACH = 5
+_FILLING = frozenset({"density", "like", "attenuation"})
 # Without a comparison these are no change: "density increases", "similar nodules".
 _COMPARED = frozenset(
     [
@@ -122,7 +124,12 @@ class _AttributeReader:
             )
             # Segments are those of lungs and the like; what lies elsewhere has only the details that are named.
             details = vocabulary.wider_details
-            self.details = frozenset(details if not roots or roots & {"lung", "kidney"} else roots & details.keys())
+            numbered = frozenset(name for name in details if name.startswith("segment "))
+            self.details = frozenset(roots & details.keys())
+            if not roots or roots & {"lung", "kidney"}:
+                self.details = frozenset(details.keys() - numbered)
+            if "liver" in roots:
+                self.details |= numbered
         elif spec.answer_type == "categorical":
             named = spec.values or _named(spec.examples)
             self.values = frozenset(value for name in named for value in vocabulary.groups.get(name, (name,)))
@@ -201,6 +208,12 @@ class _AttributeReader:
         return tuple(places)
 
 
+def _touches(tokens: Sequence[str], hit: Hit, span: Span) -> bool:
+    """Whether a value stands right before a finding's name: "ground glass nodule", though that is one itself."""
+    between = tokens[hit.end : span.start]
+    return hit.end <= span.start and len(between) < 2 and _FILLING.issuperset(between)
+
+
 def _tells(place: Place) -> bool:
     """Whether a part alone tells where something is: not that an opacity of the lung is in the lung."""
     return place.part not in (None, "lung", "coronary arteries", "kidney", "liver", "spleen", "prostate", "bone")
@@ -239,6 +252,11 @@ class Describer:
         }
         self._findings = [concepts.get(concept) for concept in self.engine.lexicon.concepts]
         self._readers = [[_AttributeReader(spec) for spec in finding.attributes] for finding in schema.findings]
+        self._in_lungs = frozenset(
+            place
+            for place, finding in enumerate(schema.findings)
+            if any(spec.answer_type == "location" and "lung" in spec.values[:1] for spec in finding.attributes)
+        )
         self._known: dict[str, tuple[tuple[Described, ...], ...]] = {}
 
     def sentences(self, report: str) -> Iterable[tuple[Described, ...]]:
@@ -247,7 +265,7 @@ class Describer:
         for unit in report_units(report):
             read = known.get(unit)
             if read is None:
-                read = tuple(self._sentence(piece) for _, piece in pieces(unit))
+                read = tuple(part for _, piece in pieces(unit) for part in self._sentence(piece))
                 if len(unit) <= _MEMORABLE:
                     if len(known) >= _MEMORY:
                         # Replaced, not cleared: another thread may be reading the old one.
@@ -255,28 +273,36 @@ class Describer:
                     known[unit] = read
             yield from read
 
-    def _sentence(self, piece: str) -> tuple[Described, ...]:
+    def _sentence(self, piece: str) -> tuple[tuple[Described, ...], ...]:
+        """What a sentence says: of what was named before, where it begins so, and of what it names."""
         tokens = tokenise(piece)
         if not tokens:
-            return ()
+            return ((),)
         named = named_spans(self.engine, tokens)
         others = [] if self.others is None else named_spans(self.others, tokens, exclusive=True)
-        if not named:
-            if others:
-                return (Described(None, others[-1][0].presence),)
-            if _GOES_ON.match(" ".join(tokens[:3])):
-                return self._continued(piece, tokens)
-            return ()
-        return self._named(_Sentence(piece, tokens), named, others)
-
-    def _continued(self, piece: str, tokens: list[str]) -> tuple[Described, ...]:
-        """What a sentence without a finding adds to the last one, for each finding that this may be."""
+        goes_on = _GOES_ON.match(" ".join(tokens[:3])) is not None
+        if not named and not goes_on:
+            return ((Described(None, others[-1][0].presence),) if others else (),)
         sentence = _Sentence(piece, tokens)
-        if not sentence.hits and not sentence.sizes:
+        spans = [span for _, span in [*named, *others]]
+        numbers = statements(tokens, {i for span in spans for i in range(span.start, span.end)})
+        read = []
+        if goes_on and all(numbers[span.end - 1] for span in spans):
+            read.append(self._continued(sentence, numbers.count(0)))
+        if named:
+            read.append(self._named(sentence, named, others, numbers))
+        elif others:
+            read.append((Described(None, others[-1][0].presence),))
+        return tuple(read)
+
+    def _continued(self, sentence: _Sentence, end: int) -> tuple[Described, ...]:
+        """What the words up to ``end`` add to the last finding, for each finding that this may be."""
+        hits = [hit for hit in sentence.hits if hit.start < end]
+        if not hits and not sentence.sizes:
             return ()
         found = []
         for place, readers in enumerate(self._readers):
-            values = self._values(readers, sentence, sentence.hits, range(len(tokens)), None)
+            values = self._values(readers, sentence, hits, range(end), None)
             found.append(Described(place, None, values))
         return tuple(found)
 
@@ -293,23 +319,33 @@ class Describer:
         return tuple((i, values) for i, values in read if values)
 
     def _named(
-        self, sentence: _Sentence, named: list[tuple[Mention, Span]], others: list[tuple[Mention, Span]]
+        self,
+        sentence: _Sentence,
+        named: list[tuple[Mention, Span]],
+        others: list[tuple[Mention, Span]],
+        numbers: list[int],
     ) -> tuple[Described, ...]:
         tokens = sentence.tokens
         taken = {i for mention, _ in named for i in range(mention.start, mention.end)}
         spans = [span for _, span in named]
         spans += [span for mention, span in others if taken.isdisjoint(range(mention.start, mention.end))]
         distinct = sorted({span.end: span for span in reversed(spans)}.values(), key=lambda span: span.end)
-        owners = attribute_reader().owners(tokens, distinct)
+        owners = [
+            owner if owner < 0 or numbers[distinct[owner].end - 1] == number else -1
+            for owner, number in zip(attribute_reader().owners(tokens, distinct), numbers, strict=True)
+        ]
         place_of = {span.end: k for k, span in enumerate(distinct)}
         found = []
         for mention, span in named:
             finding = self._findings[mention.concept]
+            if finding in self._in_lungs and self._lies_elsewhere(tokens, numbers, span):
+                found.append(Described(None, mention.presence))
+                continue
             if finding is None or mention.presence == ABSENT:
                 found.append(Described(finding, mention.presence))
                 continue
             k = place_of[span.end]
-            hits = [hit for hit in sentence.hits if owners[hit.start] == k]
+            hits = [hit for hit in sentence.hits if owners[hit.start] == k or _touches(tokens, hit, span)]
             owned = [i for i, owner in enumerate(owners) if owner == k]
             values = dict(self._values(self._readers[finding], sentence, hits, owned, span))
             self._share(values, finding, sentence, distinct, owners, k)
@@ -317,6 +353,11 @@ class Describer:
         if len(distinct) and place_of[named[-1][1].end] != len(distinct) - 1:
             found.append(Described(None, PRESENT))
         return tuple(found)
+
+    @staticmethod
+    def _lies_elsewhere(tokens: Sequence[str], numbers: Sequence[int], span: Span) -> bool:
+        number = numbers[span.end - 1]
+        return is_elsewhere([token for token, own in zip(tokens, numbers, strict=True) if own == number])
 
     def _share(
         self,

@@ -1,5 +1,6 @@
 """The words of answers: which phrases mean which value, part of the body or side, read from the answer vocabulary."""
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,11 @@ __all__ = ["AnswerVocabulary", "Hit", "PartWords", "answer_tokens", "answer_voca
 _TOKEN = re.compile(r"[^\W_]+(?:\.\d+)?|[,;/()?.:]")
 # The words remembered are capped, as numbers and misspellings never end.
 _MAX_STARTS = 20_000
+# Segments by number, as those of the liver: "segment IVa" is "segment 4a".
+_ROMAN = {name: str(n) for n, name in enumerate(["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x"], start=1)}
+_SEGMENTS = {text: f"segment {n}" for roman, n in _ROMAN.items() for text in (roman, n)}
+_SEGMENTS |= {f"{four}{half}": f"segment 4{half}" for four in ("iv", "4") for half in "ab"}
+_UNITS = frozenset({"mm", "cm", "x"})
 _VERTEBRA = re.compile(r"[tlc]\d{1,2}")
 
 
@@ -80,6 +86,13 @@ def _compile(text: str, meanings: tuple[tuple[str, str], ...]) -> _Phrase:
     return _Phrase(tuple(words), meanings)
 
 
+def _numbered_segment(tokens: Sequence[str], i: int) -> str | None:
+    """Name of a segment that is told by its number, unless the number is a measure: "segment 5 mm"."""
+    if tokens[i] != "segment" or not _UNITS.isdisjoint(tokens[i + 2 : i + 3]):
+        return None
+    return _SEGMENTS.get(tokens[i + 1]) if i + 1 < len(tokens) else None
+
+
 def _closure(relation: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
     """For each name all that it leads to, over any number of steps."""
     found: dict[str, frozenset[str]] = {}
@@ -107,6 +120,9 @@ class AnswerVocabulary:
     Args:
         config: Contents of ``schemas/answer_vocabulary.yaml``, which explains itself.
 
+    Attributes:
+        digest: Short hash of all that it says, for signatures.
+
     Example:
         >>> vocabulary = answer_vocabulary()
         >>> [hit.meanings for hit in vocabulary.hits(["sub", "solid", "nodule"])]
@@ -114,6 +130,7 @@ class AnswerVocabulary:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
+        self.digest = hashlib.sha256(repr(config).encode()).hexdigest()[:8]
         groups: Mapping[str, Any] = config["groups"]
         self.groups = {name: tuple(group["values"]) for name, group in groups.items()}
         self.broader = _closure(config["broader"])
@@ -135,10 +152,13 @@ class AnswerVocabulary:
         details: Mapping[str, Any] = config["details"]
         self.implied = {name: detail["implies"] for name, detail in details.items() if "implies" in detail}
         self.wider_details = _closure({name: detail.get("of", ()) for name, detail in details.items()})
-        self.opposed_details = _pairs(config["exclusive_details"])
+        self.wider_details |= {name: frozenset() for name in _SEGMENTS.values()}
+        self.wider_details |= {f"segment 4{half}": frozenset({"segment 4"}) for half in "ab"}
+        whole = [name for name in dict.fromkeys(_SEGMENTS.values()) if name[-1].isdigit()]
+        self.opposed_details = _pairs([*config["exclusive_details"], whole, ["segment 4a", "segment 4b"]])
         self.noise = frozenset(config["noise"].split())
-        self.answers = {kind: tuple(config[kind]) for kind in ("affirmed", "denied", "doubted", "unanswered")}
-        self._phrases = _phrases(config)
+        self.answers = {kind: frozenset(config[kind]) for kind in ("affirmed", "denied", "doubted", "unanswered")}
+        self._phrases = _by_letter(_phrases(config))
         self._starts: dict[str, tuple[_Phrase, ...]] = {}
         self.values = frozenset(value for values in self.groups.values() for value in values)
 
@@ -147,7 +167,7 @@ class AnswerVocabulary:
         if found is None:
             found = tuple(
                 phrase
-                for phrase in self._phrases
+                for phrase in self._phrases.get(token[0], ())
                 if token in phrase.words[0][0] or (phrase.words[0][1] and token.startswith(phrase.words[0][1]))
             )
             if len(self._starts) < _MAX_STARTS:
@@ -165,9 +185,13 @@ class AnswerVocabulary:
                     i = end
                     break
             else:
+                end = i + 1
                 if tokens[i] in self.parts and _VERTEBRA.fullmatch(tokens[i]):
-                    found.append(Hit(i, i + 1, (("part", tokens[i]),)))
-                i += 1
+                    found.append(Hit(i, end, (("part", tokens[i]),)))
+                elif name := _numbered_segment(tokens, i):
+                    end = i + 2
+                    found.append(Hit(i, end, (("detail", name),)))
+                i = end
         return found
 
 
@@ -196,6 +220,16 @@ def _phrases(config: Mapping[str, Any]) -> list[_Phrase]:
     meanings.update((text, []) for text in config["ignored"])
     phrases = [_compile(text, tuple(held)) for text, held in meanings.items()]
     return sorted(phrases, key=lambda phrase: -len(phrase.words))
+
+
+def _by_letter(phrases: Iterable[_Phrase]) -> dict[str, list[_Phrase]]:
+    """Phrases by the letters that their first words may begin with, in the same order."""
+    found: dict[str, list[_Phrase]] = {}
+    for phrase in phrases:
+        exact, stems, _ = phrase.words[0]
+        for letter in {choice[0] for choice in (*exact, *stems)}:
+            found.setdefault(letter, []).append(phrase)
+    return found
 
 
 @cache

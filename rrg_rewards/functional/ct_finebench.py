@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rrg_rewards.functional.answer_words import answer_tokens, answer_vocabulary
 from rrg_rewards.functional.measures import UnknownUnitError, grade_measures, read_measures
-from rrg_rewards.functional.places import grade_place, read_places
+from rrg_rewards.functional.places import Place, grade_place, places_in, read_places
 from rrg_rewards.schemas import AnswerType
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -20,6 +20,10 @@ _Part = TypeVar("_Part")
 # Words before a value that deny it: "not calcified".
 _DENIALS = frozenset({"no", "not", "without", "non", "never"})
 _DENIAL_REACH = 2
+# "Cannot be excluded" is a doubt, "excluded" a denial.
+_EXCLUDED = frozenset({"exclude", "excluded", "excludes", "rule", "ruled"})
+_NOT_EXCLUDED = frozenset({"not", "cannot", "can", "couldn", "never", "difficult", "impossible"})
+_PLACE_DENIAL_REACH = 4
 
 
 def compare_answers(prediction: str | None, target: str, answer_type: AnswerType) -> float:
@@ -107,14 +111,35 @@ def _compare_numeric(prediction: str, target: str) -> float:
         said = read_measures(prediction)
     except UnknownUnitError:
         return 0.0
-    return _combined(read_measures(target), said, grade_measures)
+    wanted = read_measures(target)
+    if all(measure.kind for measure in wanted) and any(measure.kind for measure in said):
+        # Not the numbers of images and series: "5 mm (image 45)".
+        said = tuple(measure for measure in said if measure.kind)
+    return _combined(wanted, said, grade_measures)
 
 
 def _compare_places(prediction: str, target: str) -> float:
-    wanted, said = read_places(target), read_places(prediction)
+    wanted, said = read_places(target), _undenied_places(prediction)
+    if not said and read_places(prediction):
+        return 0.0
     if not wanted or not said:
         return _compare_values(prediction, target)
     return _combined(wanted, said, grade_place)
+
+
+def _undenied_places(text: str) -> tuple[Place, ...]:
+    """Places of an answer but those that it denies: "not in the right lung"."""
+    tokens = answer_tokens(text)
+    hits = answer_vocabulary().hits(tokens)
+    return places_in(
+        tokens, [hit for hit in hits if _DENIALS.isdisjoint(tokens[_before(tokens, hit.start) : hit.start])]
+    )
+
+
+def _before(tokens: Sequence[str], start: int) -> int:
+    """Where the words that may deny what stands at ``start`` begin; a separator ends their reach."""
+    first = max(0, start - _PLACE_DENIAL_REACH)
+    return max((i + 1 for i in range(first, start) if not tokens[i][0].isalnum()), default=first)
 
 
 def _combined(wanted: Sequence[_Part], said: Sequence[_Part], grade: Callable[[_Part, _Part], float]) -> float:
@@ -184,10 +209,15 @@ def _compare_existence(prediction: str, target: str) -> float:
 
 def _polarity(text: str) -> str:
     """``denied``, ``doubted``, or ``affirmed``, which also a mere description does."""
-    tokens = set(answer_tokens(text))
+    tokens = answer_tokens(text)
     answers = answer_vocabulary().answers
+    if tokens[:1] and tokens[0] in answers["affirmed"]:
+        # "Yes, without calcification."
+        return "affirmed"
+    if not _EXCLUDED.isdisjoint(tokens):
+        return "denied" if _NOT_EXCLUDED.isdisjoint(tokens) else "doubted"
     for kind in ("denied", "doubted"):
-        if not tokens.isdisjoint(answers[kind]):
+        if not answers[kind].isdisjoint(tokens):
             return kind
     return "affirmed"
 

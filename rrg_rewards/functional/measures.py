@@ -25,6 +25,8 @@ _SPELLINGS = [
     for pattern, spelling in (
         (r"[\u2212\u2013\u2014]", "-"),
         (r"[\u00d7*]", " x "),
+        (r"(?<=[mM])[xX](?=\s?\.?\d)", " x "),
+        (r"\b(?:sq(?:uare|\.)? ?)(?:mm|cm)\b|(?<=[\d\s])[mc]m(?:\u00b2|\^?2\b)", "sqmm"),
         (r"\b(?:cm3|cm\^3|cubic (?:cm|centimet(?:er|re)s?))\b|cm³|\bcc\b|\bmillilit(?:er|re)s?\b", "ml"),
         (r"\blit(?:er|re)s?\b", "l"),
         (r"\bmillimet(?:er|re)s?\b|\bmms\b", "mm"),
@@ -45,7 +47,8 @@ _WORDS |= {"eleven": "11", "twelve": "12", "dozen": "12", "single": "1", "solita
 _WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
 _VAGUE = re.compile(r"\b(?:multiple|several|numerous|many|few|innumerable)\b")
 _BETWEEN = re.compile(r"\bbetween\s+(.{1,20}?)\s+and\s+(?=[\d.])")
-_SIGN = re.compile(r"(?<![\w%.])(?<!\d\s)-\s?(?=\.?\d)")
+# Not between two measures: "3 mm - 5 mm".
+_SIGN = re.compile(r"(?<![\w%.])(?<![\d%]\s)(?<!mm\s)(?<!cm\s)(?<!hu\s)(?<!ml\s)-\s?(?=\.?\d)")
 _UPPER = r"<=?|≤|\bless than|\bsmaller than|\bbelow|\bunder"
 _LOWER = r">=?|≥|\bmore than|\blarger than|\bgreater than|\bover|\babove|\bat least"
 _UNIT = r"mm|cm|hu|ml|l|%|degrees"
@@ -300,9 +303,19 @@ def grade_measures(target: Measure, said: Measure) -> float:
     if target.kind and said.kind and target.kind != said.kind:
         return 0.0
     grade = 1.0
+    if {target.kind, said.kind} == {None, "share"}:
+        target, said = _as_share(target), _as_share(said)
     if len(said.ranges) < len(target.ranges):
         grade = 0.5
     return min(grade, *(_grade(wanted, given) for wanted, given in zip(target.ranges, said.ranges, strict=False)))
+
+
+def _as_share(measure: Measure) -> Measure:
+    """A ratio such as 0.55 in percent; what has a unit, and whole numbers, stay."""
+    ranges = [(low, high) for low, high in measure.ranges if low is not None and high is not None]
+    if measure.kind or len(ranges) < len(measure.ranges) or not all(0 < end < 1 for ends in ranges for end in ends):
+        return measure
+    return Measure("share", tuple((100 * low, 100 * high) for low, high in ranges))
 
 
 def _grade(target: tuple[Fraction | None, Fraction | None], said: tuple[Fraction | None, Fraction | None]) -> float:

@@ -11,6 +11,8 @@ __all__ = ["Place", "grade_place", "places_in", "places_text", "read_places"]
 _PARTING = frozenset({",", ";", "/", "and", "or", "(", ")", "also", "plus", "as"})
 _HARD = frozenset({";"})
 _SIDES = ("right", "left")
+# Whole organs that a side alone stands for, as the finding says of which organ it is.
+_PAIRED = frozenset({"lung", "kidney"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,10 @@ def grade_place(target: Place, said: Place) -> float:
     if target.side and not said.side:
         grade = 0.5
     if target.part != said.part and target.part is not None:
-        if said.part is None or said.part in vocabulary.within.get(target.part, ()):
+        if said.part is None and said.side and target.part in _PAIRED:
+            # "Bilateral" are both lungs.
+            pass
+        elif said.part is None or said.part in vocabulary.within.get(target.part, ()):
             grade = 0.5
         elif target.part not in vocabulary.within.get(said.part, ()):
             return 0.0

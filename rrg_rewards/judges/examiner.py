@@ -8,6 +8,7 @@ from typing import Any
 
 from rrg_rewards.findings import get_engine
 from rrg_rewards.findings.questions import answer_items, build_items
+from rrg_rewards.functional.answer_words import answer_vocabulary
 from rrg_rewards.functional.ct_finebench import compare_answers
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, run_coroutine
 from rrg_rewards.judges.finebench import EXISTENCE, AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
@@ -103,12 +104,13 @@ class Examiner(Backend):
     @property
     def signature(self) -> dict[str, str]:
         """What exactly makes questions, answers and grades, by name: an engine's lexicon, a judge and its prompt."""
-        engine = f"{ENGINE}@{get_engine(self.schema.lexicon).lexicon.digest}"
+        words = answer_vocabulary().digest
+        engine = f"{ENGINE}@{get_engine(self.schema.lexicon).lexicon.digest}+{words}"
         return {
             "schema": f"{self.schema.name}@{self.schema.digest}",
             "builder": engine if self.builder is None else _told(self.builder, self._items_task),
             "answerer": engine if self.answerer is None else _told(self.answerer, self._answers_task),
-            "comparer": ENGINE if self.comparer is None else _told(self.comparer, self._grades_task),
+            "comparer": f"{ENGINE}@{words}" if self.comparer is None else _told(self.comparer, self._grades_task),
         }
 
     def build_now(self, reports: Sequence[str]) -> list[tuple[QAItem, ...] | JudgeFailure]:
@@ -168,7 +170,9 @@ class Examiner(Backend):
 
     async def _answers(self, reports: Sequence[str], items: Sequence[tuple[QAItem, ...]]) -> list[Any]:
         if self.answerer is None:
-            return [tuple(answer_items(report, asked)) for report, asked in zip(reports, items, strict=True)]
+            return [
+                tuple(answer_items(report, asked, self.schema)) for report, asked in zip(reports, items, strict=True)
+            ]
         # Nobody is asked about nothing.
         asked = [Questions(report, own) for report, own in zip(reports, items, strict=True) if own]
         given: Iterator[Any] = iter(await self.answerer.evaluate(self._answers_task, asked)) if asked else iter(())

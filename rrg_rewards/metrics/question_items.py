@@ -120,7 +120,10 @@ def _from_mapping(given: Any) -> QAItem:
     if unknown := [str(name) for name in given if name not in _FIELDS]:
         raise ValueError(unknown_name_message("field", unknown[0], _FIELDS))
     values = {name: value for name, value in given.items() if value is not None}
-    return QAItem(**{**values, "examples": tuple(values.get("examples", ()))})
+    examples = values.get("examples", ())
+    if isinstance(examples, str):
+        examples = [example.strip() for example in examples.split(",")]
+    return QAItem(**{**values, "examples": tuple(examples)})
 
 
 @lru_cache(maxsize=1 << 14)

@@ -9,6 +9,7 @@ import pytest
 from rrg_rewards.cli.sensitivity import Scorer, make_scorer, markdown_table, sensitivity
 from rrg_rewards.data import phantom_studies, read_question_items, read_table
 from rrg_rewards.findings.questions import build_items
+from rrg_rewards.judges import registry as judges
 
 REPORTS = [study.report for study in phantom_studies(6, seed=2)]
 ROWS = [(f"r{number}", report) for number, report in enumerate(REPORTS)]
@@ -145,3 +146,33 @@ def test_a_metric_that_scores_nothing_has_no_mean():
     result = sensitivity(["a"], [scorer])
     assert result["metrics"]["none"]["paraphrased"] is None
     assert "| none | - | - | - | 0 |" in markdown_table(result)
+
+
+def test_a_judge_builds_in_the_engines_place(run, write_csv, tmp_path, monkeypatch):
+    monkeypatch.setitem(judges._JUDGES, "exam", ("exam_judge", "ExamJudge"))
+    judge = "{name: exam, fail_on: {Edema: malformed}}"
+    texts = ["Nodule of 5 mm in the left lung.", "Edema.", "Normal.", "Small left pleural effusion."]
+    path = write_csv("r.csv", ["text"], *[[text] for text in texts])
+    common = ("finebench", "build", path, "--text-column", "text", "--judge", judge, "--batch-size", 3)
+    result = run(*common, "--output", tmp_path / "i.jsonl")
+    assert result.code == 0, result.err
+    assert "the judge failed on 1 of 4 reports (malformed 1)" in result.err
+    rows = read_question_items(tmp_path / "i.jsonl")
+    assert [(row.report_id, row.items) for row in rows] == [
+        (str(number), build_items(texts[number - 1])) for number in (1, 3, 4)
+    ]
+
+
+def test_a_judge_that_fails_on_every_report_writes_nothing(run, reports, tmp_path, monkeypatch):
+    monkeypatch.setitem(judges._JUDGES, "exam", ("exam_judge", "ExamJudge"))
+    judge = ("--judge", "{name: exam, fail_on: {'': deadline}}", "--output", tmp_path / "i.jsonl")
+    result = run("finebench", "build", reports, "--text-column", "report_text", *judge)
+    assert result.code == 1
+    assert "the judge failed on every report (deadline 6)" in result.err
+    assert not (tmp_path / "i.jsonl").exists()
+
+
+def test_the_judge_of_rules_makes_no_questions(run, reports):
+    result = run("finebench", "build", reports, "--text-column", "report_text", "--judge", "rules")
+    assert (result.code, result.out) == (2, "")
+    assert "CRIMSON" in result.err

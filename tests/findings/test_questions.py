@@ -276,3 +276,56 @@ def test_unknown_names_are_told() -> None:
         build_items("Nodule.", "ctrate")
     with pytest.raises(TypeError, match="report must be a report text, got NoneType"):
         build_items(None)  # type: ignore[arg-type]
+
+
+RUN_ON = {
+    "Multiple nodules are seen in the right lung, the largest is in the right upper lobe, and both pulmonary hila are "
+    "not large.": ("Lung nodule", "location", "right lung; right upper lobe"),
+    "Multiple nodules are seen in both lungs. The larger one is located in the left lower lobe, both hila are "
+    "normal.": ("Lung nodule", "location", "both lungs; left lower lobe"),
+    "A nodule is seen in the left lung. The larger one is 6 x 5 mm in size, a cavity shadow can be seen in the right "
+    "lower lobe.": ("Lung nodule", "size", "6 x 5 mm"),
+    "The dorsal segment of the right lower lobe has a few dilated airways, and both lungs have multiple nodules.": (
+        "Lung nodule",
+        "location",
+        "both lungs",
+    ),
+    "A nodule is seen in the left upper lobe, a strip shadow can be seen in the right lung.": (
+        "Lung nodule",
+        "location",
+        "left upper lobe",
+    ),
+    "The right lung is in the upper lobe apical segment, the left lung is adjacent to the fissure, nodules are seen": (
+        "Lung nodule",
+        "location",
+        "right upper lobe apical; left lung fissural",
+    ),
+}
+
+
+@pytest.mark.parametrize("report", RUN_ON)
+def test_a_statement_of_something_else_lends_no_attributes(report: str) -> None:
+    finding, attribute, answer = RUN_ON[report]
+    answers = {(item.finding, item.attribute): item.answer for item in build_items(report)}
+    assert answers[finding, attribute] == answer
+
+
+def test_low_density_of_other_organs_is_no_opacity_of_the_lungs() -> None:
+    assert (
+        build_items("Both hemispheres are symmetrical, patchy low density shadows are seen in the basal ganglia.") == ()
+    )
+    assert build_items("Patchy high density shadows are seen in the right lung.")
+
+
+def test_smaller_than_a_measure_is_no_change() -> None:
+    said = [item.attribute for item in build_items("Nodules smaller than 5 mm are seen in the right lung.")]
+    assert "change" not in said
+    changes = [
+        item.answer for item in build_items("A nodule is smaller than on the prior CT.") if item.attribute == "change"
+    ]
+    assert changes == ["decreased"]
+
+
+def test_ground_glass_before_a_nodule_is_the_nodules_density() -> None:
+    answers = {(item.finding, item.attribute): item.answer for item in build_items("A ground-glass nodule is seen.")}
+    assert answers["Lung nodule", "density"] == "ground-glass"

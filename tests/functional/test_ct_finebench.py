@@ -71,6 +71,13 @@ NUMBERS = [
     ("3 cm to 5 cm", "3-5 cm", 1.0),
     ("3 mm to 1 cm", "3-10 mm", 1.0),
     ("10 ml", "10 cc", 1.0),
+    ("12mmx8mm", "12x8 mm", 1.0),
+    ("3 mm - 5 mm", "3-5 mm", 1.0),
+    ("55 %", "0.55", 1.0),
+    ("0.7", "55 %", 0.5),
+    ("5 mm (series 3, image 45)", "5 mm", 1.0),
+    ("12 mm\u00b2", "12 mm", 0.0),
+    ("12 sq mm", "12 mm", 0.0),
 ]
 PLACES = [
     ("right lower lobe", "both lower lobes", 0.5),
@@ -85,7 +92,15 @@ PLACES = [
     ("right upper lobe", "right lower lobe", 0.0),
     ("lower lobe", "right lower lobe", 0.5),
     ("both lungs", "bilateral", 1.0),
-    ("bilateral", "both lungs", 0.5),
+    ("bilateral", "both lungs", 1.0),
+    ("right", "right lung", 1.0),
+    ("left", "right kidney", 0.0),
+    ("not in the right lung", "right lung", 0.0),
+    ("right lung, not the left", "right lung", 1.0),
+    ("segment 6 of the liver", "liver segment VII", 0.0),
+    ("segment IVa of the liver", "segment 4 of the liver", 1.0),
+    ("liver", "segment 7 of the liver", 0.5),
+    ("tongue segment of the left upper lobe", "lingula", 1.0),
     ("bilateral lower lobes", "lower lobes of both lungs", 1.0),
     ("right and left lower lobes", "both lower lobes", 1.0),
     ("left", "both lungs", 0.5),
@@ -166,6 +181,8 @@ VALUES = [
     ("ground glass", "ground-glass", 1.0),
     ("marked", "severe", 1.0),
     ("trace", "minimal", 1.0),
+    ("spiculated and lobulated", "spiculated", 1.0),
+    ("lobulated", "spiculated", 0.0),
 ]
 EXISTENCE = [
     ("yes", "yes", 1.0),
@@ -176,6 +193,10 @@ EXISTENCE = [
     (None, "yes", 0.0),
     ("[NULL]", "yes", 0.0),
     ("Yes.", "yes", 1.0),
+    ("Yes, without calcification", "yes", 1.0),
+    ("cannot be excluded", "yes", 0.5),
+    ("ruled out", "yes", 0.0),
+    ("unlikely", "yes", 0.0),
 ]
 
 

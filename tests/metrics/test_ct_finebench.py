@@ -405,3 +405,17 @@ def test_the_engine_needs_no_extra() -> None:
         f"assert make_reward('ct_finebench')([{LEFT!r}], reference=[{LEFT!r}]) == [1.0]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_schema_of_ones_own_is_answered_by_itself(tmp_path: Any) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "name: mine\n"
+        "attributes:\n"
+        "  existence: {type: existence, question: 'Is there a {finding}?', explanation: Presence., examples: ['yes']}\n"
+        "  width: {type: numeric, question: 'How wide is it?', explanation: Its width., "
+        "examples: [1 mm, 2 mm, 3 mm, 4 mm, 5 mm]}\n"
+        "findings:\n"
+        "  Lung nodule: {ask: [width]}\n"
+    )
+    assert values(CTFineBench(path).score([LEFT], [LEFT])) == [1]
