@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from rrg_rewards.functional.crepe import crepe_score
 from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.weights import named_weights
 from rrg_rewards.models.crepe_encoding import LongReports
 from rrg_rewards.models.crepe_predictor import CrepePredictor, Precision
-from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CREPE", "CrepeScores"]
@@ -118,7 +118,7 @@ class CREPE(ReportMetric):
             revision=revision,
             progress=progress,
         )
-        self.weights = _weights(weights, self.categories)
+        self.weights = named_weights(weights or {}, self.categories, "error category", 1.0)
         self.add_state("score_sum", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count_sums", torch.zeros(len(self.categories), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
@@ -177,13 +177,3 @@ class CREPE(ReportMetric):
         with self._synced():
             means = self.count_sums / self.num_scored
         return dict(zip(self.categories, means, strict=True))
-
-
-def _weights(given: Mapping[str, float] | None, categories: Sequence[str]) -> tuple[float, ...]:
-    named = given or {}
-    for name, weight in named.items():
-        if name not in categories:
-            raise ValueError(unknown_name_message("error category", name, categories))
-        if not 0 <= weight < float("inf"):
-            raise ValueError(f"the weight of {name!r} must be finite and at least 0, got {weight}")
-    return tuple(float(named.get(name, 1.0)) for name in categories)

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.weights import named_weights
 from rrg_rewards.models.er2score_predictor import ER2ScorePredictor
 from rrg_rewards.models.pair_predictor import Precision
 from rrg_rewards.schemas import ScoringSystem, get_scoring_system
-from rrg_rewards.schemas.criteria import is_number
-from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["ER2Score", "ER2Scores"]
@@ -124,7 +123,9 @@ class ER2Score(ReportMetric):
         )
         if scoring_system is not None:
             _check_system(self.scoring_system, scoring_system)
-        self.weights = None if weights is None else _weights(weights, self.criteria)
+        if weights is not None and not weights:
+            raise ValueError("weights must name a criterion at least; leave them out for the total")
+        self.weights = None if weights is None else named_weights(weights, self.criteria, "criterion", 0.0)
         self.add_state("score_sum", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("sub_score_sums", torch.zeros(len(self.criteria), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
@@ -209,16 +210,3 @@ def _told(system: ScoringSystem) -> str:
 
 def _hash(system: ScoringSystem) -> str:
     return hashlib.sha256(json.dumps(system.to_dict(), sort_keys=True).encode()).hexdigest()[:8]
-
-
-def _weights(named: Mapping[str, float], criteria: Sequence[str]) -> tuple[float, ...]:
-    if not isinstance(named, Mapping):
-        raise ValueError(f"weights must be numbers by criterion, got {type(named).__name__}")
-    if not named:
-        raise ValueError("weights must name a criterion at least; leave them out for the total")
-    for name, weight in named.items():
-        if name not in criteria:
-            raise ValueError(unknown_name_message("criterion", str(name), criteria))
-        if not is_number(weight) or not 0 <= weight < float("inf"):
-            raise ValueError(f"the weight of {name!r} must be finite and at least 0, got {weight!r}")
-    return tuple(float(named.get(name, 0.0)) for name in criteria)
