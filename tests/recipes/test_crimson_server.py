@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fault_server
 import pytest
 from fault_server import FaultServer, completion, reply_bytes
 from scripted_judge import evaluate_words
@@ -53,8 +52,7 @@ def answers(failing: int | None = None) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def pairs_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fault_server, "asked_item", asked_pair)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(judges._JUDGES, "scripted", ("scripted_judge", "ScriptedJudge"))
 
 
@@ -73,7 +71,7 @@ def steps(trainer: Any) -> list[dict[str, Any]]:
 
 
 def test_the_servers_answers_are_the_reward(recipe: Callable[..., Path], tmp_path: Path) -> None:
-    with FaultServer(otherwise=answers()) as server:
+    with FaultServer(otherwise=answers(), item_of=asked_pair) as server:
         trainer = train(recipe, server, tmp_path / "cache")
     assert isinstance(trainer.reward_funcs[1], AsyncMetricReward)
     for entry in steps(trainer):
@@ -88,7 +86,7 @@ def test_the_servers_answers_are_the_reward(recipe: Callable[..., Path], tmp_pat
 
 @pytest.mark.filterwarnings("ignore:crimson. the judge failed")
 def test_what_the_server_fails_on_is_counted_and_training_goes_on(recipe: Callable[..., Path], tmp_path: Path) -> None:
-    with FaultServer(otherwise=answers(failing=3)) as server:
+    with FaultServer(otherwise=answers(failing=3), item_of=asked_pair) as server:
         trainer = train(recipe, server, tmp_path / "cache")
     assert len(steps(trainer)) == 3
     kinds = ("deadline", "connection", "status", "malformed", "inconsistent")
