@@ -1,5 +1,6 @@
 """What ``rrg-rewards grade`` does: plan what to ask, estimate what it takes, ask, and keep each answer at once."""
 
+import os
 import signal
 import threading
 from collections import Counter
@@ -239,7 +240,7 @@ class _RecordedTask(GradingTask):
 
 @contextmanager
 def interruptible(judge: Judge, tell: Callable[[], None]) -> Iterator[None]:
-    """Let Ctrl-C stop a judge, which then waits for answers under way; a second one interrupts at once.
+    """Let Ctrl-C stop a judge, which then waits for answers under way; a second one ends the process at once.
 
     Args:
         judge: Whom to stop.
@@ -250,8 +251,13 @@ def interruptible(judge: Judge, tell: Callable[[], None]) -> Iterator[None]:
         yield
         return
 
+    def end(*_: Any) -> None:
+        # Not by an exception, which code that is interrupted at the wrong place swallows: each answer is in the file.
+        os.write(2, b"\nrrg-rewards grade: interrupted\n")
+        os._exit(130)
+
     def stop(*_: Any) -> None:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, end)
         judge.stop()
         tell()
 

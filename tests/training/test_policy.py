@@ -314,7 +314,7 @@ def test_validation_alone_needs_no_rollout(tmp_path):
 
 
 def test_the_watch_sees_each_rollout_once() -> None:
-    callback = RewardWatchCallback(block_reports=8, baseline_reports=16, window_reports=16)
+    callback = RewardWatchCallback(block_reports=8, baseline_reports=24, window_reports=24)
     module = PolicyModule(tiny_generator(), says_edema, num_generations=4, minibatches=2, epochs=2, seed=0)
     train(module, 12, batch_size=4, callbacks=[callback])
     # Twelve steps are three rollouts of four steps, each of 16 completions.
