@@ -15,7 +15,7 @@ def train(config: str, folder: str) -> Any:
     trainer = run(*parse_ppo(["--config", config]))
     result = {
         "world_size": trainer.args.world_size,
-        "steps": trainer.state.global_step,
+        "scores": [entry["objective/scores"] for entry in trainer.state.log_history if "episode" in entry],
         "weights": sum(float(weights.detach().double().abs().sum()) for weights in trainer.model.parameters()),
     }
     Path(folder, f"rank{trainer.accelerator.process_index}.json").write_text(json.dumps(result))
@@ -24,6 +24,6 @@ def train(config: str, folder: str) -> Any:
 
 if __name__ == "__main__":
     # A process that hangs says where, and ends the run.
-    faulthandler.dump_traceback_later(180, exit=True)
+    faulthandler.dump_traceback_later(450, exit=True)
     registry._LABELERS["keywords"] = ("words", "WordLabeler")
     finish(train(*sys.argv[1:]))
