@@ -1,16 +1,16 @@
-"""Time of CREPE on report pairs: pair by pair padded to 512, as published, against packed batches.
+"""Compare the time of CREPE in packed batches with that of the published code, which pads each pair to 512 tokens.
 
     OMP_NUM_THREADS=1 python benchmarks/crepe.py
     python benchmarks/crepe.py --model gihuncho/crepe-biomedbert --device cuda --pairs 100
 
-Weights are those of a BERT-base, random unless `--model` names a CREPE model: time does not depend on them. All sides
-have the same weights and the same pairs (RadPref: references, two candidates each), and are timed in turn, so that what
-else the machine does meets all alike; the median of the turns counts. Times are of the wall clock; on a CPU the ratios
-are also given in processor time, in which what else the machine does hardly counts.
+The model is a BERT-base with random weights, unless `--model` names a CREPE model. Time does not depend on the weights.
+All sides have the same weights and score the same pairs (RadPref: two candidates per reference). They are timed in
+turn, so that other load affects all of them, and the median is reported. Times are wall-clock times. On a CPU the
+ratios are also given in processor time, which other load hardly affects.
 
-- `published`: one pair at a time, padded to 512 tokens, float32.
-- `float32`, `bfloat16`: the metric, text in, score out.
-- `... forward`: the bare encoder on the metric's own batches of tokens, without heads, tokeniser or scores.
+- `published`: one pair at a time, padded to 512 tokens, in float32.
+- `float32`, `bfloat16`: the metric, from text to score.
+- `... forward`: only the encoder, on the metric's batches of tokens, without tokenizer, heads or scores.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmark_data import SHARED, need, phantom_reports
 from timing import Took, in_turn
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -42,21 +43,26 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Arguments of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "radpref" / "pairs.json")
+    parser.add_argument("--data", type=Path, help="RadPref's pairs.json")
     parser.add_argument("--model", help="folder or Hub id of a CREPE model; default: random weights")
-    parser.add_argument("--tokenizer", help="folder or Hub id, with random weights; default: one of the pairs' words")
+    parser.add_argument("--tokenizer", help="tokenizer for random weights; default: the pairs' words")
     parser.add_argument("--pairs", type=int, default=24)
-    parser.add_argument("--repeats", type=int, default=3, help="turns; the median counts")
+    parser.add_argument("--repeats", type=int, default=3, help="turns; the median is reported")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--token-budget", type=int, default=8192)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "crepe.json")
     return parser.parse_args()
 
 
-def read_pairs(path: Path, number: int) -> tuple[list[str], list[str]]:
-    """Candidates and references."""
+def read_pairs(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Return candidates and references: RadPref's, or pairs of phantom reports."""
+    path, number = arguments.data or SHARED / "radpref" / "pairs.json", arguments.pairs
+    if arguments.data is None and not path.is_file():
+        target = phantom_reports(arguments, f"{path}: no such file; --data names RadPref's pairs.json", number)
+        return target[1:] + target[:1], target
+    need(path, "RadPref's pairs")
     cases = json.loads(path.read_text(encoding="utf-8"))
     preds = [case[f"{name}_report"] for case in cases for name in ("C1", "C2")]
     target = [case["ground_truth_report"] for case in cases for _ in range(2)]
@@ -64,7 +70,7 @@ def read_pairs(path: Path, number: int) -> tuple[list[str], list[str]]:
 
 
 def word_pieces(texts: Sequence[str]) -> BertTokenizerFast:
-    """A tokenizer of the texts' own word pieces, where no published one is at hand."""
+    """Train a tokenizer on the texts."""
     backend = Tokenizer(WordPiece(unk_token="[UNK]"))
     backend.normalizer = BertNormalizer(lowercase=True)
     backend.pre_tokenizer = BertPreTokenizer()
@@ -76,10 +82,14 @@ def word_pieces(texts: Sequence[str]) -> BertTokenizerFast:
 
 
 def make_model(arguments: argparse.Namespace, texts: Sequence[str], folder: str) -> str:
-    """The model's folder or id; one of random weights and BERT-base's size is written where none is named."""
+    """Return the folder or id of the given model, or write a BERT-base with random weights and return its folder."""
     if arguments.model:
         return str(arguments.model)
-    tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer) if arguments.tokenizer else word_pieces(texts)
+    tokenizer = (
+        AutoTokenizer.from_pretrained(arguments.tokenizer, trust_remote_code=False)
+        if arguments.tokenizer
+        else word_pieces(texts)
+    )
     torch.manual_seed(0)
     CrepeModel(CrepeConfig(BertConfig(vocab_size=30522))).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -88,7 +98,7 @@ def make_model(arguments: argparse.Namespace, texts: Sequence[str], folder: str)
 
 @torch.no_grad()
 def published(model: CrepeModel, tokenizer: Any, preds: Sequence[str], target: Sequence[str]) -> Tensor:
-    """Counts ``(N, C)`` as the published code computes them."""
+    """Compute the counts ``(N, C)`` as the published code does."""
     counts = []
     for candidate, reference in zip(preds, target, strict=True):
         batch = tokenizer(
@@ -99,19 +109,21 @@ def published(model: CrepeModel, tokenizer: Any, preds: Sequence[str], target: S
 
 
 def bare_forward(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> Callable[[], None]:
-    """The encoder alone on the metric's batches, tokenised beforehand."""
+    """Return a function that runs only the encoder on the metric's tokenised batches."""
     predictor = metric.predictor
     encoder = predictor._model.encoder
     device = next(encoder.parameters()).device
     unique = dict.fromkeys(zip(target, preds, strict=True))
     encoded = predictor.encoder([pair[0] for pair in unique], [pair[1] for pair in unique])
     sequences = [chunk for chunks in encoded for chunk in chunks]
-    rows = packed_batches([len(sequence) for sequence in sequences], predictor.token_budget, predictor.batch_cost)
+    rows = packed_batches(
+        [len(sequence) for sequence in sequences], predictor.options.token_budget, predictor.batch_cost
+    )
     batches = [
         {name: values.to(device) for name, values in predictor.encoder.collate([sequences[i] for i in batch]).items()}
         for batch in rows
     ]
-    dtype = getattr(torch, predictor.dtype)
+    dtype = getattr(torch, predictor.options.dtype)
 
     @torch.no_grad()
     def run() -> None:
@@ -123,7 +135,7 @@ def bare_forward(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> 
 
 
 def ratios(times: dict[str, Took], dtypes: Sequence[str], clock: str) -> dict[str, float]:
-    """How much faster the metric is than the published way, and what it adds to the bare forward."""
+    """Return the ratios of the published time to the metric's, and of the metric's to that of the forward pass."""
     took = {name: getattr(each, clock) for name, each in times.items()}
     return {
         **{f"speedup_{dtype}_{clock}": round(took["published"] / took[dtype], 2) for dtype in dtypes},
@@ -134,13 +146,13 @@ def ratios(times: dict[str, Took], dtypes: Sequence[str], clock: str) -> dict[st
 
 
 def counts_of(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> Tensor:
-    """Counts ``(N, C)`` that a metric gives."""
+    """Return the counts ``(N, C)`` of a metric."""
     return torch.stack([*metric.score(preds, target).details.values()], dim=1)
 
 
 def speed(arguments: argparse.Namespace, model: str, preds: list[str], target: list[str]) -> dict[str, float]:
-    """Seconds of all sides, their ratios, and how far their counts are apart."""
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    """Measure seconds of all sides, their ratios, and the largest difference of their counts."""
+    tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
     plain = CrepeModel.from_pretrained(model).to(arguments.device)
     settings = {"device": arguments.device, "token_budget": arguments.token_budget}
     metrics = {dtype: CREPE(model, dtype=dtype, **settings) for dtype in ("float32", "bfloat16")}
@@ -167,7 +179,7 @@ def speed(arguments: argparse.Namespace, model: str, preds: list[str], target: l
 def main() -> None:
     """Measure, print and write the figures."""
     arguments = parse_arguments()
-    preds, target = read_pairs(arguments.data, arguments.pairs)
+    preds, target = read_pairs(arguments)
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(arguments, preds + target, folder)
         figures = speed(arguments, model, preds, target)

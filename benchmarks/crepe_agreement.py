@@ -1,15 +1,16 @@
-"""Agreement with radiologists: CREPE against ROUGE-L, BERTScore and the finding engine.
+"""Compare the agreement with radiologists of CREPE, ROUGE-L, BERTScore and the finding engine.
 
     python benchmarks/crepe_agreement.py runs/crepe/minilm_phantom/model --encoder runs/crepe/minilm
     python benchmarks/crepe_agreement.py MODEL --encoder ENCODER --radpref PAIRS.json --report RUN/report.json
 
-One table, all metrics on the same candidates of RadPref: Kendall's tau of scores with the radiologists' total error
-counts (mean of the radiologists: false and missing findings, wrong locations, severities and measurements; they did
-not count comparisons), with a bootstrap 95 % interval over references. Scores of which more is better are negated, so
-that all taus should be positive. `crepe (A to D)` leaves out what nobody counted. BERTScore is the greedy matching of
-Zhang et al. (2020) on the last layer of the encoder that CREPE was trained from, without idf weights.
+The table contains Kendall's tau between each metric's scores and the radiologists' total error counts on RadPref, with
+a bootstrap 95 % interval over references. The counts are means over the radiologists of false and missing findings,
+wrong locations, severities and measurements; the radiologists did not count comparisons. Scores for which higher is
+better are negated, therefore all taus should be positive. `crepe (A to D)` omits the categories that were not counted.
+BERTScore is the greedy matching of Zhang et al. (2020) on the last layer of the encoder, without idf weights.
 
-No pair of RadPref is trained or tuned on. With --report the training report's held-out figures are written beside.
+No pair of RadPref is used for training or tuning. With --report, the output also contains the held-out figures of the
+training report.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from agreement import RADPREF, RESULTS, Array, bert_score, bootstrap_draws, rouge_l, tau_with_interval
+from benchmark_data import need
 
 from rrg_rewards.data import ErrorRecord, read_radpref
 from rrg_rewards.findings import compare_findings
@@ -31,26 +33,26 @@ COUNTED = 4
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Arguments of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="folder of a CREPE model")
     parser.add_argument("--encoder", type=Path, required=True, help="folder of the encoder for BERTScore")
     parser.add_argument("--radpref", type=Path, default=RADPREF, help="RadPref's pairs.json")
     parser.add_argument("--report", type=Path, help="report.json of the training run")
-    parser.add_argument("--resamples", type=int, default=2000, help="of the bootstrap")
+    parser.add_argument("--resamples", type=int, default=2000, help="resamples of the bootstrap")
     parser.add_argument("--output", type=Path, default=RESULTS / "crepe_agreement.json")
     return parser.parse_args()
 
 
 def engine_counts(reference: str, candidate: str) -> float:
-    """False and missing findings, and findings with a significant attribute error, as the finding engine reads them."""
+    """Count false and missing findings and significant attribute errors by the finding engine."""
     found = compare_findings(reference, candidate)
     wrong = sum(any(error.significant for error in match.discrepancies) for match in found.matches)
     return float(len(found.false) + len(found.missing) + wrong)
 
 
 def scores_of(records: Sequence[ErrorRecord], arguments: argparse.Namespace) -> dict[str, Array]:
-    """Scores of each metric, more meaning worse."""
+    """Return the scores of each metric; higher is worse."""
     references, candidates = [r.reference for r in records], [r.candidate for r in records]
     details = list(CREPE(arguments.model, device="cpu").score(candidates, references).details.values())
     pairs = list(zip(references, candidates, strict=True))
@@ -67,9 +69,10 @@ def scores_of(records: Sequence[ErrorRecord], arguments: argparse.Namespace) -> 
 def main() -> None:
     """Compare, print and write."""
     arguments = parse_arguments()
+    need(arguments.radpref, "RadPref by CRIMSON's authors, with radiologists' ratings")
     records = read_radpref(arguments.radpref)
     totals = np.array([record.total for record in records])
-    # The two candidates of a reference lie together.
+    # The two candidates of a reference are adjacent.
     draws = bootstrap_draws(len(records) // 2, arguments.resamples)
     table = {name: tau_with_interval(scores, totals, draws) for name, scores in scores_of(records, arguments).items()}
     print(f"RadPref: tau of {len(records)} candidates' scores with radiologists' total error counts (95 %)")

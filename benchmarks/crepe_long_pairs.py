@@ -1,16 +1,15 @@
-"""What becomes of pairs of CT reports that overflow CREPE's 512 tokens: cut, or divided into chunks.
+"""Compare truncation with division into chunks, on pairs of CT reports that exceed CREPE's 512 tokens.
 
     python benchmarks/crepe_long_pairs.py --tokenizer FOLDER_OR_ID
 
-Reads real chest-CT reports; candidates are the same reports with their sentences in another order and every fifth left
-out. Needs no model: what is read is counted in tokens, and what dividing does to the errors that there are is judged by
-rules. The finding engine compares the whole pair, then what either rule leaves of it: findings missed and invented, per
-pair, summed over chunks. Where a chunk parts what belongs together the engine sees an error that is not there; where a
-cut drops text it misses errors, or invents them.
+The references are real chest-CT reports. A candidate is the same report with its sentences in another order and every
+fifth sentence omitted. No model is needed. The script counts the tokens that each method keeps. The finding engine
+counts missed and invented findings of the whole pair and of the kept text, summed over chunks. If matching sentences
+are in different chunks, the engine counts an error that does not exist. If truncation drops text, the engine misses
+errors or counts false ones.
 """
 
 import argparse
-import csv
 import json
 import random
 import statistics
@@ -19,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmark_data import read_reports
 from transformers import AutoTokenizer
 
 from rrg_rewards.metrics import CRIMSON
-from rrg_rewards.models.crepe_encoding import PairEncoder, TokenizedPair
+from rrg_rewards.models.crepe.encoding import PairEncoder, TokenizedPair
 from rrg_rewards.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,9 +30,9 @@ SPECIAL_TOKENS = 3
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Arguments of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "ct_rate_labels" / "reports.csv")
+    parser.add_argument("--data", type=Path, help="CSV file of reports")
     parser.add_argument("--tokenizer", required=True, help="folder or Hub id of a BERT tokenizer")
     parser.add_argument("--column", default="report_text")
     parser.add_argument("--reports", type=int, default=200)
@@ -42,14 +42,14 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def reworked(report: str, seed: int) -> str:
-    """A report's sentences in another order, every fifth left out."""
+    """Return a report with shuffled sentences, without every fifth sentence."""
     sentences = [sentence for sentence in report.replace("\n", " ").split(". ") if sentence.strip()]
     random.Random(seed).shuffle(sentences)
     return ". ".join(sentence for index, sentence in enumerate(sentences) if index % 5)
 
 
 def texts(tokenizer: Any, pair: TokenizedPair) -> tuple[str, str]:
-    """Reference and candidate of a sequence, decoded."""
+    """Decode the reference and the candidate of a sequence."""
     sides: tuple[list[int], list[int]] = ([], [])
     for token, side in zip(pair.input_ids, pair.token_type_ids, strict=True):
         sides[side].append(token)
@@ -58,8 +58,8 @@ def texts(tokenizer: Any, pair: TokenizedPair) -> tuple[str, str]:
 
 
 def errors(pairs: Sequence[Sequence[tuple[str, str]]]) -> torch.Tensor:
-    """Findings missed and invented ``(N,)``, summed over the parts of each pair."""
-    # A chunk without a reference sentence is compared with a report that says nothing.
+    """Count missed and invented findings ``(N,)``, summed over the parts of each pair."""
+    # A chunk without a reference sentence is compared with a report without findings.
     flat = [(reference or "normal", candidate) for parts in pairs for reference, candidate in parts]
     details = CRIMSON().score([pair[1] for pair in flat], [pair[0] for pair in flat]).details
     each = details["missing_findings"] + details["false_findings"]
@@ -70,10 +70,9 @@ def errors(pairs: Sequence[Sequence[tuple[str, str]]]) -> torch.Tensor:
 def main() -> None:
     """Measure, print and write the figures."""
     arguments = parse_arguments()
-    with arguments.data.open(encoding="utf-8", newline="") as file:
-        target = [row[arguments.column] for row in csv.DictReader(file)][: arguments.reports]
+    target = read_reports(arguments, "data", arguments.column)[: arguments.reports]
     preds = [reworked(report, seed) for seed, report in enumerate(target)]
-    tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer)
+    tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer, trust_remote_code=False)
     whole = PairEncoder(tokenizer, 1_000_000)(target, preds)
     long = [row for row, (pair,) in enumerate(whole) if len(pair) > arguments.max_length]
     told = errors([[texts(tokenizer, whole[row][0])] for row in long])

@@ -1,11 +1,11 @@
-"""What CRG's synced counters save over a metric that keeps all labels until ``compute``.
+"""Compare the time of CRG's synchronised counters with that of a metric that stores all labels until ``compute``.
 
     python benchmarks/crg_sync.py [--rows 1000 100000 1000000] [--output benchmarks/results/crg_sync.json]
 
-Both metrics see the same labels in the same run, half of the rows in each of two gloo processes, one thread each.
-``sync`` is the exchange of states alone and ``compute`` includes it; each is timed after a barrier, five times, and
-the median of the slower process is kept. The counters do their work in ``update``, so the sum of all updates and one
-``compute`` is given too. Labels are held as uint8, the smallest type the naive metric can sync.
+Both metrics receive the same labels in the same run, half of the rows in each of two gloo processes with one thread.
+``sync`` only exchanges states; ``compute`` includes this. Each is timed five times after a barrier, and the median of
+the slower process is reported. The counters are computed in ``update``, therefore the total time of all updates and one
+``compute`` is also reported. Labels are stored as uint8, the smallest type that the other metric can synchronise.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import os
 import platform
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from timing import seconds
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
@@ -36,7 +36,7 @@ REPEATS = 5
 
 
 class KeepsLabels(Metric):
-    """The obvious metric: append labels, concatenate and score in ``compute``."""
+    """Metric that stores all labels and scores them in ``compute``."""
 
     full_state_update = False
     preds: list[Tensor]
@@ -48,36 +48,29 @@ class KeepsLabels(Metric):
         self.add_state("target", [], dist_reduce_fx="cat")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Keep the labels."""
+        """Store the labels."""
         self.preds.append(preds)
         self.target.append(target)
 
     def compute(self) -> Tensor:
-        """Score all labels at once."""
+        """Score all stored labels."""
         return crg_score(dim_zero_cat(self.preds), dim_zero_cat(self.target))
 
 
-def seconds(call: Callable[[], Any]) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
 def state_bytes(metric: Metric) -> int:
-    """Size of what is kept, and sent to every other process, when ``compute`` is called."""
+    """Return the size of the state that is sent to every other process in ``compute``."""
     states = [getattr(metric, name) for name in metric._defaults]
     tensors = [tensor for state in states for tensor in (state if isinstance(state, list) else [state])]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def median_seconds(call: Callable[[], Any], before: Callable[[], Any]) -> float:
-    """Median duration of a call that all processes begin together; the first call warms up."""
+    """Return the median duration of a call that all processes start together, without the first call."""
     durations = []
     for _ in range(REPEATS + 1):
         before()
         dist.barrier()
-        durations.append(seconds(call))
+        durations.append(seconds(call).wall)
     return statistics.median(durations[1:])
 
 
@@ -88,7 +81,7 @@ def measure(metric: Metric, rows: int, rank: int) -> dict[str, float]:
     for start in range(0, rows, BATCH):
         size = min(BATCH, rows - start)
         preds, target = (torch.rand(2, size, LABELS, generator=generator) < 0.2).to(torch.uint8)
-        updating += seconds(lambda preds=preds, target=target: metric.update(preds, target))
+        updating += seconds(lambda preds=preds, target=target: metric.update(preds, target)).wall
     size = state_bytes(metric)
     computing = median_seconds(metric.compute, before=lambda: setattr(metric, "_computed", None))
     syncing = median_seconds(metric.sync, before=lambda: metric.unsync(should_unsync=metric._is_synced))
@@ -107,7 +100,7 @@ def measure(metric: Metric, rows: int, rank: int) -> dict[str, float]:
 
 
 def work(rank: int, folder: str, all_rows: list[int]) -> None:
-    """One process: measure both metrics at each size; the first process writes what it found."""
+    """Measure both metrics at each size in one process; the first process writes the figures."""
     torch.set_num_threads(1)
     store = (Path(folder) / "store").as_uri()
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=PROCESSES)
@@ -129,13 +122,13 @@ RATIOS = ("state_bytes", "sync_ms", "compute_ms", "updates_and_compute_ms")
 
 
 def with_ratios(entry: dict[str, Any]) -> dict[str, Any]:
-    """Add what the naive metric takes for each unit that the counters take."""
+    """Add the ratios between the metric that stores labels and the counters."""
     naive, counters = entry["keeps_labels"], entry["counters"]
     return {**entry, "ratio": {name: naive[name] / counters[name] for name in RATIOS}}
 
 
 def main() -> None:
-    """Run both sides, print the ratios, write them down."""
+    """Measure both sides, print the ratios and write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 100_000, 1_000_000])
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "crg_sync.json")

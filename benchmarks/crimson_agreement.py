@@ -1,17 +1,17 @@
-"""Agreement with radiologists: CRIMSON by rules against metrics of word overlap and of labels.
+"""Compare the agreement with radiologists of CRIMSON by rules, text similarity and label F1.
 
     python benchmarks/crimson_agreement.py
     python benchmarks/crimson_agreement.py --data FOLDER
 
-Three tables, all metrics on the same reports:
+The script prints three tables, in which all metrics score the same reports:
 
-- RadJudge: rankings of candidates that three radiologists agree on; a case passes if all its rankings hold, equal
-  meaning within 0.01 (of the metric's range).
-- RadPref: Kendall's tau between differences of scores and of mean ratings of two candidates, with a bootstrap 95 %
-  interval over cases.
-- IU X-Ray: mean score of three systems, one of them a fixed normal template, on references that hold a finding of
-  weight above 0 and on the others; and CRIMSON's parts: the share of the reference's weight that a system finds, the
-  weight of what it invents, and how often it does better than a normal report.
+- RadJudge: number of cases in which a metric reproduces all rankings on which three radiologists agree. Scores within
+  0.01 are equal.
+- RadPref: Kendall's tau between differences of scores and differences of mean ratings of two candidates, with a
+  bootstrap 95 % interval over cases.
+- IU X-Ray: mean scores of three systems, one of which is a fixed normal template, on references with and without a
+  finding of weight above 0. For CRIMSON also the share of the reference's weight that a system finds, the weight of
+  invented findings, and the share of reports that score higher than a normal report.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from agreement import RESULTS, SHARED, Preference, bootstrap_draws, read_preferences, rouge_l, tau_with_interval
+from benchmark_data import need
 from torchmetrics.functional.text import bleu_score, chrf_score
 
 from rrg_rewards.functional import crimson_score, crimson_statistics
@@ -38,10 +39,10 @@ Score = Callable[[str, str, dict[str, str]], float]
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Arguments of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=SHARED, help="folder of the three sets")
-    parser.add_argument("--resamples", type=int, default=2000, help="of the bootstrap")
+    parser.add_argument("--resamples", type=int, default=2000, help="resamples of the bootstrap")
     parser.add_argument("--output", type=Path, default=RESULTS / "crimson_agreement.json")
     return parser.parse_args()
 
@@ -50,12 +51,12 @@ JUDGE, LABELER = RuleJudge(), RuleLabeler("chexbert")
 
 
 def evaluate(reference: str, candidate: str, context: dict[str, str]) -> Any:
-    """The rule judge's evaluation."""
+    """Evaluate a pair with the rule judge."""
     return JUDGE.evaluation(ReportPair(reference, candidate, tuple(context.items())))
 
 
 def label_f1(reference: str, candidate: str, _: dict[str, str]) -> float:
-    """F1 of the CheXbert labels of the two reports."""
+    """Compute F1 of the CheXbert labels of the two reports."""
     ours, theirs = LABELER([reference, candidate])
     total = int(ours.sum() + theirs.sum())
     return 2 * int((ours & theirs).sum()) / total if total else 1.0
@@ -78,7 +79,7 @@ def holds(scores: dict[str, float], ranking: str) -> bool:
 
 
 def radjudge(cases: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Cases passed by each metric."""
+    """Return the number of cases that each metric passes."""
     passed = dict.fromkeys(METRICS, 0)
     for case in cases:
         expected = case["expected_ranking"]
@@ -93,7 +94,7 @@ def radjudge(cases: Sequence[dict[str, Any]]) -> dict[str, int]:
 
 
 def radpref(cases: Sequence[Preference], resamples: int) -> dict[str, dict[str, float]]:
-    """Kendall's tau of each metric with the mean rating."""
+    """Return Kendall's tau of each metric with the mean rating."""
     ratings = np.array([np.mean(case.ratings) for case in cases])
     draws = bootstrap_draws(len(cases), resamples)
     found = {}
@@ -107,7 +108,7 @@ def radpref(cases: Sequence[Preference], resamples: int) -> dict[str, dict[str, 
 
 
 def iu_xray(rows: Sequence[dict[str, str]]) -> dict[str, dict[str, float]]:
-    """Scores of each system, on abnormal and on normal references."""
+    """Return the scores of each system on abnormal and on normal references."""
     found = {}
     for system in SYSTEMS:
         evaluations = [evaluate(row["reference"], row[system], {}) for row in rows]
@@ -129,6 +130,12 @@ def iu_xray(rows: Sequence[dict[str, str]]) -> dict[str, dict[str, float]]:
 def main() -> None:
     """Compare, print and write."""
     arguments = parse_arguments()
+    need(arguments.data / "radjudge" / "cases.json", "the cases of RadJudge by CRIMSON's authors")
+    need(
+        arguments.data / "radpref" / "pairs.json",
+        "RadPref by CRIMSON's authors, with radiologists' ratings",
+    )
+    need(arguments.data / "iu_xray" / "systems.csv", "reports of three systems on IU X-Ray, from MRG_RL's results")
     cases = json.loads((arguments.data / "radjudge" / "cases.json").read_text(encoding="utf-8"))
     pairs = read_preferences(arguments.data / "radpref" / "pairs.json")
     with (arguments.data / "iu_xray" / "systems.csv").open(newline="", encoding="utf-8") as file:

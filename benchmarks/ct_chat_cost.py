@@ -1,7 +1,7 @@
-"""What a GRPO step of CT-CHAT 8B needs, for ct_chat_plan.py: parameters, bytes and operations.
+"""Count parameters, bytes and operations of a GRPO step of CT-CHAT 8B, for ct_chat_plan.py.
 
-Parameters, and what autograd keeps of a layer, are counted on the real model and PEFT's adapters without storage
-(torch's meta device). Memory and time are estimates; every assumption is a constant below, with its source.
+Parameters and the activations that autograd stores are counted on the real model with PEFT's adapters, on torch's meta
+device. Memory and time are estimates. Every assumption is a constant below, with its source.
 """
 
 import time
@@ -20,7 +20,7 @@ from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
 from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE
 
 from rrg_rewards.models import CTChatConfig, CTChatForConditionalGeneration
-from rrg_rewards.models.ct_chat_processor import ADDED_TOKENS
+from rrg_rewards.models.ct_chat.processor import ADDED_TOKENS
 
 # Llama-3.1-8B's published config.json.
 LLAMA = {
@@ -39,22 +39,22 @@ GPU_BYTES, HBM_RATE, PEAK_FLOPS, NVLINK_RATE = 80e9, 3.35e12, 989e12, 450e9
 PEAK_FLOPS_32 = 67e12
 # DGX H100 data sheet: a 400 Gb/s adapter for each of 8 GPUs.
 NETWORK_RATE, GPUS_PER_MACHINE = 50e9, 8
-# Assumed: for the CUDA context, NCCL's buffers and what the allocator cannot use.
+# Assumed: the CUDA context, NCCL's buffers and memory that the allocator cannot use.
 MARGIN = 0.10
 # Upper end: 43 % of the peak in Llama 3's pre-training (arXiv:2407.21783, table 4). Lower end: assumed, half of it.
 COMPUTE_USE = (0.20, 0.43)
-# Assumed: of the HBM's rate while decoding. The upper end is the data sheet's rate itself, without the host's cost.
+# Assumed share of the HBM's rate while decoding. The upper end is the data sheet's rate, without the host's cost.
 DECODE_USE = (0.5, 1.0)
 # NF4 with a 32-bit scale for each 64 weights (Dettmers et al., arXiv:2305.14314).
 NF4_BYTES = 0.5 + 4 / 64
-# Bytes a parameter in mixed precision: weight, gradient, 32-bit copy, 32-bit gradient at the step, Adam's two moments.
+# Bytes per parameter in mixed precision: weight; gradient, 32-bit copy, 32-bit gradient at the step, Adam's moments.
 BF16, SHARDED = 2, 2 + 4 + 4 + 8
 RADBERT_TOKENS = 512
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a plan depends on, besides the model."""
+    """The settings that a plan depends on."""
 
     stage: int
     gpus: int
@@ -74,17 +74,17 @@ class Run:
 
     @property
     def world(self) -> int:
-        """GPUs of all machines."""
+        """Number of GPUs of all machines."""
         return self.gpus * self.machines
 
     @property
     def at_once(self) -> int:
-        """Completions that a GPU generates at once."""
+        """Number of completions in a generation batch of a GPU."""
         return self.batch * self.steps_per_generation
 
 
 def build(layers: int, peft_config: Any = None, device: str = "meta", **text: int) -> Any:
-    """CT-CHAT with Llama-3.1-8B's widths, in bf16 and without storage, or as said."""
+    """Build CT-CHAT with Llama-3.1-8B's widths, by default in bf16 and without storage."""
     with torch.device(device), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sizes = {**LLAMA, "vocab_size": LLAMA["vocab_size"] + len(ADDED_TOKENS), "num_hidden_layers": layers, **text}
@@ -93,13 +93,13 @@ def build(layers: int, peft_config: Any = None, device: str = "meta", **text: in
 
 
 def numel(module: Any, trainable: bool = False, name: str = "") -> int:
-    """Parameters of a module, those that are trained or of a name only."""
+    """Count the parameters of a module, optionally only trained ones or those with a name."""
     chosen = (p for n, p in module.named_parameters() if name in n and (p.requires_grad or not trainable))
     return sum(parameter.numel() for parameter in chosen)
 
 
 def kept_per_token(peft_config: Any) -> float:
-    """Bytes that autograd keeps of one layer for a token, attention's own square left out as fused kernels leave it."""
+    """Return the bytes that autograd stores per layer and token, without the attention matrix (attention is fused)."""
     rows, kept = 2, {}
     model = build(1, peft_config).to(torch.bfloat16)
     weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
@@ -118,7 +118,7 @@ def kept_per_token(peft_config: Any) -> float:
 
 
 def count(peft_config: Any) -> SimpleNamespace:
-    """Parameters on the real classes, and what autograd keeps of a layer for each token."""
+    """Count parameters of the real classes, and bytes that autograd keeps per layer and token."""
     model, added = build(LLAMA["num_hidden_layers"]), len(ADDED_TOKENS) * LLAMA["hidden_size"]
     adapted = build(LLAMA["num_hidden_layers"], peft_config)
     blocks = model.model.language_model.layers
@@ -139,20 +139,20 @@ def count(peft_config: Any) -> SimpleNamespace:
 
 
 def trained(run: Run, c: SimpleNamespace) -> tuple[int, int]:
-    """Parameters: all that lie in memory, and those that are trained."""
+    """Count the parameters in memory and those that are trained."""
     lora = c.lora * run.rank // c.lora_rank
-    # PEFT keeps the projector as it was beside the one that is trained.
+    # PEFT keeps the original projector in addition to the trained one.
     return (c.total, c.total) if run.full else (c.total + c.projector + lora, c.projector + lora)
 
 
 def model_states(run: Run, c: SimpleNamespace) -> float:
-    """Bytes a GPU holds all the time: weights, gradients, optimizer state, reference model."""
+    """Return the bytes of model states on a GPU: weights, gradients, optimizer state, reference model."""
     total, learned = trained(run, c)
     saved = (BF16 - NF4_BYTES) * c.linear if run.four_bit else 0.0
     reference = BF16 * c.total if run.full and run.beta else 0.0
     if run.stage == 0:
-        # No 32-bit copy: Adam's moments are of the parameters' own type, 32 bits for PEFT's adapters. DDP's buckets
-        # hold the gradients once more.
+        # No 32-bit copy: Adam's moments have the parameters' type, 32 bits for PEFT's adapters. DDP's buckets
+        # contain the gradients once more.
         own = BF16 * learned if run.full else BF16 * c.projector + c.lora_bytes_ddp * run.rank // c.lora_rank
         return BF16 * (total - learned) + own * (4 + (run.world > 1)) - saved + reference
     shard = 0 if run.offload else SHARDED * learned / run.world
@@ -162,7 +162,7 @@ def model_states(run: Run, c: SimpleNamespace) -> float:
 
 
 def estimated_states(run: Run, c: SimpleNamespace) -> float:
-    """The same by DeepSpeed's estimators, which take all weights for trained and know of no reference model."""
+    """Return the bytes of model states by DeepSpeed's estimators: all weights trained, no reference model."""
     hardware = {"num_gpus_per_node": run.gpus, "num_nodes": run.machines, "cpu_offload": run.offload}
     if run.stage == 2:
         return float(estimate_zero2_model_states_mem_needs(c.total, **hardware)[1])
@@ -171,7 +171,7 @@ def estimated_states(run: Run, c: SimpleNamespace) -> float:
 
 
 def states(run: Run, c: SimpleNamespace) -> float:
-    """Bytes of model states: DeepSpeed's estimate where it has one, and a reference model that it leaves out."""
+    """Return the bytes of model states with the reference model, by DeepSpeed's estimators if they apply."""
     if not run.full or run.stage == 0:
         return model_states(run, c)
     reference = BF16 * c.total / (run.world if run.stage == 3 else 1) if run.beta else 0.0
@@ -179,7 +179,7 @@ def states(run: Run, c: SimpleNamespace) -> float:
 
 
 def memory(run: Run, c: SimpleNamespace) -> dict[str, float]:
-    """GB a GPU needs, part by part; generation and training take turns."""
+    """Return the GB per GPU of each part, of generation, of training, and the greater of the two."""
     hidden, layers, tokens = LLAMA["hidden_size"], LLAMA["num_hidden_layers"], run.batch * (run.prompt + run.completion)
     zero = DeepSpeedZeroConfig(stage=run.stage)
     kept = c.kept_per_token_full if run.full else c.kept_per_token_lora
@@ -208,21 +208,21 @@ def memory(run: Run, c: SimpleNamespace) -> dict[str, float]:
 
 
 def kv_bytes() -> int:
-    """Bytes that the cache keeps for a token."""
+    """Return the bytes of the KV cache per token."""
     head_size = LLAMA["hidden_size"] // LLAMA["num_attention_heads"]
     return LLAMA["num_hidden_layers"] * 2 * LLAMA["num_key_value_heads"] * head_size * BF16
 
 
 def flops(run: Run, c: SimpleNamespace) -> dict[str, float]:
-    """Floating-point operations of a step on one GPU, by phase."""
+    """Return the floating-point operations of each phase of a step on one GPU."""
     per_step, length = run.batch * run.accumulation, run.prompt + run.completion
     (volume, channels), queries, hidden = VOLUME, CTChatConfig().num_image_tokens, LLAMA["hidden_size"]
     pooling = 4 * volume * channels * (channels + queries) + 2 * queries * hidden * (channels + hidden)
     lora = 0 if run.full else 2 * length * c.lora * run.rank / c.lora_rank
     base, head = 2 * length * c.matmul, 2 * run.completion * c.head
-    # Attention's whole square: with padding in the batch a kernel does not know that half of it is masked.
+    # The whole attention matrix: with padding in the batch a kernel cannot skip the masked half.
     rest = 4 * LLAMA["num_hidden_layers"] * hidden * length**2 + pooling
-    # Forward, the same once more for checkpoints, and backward: once by inputs and, where weights learn, once by them.
+    # Forward, recomputed once for checkpoints, and backward: once for inputs and once for trained weights.
     again = 1 if run.checkpointing else 0
     train = base * (2 + again + run.full) + head * (3 + run.full) + (lora + rest) * (3 + again)
     return {
@@ -233,7 +233,7 @@ def flops(run: Run, c: SimpleNamespace) -> dict[str, float]:
 
 
 def exchange_seconds(run: Run, c: SimpleNamespace) -> float:
-    """Seconds of a step's traffic at data-sheet rates, were none of it hidden behind computing."""
+    """Return the seconds of a step's communication at data-sheet rates, without overlap with computation."""
     total, learned = trained(run, c)
     sent = 2 * BF16 * learned * run.accumulation
     if run.stage == 3:
@@ -247,12 +247,12 @@ def exchange_seconds(run: Run, c: SimpleNamespace) -> float:
 
 
 def seconds(run: Run, c: SimpleNamespace, host: float, rewards: dict[str, float]) -> dict[str, Any]:
-    """Seconds of a step, by phase, as [fast, slow], and the reward's share of it."""
+    """Return the seconds of each phase of a step as ``[fast, slow]``, and the reward's share of the step."""
     rounds = run.accumulation / run.steps_per_generation
     mean_cache = run.at_once * (run.prompt + run.completion / 2) * kv_bytes()
     tokens, weights = rounds * run.completion, BF16 * (trained(run, c)[0] - c.projector)
     slow, fast = (HBM_RATE * use for use in DECODE_USE)
-    # Slow: the cache, which grows by concatenation, is also copied; and the GPU waits for the host at each token.
+    # Slow: the cache grows by concatenation and is copied, and the GPU waits for the host at each token.
     decoding = [tokens * (weights + mean_cache) / fast, tokens * ((weights + 3 * mean_cache) / slow + host)]
     phases = {
         "decoding": decoding,
@@ -265,14 +265,14 @@ def seconds(run: Run, c: SimpleNamespace, host: float, rewards: dict[str, float]
 
 
 def host_seconds(peft_config: Any, tokens: int = 48) -> float:
-    """Seconds that a token of decoding costs the host, measured: as many layers and adapters, hardly any width."""
+    """Measure the host's seconds per decoded token on a narrow model with as many layers and adapters."""
     narrow = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
     model = build(LLAMA["num_hidden_layers"], replace(peft_config, r=4), "cpu", **narrow, vocab_size=64).float().eval()
     inputs = {"input_ids": torch.ones(2, 8, dtype=torch.long), "attention_mask": torch.ones(2, 8, dtype=torch.long)}
     lengths = {"max_new_tokens": tokens, "min_new_tokens": tokens, "pad_token_id": 0, "eos_token_id": None}
     taken = []
     for _ in range(3):
-        # The processor's time: others may be using it.
+        # Processor time, because other programs may be running.
         start = time.process_time()
         model.generate(**inputs, **lengths, do_sample=True)
         taken.append((time.process_time() - start) / tokens)
@@ -280,7 +280,7 @@ def host_seconds(peft_config: Any, tokens: int = 48) -> float:
 
 
 def radbert(completions: int, rates: dict[str, float]) -> dict[str, Any]:
-    """Seconds that a RadBERT-sized labeler takes, on one core as measured and on the GPU as estimated, and its GB."""
+    """Return a RadBERT-sized labeler's seconds on one core (measured) and on the GPU (estimated), and its GB."""
     with torch.device("meta"):
         model = RobertaModel(RobertaConfig())
     work = 2 * numel(model.encoder) * RADBERT_TOKENS * completions

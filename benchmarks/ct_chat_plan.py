@@ -1,12 +1,12 @@
-"""Plan GPU memory and time of a GRPO step of CT-CHAT 8B: what fits on how many GPUs, and what a step is spent on.
+"""Estimate GPU memory and time of a GRPO step of CT-CHAT 8B on 1 to 32 GPUs.
 
     python benchmarks/ct_chat_plan.py
     python benchmarks/ct_chat_plan.py --json
 
-Nothing here ran on a GPU: all that is not said to be measured is an estimate. Counted: parameters, and what autograd
-keeps of a layer (ct_chat_cost.py, which names every assumption). Settings come from the recipes by their own parser,
-defaults from the installed DeepSpeed and TRL. Measured here: what a token of decoding costs the host, on a model of as
-many layers but hardly any width. Measured before: rewards (results/rule_labeler.json). GB are 10^9 bytes.
+Every figure is an estimate unless it is marked as measured; nothing was run on a GPU. ct_chat_cost.py counts parameters
+and activations, and contains all assumptions. Settings come from the recipes, and defaults from the installed DeepSpeed
+and TRL. The script measures the host's time per decoded token on a narrow model with as many layers. The time of
+rewards was measured by rule_labeler.py. GB are 10^9 bytes.
 """
 
 import argparse
@@ -33,9 +33,9 @@ from rrg_rewards.recipes._outputs import versions
 from rrg_rewards.recipes.ct_chat.mini import mini_processor
 from rrg_rewards.recipes.grpo import parse
 
-# Before the import of DeepSpeed: it looks for a GPU, and says on standard output that there is none.
+# Before the import of DeepSpeed, which otherwise reports on standard output that there is no GPU.
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
-# Also where this file is imported, not run.
+# Needed if this file is imported from another folder.
 sys.path.insert(0, str(Path(__file__).parent))
 
 import deepspeed
@@ -65,13 +65,13 @@ METHODS = {
 
 
 def settings(method: str, gpus: int, machines: int, full: bool) -> tuple[Run, Any]:
-    """The recipe of a method, as its own parser reads it, and its adapter."""
+    """Return the settings of a method's recipe, and its adapter's configuration."""
     launcher, name = METHODS[method]
     recipe, training, model = parse(["--config", f"ct_chat/{name}", "--use_cpu", "true"])
     launch = yaml.safe_load(recipe_path(f"accelerate_configs/{launcher}").read_text(encoding="utf-8"))
     message = {"role": "user", "content": f"<image>\n{recipe.prompt_template}"}
     prompt = mini_processor().apply_chat_template([message], add_generation_prompt=True)
-    # An estimate: a token for each word, sign, line end and special token, and the volume's.
+    # An estimate: one token per word, sign, line end and special token, plus the volume's tokens.
     words = len(re.findall(r"<\|?\w+\|?>|\w+|[^\w\s]|\n+", prompt)) - 1
     return Run(
         stage=launch.get("deepspeed_config", {}).get("zero_stage", 0),
@@ -90,14 +90,14 @@ def settings(method: str, gpus: int, machines: int, full: bool) -> tuple[Run, An
 
 
 def reward_rates() -> dict[str, float]:
-    """Reports that rewards read in a second on one CPU core, as measured before."""
+    """Return the measured reports per second of rewards on one CPU core."""
     figures = json.loads((RESULTS / "rule_labeler.json").read_text(encoding="utf-8"))["figures"]
     encoder = figures["encoder_reports_per_second"]
     return {"rules_per_second": figures["rules_cold_reports_per_second"], "radbert_per_second": encoder}
 
 
 def levers(run: Run) -> dict[str, Run]:
-    """One change at a time; what four bits and host memory cost in time is not planned."""
+    """Return runs that differ from the recipe in one change each."""
     twice = 2 * run.accumulation
     fewer, more = run.batch // 4, run.accumulation * 4
     return {
@@ -118,14 +118,14 @@ def levers(run: Run) -> dict[str, Run]:
 
 
 def same_step(run: Run, gpus: int, machines: int) -> Run:
-    """As many completions a step on other hardware, and no more of them generated at once on a GPU."""
+    """Return a run with as many completions per step on other hardware, and no larger generation batches."""
     accumulation = run.accumulation * run.world // (gpus * machines)
     once = min(accumulation, run.steps_per_generation)
     return replace(run, gpus=gpus, machines=machines, accumulation=accumulation, steps_per_generation=once)
 
 
 def rounded(value: Any) -> Any:
-    """Figures with six digits after the point."""
+    """Return a nested structure with numbers rounded to six decimal places."""
     if isinstance(value, dict):
         return {key: rounded(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -134,7 +134,7 @@ def rounded(value: Any) -> Any:
 
 
 def plan() -> dict[str, Any]:
-    """All that is printed and written."""
+    """Return everything that is printed and written."""
     recipe, adapter = settings("ZeRO-2", 8, 1, full=False)
     c, host, rates = count(adapter), host_seconds(adapter), reward_rates()
 
@@ -173,7 +173,7 @@ def plan() -> dict[str, Any]:
 
 
 def between(pair: list[float], digits: int = 0) -> str:
-    """An interval."""
+    """Format an interval."""
     return " to ".join(f"{value:.{digits}f}" for value in pair)
 
 
@@ -216,20 +216,20 @@ def report(result: dict[str, Any]) -> None:
 
 
 def per_completion(row: dict[str, Any]) -> str:
-    """Seconds of a step for each of a GPU's completions."""
+    """Format the seconds of a step per completion on each GPU."""
     if row["seconds"] is None:
         return "not planned"
     return between([end / row["completions_per_gpu"] for end in row["seconds"]["step"]], 2)
 
 
 def in_gb(row: dict[str, Any]) -> dict[str, str]:
-    """A row's memory."""
+    """Format a row's memory."""
     parts = ("states", "kv_cache", "gathered", "checkpoints", "layer", "generation", "training", "peak")
     return {part: f"{row['memory'][part]:.1f}" for part in parts} | {"fits": "yes" if row["fits"] else "no"}
 
 
 def in_seconds(row: dict[str, Any]) -> dict[str, str]:
-    """A row's time."""
+    """Format a row's time."""
     phases = ("decoding", "prefill", "reference", "training", "exchange", "step")
     times = {phase: between(row["seconds"][phase], 1) for phase in phases}
     share = between([100 * end for end in row["seconds"]["reward_share"]], 3)
@@ -239,7 +239,7 @@ def in_seconds(row: dict[str, Any]) -> dict[str, str]:
 def main() -> None:
     """Plan, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--output", type=Path, default=RESULTS / "ct_chat_plan.json")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

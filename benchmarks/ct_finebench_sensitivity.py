@@ -1,15 +1,15 @@
-"""Sensitivity of metrics: reports in other words against reports with wrong details, as in CT-FineBench's Table 3.
+"""Score paraphrased reports and reports with wrong details with several metrics, as in CT-FineBench's Table 3.
 
     python benchmarks/ct_finebench_sensitivity.py --encoder runs/crepe/minilm --crepe runs/crepe/minilm_phantom/model
 
-Three corpora: phantom studies of both styles, where all findings are known, and the first reports of CT-RATE's labelled
-sample. Both versions of a report are made by rules (rrg_rewards.findings.corrupt_report and paraphrase_report) whose
-words are data of their own, not the metrics'. No report is left out; where a metric cannot score one (CT-FineBench: a
-report that states no finding of the schema) it is counted. BLEU-2, ROUGE-L and BERTScore are torchmetrics', the last on
-the encoder given; without --encoder or --crepe those rows are left out.
+There are three corpora: phantom studies in both styles, whose findings are known, and the first reports of CT-RATE's
+labelled sample. Both versions of a report are made by rules (corrupt_report and paraphrase_report in
+rrg_rewards.findings), whose word lists differ from those of the metrics. All reports are used; those that a metric
+cannot score (CT-FineBench: reports without a finding of the schema) are counted. BLEU-2, ROUGE-L and BERTScore are
+computed by torchmetrics. BERTScore needs --encoder, and CREPE needs --crepe; otherwise their rows are omitted.
 
-Beside the table: how many label cells (18 a report, by rules) the two versions keep, which is how far the versions
-themselves are what they should be: the existence of findings is to stay in both.
+The script also counts the positive labels (18 per report, by rules) that each version preserves. Both versions should
+preserve all labels, because they must not change which findings exist.
 """
 
 import argparse
@@ -28,20 +28,22 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Arguments of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--encoder", type=Path, help="folder of the encoder for BERTScore")
     parser.add_argument("--crepe", type=Path, help="folder of a CREPE model")
     shared = ROOT.parent / "shared" / "data" / "ct_rate_labels" / "reports.csv"
     parser.add_argument("--reports", type=Path, default=shared, help="CSV with a column report_text")
     parser.add_argument("--number", type=int, default=200, help="reports of each corpus")
-    parser.add_argument("--seed", type=int, default=0, help="of the versions")
-    parser.add_argument("--output", type=Path, default=RESULTS / "ct_finebench_sensitivity", help="without its ending")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the versions")
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS / "ct_finebench_sensitivity", help="path of the output without extension"
+    )
     return parser.parse_args()
 
 
 def corpora(arguments: argparse.Namespace) -> dict[str, list[str]]:
-    """Reports by corpus."""
+    """Return the reports of each corpus."""
     number = arguments.number
     texts = [text for text in read_table(arguments.reports).texts("report_text") if text is not None]
     return {
@@ -52,7 +54,7 @@ def corpora(arguments: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def scorers(arguments: argparse.Namespace) -> list[Scorer]:
-    """The metrics of the table."""
+    """Return the metrics of the table."""
     found = [make_scorer("bleu2"), make_scorer("rougeL")]
     if arguments.encoder is not None:
         found.append(make_scorer("bertscore", model=str(arguments.encoder)))
@@ -62,7 +64,7 @@ def scorers(arguments: argparse.Namespace) -> list[Scorer]:
 
 
 def kept_labels(reports: list[str], seed: int) -> dict[str, dict[str, int]]:
-    """Positive label cells that each version keeps, loses and wins."""
+    """Count the positive label cells that each version keeps, loses and adds."""
     labeler, made = RuleLabeler("ct_rate"), versions_of(reports, seed)
     before = labeler(reports)
     found = {}

@@ -1,14 +1,15 @@
-"""Time of ER²Score on candidates of one reference: their common prefix run once, against each prompt in one piece.
+"""Compare the time of ER²Score with a shared prefix and with a complete prompt for each candidate.
 
     OMP_NUM_THREADS=1 python benchmarks/er2score.py --model HuggingFaceTB/SmolLM2-135M-Instruct
     python benchmarks/er2score.py --model meta-llama/Meta-Llama-3-8B --device cuda --dtype bfloat16 --groups 8
 
-`--model` is an ER²Score model, or a plain language model, which gets a head of random weights: time does not depend on
-them. Both sides have the same weights and the same pairs, text in and score out, and are timed in turn, so that what
-else the machine does meets both alike; the median of the turns counts. Their sub-scores must be equal within 1e-4 in
-float32. A group is a reference with `--candidates` others, as GRPO draws them. `radpref` are chest X-ray reports
-(RadPref: references, and candidates of theirs and of others), `ct` chest CT reports, which are longer (CT-RATE: of
-nine in a row the one of middle length is the reference). The paper gives 40 ms a sample for Llama-3-8B on a GPU.
+`--model` is an ER²Score model, or a language model to which a head with random weights is added. Time does not depend
+on the weights. Both sides have the same weights and score the same pairs, from text to score. They are timed in turn,
+because other load then affects both, and the median is reported. Their sub-scores must be equal within 1e-4 in float32.
+A group is a reference with `--candidates` candidates, as in GRPO. `radpref` uses chest X-ray reports of RadPref, with
+candidates of the same and of other references. `ct` uses chest CT reports of CT-RATE, which are longer; of nine
+consecutive reports, the one of median length is the reference. The paper reports 40 ms per sample for Llama-3-8B on a
+GPU.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmark_data import phantom_reports
 from timing import in_turn
 
 from rrg_rewards.metrics import ER2Score
@@ -36,14 +38,14 @@ Groups = list[tuple[str, list[str]]]
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Arguments of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct")
     parser.add_argument("--data", type=Path, default=DATA, help="folder with radpref/ and ct_rate_labels/")
     parser.add_argument("--reports", nargs="+", choices=("radpref", "ct"), default=["radpref", "ct"])
-    parser.add_argument("--groups", type=int, default=1, help="references of a call")
-    parser.add_argument("--candidates", type=int, default=8, help="candidates of a reference")
-    parser.add_argument("--repeats", type=int, default=3, help="turns; the median counts")
+    parser.add_argument("--groups", type=int, default=1, help="references per call")
+    parser.add_argument("--candidates", type=int, default=8, help="candidates per reference")
+    parser.add_argument("--repeats", type=int, default=3, help="turns; the median is reported")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="float32")
     parser.add_argument("--token-budget", type=int, default=8192)
@@ -52,8 +54,13 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def read_groups(arguments: argparse.Namespace, reports: str) -> Groups:
-    """References with their candidates, all different."""
+    """Read references with their candidates, all different."""
     number, size = arguments.groups, arguments.candidates
+    path = arguments.data / ("radpref/pairs.json" if reports == "radpref" else "ct_rate_labels/reports.csv")
+    if not path.is_file():
+        texts = phantom_reports(arguments, f"{path}: no such file; --data names its folder", number * (size + 1))
+        starts = range(0, len(texts), size + 1)
+        return [(texts[start], texts[start + 1 : start + size + 1]) for start in starts]
     if reports == "radpref":
         cases = json.loads((arguments.data / "radpref" / "pairs.json").read_text(encoding="utf-8"))
         candidates = [case[f"{name}_report"] for case in cases for name in ("C1", "C2")]
@@ -68,7 +75,7 @@ def read_groups(arguments: argparse.Namespace, reports: str) -> Groups:
 
 
 def make_model(name: str, folder: str) -> str:
-    """The folder or id of an ER²Score model; one is written where the name is a plain language model's."""
+    """Return the folder or id of an ER²Score model, and write the model if the name is that of a language model."""
     if (Path(name) / "head.safetensors").is_file():
         return name
     torch.manual_seed(0)
@@ -77,7 +84,7 @@ def make_model(name: str, folder: str) -> str:
 
 
 def measure(arguments: argparse.Namespace, model: str, groups: Groups) -> dict[str, Any]:
-    """Milliseconds a sample of both sides, their ratio, and how far their scores are apart."""
+    """Measure milliseconds per sample of both sides, their ratio, and the largest difference of their scores."""
     target = [reference for reference, candidates in groups for _ in candidates]
     preds = [candidate for _, candidates in groups for candidate in candidates]
     settings = {"device": arguments.device, "dtype": arguments.dtype, "token_budget": arguments.token_budget}

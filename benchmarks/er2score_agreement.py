@@ -1,18 +1,18 @@
-"""Which of two candidates radiologists prefer: ER²Score against ROUGE-L, BERTScore, CREPE and CRIMSON.
+"""Compare how well ER²Score, ROUGE-L, BERTScore, CREPE and CRIMSON predict radiologists' preferences.
 
     python benchmarks/er2score_agreement.py
     python benchmarks/er2score_agreement.py --er2score runs/er2score/smollm2_phantom/model \
         --crepe runs/crepe/minilm_phantom/model --encoder runs/crepe/minilm
 
-One table, all metrics on the same pairs of RadPref, none of which was trained or tuned on by ER²Score, CREPE or the
-encoder (CRIMSON's lexicon was revised on them). Two figures, each with a bootstrap 95 % interval over pairs:
+All metrics score the same pairs of RadPref. ER²Score, CREPE and the encoder were not trained or tuned on these pairs;
+CRIMSON's lexicon was revised on them. The table has two columns with bootstrap 95 % intervals over pairs:
 
-- preference accuracy: of the pairs that radiologists rate differently in the mean, the share in which a metric scores
-  the candidate higher that they rate higher. A tie of the metric counts half; pairs rated alike are left out, counted.
-- Kendall's tau between differences of scores and of mean ratings, over all pairs.
+- preference accuracy: share of pairs in which the metric prefers the candidate with the higher mean rating. A tie of
+  the metric counts half. Pairs with equal mean ratings are omitted and counted.
+- Kendall's tau between differences of scores and differences of mean ratings, over all pairs.
 
-A metric whose model is not given is left out of the table. The last row is each radiologist against the mean of the
-others, averaged: what a metric could be expected to reach.
+Metrics whose models are not given are omitted. The last row compares each radiologist with the mean of the others,
+averaged over radiologists, as an upper bound for metrics.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from agreement import (
     rouge_l,
     tau_with_interval,
 )
+from benchmark_data import need
 
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.crepe import CREPE
@@ -43,26 +44,26 @@ from rrg_rewards.version import __version__
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Arguments of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--er2score", type=Path, help="folder of an ER²Score model")
     parser.add_argument("--crepe", type=Path, help="folder of a CREPE model")
     parser.add_argument("--encoder", type=Path, help="folder of the encoder for BERTScore, such as MiniLM")
     parser.add_argument("--radpref", type=Path, default=RADPREF, help="RadPref's pairs.json")
-    parser.add_argument("--resamples", type=int, default=2000, help="of the bootstrap")
+    parser.add_argument("--resamples", type=int, default=2000, help="resamples of the bootstrap")
     parser.add_argument("--output", type=Path, default=RESULTS / "er2score_agreement.json")
     return parser.parse_args()
 
 
 def preference_accuracy(differences: Array, ratings: Array) -> float:
-    """Share of pairs with a preference in which a metric has the same; a tie of the metric counts half."""
+    """Return the share of pairs with a preference in which the metric agrees; a tie counts half."""
     preferred = ratings != 0
     agreed = np.sign(differences[preferred]) * np.sign(ratings[preferred])
     return float(np.mean((agreed + 1) / 2)) if len(agreed) else float("nan")
 
 
 def agreement(differences: Array, ratings: Array, draws: Array) -> dict[str, dict[str, float]]:
-    """Both figures of one metric with their intervals."""
+    """Return both figures of one metric with their intervals."""
     drawn = interval(lambda cases: preference_accuracy(differences[cases], ratings[cases]), draws)
     return {
         "accuracy": {"accuracy": preference_accuracy(differences, ratings), **drawn},
@@ -71,13 +72,13 @@ def agreement(differences: Array, ratings: Array, draws: Array) -> dict[str, dic
 
 
 def of_texts(score: Callable[[str, str], float], cases: Sequence[Preference]) -> Array:
-    """Differences of a function of reference and candidate."""
+    """Return the differences between the two candidates' scores by a function of reference and candidate."""
     scores = [[score(case.reference, candidate) for candidate in case.candidates] for case in cases]
     return np.array([first - second for first, second in scores])
 
 
 def of_metric(metric: ReportMetric, cases: Sequence[Preference], context: Sequence[str] = ()) -> Array:
-    """Differences of a report metric, so signed that more is better."""
+    """Return the differences between the two candidates' scores by a metric; positive if the first is better."""
     candidates = [candidate for case in cases for candidate in case.candidates]
     references = [case.reference for case in cases for _ in case.candidates]
     columns = {name: [case.context[name] for case in cases for _ in case.candidates] for name in context}
@@ -88,7 +89,7 @@ def of_metric(metric: ReportMetric, cases: Sequence[Preference], context: Sequen
 
 
 def differences_of(cases: Sequence[Preference], arguments: argparse.Namespace) -> tuple[dict[str, Array], list[str]]:
-    """Differences of each metric there is a model for, and the signatures of those that have one."""
+    """Return the differences of each available metric, and the signatures of the report metrics."""
     differences = {"ROUGE-L": of_texts(rouge_l, cases)}
     if arguments.encoder is not None:
         differences["BERTScore"] = of_texts(bert_score(arguments.encoder), cases)
@@ -105,7 +106,7 @@ def differences_of(cases: Sequence[Preference], arguments: argparse.Namespace) -
 
 
 def among_radiologists(judged: Array) -> dict[str, float]:
-    """Each radiologist against the mean of the others, averaged over radiologists; ``judged`` is (cases, raters)."""
+    """Compare each radiologist with the mean of the others, averaged; ``judged`` has shape (cases, raters)."""
     found = []
     for rater in range(judged.shape[1]):
         others = np.delete(judged, rater, axis=1).mean(1)
@@ -116,7 +117,7 @@ def among_radiologists(judged: Array) -> dict[str, float]:
 
 
 def row_of(name: str, row: Mapping[str, Mapping[str, float]]) -> str:
-    """A line of the table."""
+    """Format a row of the table."""
     cells = (f"{row[figure][figure]:.3f} ({row[figure]['low']:.3f} to {row[figure]['high']:.3f})" for figure in row)
     return f"{name:24s} " + "   ".join(cells)
 
@@ -124,6 +125,7 @@ def row_of(name: str, row: Mapping[str, Mapping[str, float]]) -> str:
 def main() -> None:
     """Compare, print and write."""
     arguments = parse_arguments()
+    need(arguments.radpref, "RadPref by CRIMSON's authors, with radiologists' ratings")
     cases = read_preferences(arguments.radpref)
     judged = np.array([case.ratings for case in cases])
     ratings = judged.mean(1)

@@ -1,8 +1,8 @@
-"""Memory of a long GRPO run: resident size of the process while a mini CT-CHAT trains.
+"""Measure the resident memory of the process during a long GRPO run of mini CT-CHAT.
 
 python benchmarks/grpo_memory.py --folder runs/mini_ct_chat [--steps 200]
 
-The folder holds what ``rrg_rewards.recipes.ct_chat.phantom`` and the recipe ``ct_chat/mini_sft`` leave there.
+The folder contains the output of ``rrg_rewards.recipes.ct_chat.phantom`` and of the recipe ``ct_chat/mini_sft``.
 """
 
 import argparse
@@ -24,20 +24,20 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Memory(TrainerCallback):
-    """Notes the resident size every so many steps."""
+    """Record the resident memory every ``every`` steps."""
 
     def __init__(self, every: int) -> None:
         self.every = every
         self.megabytes: dict[int, float] = {}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Note it."""
+        """Record the resident memory."""
         if state.global_step % self.every == 0:
             self.megabytes[state.global_step] = round(psutil.Process().memory_info().rss / 2**20, 1)
 
 
 def main() -> None:
-    """Train, and report the resident size."""
+    """Train, and write the resident memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="folder of the mini CT-CHAT's run")
     parser.add_argument("--steps", type=int, default=200, help="GRPO steps (default: 200)")

@@ -1,10 +1,9 @@
-"""Accuracy of the rule labeler against the labels of a CSV file.
+"""Measure the accuracy of the rule labeler on the labels of a CSV file.
 
     python benchmarks/label_accuracy.py reports.csv --text-column report_text
     python benchmarks/label_accuracy.py pairs.csv --text-column GT_whole_report --prefix GT_
 
-``--errors N`` lists up to N disagreements for each label with the words that decided; they are printed, never
-kept.
+``--errors N`` also prints up to N disagreements per label, with the words that decided the label.
 """
 
 import argparse
@@ -17,29 +16,29 @@ from rrg_rewards.labelers import RuleLabeler
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Arguments of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--schema", default="ct_rate")
     parser.add_argument("--text-column", default="report_text")
-    parser.add_argument("--prefix", default="", help="what the label columns start with, before the label's name")
+    parser.add_argument("--prefix", default="", help="prefix of the label columns, before the label's name")
     parser.add_argument("--errors", type=int, default=0, metavar="N", help="disagreements to list for each label")
     parser.add_argument("--label", action="append", help="list disagreements of this label only")
     return parser.parse_args()
 
 
 def ratio(part: float, whole: float) -> float:
-    """``part / whole``, and 0 for an empty whole."""
+    """Return ``part / whole``, or 0 if the whole is 0."""
     return part / whole if whole else 0.0
 
 
 def f1(tp: int, fp: int, fn: int) -> float:
-    """F1 of counts; 1 where there is nothing to find and nothing was found."""
+    """Return F1, which is 1 if all counts are 0."""
     return ratio(2 * tp, 2 * tp + fp + fn) if tp + fp + fn else 1.0
 
 
 def print_table(labels: tuple[str, ...], predicted: np.ndarray, true: np.ndarray) -> None:
-    """One line a label, then macro over labels that occur and micro."""
+    """Print one line per label, then the macro average over labels that occur and the micro average."""
     counts = np.stack([(predicted & true).sum(0), (predicted & ~true).sum(0), (~predicted & true).sum(0)], axis=1)
     print(f"{'label':34}{'TP':>6}{'FP':>6}{'FN':>6}{'prec':>8}{'recall':>8}{'F1':>8}")
     scores = []
@@ -53,7 +52,7 @@ def print_table(labels: tuple[str, ...], predicted: np.ndarray, true: np.ndarray
 def print_errors(
     labeler: RuleLabeler, texts: list[str], predicted: np.ndarray, true: np.ndarray, column: int, limit: int
 ) -> None:
-    """Disagreements of one label: the deciding sentences of false positives, the text of false negatives."""
+    """Print disagreements of one label: deciding sentences of false positives, text of false negatives."""
     label = labeler.labels[column]
     print(f"\n== {label}")
     for row in np.flatnonzero(predicted[:, column] != true[:, column])[:limit]:
@@ -69,7 +68,7 @@ def print_errors(
 
 
 def main() -> None:
-    """Print the table and, where asked for, the disagreements."""
+    """Print the table and, if requested, the disagreements."""
     arguments = parse_arguments()
     labeler = RuleLabeler(arguments.schema)
     with arguments.file.open(newline="", encoding="utf-8") as file:

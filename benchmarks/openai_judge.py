@@ -1,13 +1,12 @@
-"""Answers a second of OpenAIJudge: many calls at a time, one at a time, and from the cache, on a server of 100 ms.
+"""Measure the answers per second of OpenAIJudge: concurrent, sequential and from the cache.
 
     python benchmarks/openai_judge.py
     python benchmarks/openai_judge.py --concurrency 32 --rounds 20
 
-The server is another process on loopback that takes every request after 100 ms, so that `c` calls at a time allow
-`10 c` answers a second at best; the target is 0.9 of that. What the machine allows is measured in the same run, by
-clients that write ready bytes to sockets and read nothing but the answers' length. The same items are then evaluated
-again, from the cache, where the target is 5,000 a second. An item is a text of 1,500 letters after instructions of
-4,000.
+The server is another process on the same machine that answers every request after 100 ms. `c` concurrent calls
+therefore allow at most `10 c` answers per second; the target is 0.9 of this. The limit of the machine is measured in
+the same run with clients that write prepared bytes to sockets and do not parse the answers. The same items are then
+evaluated again from the cache; the target is 5,000 per second. An item has 1,500 letters, and the instructions 4,000.
 """
 
 import argparse
@@ -16,13 +15,15 @@ import hashlib
 import json
 import multiprocessing
 import os
-import platform
 import socket
 import tempfile
 import time
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from timing import machine
 
 from rrg_rewards.judges import JudgeFailure, JudgeTask, OpenAIJudge
 from rrg_rewards.version import __version__
@@ -36,34 +37,34 @@ FINDING = {"id": "R1", "finding": "small right pleural effusion", "clinical_sign
 
 
 class Comparison(JudgeTask[str, dict[str, Any]]):
-    """A task of the size of a report comparison."""
+    """A task with requests and answers as large as those of a report comparison."""
 
     name = "comparison"
     prompt_hash = hashlib.sha256(INSTRUCTIONS.encode()).hexdigest()[:8]
     schema: Mapping[str, Any] = {"type": "object", "properties": {"findings": {"type": "array"}}}
 
     def messages(self, item: str) -> list[dict[str, str]]:
-        """Instructions and the reports."""
+        """Return the instructions and the reports."""
         return [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": item}]
 
     def parse(self, item: str, answer: str) -> dict[str, Any]:  # noqa: ARG002
-        """The findings."""
+        """Return the findings."""
         result: dict[str, Any] = json.loads(answer)
         return result
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Arguments of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[16, 32, 64])
-    parser.add_argument("--rounds", type=int, default=80, help="items for each call at a time")
-    parser.add_argument("--sequential", type=int, default=30, help="items that are asked one at a time")
+    parser.add_argument("--rounds", type=int, default=80, help="number of items per concurrent call")
+    parser.add_argument("--sequential", type=int, default=30, help="number of items that are sent one at a time")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "openai_judge.json")
     return parser.parse_args()
 
 
 def serve(listener: socket.socket) -> None:
-    """Answer every request after a while."""
+    """Answer every request after a delay."""
     answer = json.dumps({"findings": [FINDING] * 6})
     reply = json.dumps(
         {
@@ -92,7 +93,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def answers_per_second(judge: OpenAIJudge, items: list[str]) -> tuple[float, float]:
-    """Answers a second of one evaluation, and milliseconds of CPU an answer.
+    """Measure answers per second of one evaluation, and CPU milliseconds per answer.
 
     Raises:
         RuntimeError: If an item has no answer.
@@ -107,11 +108,11 @@ def answers_per_second(judge: OpenAIJudge, items: list[str]) -> tuple[float, flo
 
 
 def bare_answers_per_second(port: int, concurrency: int, count: int) -> float:
-    """Answers a second of bare sockets, which neither make requests nor understand answers."""
+    """Measure answers per second of plain sockets, which neither build requests nor parse answers."""
     body = json.dumps({"messages": Comparison().messages("x" * 1500)}).encode()
     request = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
-    async def ask(share: int) -> None:
+    async def send(share: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(share):
             writer.write(request)
@@ -120,7 +121,7 @@ def bare_answers_per_second(port: int, concurrency: int, count: int) -> float:
         writer.close()
 
     async def run() -> None:
-        await asyncio.gather(*(ask(count // concurrency) for _ in range(concurrency)))
+        await asyncio.gather(*(send(count // concurrency) for _ in range(concurrency)))
 
     start = time.perf_counter()
     asyncio.run(run())
@@ -128,7 +129,7 @@ def bare_answers_per_second(port: int, concurrency: int, count: int) -> float:
 
 
 def measure(base_url: str, concurrency: int, count: int) -> dict[str, Any]:
-    """Figures of one concurrency: from the server, then from the cache."""
+    """Measure one concurrency: from the server, then from the cache."""
     items = [f"{concurrency}-{number} ".ljust(1500, "x") for number in range(count)]
     with tempfile.TemporaryDirectory() as folder:
         judge = OpenAIJudge("benchmark", base_url=base_url, concurrency=concurrency, cache=folder)
@@ -146,34 +147,17 @@ def measure(base_url: str, concurrency: int, count: int) -> dict[str, Any]:
     }
 
 
-def machine() -> dict[str, object]:
-    """What the figures were measured on."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.is_file() else []
-    names = [line for line in lines if line.startswith("model name")]
-    import openai
-
-    return {
-        "cpu": names[0].split(":", 1)[1].strip() if names else platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "load_average": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        "openai": openai.__version__,
-        "rrg_rewards": __version__,
-    }
-
-
 def main() -> None:
     """Measure all sides, print their figures and write them."""
     arguments = parse_arguments()
-    described = machine()
+    described = {**machine(), "cores": os.cpu_count(), "openai": version("openai"), "rrg_rewards": __version__}
     listener = socket.create_server(("127.0.0.1", 0), backlog=256)
     port = listener.getsockname()[1]
     base_url = f"http://127.0.0.1:{port}/v1"
     server = multiprocessing.get_context("fork").Process(target=serve, args=(listener,), daemon=True)
     server.start()
     try:
-        # The first evaluation pays for what is loaded late.
+        # The first evaluation includes lazy imports.
         answers_per_second(OpenAIJudge("benchmark", base_url=base_url), ["warm-up"])
         one = OpenAIJudge("benchmark", base_url=base_url, concurrency=1)
         sequential, _ = answers_per_second(

@@ -1,11 +1,12 @@
-"""Curves of reinforcement learning on phantom volumes: GRPO by TRL and by PolicyModule, and PolicyModule's others.
+"""Compare learning curves on phantom volumes: GRPO in TRL and in PolicyModule, and PolicyModule's other algorithms.
 
 python benchmarks/policy_curves.py --folder runs/mini_ct_chat [--steps 60] [--seeds 2]
 
-The folder holds what ``rrg_rewards.recipes.ct_chat.phantom`` and the recipe ``ct_chat/mini_sft`` leave there. From the
-same warm start the mini CT-CHAT learns CRG by GRPO, as often by TRL as by Lightning, and once each by RLOO, SCST and
-PPO; a small vision encoder-decoder is warm-started here and learns by GRPO. Written are the curves of training,
-held-out CRG before and after with bootstrap intervals, and of GRPO what the seeds come to on either side.
+The folder contains the output of ``rrg_rewards.recipes.ct_chat.phantom`` and of the recipe ``ct_chat/mini_sft``. From
+the same warm start, mini CT-CHAT is trained on CRG with GRPO, with the same number of seeds in TRL and Lightning, and
+once with each of RLOO, SCST and PPO. The script also warm-starts a small vision encoder-decoder and trains it with
+GRPO. The output contains the training curves, held-out CRG before and after with bootstrap intervals, and the results
+of each seed of GRPO.
 """
 
 import argparse
@@ -36,7 +37,7 @@ _STATISTICS = ("crg", "precision", "recall", "words")
 
 
 def trl_run(folder: Path, output: Path, steps: int, seed: int, heldout_rows: int) -> dict[str, Any]:
-    """GRPO by the recipe."""
+    """Run the GRPO recipe."""
     rows = with_trl(folder, output, max_steps=steps, seed=seed, heldout_rows=heldout_rows)
     found = json.loads((output / "evaluation.json").read_text())
     stages = {stage: _of_interest(found[stage]["crg"]) for stage in ("before", "after", "change")}
@@ -46,7 +47,7 @@ def trl_run(folder: Path, output: Path, steps: int, seed: int, heldout_rows: int
 def lightning_run(
     name: str, generator: Any, data: Any, reward: Any, steps: int, seed: int, settings: dict[str, Any], collate: Any
 ) -> dict[str, Any]:
-    """One run of the module."""
+    """Train with PolicyModule."""
     before = heldout(generator, reward, data.heldout, collate)
     module = PolicyModule(generator, reward, **settings, **COMMON, seed=seed)
     rows = with_lightning(module, data.train, steps, seed, collate)
@@ -72,7 +73,7 @@ def _of_interest(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_abridged(data: Any, folder: Path) -> list[dict[str, Any]]:
-    """Training rows with what a warm start imitates, by their volumes."""
+    """Return the volume and the abridged report of each training row."""
     table = read_table(str(folder / "train.jsonl"))
     texts = {
         str(folder / image): text for image, text in zip(table.column("image"), table.column("abridged"), strict=True)
@@ -81,7 +82,7 @@ def with_abridged(data: Any, folder: Path) -> list[dict[str, Any]]:
 
 
 def draw(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Reward over rollouts: both sides of GRPO on the left, the other runs on the right."""
+    """Plot the reward over rollouts: both sides of GRPO on the left, the other runs on the right."""
     figure = require("matplotlib.figure", extra="plot").Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     colours = {"trl": "tab:orange", "lightning": "tab:blue"}
@@ -104,7 +105,7 @@ def _smooth(values: Sequence[float], width: int = 5) -> list[float]:
 
 
 def agreement(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of GRPO on either side: held-out CRG after training, and the reward of the last tenth of it."""
+    """Compare GRPO on both sides: held-out CRG after training, and the reward of the last tenth of the run."""
     found: dict[str, Any] = {}
     for side in ("trl", "lightning"):
         own = [run for run in runs if run["algorithm"] == "grpo" and run["side"] == side]
@@ -118,12 +119,12 @@ def agreement(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run all, and report."""
+    """Run everything and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="folder of the mini CT-CHAT's run")
     parser.add_argument("--steps", type=int, default=60, help="rollouts of a run (default: 60)")
     parser.add_argument("--seeds", type=int, default=2, help="GRPO runs of each side (default: 2)")
-    parser.add_argument("--warm-steps", type=int, default=800, help="the encoder-decoder's (default: 800)")
+    parser.add_argument("--warm-steps", type=int, default=800, help="steps of the encoder-decoder (default: 800)")
     parser.add_argument("--heldout-rows", type=int, default=300, help="studies to evaluate on (default: 300)")
     parser.add_argument("--output", type=Path, default=RESULTS / "policy_curves", help="folder to write")
     arguments = parser.parse_args()

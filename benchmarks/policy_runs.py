@@ -1,4 +1,4 @@
-"""Runs that ``policy_throughput.py`` and ``policy_curves.py`` compare: one policy under TRL and under Lightning."""
+"""Run the same policy with TRL and with Lightning, for ``policy_throughput.py`` and ``policy_curves.py``."""
 
 import logging
 import time
@@ -17,43 +17,43 @@ from rrg_rewards.recipes._parse import command_line
 from rrg_rewards.rewards import Reward
 from rrg_rewards.training import CTChatGenerator, PolicyDataModule, PolicyModule
 
-# As the recipe ct_chat/mini_grpo_crg has them, and TRL's defaults of what it does not set.
+# The values of the recipe ct_chat/mini_grpo_crg, and TRL's defaults for the others.
 ROWS, GENERATIONS, TOKENS = 16, 8, 64
 GRPO = {"algorithm": "grpo", "loss": {"aggregation": "token_mean"}, "num_generations": GENERATIONS}
 COMMON = {"beta": 0.04, "learning_rate": 3e-4, "reference_column": "impression"}
 
 
 class Steps(Callback):
-    """Notes what Lightning logs, and when each step ended."""
+    """Record Lightning's logged values and the end time of each step."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        """Note it."""
+        """Record the logged values and the time."""
         values = {name: float(value) for name, value in trainer.callback_metrics.items()}
         self.rows.append({**values, "ended": time.perf_counter()})
 
 
 class TrlSteps(TrainerCallback):  # type: ignore[misc]
-    """Notes what TRL logs, and when each step ended."""
+    """Record TRL's logged values and the end time of each step."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
         self.ended: list[float] = []
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Note when."""
+        """Record the time."""
         self.ended.append(time.perf_counter())
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:  # noqa: ARG002
-        """Note what."""
+        """Record the logged values."""
         if "reward" in logs:
             self.rows.append({**logs, "ended": self.ended[-1]})
 
 
 def options(folder: Path, output: Path, **more: Any) -> dict[str, Any]:
-    """Command line of the recipe on a folder's data."""
+    """Return the options of the recipe with the data of a folder."""
     return {
         "config": "ct_chat/mini_grpo_crg",
         "model_name_or_path": folder / "sft",
@@ -66,7 +66,7 @@ def options(folder: Path, output: Path, **more: Any) -> dict[str, Any]:
 
 
 def read(folder: Path, output: Path, **more: Any) -> tuple[RecipeData, Reward]:
-    """The recipe's rows and its reward, fitted."""
+    """Return the recipe's rows and its fitted reward."""
     recipe, *_ = grpo.parse(command_line(options(folder, output, **more)))
     (setting,) = recipe.reward_settings()
     reward = setting.make()
@@ -76,7 +76,7 @@ def read(folder: Path, output: Path, **more: Any) -> tuple[RecipeData, Reward]:
 
 
 def with_trl(folder: Path, output: Path, **more: Any) -> list[dict[str, float]]:
-    """Run the recipe; returns what was logged of each step."""
+    """Run the recipe and return the log of each step."""
     steps = TrlSteps()
     command = command_line(options(folder, output, **more))
     grpo.finish(grpo.run(*grpo.parse(command), callbacks=[steps]).accelerator)
@@ -84,15 +84,17 @@ def with_trl(folder: Path, output: Path, **more: Any) -> list[dict[str, float]]:
 
 
 def mini_generator(folder: Path) -> CTChatGenerator:
-    """The mini CT-CHAT after its warm start."""
+    """Load the mini CT-CHAT after its warm start."""
     model = CTChatForConditionalGeneration.from_pretrained(folder / "sft", dtype=torch.float32)
-    return CTChatGenerator(model, AutoProcessor.from_pretrained(folder / "sft"), max_new_tokens=TOKENS)
+    return CTChatGenerator(
+        model, AutoProcessor.from_pretrained(folder / "sft", trust_remote_code=False), max_new_tokens=TOKENS
+    )
 
 
 def with_lightning(
     module: PolicyModule, rows: Any, steps: int, seed: int, collate: Any = None
 ) -> list[dict[str, float]]:
-    """Train for so many rollouts; returns what was logged of each step."""
+    """Train for a number of rollouts and return the log of each step."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     noted = Steps()
     collate = module.generator.collate if collate is None else collate
@@ -112,7 +114,7 @@ def with_lightning(
 
 @torch.no_grad()
 def heldout(generator: Any, reward: Reward, rows: Any, collate: Any = None) -> Evaluation:
-    """Greedy reports of held-out rows and what the reward says of them."""
+    """Generate greedy reports of the held-out rows and score them with the reward."""
     generator.eval()
     collate = generator.collate if collate is None else collate
     reports: list[str] = []

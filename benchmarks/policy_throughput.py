@@ -1,10 +1,10 @@
-"""Tokens per second of GRPO: PolicyModule against TRL, the same policy, rows and machine, in turns in one run.
+"""Compare the tokens per second of GRPO in PolicyModule and in TRL, on the same policy and rows.
 
 python benchmarks/policy_throughput.py --folder runs/mini_ct_chat [--steps 20] [--rounds 3]
 
-The folder holds what ``rrg_rewards.recipes.ct_chat.phantom`` and the recipe ``ct_chat/mini_sft`` leave there. A round
-is one run of each side; a step writes and learns from 128 completions. Counted are the completions' tokens, from the
-end of the first step to that of the last.
+The folder contains the output of ``rrg_rewards.recipes.ct_chat.phantom`` and of the recipe ``ct_chat/mini_sft``. The
+script runs both sides in turn; a round is one run of each side. A step generates 128 completions and trains on them.
+The rate is the number of completion tokens per second from the end of the first step to the end of the last.
 """
 
 import argparse
@@ -26,13 +26,13 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def rate(steps: list[dict[str, float]]) -> float:
-    """Tokens per second after the first step."""
+    """Return tokens per second after the first step."""
     tokens = sum(step["completions/mean_length"] for step in steps[1:]) * ROWS * GENERATIONS
     return tokens / (steps[-1]["ended"] - steps[0]["ended"])
 
 
 def main() -> None:
-    """Run both sides in turns, and report."""
+    """Run both sides in turn and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="folder of the mini CT-CHAT's run")
     parser.add_argument("--steps", type=int, default=20, help="steps of a run (default: 20)")

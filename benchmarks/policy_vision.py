@@ -1,4 +1,4 @@
-"""A small encoder-decoder that reads phantom volumes as images of 32 channels, warm-started like the mini CT-CHAT."""
+"""A small vision encoder-decoder for phantom volumes, and its warm start."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from transformers import (
 
 from rrg_rewards.recipes.phantom.policy import compact_tokenizer
 from rrg_rewards.training import EncoderDecoderGenerator
-from rrg_rewards.training.generators import Completions
+from rrg_rewards.training.policy.generators import Completions
 from rrg_rewards.utilities.features import read_features
 
 __all__ = ["collate_volumes", "vision_generator", "warm_start"]
@@ -26,21 +26,21 @@ _SIZE = {
     "intermediate_size": 128,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
-    # With weights as small as usual all tokens attend to all cells alike, and training has to break that first.
+    # With smaller weights, all tokens initially attend equally to all cells, which delays training.
     "initializer_range": 0.1,
 }
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def collate_volumes(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Columns of rows, with each volume of 4 x 4 x 4 cells as an image of 8 x 8."""
+    """Collate rows to columns, with each volume of 4 x 4 x 4 cells as an image of 8 x 8 pixels."""
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     volumes = [torch.from_numpy(read_features(path)).float().reshape(64, -1) for path in columns["image"]]
     return {**columns, "pixel_values": torch.stack(volumes).transpose(1, 2).unflatten(2, (8, 8))}
 
 
 def vision_generator(channels: int = 32, seed: int = 0) -> EncoderDecoderGenerator:
-    """An untrained model of about 200,000 parameters."""
+    """Make an untrained model of about 200,000 parameters."""
     torch.manual_seed(seed)
     tokenizer = compact_tokenizer()
     encoder = ViTModel(
@@ -61,7 +61,7 @@ def vision_generator(channels: int = 32, seed: int = 0) -> EncoderDecoderGenerat
 
 
 def warm_start(generator: EncoderDecoderGenerator, rows: Any, steps: int, seed: int = 0) -> list[float]:
-    """Imitate the column ``abridged``; returns the loss of each step."""
+    """Train on the column ``abridged`` and return the loss of each step."""
     order = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(generator.parameters(), lr=2e-3, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=steps, pct_start=0.05)
@@ -82,7 +82,7 @@ def warm_start(generator: EncoderDecoderGenerator, rows: Any, steps: int, seed: 
 
 
 def _written(generator: EncoderDecoderGenerator, texts: Sequence[str]) -> Completions:
-    """Reports as if the generator had written them."""
+    """Return reports as completions of the generator."""
     tokenizer = generator.tokenizer
     ids = [[*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for text in texts]
     tokens = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in ids], batch_first=True)

@@ -1,12 +1,12 @@
-"""A reward's share of a GRPO step: seconds in the recipe's rewards against seconds of the steps, in one run.
+"""Measure the share of a GRPO step that a recipe's rewards take.
 
 python benchmarks/reward_share.py --config smollm2/impression_grpo_crg
 python benchmarks/reward_share.py --config smollm2/impression_grpo_crg --rewards crimson --output_dir runs/grpo_crimson
 
-Further options are the recipe's. The run is a whole one: its results lie in the recipe's output_dir, and what holds no
-report text (evaluation, history, curve) is copied to benchmarks/results/<its name>/; the figures go to
-benchmarks/results/<rewards>_reward_share.json. A reward whose judge is waited for is refused: it is awaited beside
-others, and has no share of a step.
+The other options are those of the recipe. The script runs the whole recipe, which writes its results to output_dir. The
+files without report text (evaluation, history, curve) are copied to benchmarks/results/<name of output_dir>/. The
+figures are written to benchmarks/results/<rewards>_reward_share.json. Asynchronous rewards are rejected, because their
+time overlaps with other work.
 """
 
 import json
@@ -30,7 +30,7 @@ seconds: dict[str, list[float]] = defaultdict(list)
 
 
 def timed(self: MetricReward, *args: Any, **kwargs: Any) -> Any:
-    """Call the reward, and note how long it took."""
+    """Call the reward and record its duration."""
     start = time.perf_counter()
     rewards = _reward(self, *args, **kwargs)
     seconds[self.__name__].append(time.perf_counter() - start)
@@ -38,11 +38,11 @@ def timed(self: MetricReward, *args: Any, **kwargs: Any) -> Any:
 
 
 def main() -> None:
-    """Run a recipe with a stopwatch on its rewards."""
+    """Run a recipe and time its rewards."""
     recipe, training, model = parse(sys.argv[1:])
     settings = recipe.reward_settings()
     if any(isinstance(setting.make(), AsyncMetricReward) for setting in settings):
-        raise SystemExit("a reward whose judge is waited for has no share of a step to measure")
+        raise SystemExit("the share of an asynchronous reward cannot be measured")
     MetricReward.__call__ = timed  # type: ignore[method-assign]
     finish(run(recipe, training, model).accelerator)
     output = Path(training.output_dir)

@@ -1,4 +1,4 @@
-"""Report metrics in a Lightning validation: exact under any number of processes, with the worst reports at hand."""
+"""Report metrics in validation and test with Lightning, exact for any number of processes, and worst reports."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 from torchmetrics import MetricCollection
 
-from rrg_rewards.callbacks.samplers import count_misshared
 from rrg_rewards.callbacks.step_output import ReportBatch, StepOutput
 from rrg_rewards.callbacks.worst_reports import WorstReport, WorstReports, log_table, make_table
-from rrg_rewards.data import write_table
+from rrg_rewards.data.samplers import count_misshared
+from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.utilities.processes import gather_objects
 
@@ -25,7 +25,7 @@ _Metrics = ReportMetric | MetricCollection | Mapping[str, ReportMetric]
 
 @dataclass
 class _LoaderState:
-    """What was seen of one data loader in this run of the loop."""
+    """Metrics and worst reports of one data loader in the current run of the loop."""
 
     metrics: dict[str, ReportMetric]
     worst: dict[str, WorstReports]
@@ -33,50 +33,52 @@ class _LoaderState:
 
 
 class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Scores the reports that ``validation_step`` (or ``test_step``) returns and logs the corpus values.
+    """Scores the reports that ``validation_step`` or ``test_step`` returns and logs the corpus values.
 
-    The step returns a dict with the candidate and the reference reports of its batch, two lists of texts::
+    The step returns a dict with two lists of texts, the candidate and the reference reports of its batch::
 
         def validation_step(self, batch, batch_idx):
             return {"prediction": self.generate(batch), "reference": batch["report"]}
 
-    For a batch without reports it returns empty lists; ``None`` is an error, since a forgotten ``return`` looks alike.
+    For a batch without reports, the step returns empty lists. ``None`` is an error because a step without a ``return``
+    statement also returns ``None``.
 
-    Logged at the end of the epoch, with ``/dataloader_idx_<i>`` behind the name where there are several loaders:
-    ``<prefix>/<metric>``, ``<prefix>/<metric>_<statistic>`` for what the metric's ``statistics`` gives, and
-    ``<prefix>/<metric>_num_unscorable``. Each metric's states are reduced over processes and the value is computed
-    from them, so it is what a single process would give, however unevenly reports are spread. Lightning's own
-    validation sampler repeats reports to spread them evenly, and a warning says so: give the loader
-    :class:`~rrg_rewards.callbacks.UnpaddedDistributedSampler`. The sanity check runs the metrics and logs nothing.
+    At the end of the epoch, the callback logs ``<prefix>/<metric>``, ``<prefix>/<metric>_<statistic>`` for each entry
+    of the metric's ``statistics``, and ``<prefix>/<metric>_num_unscorable``. With several loaders,
+    ``/dataloader_idx_<i>`` is appended to each name. The states of each metric are reduced over processes before the
+    value is computed. The value therefore equals that of a single process, even if reports are distributed unevenly.
+    Lightning's default validation sampler repeats reports to distribute them evenly, and the callback warns about it.
+    Use :class:`~rrg_rewards.callbacks.UnpaddedDistributedSampler` instead. The sanity check runs the metrics and logs
+    nothing.
 
-    The metrics given are never updated: every run of the loop works on clones on the module's device, one for each
-    loader.
+    The given metrics are never updated. Each validation and each test uses new clones on the module's device, one for
+    each loader.
 
-    **Worst reports.** With ``table_dir`` or ``log_tables`` the ``num_worst`` worst-scored reports of each metric and
-    loader are kept with both texts and the score's explanations (labels missed and invented, say), in memory that does
-    not grow with the corpus. At the end of the epoch each process sends its own to the others: the one place where
-    text crosses processes, all of the same job. Scores of different batches must compare: give
-    :class:`~rrg_rewards.metrics.ReportCRG` a ``prior``.
+    **Worst reports.** With ``table_dir`` or ``log_tables``, the callback stores the ``num_worst`` worst-scored reports
+    of each metric and loader, with both texts and the explanations of the score, such as missed and invented labels.
+    Memory use does not depend on the size of the corpus. At the end of the epoch, each process sends its worst reports
+    to the other processes; no other text is communicated. Scores of different batches must be comparable. For
+    :class:`~rrg_rewards.metrics.ReportCRG`, this requires a ``prior``.
 
     Args:
-        metrics: A report metric, under its own name, or several by name.
+        metrics: A report metric, logged under its name, or several metrics by name.
         prediction_key: Key of the candidate reports in the step's output.
         reference_key: Key of the reference reports.
-        context_keys: Further columns that metrics use, and their keys in the step's output:
-            ``{"target_labels": "labels"}`` for every metric, ``{"crg": {"target_labels": "labels"}}`` for one.
-        id_key: Key of what identifies a report in the table.
-        num_worst: How many reports of each metric and loader the tables hold.
-        table_dir: Folder for ``<prefix>_<metric>_worst.csv``, replaced by each validation.
-        log_tables: Also hand the tables to loggers that take them (Weights & Biases, MLflow, TensorBoard). Off by
-            default: reports are patient data, and a logger may send them to a server.
-        prefix: What names start with in validation.
-        test_prefix: What names start with in ``trainer.test``.
+        context_keys: Keys in the step's output of further columns that metrics use:
+            ``{"target_labels": "labels"}`` for all metrics, or ``{"crg": {"target_labels": "labels"}}`` for one metric.
+        id_key: Key of the report identifiers for the table.
+        num_worst: Number of reports of each metric and loader in the tables.
+        table_dir: Folder for ``<prefix>_<metric>_worst.csv``, which each validation overwrites.
+        log_tables: Whether to log the tables with loggers that support tables (Weights & Biases, MLflow, TensorBoard).
+            The default is ``False`` because reports are patient data and a logger may send them to a server.
+        prefix: Prefix of the names in validation.
+        test_prefix: Prefix of the names in ``trainer.test``.
         prog_bar: Whether the metrics appear in the progress bar.
 
     Raises:
-        TypeError: If something in ``metrics`` is no report metric; in a run, if the step returns no dict.
-        ValueError: If there is no metric, ``num_worst`` is not positive, or ``context_keys`` names a metric that is
-            not there; in a run, if the step's output lacks a key.
+        TypeError: If a value of ``metrics`` is not a report metric; in a run, if the step does not return a dict.
+        ValueError: If there is no metric, ``num_worst`` is not positive, or ``context_keys`` names an unknown metric;
+            in a run, if the step's output lacks a key.
 
     Example:
         >>> from rrg_rewards.callbacks import ReportMetricsCallback
@@ -117,8 +119,10 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             self._warn_of_batch_scores()
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Forget what an earlier run saw."""
-        self._start(trainer, trainer.val_dataloaders)
+        """Clear the results of an earlier run."""
+        # Make new clones instead of a reset: under ddp_spawn, the states of the given metrics are in shared memory.
+        self._loaders = {}
+        self._warn_of_padding(trainer, trainer.test_dataloaders if trainer.testing else trainer.val_dataloaders)
 
     def on_validation_batch_end(
         self,
@@ -129,32 +133,20 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         batch_idx: int,  # noqa: ARG002
         dataloader_idx: int | None = None,
     ) -> None:
-        """Score the reports of a batch. Lightning leaves ``dataloader_idx`` out where there is one loader."""
-        self._score(trainer, pl_module, "validation_step", outputs, dataloader_idx)
+        """Score the reports of a batch. Lightning omits ``dataloader_idx`` if there is one loader."""
+        reports = self.step_output.read(outputs, "test_step" if trainer.testing else "validation_step")
+        if reports.preds or reports.target:
+            self._score(trainer, pl_module, reports, dataloader_idx)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the corpus values and write the tables."""
-        self._finish(trainer, pl_module, self.prefix)
+        if not trainer.sanity_checking:
+            self._finish(trainer, pl_module, self.test_prefix if trainer.testing else self.prefix)
+        self._loaders = {}
 
-    def on_test_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Forget what an earlier run saw."""
-        self._start(trainer, trainer.test_dataloaders)
-
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,  # noqa: ARG002
-        batch_idx: int,  # noqa: ARG002
-        dataloader_idx: int | None = None,
-    ) -> None:
-        """Score the reports of a batch."""
-        self._score(trainer, pl_module, "test_step", outputs, dataloader_idx)
-
-    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the corpus values and write the tables."""
-        self._finish(trainer, pl_module, self.test_prefix)
+    on_test_epoch_start = on_validation_epoch_start
+    on_test_batch_end = on_validation_batch_end
+    on_test_epoch_end = on_validation_epoch_end
 
     @property
     def _keeps_worst(self) -> bool:
@@ -164,13 +156,11 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         for name, metric in self.metrics.items():
             if not metric.compares_across_batches:
                 rank_zero_warn(
-                    f"scores of {name} are relative to their batch, so the worst of several batches are not the worst "
-                    "of all; give the metric a fixed setting, as in ReportCRG(prior=0.2)"
+                    f"scores of {name} are relative to their batch, so the worst reports of several batches are not "
+                    "the worst of all; give the metric a fixed setting, as in ReportCRG(prior=0.2)"
                 )
 
-    def _start(self, trainer: Trainer, dataloaders: Any) -> None:
-        # New clones and not a reset: with ddp_spawn the states of the given metrics lie in memory shared by processes.
-        self._loaders = {}
+    def _warn_of_padding(self, trainer: Trainer, dataloaders: Any) -> None:
         if trainer.world_size == 1 or self._warned:
             return
         misshared = count_misshared(dataloaders)
@@ -178,7 +168,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             self._warned = True
             rank_zero_warn(
                 f"The distributed sampler repeats or leaves out {misshared} reports so that all {trainer.world_size} "
-                "processes get as many: the report metrics are not exact. Give each data loader "
+                "processes get equally many: the report metrics are not exact. Give each data loader "
                 "`sampler=UnpaddedDistributedSampler(dataset)` from rrg_rewards.callbacks."
             )
 
@@ -193,10 +183,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     def _no_worst(self, name: str) -> WorstReports:
         return WorstReports(self.num_worst, bool(self.metrics[name].higher_is_better))
 
-    def _score(self, trainer: Trainer, pl_module: LightningModule, step: str, outputs: Any, loader: int | None) -> None:
-        batch = self.step_output.read(outputs, step)
-        if not batch.preds and not batch.target:
-            return
+    def _score(self, trainer: Trainer, pl_module: LightningModule, batch: ReportBatch, loader: int | None) -> None:
         state = self._loader(pl_module, loader)
         for name, metric in state.metrics.items():
             scores = metric.score(batch.preds, batch.target, **batch.context[name])
@@ -207,17 +194,14 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         state.num_reports += len(batch)
 
     def _finish(self, trainer: Trainer, pl_module: LightningModule, prefix: str) -> None:
-        if trainer.sanity_checking:
-            self._loaders = {}
-            return
-        # A few rows of text, the only text that crosses processes.
+        # Send the worst reports and no other text to the other processes.
         gathered = gather_objects(
             {
                 loader: {name: worst.rows() for name, worst in state.worst.items()}
                 for loader, state in self._loaders.items()
             }
         )
-        # A process may have seen nothing of a loader that others saw: all log the same names, or reduction would hang.
+        # A process may have no batch of a loader. All processes must log the same names; otherwise the reduction hangs.
         seen = sorted({loader for part in gathered for loader in part}, key=lambda loader: loader or 0)
         for loader in seen:
             state = self._loader(pl_module, loader)
@@ -227,15 +211,14 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             for name in self.metrics:
                 rows = [row for loader in seen for row in self._worst_of_all(name, loader, gathered)]
                 self._write(trainer, prefix, name, rows)
-        self._loaders = {}
 
     def _log(self, pl_module: LightningModule, name: str, loader: int | None, metric: ReportMetric) -> None:
         suffix = "" if loader is None else f"/dataloader_idx_{loader}"
-        # Logged at the epoch's end, where Lightning no longer knows the loader, since a process may have had no batch.
+        # A process may have no batch of a loader. Values are logged at the end of the epoch, without Lightning's index.
         log = partial(pl_module.log, add_dataloader_idx=False, metric_attribute=name)
-        # The object and not its value: Lightning calls compute, which reduces the states, and resets it.
+        # Log the object, not its value: Lightning calls compute, which reduces the states, and resets the metric.
         log(f"{name}{suffix}", metric, prog_bar=self.prog_bar)
-        # Reduced already, so equal in all processes: the maximum leaves them as they are, where a mean would round.
+        # The values are reduced and equal in all processes. The maximum keeps them exactly; a mean may round.
         for statistic, value in getattr(metric, "statistics", dict)().items():
             log(f"{name}_{statistic}{suffix}", value, reduce_fx="max", sync_dist=True)
         log(f"{name}_num_unscorable{suffix}", metric.num_unscorable.double(), reduce_fx="sum", sync_dist=True)

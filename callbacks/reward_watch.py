@@ -1,50 +1,49 @@
-"""A watch for reward hacking in Lightning."""
+"""A Lightning callback that detects reward hacking."""
 
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
+from rrg_rewards.callbacks.base import WatchCallback
 from rrg_rewards.rewards.base import Completion, Reward
 from rrg_rewards.utilities.imports import require
-from rrg_rewards.watch import RewardWatch, WatchSession
+from rrg_rewards.watch.recording import failure_shares
 
-# Before the modules that import it by name: where it is missing, this says which extra installs it.
+# Check first: the error message names the extra that installs Lightning.
 require("lightning.pytorch", extra="lightning")
 
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 
 __all__ = ["RewardWatchCallback"]
 
-_FAILED = "/failed"
 
+class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lightning is an optional dependency
+    """Watches a policy for reward hacking, in reinforcement learning with Lightning.
 
-class RewardWatchCallback(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Watches what a policy learns to exploit, in reinforcement learning with Lightning.
+    The callback reads completions from the first of these sources that the module provides:
 
-    It takes completions from whichever of these the module has:
+    - the output of ``training_step``: a dict with the loss, ``prediction`` (completions), ``reference``, ``rewards``
+      (values by name) and optionally ``judge_failures`` (numbers by name). Held-out metrics read its other columns;
+    - the attribute ``rollout``, which a policy module replaces when it samples new completions. It has the attributes
+      ``texts``, ``batch`` (columns) and ``rewards`` ``(N, F)``; the names of the rewards are ``module.rewards.names``.
+      Each rollout is counted once;
+    - calls of :meth:`observe`.
 
-    - what ``training_step`` returns: a dict with ``prediction`` (completions), ``reference`` and ``rewards`` (values by
-      name), beside the loss; and ``judge_failures`` (numbers by name), if there are any. Further columns go to the
-      held-out metrics;
-    - the attribute ``rollout`` that a policy module sets when it has written anew, with ``texts``, ``batch`` (columns)
-      and ``rewards`` ``(N, F)``, whose names are ``module.rewards.names``: each rollout is counted once;
-    - :meth:`observe`, called by the module or by anybody.
-
-    After each batch numbers are summed over processes, so that all stop at the same step. Warnings are logged with
-    their numbers, by the logger ``rrg_rewards.watch.core``; ``reward_watch/alarms`` is the number of causes so far.
-    Checkpoints hold what was seen, so that a resumed run goes on.
+    After each batch, counts are summed over processes, so all processes stop at the same step. Warnings are logged by
+    the logger ``rrg_rewards.watch``. The logged value ``reward_watch/alarms`` is the number of causes that have
+    raised an alarm. Checkpoints contain the state of the watch, from which a resumed run continues.
 
     Args:
-        metrics: Held-out metrics as rewards, as ``make_reward`` gives them, fitted.
-        stop: Which alarms stop the run: ``True`` for all, or names of checks.
-        reference_column: Name of the column of references.
-        prediction_key: Key of the completions in what ``training_step`` returns.
-        folder: Where the page, its plots and the history go; default: nowhere.
-        metric_every: Score held-out metrics on every so many steps.
-        watch: A watch of your own, which has its own ``stop``.
-        options: Arguments of :class:`rrg_rewards.watch.RewardWatch` otherwise.
+        metrics: Held-out metrics as rewards, such as ``make_reward("rouge")``. Rewards that need a fit must be fitted.
+        prediction_key: Key of the completions in the output of ``training_step``.
+        options: The following options, and further arguments of :class:`rrg_rewards.watch.RewardWatch`.
+
+            - ``stop``: Names of the checks whose alarms stop the run, or ``True`` for all checks.
+            - ``reference_column``: Name of the column of references. Default: ``"reference"``.
+            - ``folder``: Folder for the page, its plots and the history. Default: nothing is written.
+            - ``metric_every``: Number of steps from one evaluation of the held-out metrics to the next. Default: 1.
+            - ``watch``: A :class:`rrg_rewards.watch.RewardWatch`, which replaces ``stop`` and the arguments of a watch.
 
     Raises:
         ValueError: If both a watch and its options are given; at the end of training, if nothing was observed.
@@ -57,35 +56,11 @@ class RewardWatchCallback(Callback):  # type: ignore[misc]  # Lightning is an op
         []
     """
 
-    def __init__(
-        self,
-        metrics: Sequence[Reward] = (),
-        *,
-        stop: bool | Collection[str] = False,
-        reference_column: str = "reference",
-        prediction_key: str = "prediction",
-        folder: str | Path | None = None,
-        metric_every: int = 1,
-        watch: RewardWatch | None = None,
-        **options: Any,
-    ) -> None:
-        if watch is not None and (options or stop):
-            raise ValueError("watch: give a watch, or stop and the options of one, not both")
-        self.session = WatchSession(
-            watch or RewardWatch(stop=stop, **options),
-            metrics,
-            reference_column=reference_column,
-            metric_every=metric_every,
-            folder=folder,
-        )
+    def __init__(self, metrics: Sequence[Reward] = (), *, prediction_key: str = "prediction", **options: Any) -> None:
+        super().__init__(metrics, **options)
         self.prediction_key = prediction_key
         self._step = 0
         self._rollout: Any = None
-
-    @property
-    def watch(self) -> RewardWatch:
-        """The watch, with its alarms."""
-        return self.session.watch
 
     def observe(
         self,
@@ -96,14 +71,14 @@ class RewardWatchCallback(Callback):  # type: ignore[misc]  # Lightning is an op
         weights: Mapping[str, float] | None = None,
         judge_failures: Mapping[str, float] | None = None,
     ) -> None:
-        """Count completions of this process, from wherever they are written.
+        """Count completions of this process.
 
         Args:
             completions: ``N`` completions, texts or lists of messages.
-            columns: ``N`` values of each column: the references, and what held-out metrics read.
-            rewards: ``N`` rewards by name, ``None`` where a completion is unscorable.
-            weights: Weights of the rewards, where they differ.
-            judge_failures: On how many completions the judge of a reward failed, by name.
+            columns: ``N`` values of each column: the references, and the columns that held-out metrics read.
+            rewards: ``N`` rewards by name; ``None`` for unscorable completions.
+            weights: Weights of the rewards. Default: 1 each.
+            judge_failures: Number of completions for which the judge failed, by name of the reward.
         """
         self.session.observe(
             completions, columns, step=self._step, rewards=rewards, weights=weights, judge_failures=judge_failures
@@ -116,7 +91,7 @@ class RewardWatchCallback(Callback):  # type: ignore[misc]  # Lightning is an op
         batch: Any,  # noqa: ARG002
         batch_idx: int,  # noqa: ARG002
     ) -> None:
-        """Remember the rollout there is, which was counted."""
+        """Store the current rollout, which is already counted."""
         self._step = trainer.global_step
         self._rollout = getattr(pl_module, "rollout", None)
 
@@ -128,7 +103,7 @@ class RewardWatchCallback(Callback):  # type: ignore[misc]  # Lightning is an op
         batch: Any,  # noqa: ARG002
         batch_idx: int,  # noqa: ARG002
     ) -> None:
-        """Count what the batch brought; every process comes here after each."""
+        """Count the completions of the batch; every process runs this hook after each batch."""
         rollout = getattr(pl_module, "rollout", None)
         if isinstance(outputs, Mapping) and self.prediction_key in outputs:
             self._observe_outputs(outputs)
@@ -149,11 +124,11 @@ class RewardWatchCallback(Callback):  # type: ignore[misc]  # Lightning is an op
         self.session.write()
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen so far."""
+        """Return the state of the watch."""
         return self.watch.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the watch from a checkpoint."""
         self.watch.load_state_dict(state_dict)
 
     def _observe_outputs(self, outputs: Mapping[str, Any]) -> None:
@@ -167,12 +142,8 @@ class RewardWatchCallback(Callback):  # type: ignore[misc]  # Lightning is an op
     def _observe_rollout(self, pl_module: Any, rollout: Any) -> None:
         names = pl_module.rewards.names
         rewards = dict(zip(names, rollout.rewards.double().unbind(1), strict=True))
-        # Shares over all processes: each adds its part of them.
-        failed = {
-            name.removesuffix(_FAILED): share * len(rollout.texts)
-            for name, share in rollout.statistics.items()
-            if name.endswith(_FAILED)
-        }
+        # The statistics are fractions over all processes. Each process adds its share.
+        failed = {name: share * len(rollout.texts) for name, share in failure_shares(rollout.statistics).items()}
         self.observe(
             rollout.texts,
             {name: _listed(column) for name, column in rollout.batch.items()},
@@ -183,5 +154,5 @@ class RewardWatchCallback(Callback):  # type: ignore[misc]  # Lightning is an op
 
 
 def _listed(values: Any) -> Any:
-    """Tensors as lists; what is no column stays as it is, and nobody reads it."""
+    """Return a tensor of at most two axes as a list; other values unchanged."""
     return values.tolist() if isinstance(values, Tensor) and values.ndim <= 2 else values

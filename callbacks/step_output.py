@@ -1,4 +1,4 @@
-"""Reading reports and their context out of what a validation or test step returns."""
+"""Reports and context in the output of a validation or test step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class ReportBatch:
     Args:
         preds: Candidate reports.
         target: Reference reports.
-        identifiers: What each pair is called, ``None`` where it is not.
+        identifiers: Identifier of each pair, or ``None``.
         context: Further columns by metric and argument.
     """
 
@@ -32,17 +32,17 @@ class ReportBatch:
 
 
 class StepOutput:
-    """Knows under which keys a step's output holds what.
+    """Reads reports and context from the output of a step.
 
     Args:
         prediction_key: Key of the candidate reports.
         reference_key: Key of the reference reports.
-        context_keys: Keys of further columns by argument, for every metric; or by metric and argument, for one.
-        id_key: Key of what identifies a report.
+        context_keys: Keys of further columns, either by argument for all metrics, or by metric and argument.
+        id_key: Key of the report identifiers.
         metrics: Names of the metrics.
 
     Raises:
-        ValueError: If ``context_keys`` names a metric that is not there.
+        ValueError: If ``context_keys`` names an unknown metric.
 
     Example:
         >>> output = StepOutput("prediction", "reference", {"target_labels": "labels"}, None, ["crg"])
@@ -63,7 +63,7 @@ class StepOutput:
         own = {name: dict(keys) for name, keys in context_keys.items() if not isinstance(keys, str)}
         if unknown := own.keys() - set(metrics):
             raise ValueError(
-                f"context_keys names no metric {', '.join(sorted(unknown))}; there are {', '.join(metrics)}"
+                f"context_keys: unknown metric {', '.join(sorted(unknown))}; the metrics are {', '.join(metrics)}"
             )
         self.prediction_key = prediction_key
         self.reference_key = reference_key
@@ -71,11 +71,11 @@ class StepOutput:
         self.id_key = id_key
 
     def read(self, outputs: Any, step: str) -> ReportBatch:
-        """Take the columns out of what ``step`` returned; tensors become lists.
+        """Read the columns from the output of ``step``; tensors are converted to lists.
 
         Raises:
-            TypeError: If it is no dict.
-            ValueError: If it lacks a key, or there are more or fewer identifiers than reports.
+            TypeError: If the output is not a dict.
+            ValueError: If the output lacks a key, or the numbers of identifiers and reports differ.
         """
         preds, target = (self._column(outputs, step, key) for key in (self.prediction_key, self.reference_key))
         identifiers: Sequence[Any] = [None] * len(preds)
@@ -98,10 +98,10 @@ class StepOutput:
             "with empty lists for a batch without reports"
         )
         if not isinstance(outputs, Mapping):
-            raise TypeError(f"{step} returned {type(outputs).__name__}, which holds no reports; {wanted}")
+            raise TypeError(f"{step} returned {type(outputs).__name__}, which contains no reports; {wanted}")
         if key not in outputs:
             present = ", ".join(map(repr, outputs)) or "nothing"
-            raise ValueError(f"the output of {step} lacks {key!r}; it holds {present}; {wanted}")
+            raise ValueError(f"the output of {step} lacks {key!r}; it contains {present}; {wanted}")
         column = outputs[key]
         values: Sequence[Any] = column.tolist() if isinstance(column, Tensor) else column
         return values

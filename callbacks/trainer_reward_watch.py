@@ -1,14 +1,14 @@
-"""A watch for reward hacking in the trainers of TRL."""
+"""A callback for TRL's trainers that detects reward hacking."""
 
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from rrg_rewards.callbacks.base import WatchCallback, checkpoint_folder, resumed_checkpoint
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.imports import require
-from rrg_rewards.watch import RewardRecorder, RewardWatch, WatchSession
+from rrg_rewards.watch.recording import RewardRecorder
 
-# Before the modules that import it by name: where it is missing, this says which extra installs it.
+# Check first: the error message names the extra that installs transformers.
 require("transformers", extra="trl")
 
 from transformers import TrainerCallback  # noqa: E402
@@ -16,24 +16,21 @@ from transformers import TrainerCallback  # noqa: E402
 __all__ = ["TrainerRewardWatchCallback"]
 
 
-class TrainerRewardWatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers is an optional dependency
-    """Watches what a policy learns to exploit, in a trainer that takes ``reward_funcs``.
+class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignore[misc]  # transformers is optional
+    """Watches a policy for reward hacking, in a trainer with ``reward_funcs``.
 
-    The twin of :class:`rrg_rewards.callbacks.RewardWatchCallback` for TRL's trainers, which show completions to reward
-    functions alone: :meth:`record` wraps these, and what they are called with in a training step is counted when it
-    ends. Evaluations are not. In a step no process waits for another because of it; at a step's end numbers are summed.
+    This is the counterpart of :class:`rrg_rewards.callbacks.RewardWatchCallback` for TRL's trainers, which pass
+    completions to reward functions only. :meth:`record` wraps the reward functions. At the end of a training step, the
+    callback counts the completions that they received. Completions of evaluations are not counted. Processes
+    communicate once per step, to sum counts.
 
-    Warnings are logged with their numbers, by the logger ``rrg_rewards.watch.core``. Each checkpoint gets what was
-    seen, so that a resumed run goes on.
+    Warnings are logged by the logger ``rrg_rewards.watch``. Each checkpoint contains the state of the watch, from
+    which a resumed run continues.
 
     Args:
-        metrics: Held-out metrics as rewards, as ``make_reward`` gives them, fitted.
-        stop: Which alarms stop the run: ``True`` for all, or names of checks.
-        reference_column: Column of references in the data set.
-        folder: Where the page, its plots and the history go; default: nowhere.
-        metric_every: Score held-out metrics on every so many steps.
-        watch: A watch of your own, which has its own ``stop``.
-        options: Arguments of :class:`rrg_rewards.watch.RewardWatch` otherwise.
+        metrics: Held-out metrics as rewards, such as ``make_reward("rouge")``. Rewards that need a fit must be fitted.
+        options: Options of :class:`rrg_rewards.callbacks.RewardWatchCallback`: ``stop``, ``reference_column``,
+            ``folder``, ``metric_every``, ``watch``, and arguments of :class:`rrg_rewards.watch.RewardWatch`.
 
     Raises:
         ValueError: If both a watch and its options are given; in training, if no reward function was recorded.
@@ -48,56 +45,31 @@ class TrainerRewardWatchCallback(TrainerCallback):  # type: ignore[misc]  # tran
         'crg'
     """
 
-    def __init__(
-        self,
-        metrics: Sequence[Reward] = (),
-        *,
-        stop: bool | Collection[str] = False,
-        reference_column: str = "reference",
-        folder: str | Path | None = None,
-        metric_every: int = 1,
-        watch: RewardWatch | None = None,
-        **options: Any,
-    ) -> None:
-        if watch is not None and (options or stop):
-            raise ValueError("watch: give a watch, or stop and the options of one, not both")
-        self.session = WatchSession(
-            watch or RewardWatch(stop=stop, **options),
-            metrics,
-            reference_column=reference_column,
-            metric_every=metric_every,
-            folder=folder,
-        )
+    def __init__(self, metrics: Sequence[Reward] = (), **options: Any) -> None:
+        super().__init__(metrics, **options)
         self.recorder = RewardRecorder(self.session.columns)
 
-    @property
-    def watch(self) -> RewardWatch:
-        """The watch, with its alarms."""
-        return self.session.watch
-
     def record(self, rewards: Sequence[Callable[..., Any]]) -> list[Any]:
-        """Wrap the run's reward functions: give the trainer what this returns.
+        """Wrap the reward functions of the run; pass the result to the trainer.
 
         Args:
-            rewards: All reward functions of the run, in their order.
+            rewards: All reward functions of the run, in the order of ``reward_weights``.
         """
         return self.recorder.wrap(rewards)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Go on from the checkpoint that training resumes from, if any."""
+        """Restore the watch from the checkpoint that training resumes from, if any."""
         if not self.recorder.names:
             raise ValueError("no reward function is recorded; give the trainer reward_funcs=callback.record(rewards)")
         if state.global_step:
-            given = args.resume_from_checkpoint
-            named = Path(given) if isinstance(given, str) and Path(given).is_dir() else None
-            self.session.load_state(named or Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            self.session.load_state(resumed_checkpoint(args, state))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Note what rewards are called with from now on."""
+        """Start recording the calls of the reward functions."""
         self.recorder.active = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Count what was noted; every process comes here after each step."""
+        """Count the recorded calls; every process runs this hook after each step."""
         self.recorder.active = False
         batch = self.recorder.take()
         if batch.completions:
@@ -114,9 +86,9 @@ class TrainerRewardWatchCallback(TrainerCallback):  # type: ignore[misc]  # tran
             control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Write what was seen into the checkpoint."""
+        """Write the state of the watch to the checkpoint."""
         if state.is_world_process_zero:
-            self.session.save_state(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            self.session.save_state(checkpoint_folder(args, state))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Write the page."""

@@ -1,11 +1,12 @@
-"""The worst-scored reports of a validation: kept in bounded memory, written as a table."""
+"""The worst-scored reports of a validation, in bounded memory, and their table."""
 
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rrg_rewards.data import Table
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.utilities.texts import encodable_text
 
 __all__ = ["WorstReport", "WorstReports", "log_table", "make_table"]
 
@@ -17,12 +18,12 @@ class WorstReport:
     Args:
         score: The pair's score.
         dataloader: Index of the validation loader.
-        rank: The process that scored it.
-        index: Its place among the reports that this process drew from this loader.
-        identifier: What the step's output calls it, if anything.
+        rank: Rank of the process that scored the pair.
+        index: Index of the pair among those that the process read from the loader.
+        identifier: Identifier in the step's output, or ``None``.
         reference: The reference report.
         prediction: The candidate report.
-        explanations: What went wrong, by kind.
+        explanations: Explanations of the score, by kind.
     """
 
     score: float
@@ -36,14 +37,14 @@ class WorstReport:
 
 
 class WorstReports:
-    """Keeps the ``size`` worst of any number of reports.
+    """Stores the ``size`` worst reports.
 
-    Of equal scores the earliest are kept. Reports dealt out to processes in turn, as samplers do, are merged in the
-    order of the data set: that is what ordering by index first and rank second means.
+    Of reports with equal scores, those with the lowest index are kept, then those with the lowest rank. This is the
+    order of the data set if the sampler assigns reports to the processes in turn.
 
     Args:
-        size: How many to keep.
-        higher_is_better: Whether the lowest or the highest scores are the worst.
+        size: Maximum number of stored reports.
+        higher_is_better: Whether the lowest scores are the worst, instead of the highest.
 
     Example:
         >>> worst = WorstReports(size=2, higher_is_better=True)
@@ -56,15 +57,15 @@ class WorstReports:
     def __init__(self, size: int, higher_is_better: bool) -> None:
         self.size = size
         self._sign = -1.0 if higher_is_better else 1.0
-        # Worst last, so the root is the one to give way. No two reports share index and rank: rows never compare.
+        # The root is the best stored report. Pairs of index and rank are unique, so the reports are never compared.
         self._heap: list[tuple[float, int, int, WorstReport]] = []
 
     def takes(self, score: float) -> bool:
-        """Whether a report with this score, later than those seen, would be kept. NaN is no score."""
+        """Whether :meth:`add` would store a new report with this score; ``False`` for NaN."""
         return score == score and (len(self._heap) < self.size or self._sign * score > self._heap[0][0])
 
     def add(self, row: WorstReport) -> None:
-        """Keep the report if it is among the worst so far."""
+        """Store the report if it is among the worst so far."""
         entry = (self._sign * row.score, -row.index, -row.rank, row)
         if len(self._heap) < self.size:
             heapq.heappush(self._heap, entry)
@@ -72,12 +73,14 @@ class WorstReports:
             heapq.heappushpop(self._heap, entry)
 
     def rows(self) -> list[WorstReport]:
-        """The reports kept, worst first."""
+        """Return the reports, worst first."""
         return [entry[-1] for entry in sorted(self._heap, reverse=True)]
 
 
 def make_table(rows: Sequence[WorstReport], epoch: int, step: int) -> Table:
-    """Lay out reports as a table: where each is from, its score, both texts, and one column a kind of explanation.
+    """Return a table with the origin, the score and both texts of each report, and a column per kind of explanation.
+
+    Unpaired surrogates in the texts become U+FFFD, because neither files nor loggers can represent them.
 
     Args:
         rows: The reports.
@@ -90,28 +93,33 @@ def make_table(rows: Sequence[WorstReport], epoch: int, step: int) -> Table:
     columns = [*place, *(["id"] if identified else []), "score", "reference", "prediction", *kinds]
     cells = [
         [epoch, step, row.dataloader, row.rank, row.index]
-        + ([row.identifier] if identified else [])
-        + [row.score, row.reference, row.prediction]
-        + [row.explanations.get(kind, "") for kind in kinds]
+        + ([_encodable(row.identifier)] if identified else [])
+        + [row.score, *map(_encodable, (row.reference, row.prediction))]
+        + [_encodable(row.explanations.get(kind, "")) for kind in kinds]
         for row in rows
     ]
     return Table({column: [row[place] for row in cells] for place, column in enumerate(columns)})
 
 
-def log_table(logger: Any, name: str, table: Table, step: int) -> bool:
-    """Hand a table to a logger that takes tables, told by its methods so that no logger's package is needed.
+def _encodable(text: str | None) -> str | None:
+    return None if text is None else encodable_text(text)
 
-    Known are ``log_table(key, columns, data, step)`` (Weights & Biases), an MLflow client with ``log_table`` and a
-    run id, and ``add_text`` (TensorBoard), which gets Markdown.
+
+def log_table(logger: Any, name: str, table: Table, step: int) -> bool:
+    """Log a table with a logger that supports tables.
+
+    A logger is recognised by its methods, so that its package need not be imported: ``log_table(key, columns, data,
+    step)`` (Weights & Biases), an MLflow client with ``log_table`` and a run id, or ``add_text`` (TensorBoard), which
+    logs Markdown.
 
     Args:
         logger: A Lightning logger.
         name: Name of the table.
-        table: What to log.
+        table: The table.
         step: Global step.
 
     Returns:
-        Whether the logger took it.
+        Whether the logger supports tables.
     """
     if hasattr(logger, "log_table"):
         logger.log_table(key=name, columns=list(table.names), data=_rows(table), step=step)

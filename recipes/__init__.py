@@ -1,4 +1,4 @@
-"""Training scripts and their YAML files: one YAML is one run."""
+"""Training scripts and recipes: each recipe is a YAML file that describes one run."""
 
 if __name__ != "rrg_rewards.recipes":
     raise ImportError(f"import this package as rrg_rewards.recipes, not as {__name__}")

@@ -1,8 +1,11 @@
-"""Arguments of the recipes, besides those of TRL's trainers and models."""
+"""Arguments of the recipes, in addition to those of TRL's trainers and models."""
 
-from dataclasses import dataclass, field
+# ruff: noqa: RUF009 (_option makes a dataclass field)
 
-from rrg_rewards.recipes._rewards import RewardSetting, parse_reward
+from dataclasses import MISSING, dataclass, field
+from typing import Any
+
+from rrg_rewards.rewards.registry import RewardSetting, parse_reward
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -19,38 +22,35 @@ __all__ = [
 ALGORITHMS = ("grpo", "rloo")
 
 
+def _option(default: Any, help: str) -> Any:  # noqa: A002 (as in argparse)
+    options = {"default_factory": list} if default == [] else {"default": default}
+    return field(metadata={"help": help}, **options)
+
+
 @dataclass
 class DataArguments:
-    """Which rows a recipe trains on and which it holds out, and how they become prompts."""
+    """Arguments that select the training and held-out rows and format their prompts."""
 
-    dataset: str = field(metadata={"help": "CSV, JSONL or Parquet file, or the name of a data set on the Hub."})
-    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of a data set on the Hub."})
-    dataset_split: str = field(default="train", metadata={"help": "Split of a data set on the Hub."})
-    input_column: str = field(default="findings", metadata={"help": "Column that the prompt is made of."})
-    reference_column: str = field(default="reference", metadata={"help": "Column of reference reports."})
-    image_column: str | None = field(
-        default=None, metadata={"help": "Column of image paths, which may be relative to the table's folder."}
-    )
-    label_columns: list[str] | None = field(
-        default=None, metadata={"help": "0/1 columns, or one column of lists, gathered into the column 'labels'."}
-    )
-    label_schema: str | None = field(
-        default=None, metadata={"help": "Label schema whose label names are the label columns, such as ct_rate."}
-    )
-    system_prompt: str | None = field(default=None, metadata={"help": "System message, or head of a plain prompt."})
-    prompt_template: str = field(
-        default="{input}", metadata={"help": "Prompt, with {input} for the input column and any other {column}."}
-    )
-    conversational: bool = field(default=True, metadata={"help": "Prompt by the model's chat template."})
-    max_input_words: int | None = field(default=None, metadata={"help": "Leave out rows with longer inputs."})
-    heldout_file: str | None = field(default=None, metadata={"help": "File of held-out rows, in place of a split."})
-    heldout_fraction: float = field(default=0.1, metadata={"help": "Fraction of rows held out from training."})
-    heldout_seed: int = field(default=0, metadata={"help": "Seed of the split."})
-    heldout_rows: int = field(default=64, metadata={"help": "Held-out rows to evaluate on; 0 for none."})
+    dataset: str = _option(MISSING, "CSV, JSONL or Parquet file, or the name of a data set on the Hub.")
+    dataset_config: str | None = _option(None, "Configuration of a data set on the Hub.")
+    dataset_split: str = _option("train", "Split of a data set on the Hub.")
+    input_column: str = _option("findings", "Column that fills {input} in the prompt.")
+    reference_column: str = _option("reference", "Column of reference reports.")
+    image_column: str | None = _option(None, "Column of image paths, absolute or relative to the folder of the table.")
+    label_columns: list[str] | None = _option(None, "Columns of 0 and 1, or one column of lists; read as 'labels'.")
+    label_schema: str | None = _option(None, "Label schema, such as ct_rate, whose labels are the label columns.")
+    system_prompt: str | None = _option(None, "System message, or first line of a prompt without chat template.")
+    prompt_template: str = _option("{input}", "Prompt; {input} is the input column, {NAME} is another column.")
+    conversational: bool = _option(True, "Format prompts with the model's chat template.")
+    max_input_words: int | None = _option(None, "Leave out rows whose input has more words.")
+    heldout_file: str | None = _option(None, "File of held-out rows, instead of a split.")
+    heldout_fraction: float = _option(0.1, "Fraction of rows that are held out from training.")
+    heldout_seed: int = _option(0, "Seed of the split.")
+    heldout_rows: int = _option(64, "Number of held-out rows to evaluate on; 0 for none.")
 
     @property
     def target_column(self) -> str:
-        """Column of the reports that are learned from; rows where it is blank are left out."""
+        """Column of the reports that the model learns from; rows with a blank report are left out."""
         return self.reference_column
 
     def __post_init__(self) -> None:
@@ -61,18 +61,15 @@ class DataArguments:
         if self.label_schema is not None:
             self.label_columns = list(get_label_schema(self.label_schema).labels)
         if self.image_column is not None and not self.conversational:
-            raise ValueError("image_column needs conversational prompts: the chat template says where the image stands")
+            raise ValueError("image_column needs conversational prompts: the chat template places the image")
 
 
 @dataclass
 class RewardArguments(DataArguments):
-    """What every recipe of reinforcement learning sets besides the trainer's and the model's own arguments."""
+    """Arguments that all reinforcement learning recipes share."""
 
-    rewards: list[str] = field(
-        default_factory=list,
-        metadata={"help": "Rewards: names or mappings of name, weight, as (logged name) and the reward's options."},
-    )
-    heldout_batch_size: int = field(default=8, metadata={"help": "Held-out rows generated at once on a process."})
+    rewards: list[str] = _option([], "Names, or mappings with name, weight, as (logged name) and reward options.")
+    heldout_batch_size: int = _option(8, "Number of held-out reports that a process generates in a batch.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,51 +77,43 @@ class RewardArguments(DataArguments):
             raise ValueError("rewards is empty; set at least one, as in 'rewards: [{name: crg}]'")
         names = [setting.logged_name for setting in self.reward_settings()]
         if len(set(names)) < len(names):
-            raise ValueError(f"rewards are logged as {', '.join(names)}; tell them apart by 'as: NAME'")
+            raise ValueError(f"rewards are logged as {', '.join(names)}; give each a different name by 'as: NAME'")
 
     def reward_settings(self) -> list[RewardSetting]:
-        """The rewards, parsed and checked."""
+        """Return the parsed rewards."""
         return [parse_reward(reward, self.reference_column) for reward in self.rewards]
 
 
 @dataclass
 class WatchArguments(RewardArguments):
-    """Whether and how a recipe watches for reward hacking."""
+    """Arguments that configure the detection of reward hacking."""
 
-    watch: bool = field(default=False, metadata={"help": "Watch for reward hacking; writes reward_watch.html."})
-    watch_stop: list[str] = field(
-        default_factory=list, metadata={"help": "Checks whose alarms stop the run, or all; default: none."}
-    )
-    watch_metrics: list[str] = field(
-        default_factory=list, metadata={"help": "Held-out metrics, as rewards are given; they are never trained."}
-    )
-    watch_metric_every: int = field(default=1, metadata={"help": "Score held-out metrics on every so many steps."})
-    watch_labeler: str = field(
-        default="rules:ct_rate", metadata={"help": "Labeler of the watch, as rules:chexbert; empty for none."}
-    )
-    watch_block_reports: int = field(default=64, metadata={"help": "Completions that are pooled into one number."})
-    watch_baseline_reports: int = field(default=320, metadata={"help": "First completions: the starting policy."})
-    watch_window_reports: int = field(default=320, metadata={"help": "Last completions, compared with the first."})
-    watch_limits: list[str] = field(
-        default_factory=list, metadata={"help": "Limits of checks: CHECK.OPTION=VALUE, or CHECK=false for none."}
-    )
+    watch: bool = _option(False, "Detect reward hacking and write reward_watch.html.")
+    watch_stop: list[str] = _option([], "Names of checks whose alarms stop the run, or all (default: none).")
+    watch_metrics: list[str] = _option([], "Metrics held out from training, in the same format as rewards.")
+    watch_metric_every: int = _option(1, "Compute held-out metrics every N steps.")
+    watch_labeler: str = _option("rules:ct_rate", "Labeler of the watch, such as rules:chexbert; empty for none.")
+    watch_block_reports: int = _option(64, "Number of completions that are pooled into one value.")
+    watch_baseline_reports: int = _option(320, "Number of first completions, which represent the initial policy.")
+    watch_window_reports: int = _option(320, "Number of latest completions, which are compared with the first.")
+    watch_limits: list[str] = _option([], "Limits of checks: CHECK.OPTION=VALUE, or CHECK=false to disable.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.watch and (self.watch_stop or self.watch_metrics or self.watch_limits):
-            raise ValueError("watch_stop, watch_metrics and watch_limits are of a watch; set watch: true")
+            raise ValueError("watch_stop, watch_metrics and watch_limits need a watch; set watch: true")
         self.watch_metric_settings()
 
     def watch_metric_settings(self) -> list[RewardSetting]:
-        """The held-out metrics, parsed and checked."""
+        """Return the parsed held-out metrics."""
         return [parse_reward(metric, self.reference_column) for metric in self.watch_metrics]
 
 
 @dataclass
 class RecipeArguments(WatchArguments):
-    """What a recipe of GRPO or RLOO sets besides the trainer's and the model's own arguments."""
+    """Arguments of GRPO and RLOO recipes."""
 
-    algorithm: str = field(default="grpo", metadata={"help": "grpo or rloo."})
+    algorithm: str = _option("grpo", "grpo or rloo.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,29 +123,25 @@ class RecipeArguments(WatchArguments):
 
 @dataclass
 class PPOArguments(RewardArguments):
-    """What a recipe of PPO sets besides the trainer's and the model's own arguments."""
+    """Arguments of PPO recipes."""
 
-    unscorable: float | None = field(
-        default=None, metadata={"help": "Reward of completions that cannot be scored; default: they end the run."}
-    )
+    unscorable: float | None = _option(None, "Reward of unscorable completions (default: raise an error).")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.image_column is not None:
-            raise ValueError("image_column: PPO's trainer takes text alone; use grpo or rloo")
+            raise ValueError("image_column: PPO's trainer accepts text only; use grpo or rloo")
 
 
 @dataclass
 class SupervisedArguments(DataArguments):
-    """What a recipe of supervised fine-tuning sets besides the trainer's and the model's own arguments."""
+    """Arguments of supervised fine-tuning recipes."""
 
-    completion_column: str = field(
-        default="", metadata={"help": "Column of what to write; default: the reference column."}
-    )
+    completion_column: str = _option("", "Column of target reports (default: the reference column).")
 
     @property
     def target_column(self) -> str:
-        """Column of what is imitated."""
+        """Column of the target reports."""
         return self.completion_column
 
     def __post_init__(self) -> None:

@@ -1,22 +1,29 @@
-"""Which recipes there are: every YAML file below this folder that is no launcher's configuration."""
+"""Catalog of recipes: all YAML files in this folder and its subfolders, except launcher configurations."""
 
 import re
 from importlib import import_module
 from pathlib import Path
 
+import yaml
+
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.package_data import parse_yaml
 
 __all__ = ["header_of", "list_recipes", "recipe_path", "validate_recipe"]
 
 _ROOT = Path(__file__).resolve().parent
 _HEADER_PARTS = ("Prerequisites:", "Launch:", "Expect:")
-# Read by `accelerate launch`: they say how processes are started, not what is run.
+# Configurations of `accelerate launch`, which are not recipes.
 _LAUNCHERS = "accelerate_configs"
+# Keys that only PPO has.
+_PPO_KEYS = frozenset(
+    {"num_ppo_epochs", "response_length", "total_episodes", "unscorable", "vf_coef", "whiten_rewards"}
+)
 _LAUNCH = re.compile(r"-m (rrg_rewards\.recipes\.[\w.]+)|(?:rrg-rewards|-m rrg_rewards) train (\w+)")
 
 
 def header_of(path: str | Path) -> list[str]:
-    """Comment lines at the head of a YAML file, without the comment sign."""
+    """Return the comment lines at the start of a YAML file, without ``#``."""
     header = []
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
@@ -26,7 +33,9 @@ def header_of(path: str | Path) -> list[str]:
 
 
 def list_recipes() -> list[tuple[str, Path, str]]:
-    """Recipes as ``(name, path, description)``, by name; the description is the first line of the file's header.
+    """Return ``(name, path, description)`` of each recipe, sorted by name.
+
+    The description is the first line of the file's header.
 
     Example:
         >>> from rrg_rewards.recipes import list_recipes
@@ -45,7 +54,7 @@ def _files() -> dict[str, Path]:
 
 
 def recipe_path(name: str) -> Path:
-    """Path of a recipe's YAML file, or of a launcher's (``accelerate_configs/zero2``).
+    """Return the path of a recipe, or of a launcher configuration such as ``accelerate_configs/zero2``.
 
     Raises:
         ValueError: For an unknown name, with the nearest known one.
@@ -73,36 +82,64 @@ def _validate_by_script(script: str, path: Path) -> None:
     module.validate(path)
 
 
-def validate_recipe(path: str | Path) -> None:
-    """Check a recipe by its script's own parser, without loading a model or data.
+def validate_recipe(path: str | Path) -> str:
+    """Validate a recipe with the parser of its script, without loading a model or data.
 
-    The header must say prerequisites, launch line and what to expect; the launch line names the script, whose
-    ``validate`` checks keys, values and rewards, or what ``rrg-rewards train`` is to train.
+    The launch line in the header names either a script, whose function ``validate`` checks keys, values and rewards, or
+    a task of ``rrg-rewards train``. Without a launch line, the keys tell which it is. The header of a recipe of this
+    package must also contain the parts ``Prerequisites:`` and ``Expect:``.
 
     Args:
         path: A YAML file.
 
+    Returns:
+        The script or the task.
+
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: Naming the key that is wrong.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the launch line names nothing that exists, or a key or value is invalid.
 
     Example:
         >>> from rrg_rewards.recipes import recipe_path, validate_recipe
         >>> validate_recipe(recipe_path("smollm2/impression_grpo_crg"))
+        'rrg_rewards.recipes.grpo'
     """
     if not Path(path).is_file():
         raise FileNotFoundError("no such file")
+    script, task = _launched(Path(path))
+    if script is not None:
+        _validate_by_script(script, Path(path))
+        return script
+    import_module("rrg_rewards.training.metrics.cli").validate(task, path)
+    return f"rrg-rewards train {task}"
+
+
+def _launched(path: Path) -> tuple[str | None, str | None]:
+    """Return the script of a recipe or the task of ``rrg-rewards train``, by its launch line or else by its keys."""
     header = " ".join(header_of(path))
     missing = [part for part in _HEADER_PARTS if part not in header]
-    if missing:
+    if missing and path.resolve().is_relative_to(_ROOT):
         raise ValueError(f"the header comment lacks {', '.join(missing)}")
+    if "Launch:" not in header:
+        return _launched_by_keys(path)
     launch = _LAUNCH.search(header.partition("Launch:")[2])
     if launch is None:
         raise ValueError(
             "the launch line names no script, as in 'python -m rrg_rewards.recipes.grpo', and no task of "
             "'rrg-rewards train', as in 'rrg-rewards train crepe'"
         )
-    if launch[1] is not None:
-        _validate_by_script(launch[1], Path(path))
-    else:
-        import_module("rrg_rewards.training.cli").validate(launch[2], path)
+    return launch[1], launch[2]
+
+
+def _launched_by_keys(path: Path) -> tuple[str | None, str | None]:
+    try:
+        keys = parse_yaml(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(keys, dict):
+        raise ValueError(f"{path} must contain a mapping of keys to values")
+    if isinstance(keys.get("model"), dict) or "trainer" in keys:
+        return None, "er2score" if "backbone" in (keys.get("model") or {}) else "crepe"
+    if not _PPO_KEYS.isdisjoint(keys):
+        return "rrg_rewards.recipes.ppo", None
+    return f"rrg_rewards.recipes.{'grpo' if 'rewards' in keys else 'sft'}", None

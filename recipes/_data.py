@@ -1,4 +1,4 @@
-"""Rows of a table as prompts with references: what the trainer and the held-out evaluation read."""
+"""Prompts and references from the rows of a table, for training and held-out evaluation."""
 
 import json
 import logging
@@ -10,8 +10,8 @@ from typing import Any
 
 from datasets import Dataset, load_dataset
 
-from rrg_rewards.data.readers import read_table
-from rrg_rewards.data.tables import FORMATS, Table, TableError
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import FORMATS, Table, TableError
 from rrg_rewards.recipes._arguments import DataArguments
 from rrg_rewards.utilities.features import FEATURE_ENDINGS, check_features
 
@@ -25,12 +25,12 @@ _IMAGE = "image"
 
 @dataclass(frozen=True)
 class RecipeData:
-    """Training and held-out rows, each with a ``prompt``, an ``image`` where there is one, and further columns.
+    """Training and held-out rows, with ``prompt``, ``image`` (if there are images) and the rewards' columns.
 
     Args:
         train: Rows to train on.
         heldout: Rows to evaluate on.
-        dropped: How many rows were left out, by reason.
+        dropped: Number of dropped rows for each reason.
     """
 
     train: Any
@@ -39,56 +39,62 @@ class RecipeData:
 
 
 def load_table(name: str, config: str | None = None, split: str = "train") -> Table:
-    """Load a CSV, JSONL or Parquet file, told apart by its ending, or a data set on the Hub.
+    """Load a CSV, JSONL or Parquet file, recognised by its extension, or a data set from the Hub.
 
     Raises:
-        ValueError: If there is no such file, it is malformed, or has no row.
+        ValueError: If the file does not exist, is malformed, or has no rows.
     """
-    if Path(name).suffix.lower() in FORMATS:
+    if _is_file_name(name):
         table = read_table(name)
     else:
         rows = load_dataset(name, config, split=split)
         table = Table({column: list(rows[column]) for column in rows.column_names}, source=name)
     if not len(table):
-        raise ValueError(f"{name}: no rows")
+        raise TableError(f"{name}: no rows")
     return table
 
 
 def load_recipe_data(arguments: DataArguments, columns: Sequence[str]) -> RecipeData:
-    """Load, filter, prompt and split the rows of a recipe.
+    """Load and filter the rows of a recipe, make their prompts, and split them.
 
     Args:
         arguments: The recipe's arguments.
-        columns: Columns that the rewards, or the trainer, read besides the prompt and the image.
+        columns: Columns to keep in addition to the prompt and the image.
 
     Raises:
-        ValueError: If a column is missing, naming it and those that exist, or no row is left.
+        ValueError: If a column is missing (the message names the existing columns), or if no row is usable.
     """
     dropped = {"blank input or reference": 0, "no image": 0, "input too long": 0}
 
     def prepare(name: str) -> Any:
         table = load_table(name, arguments.dataset_config, arguments.dataset_split)
-        return _prepare(table, arguments, columns, dropped, _folder_of_table(name))
+        # Relative paths in a file refer to its folder, so that the folder can be moved.
+        folder = Path(name).parent if _is_file_name(name) else Path()
+        return _prepare(table, arguments, columns, dropped, folder)
 
     rows = prepare(arguments.dataset)
     if arguments.heldout_file is not None:
         train, heldout = rows, prepare(arguments.heldout_file)
     elif len(rows) < 2:
-        raise ValueError(f"data set {arguments.dataset} has one usable row, too few to hold any out")
+        raise TableError(f"data set {arguments.dataset} has one usable row, too few to hold any out")
     else:
         parts = rows.train_test_split(arguments.heldout_fraction, seed=arguments.heldout_seed)
         train, heldout = _without(parts["train"], parts["test"], dropped), parts["test"]
+    if not len(train):
+        raise TableError(
+            f"{arguments.dataset}: 0 rows to train on; left out: {dropped}. Rows with the input of a held-out row are "
+            "not trained on: add rows with other inputs, or set heldout_file"
+        )
     logger.info("%d rows to train on, %d held out; left out: %s", len(train), len(heldout), dropped)
     return RecipeData(train, heldout.select(range(min(arguments.heldout_rows, len(heldout)))), dropped)
 
 
-def _folder_of_table(name: str) -> Path:
-    """Where a table's relative paths start: beside it, so that a folder of data can be moved."""
-    return Path(name).parent if Path(name).suffix.lower() in FORMATS else Path()
+def _is_file_name(name: str) -> bool:
+    return Path(name).suffix.lower() in FORMATS
 
 
 def _without(train: Any, heldout: Any, dropped: dict[str, int]) -> Any:
-    """Training rows whose input is not held out too: reports repeat, and a policy must not have seen the test."""
+    """Return the training rows whose input is not held out, because data sets contain the same report repeatedly."""
     seen = set(_inputs(heldout))
     kept = [row for row, key in enumerate(_inputs(train)) if key not in seen]
     dropped["same input held out"] = len(train) - len(kept)
@@ -121,7 +127,7 @@ def _prepare(
         else:
             dropped[reason] += 1
     if not rows:
-        raise ValueError(f"{table.source}: no usable row among {len(table)}; left out: {dropped}")
+        raise TableError(f"{table.source}: no usable row among {len(table)}; left out: {dropped}")
     _check_images([row[_IMAGE] for row in rows if _IMAGE in row], table)
     return Dataset.from_list(rows)
 
@@ -133,16 +139,16 @@ def _placeholders(arguments: DataArguments) -> set[str]:
 def _check_images(paths: Sequence[str], table: Table) -> None:
     missing = [path for path in paths if not Path(path).is_file()]
     if missing:
-        raise ValueError(f"{table.source}: {len(missing)} of {len(paths)} images are missing, such as {missing[0]}")
+        raise TableError(f"{table.source}: {len(missing)} of {len(paths)} images are missing, such as {missing[0]}")
     for path in paths:
-        # Now, and not when the row is drawn, hours into a run.
+        # Otherwise the run would fail only when it samples the row.
         if path.endswith(FEATURE_ENDINGS):
             check_features(path)
 
 
 def _reason_to_drop(row: Mapping[str, Any], arguments: DataArguments) -> str | None:
     text = str(row.get("input", "-") or "")
-    # A recipe whose rewards read labels only need not have references.
+    # The reference column is optional, because some rewards read only labels.
     reference = row.get(arguments.target_column, "-")
     if not text.strip() or not str(reference or "").strip():
         return "blank input or reference"
@@ -162,7 +168,7 @@ def _prompt(row: Mapping[str, Any], arguments: DataArguments) -> str | list[dict
 
 
 def _labels(table: Table, columns: Sequence[str]) -> Sequence[Any]:
-    """Labels of each row in the order of ``columns``; ``None``, which is unscorable, where they are missing."""
+    """Return the labels of each row in the order of ``columns``, or ``None`` for a row without labels (unscorable)."""
     if len(columns) > 1:
         return [None if labels is None else list(labels) for labels in table.labels(columns)]
     rows = []

@@ -1,4 +1,4 @@
-"""Held-out evaluation: greedy reports, corpus statistics of them, and how sure these are."""
+"""Held-out evaluation: greedy reports, their corpus statistics, and bootstrap intervals."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,17 +18,17 @@ from rrg_rewards.rewards import Reward
 __all__ = [
     "Evaluation",
     "change",
-    "evaluate",
     "evaluate_reports",
+    "format_summary",
     "greedy_reports",
-    "in_words",
     "with_images_of_others",
 ]
 
 _Statistic = Callable[..., Tensor]
 
-# On sums of (score, report, words), then of (tp, fn, fp, tn) where the metric counts labels, or where it asks questions
-# of each part of the score and of the reports that have it.
+# Each statistic is a function of the column sums of `Evaluation.per_report`. Columns 0 to 2 are the score, the number
+# of reports and the number of words. If the metric counts labels, columns 3 to 6 are tp, fn, fp and tn. For
+# CT-FineBench, each part of the score has two more columns: its value, and the number of reports that have a value.
 _OF_SCORES: dict[str, _Statistic] = {
     "score": lambda sums: sums[0] / sums[1],
     "words": lambda sums: sums[2] / sums[1],
@@ -43,12 +43,12 @@ _OF_LABELS: dict[str, _Statistic] = {
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Reports written for held-out rows, and the numbers each adds to the corpus statistics, by reward.
+    """Reports generated for held-out rows, and the numbers from which corpus statistics are computed.
 
     Args:
         reports: ``N`` reports.
-        per_report: For each reward ``(N, K)`` numbers to be summed; NaN where a report is unscorable.
-        parts: For each reward whose metric asks questions the names of what its score is made of.
+        per_report: For each reward, a tensor of shape ``(N, K)`` whose columns are summed; NaN for unscorable reports.
+        parts: Names of the parts of the score, for each CT-FineBench reward.
     """
 
     reports: list[str]
@@ -56,7 +56,7 @@ class Evaluation:
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """Statistics with bootstrap intervals over reports, and the number of unscorable reports, by reward."""
+        """Return for each reward its statistics with bootstrap intervals and the number of unscorable reports."""
         summaries = {}
         for name, rows in self.per_report.items():
             scored = ~rows.isnan().any(dim=1)
@@ -64,9 +64,9 @@ class Evaluation:
         return summaries
 
     def statistics(self, name: str) -> dict[str, _Statistic]:
-        """What a reward's sums give."""
+        """Return the statistics of a reward, as functions of the column sums."""
         if name in self.parts:
-            of_parts = {part: _mean_of(3 + 2 * place) for place, part in enumerate(self.parts[name])}
+            of_parts = {part: _mean_of(3 + 2 * index) for index, part in enumerate(self.parts[name])}
             return {**_OF_SCORES, **of_parts}
         return {**_OF_SCORES, **(_OF_LABELS if self.per_report[name].shape[1] > 3 else {})}
 
@@ -76,7 +76,7 @@ def _mean_of(column: int) -> _Statistic:
 
 
 def _intervals(statistics: Mapping[str, _Statistic], *columns: Tensor) -> dict[str, dict[str, float]]:
-    """Estimate and bootstrap interval of each statistic of the columns' sums."""
+    """Return the estimate and bootstrap interval of each statistic."""
     intervals = {}
     for name, statistic in statistics.items():
         low, high = bootstrap_interval(lambda *rows, of=statistic: of(*(row.sum(0) for row in rows)), columns)
@@ -89,7 +89,7 @@ def _intervals(statistics: Mapping[str, _Statistic], *columns: Tensor) -> dict[s
 
 
 def change(before: Evaluation, after: Evaluation) -> dict[str, dict[str, dict[str, float]]]:
-    """What changed between two evaluations of the same rows, with paired bootstrap intervals, by reward."""
+    """Return for each reward the differences between two evaluations of the same rows, with paired intervals."""
     changes = {}
     for name, rows in before.per_report.items():
         scored = ~torch.cat([rows, after.per_report[name]], dim=1).isnan().any(dim=1)
@@ -102,26 +102,12 @@ def _difference(statistic: _Statistic) -> _Statistic:
     return lambda before, after: statistic(after) - statistic(before)
 
 
-def evaluate(trainer: Any, rewards: Sequence[Reward], rows: Any, batch_size: int) -> Evaluation:
-    """Write a report greedily for each held-out row and score it by each reward's metric.
-
-    Every process must call it; each writes its share and all get the same result.
-
-    Args:
-        trainer: A TRL trainer.
-        rewards: Rewards, fitted.
-        rows: Held-out rows.
-        batch_size: Rows written at once on a process.
-    """
-    return evaluate_reports(greedy_reports(trainer, rows, batch_size), rewards, rows)
-
-
 def evaluate_reports(reports: list[str], rewards: Sequence[Reward], rows: Any) -> Evaluation:
-    """Score reports that were written for held-out rows by each reward's metric.
+    """Score the reports generated for held-out rows with the metric of each reward.
 
     Args:
-        reports: One report a row.
-        rewards: Rewards, fitted.
+        reports: One report per row.
+        rewards: Fitted rewards.
         rows: Held-out rows.
     """
     columns = {column: list(rows[column]) for column in rows.column_names}
@@ -131,11 +117,11 @@ def evaluate_reports(reports: list[str], rewards: Sequence[Reward], rows: Any) -
     return Evaluation(reports, per_report, parts)
 
 
-def in_words(summary: Mapping[str, Any]) -> str:
-    """A summary of one reward on one line.
+def format_summary(summary: Mapping[str, Any]) -> str:
+    """Format the summary of a reward as one line.
 
     Example:
-        >>> in_words({"crg": {"estimate": 0.5, "low": 0.4, "high": 0.6}, "unscorable": 0})
+        >>> format_summary({"crg": {"estimate": 0.5, "low": 0.4, "high": 0.6}, "unscorable": 0})
         'crg 0.500 (0.400 to 0.600), unscorable 0'
     """
     parts = [
@@ -148,7 +134,7 @@ def in_words(summary: Mapping[str, Any]) -> str:
 
 
 def with_images_of_others(rows: Any) -> Any:
-    """The rows with each one's ``image`` moved on to the next."""
+    """Return the rows with each image replaced by that of the next row."""
     images = list(rows["image"])
     return rows.remove_columns("image").add_column("image", images[1:] + images[:1])
 
@@ -159,14 +145,22 @@ def _per_report(scores: Scores, reports: Sequence[str]) -> Tensor:
     if isinstance(scores, LabelScores):
         columns += [count.double() for count in label_counts(scores.preds, scores.target, dim=1)]
     elif isinstance(scores, FineBenchScores):
-        # Not every report has questions of each kind.
+        # A part is NaN if the report has no question that belongs to it.
         for part in scores.details.values():
             columns += [part.nan_to_num(0.0), (~part.isnan()).double()]
     return torch.stack(columns, dim=1)
 
 
 def greedy_reports(trainer: Any, rows: Any, batch_size: int) -> list[str]:
-    """Complete the rows' prompts greedily with the policy as it stands, shared out over the trainer's processes."""
+    """Generate a report for each row by greedy decoding with the current policy.
+
+    Every process must call this function. Each generates a share of the reports, and all return the same list.
+
+    Args:
+        trainer: A TRL trainer.
+        rows: Held-out rows.
+        batch_size: Number of reports that a process generates in a batch.
+    """
     accelerator = trainer.accelerator
     mine = range(accelerator.process_index, len(rows), accelerator.num_processes)
     with unwrap_model_for_generation(trainer.model_wrapped, accelerator) as model, torch.inference_mode():
@@ -193,7 +187,7 @@ def _complete(trainer: Any, model: Any, rows: Sequence[Mapping[str, Any]]) -> li
     output = model.generate(
         **inputs,
         generation_config=config,
-        # The weights are gathered already, and processes may differ in how many batches they have.
+        # The weights are already gathered, and the number of batches may differ between processes.
         synced_gpus=False,
     )
     texts: list[str] = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
@@ -207,13 +201,13 @@ def _inputs(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
     with_images = {"images": images} if any(images) else {}
     conversational = not isinstance(prompts[0], str)
     if conversational and isinstance(processor, ProcessorMixin):
-        prompts = [prepare_multimodal_messages(prompt, own) for prompt, own in zip(prompts, images, strict=True)]
+        prompts = [prepare_multimodal_messages(*pair) for pair in zip(prompts, images, strict=True)]
     if conversational:
         prompts = [
             processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **template)
             for prompt in prompts
         ]
-    # Chat templates write special tokens themselves. Padding on the right would be read as part of the prompt.
+    # Chat templates already add special tokens. Padding on the right would separate the prompt from its completion.
     inputs = processor(
         text=prompts,
         padding=True,
@@ -222,5 +216,5 @@ def _inputs(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
         return_tensors="pt",
         **with_images,
     )
-    # Some tokenizers also return what their models do not take.
+    # Some tokenizers also return inputs that their models do not accept.
     return inputs if with_images else BatchEncoding({key: inputs[key] for key in ("input_ids", "attention_mask")})

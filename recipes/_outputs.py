@@ -1,4 +1,4 @@
-"""What a run leaves behind: its configuration, history, evaluations and curve."""
+"""Output files of a run: configuration, history, evaluations and curves."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,20 +6,28 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data import Table, open_output, write_table
+from rrg_rewards.data import Table, open_output, write_json, write_table
 from rrg_rewards.recipes._data import RecipeData
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["describe", "plot_run", "versions", "write_rows"]
+__all__ = ["describe", "plot_run", "versions", "write_rows", "write_run_file"]
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write one row or more, which all have the same keys, as a table."""
+    """Write a non-empty sequence of rows with equal keys as a table."""
     write_table(Table({name: [row[name] for row in rows] for name in rows[0]}), path, overwrite=True)
 
 
+def write_run_file(trainer: Any, name: str, content: Any) -> None:
+    """Write a JSON file to the trainer's ``output_dir`` if this is the main process."""
+    if trainer.accelerator.is_main_process:
+        folder = Path(trainer.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(content, folder / name, overwrite=True)
+
+
 def describe(recipe: Any, training: Any, model: Any, data: RecipeData) -> dict[str, Any]:
-    """What a run is: its resolved configuration, how many rows and processes, and the versions of libraries."""
+    """Return the content of ``run.json``: configuration, numbers of rows and processes, and versions of libraries."""
     return {
         "config": {**dataclasses.asdict(recipe), **training.to_dict(), **dataclasses.asdict(model)},
         "rows": {"train": len(data.train), "heldout": len(data.heldout), "left out": data.dropped},
@@ -29,23 +37,23 @@ def describe(recipe: Any, training: Any, model: Any, data: RecipeData) -> dict[s
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a run's numbers depend on."""
+    """Return the versions of the libraries that affect results."""
     return {name: version(name) for name in ("rrg-rewards", "torch", "transformers", "trl")}
 
 
 def plot_run(
     path: Path, name: str, history: Sequence[Mapping[str, Any]], evaluations: Mapping[str, Any] | None = None
 ) -> None:
-    """Draw a reward over training steps, and the held-out statistics before and after with their intervals.
+    """Plot a reward over the training steps, and the held-out statistics of each stage with their intervals.
 
     Args:
         path: PNG file.
         name: Name of the reward.
         history: The trainer's log history.
-        evaluations: Summaries ``before`` and ``after``, by reward.
+        evaluations: For each stage, the summary of each reward.
 
     Raises:
-        ModuleNotFoundError: If matplotlib is not installed, naming the pip command.
+        ModuleNotFoundError: If matplotlib is not installed; the message contains the pip command.
     """
     figure = require("matplotlib.figure", extra="plot").Figure(figsize=(9, 3.5), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -64,13 +72,13 @@ def _plot_heldout(axes: Any, stages: Mapping[str, Mapping[str, Any]]) -> None:
     for offset, (stage, summary) in enumerate(stages.items()):
         values = [summary[name] for name in shown]
         centre = [value["estimate"] for value in values]
-        # A percentile interval need not hold the estimate; an error bar has no negative length.
+        # A percentile interval may exclude the estimate; error bars must not have a negative length.
         below = [max(value["estimate"] - value["low"], 0) for value in values]
         above = [max(value["high"] - value["estimate"], 0) for value in values]
-        places = [place + spread * (offset - (len(stages) - 1) / 2) for place in range(len(shown))]
-        axes.errorbar(places, centre, yerr=[below, above], fmt="o", capsize=3, label=stage.replace("_", " "))
+        x = [index + spread * (offset - (len(stages) - 1) / 2) for index in range(len(shown))]
+        axes.errorbar(x, centre, yerr=[below, above], fmt="o", capsize=3, label=stage.replace("_", " "))
     axes.set_xticks(range(len(shown)), shown)
     axes.set_title("held out, greedy, 95% interval")
     if stages:
-        # Below the figure, where it hides no interval.
+        # The legend is below the axes because inside them it would cover intervals.
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=len(stages), frameon=False)

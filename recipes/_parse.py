@@ -1,4 +1,4 @@
-"""A recipe's arguments, from a YAML file, the command line, or both."""
+"""Parsing of a recipe's arguments from a YAML file, the command line, or both."""
 
 import argparse
 import contextlib
@@ -6,45 +6,31 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import yaml
 
-from rrg_rewards.recipes._arguments import PPOArguments, RecipeArguments, RewardArguments, SupervisedArguments
+from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
 from rrg_rewards.recipes._catalog import recipe_path
-from rrg_rewards.recipes._processes import start_deepspeed_on_cpu, with_configured_state
+from rrg_rewards.recipes._deepspeed_cpu import start_deepspeed_on_cpu, with_configured_state
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.package_data import parse_yaml
 
-# Before its names are imported: where it is missing, this says which extra installs it.
+# Before the imports from TRL: if TRL is missing, this error names the extra that installs it.
 require("trl", extra="trl")
 
 from transformers.hf_argparser import string_to_bool  # noqa: E402
-from trl import GRPOConfig, ModelConfig, RLOOConfig, SFTConfig, TrlParser  # noqa: E402
+from trl import ModelConfig, TrlParser  # noqa: E402
 
 from rrg_rewards.recipes._watch import make_watch, make_watch_metrics  # noqa: E402
 
-__all__ = [
-    "command_line",
-    "parse",
-    "parse_ppo",
-    "parse_supervised",
-    "validate",
-    "validate_ppo",
-    "validate_supervised",
-]
-
-_ALGORITHMS = {"grpo": GRPOConfig, "rloo": RLOOConfig}
-# The classes of a recipe's and of its trainer's arguments, by what the recipe says.
-_ClassesOf = Callable[[Mapping[str, Any]], tuple[type, type]]
+__all__ = ["RecipeParser", "check_rewards", "command_line", "read_recipe"]
 
 
 def command_line(options: Mapping[str, Any]) -> list[str]:
-    """Options as a command line that :func:`parse` takes.
+    """Return options as a command line for :meth:`RecipeParser.parse`.
 
     Example:
         >>> command_line({"config": "ct_chat/mini_sft", "max_steps": 3})
@@ -53,150 +39,124 @@ def command_line(options: Mapping[str, Any]) -> list[str]:
     return [part for name, value in options.items() for part in (f"--{name}", str(value))]
 
 
-def parse(argv: Sequence[str]) -> tuple[RecipeArguments, Any, Any]:
-    """Parse a command line of reinforcement learning; what it sets takes precedence over its ``--config``.
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    pass
 
-    With ``use_cpu`` and ``deepspeed`` both set, this process joins the run's group of processes.
+
+class RecipeParser:
+    """Parser of the recipes of a training script.
 
     Args:
-        argv: The command line; ``--config`` takes a YAML file, or the name of a recipe that comes with the package.
+        arguments: Class of the arguments that the script adds to those of TRL.
+        trainer_arguments: Function that returns the class of the trainer's arguments for the keys of a recipe.
+        description: Text before the options in the script's help.
+    """
 
-    Returns:
-        The recipe's, the trainer's and the model's arguments.
+    def __init__(
+        self, arguments: type, trainer_arguments: Callable[[Mapping[str, Any]], type], description: str | None = None
+    ) -> None:
+        self.description = description
+        self.arguments = arguments
+        self.trainer_arguments = trainer_arguments
+
+    def parse(self, argv: Sequence[str]) -> tuple[Any, Any, Any]:
+        """Parse a command line. Its options override the keys of the file that ``--config`` names.
+
+        If ``use_cpu`` and ``deepspeed`` are both set, this process joins the process group of the run.
+
+        Args:
+            argv: Command line. ``--config`` is a YAML file or the name of a recipe of this package.
+
+        Returns:
+            The recipe's, the trainer's and the model's arguments.
+
+        Raises:
+            ValueError: If a key is unknown or a value is invalid.
+            ModuleNotFoundError: If a package is missing that the recipe needs; the message contains the pip command.
+        """
+        argv = _with_config_file(argv)
+        keys = _early_keys(argv)
+        if keys.get("deepspeed") and string_to_bool(keys.get("use_cpu", False)):
+            start_deepspeed_on_cpu()
+            argv = [*argv, "--accelerator_config", with_configured_state(keys.get("accelerator_config"))]
+        return self._parse(argv)
+
+    def validate(self, path: Path) -> None:
+        """Check the keys, values and rewards of a recipe, without joining a process group or changing the environment.
+
+        Raises:
+            ValueError: If a key is unknown or a value is invalid.
+        """
+        with _same_environment():
+            # With use_cpu, a recipe for GPUs can be checked on a machine without a GPU.
+            recipe = self._parse(["--config", str(path), "--use_cpu", "true"])[0]
+        check_rewards(recipe)
+
+    def _parse(self, argv: Sequence[str]) -> tuple[Any, Any, Any]:
+        keys = _early_keys(argv)
+        classes = (self.arguments, self.trainer_arguments(keys), ModelConfig)
+        _check_keys(keys, classes)
+        _check_options(argv, classes)
+        if deepspeed := keys.get("deepspeed"):
+            require("deepspeed", extra="deepspeed")
+            if isinstance(deepspeed, str) and deepspeed.endswith(".json") and not Path(deepspeed).is_file():
+                raise ValueError(f"deepspeed: {deepspeed}: no such file")
+        options = {"description": self.description, "formatter_class": _HelpFormatter, "allow_abbrev": False}
+        recipe, training, model = _parsed(TrlParser(classes, **options), argv)
+        if not model.model_name_or_path:
+            raise ValueError("model_name_or_path: no model is set")
+        # The class that has this argument depends on the version of TRL.
+        init_kwargs = getattr(training, "model_init_kwargs", None) or {}
+        if init_kwargs.get("trust_remote_code") or any(
+            getattr(arguments, "trust_remote_code", False) for arguments in (training, model)
+        ):
+            raise ValueError("trust_remote_code: code that comes with a model is never executed here")
+        if training.deepspeed:
+            _check_zero3_saves(training.hf_deepspeed_config)
+        return recipe, training, model
+
+
+def check_rewards(recipe: Any) -> None:
+    """Check the options of a recipe's rewards and watch by constructing them, without loading a model.
 
     Raises:
-        ValueError: For an unknown key, or a value that its owner rejects.
-        ModuleNotFoundError: If ``deepspeed`` is set and DeepSpeed is not installed, naming the pip command.
+        ValueError: If an option is unknown or out of range.
     """
-    return _join_and_parse(argv, _reinforced)
+    if isinstance(recipe, RewardArguments):
+        for setting in recipe.reward_settings():
+            setting.make()
+    if isinstance(recipe, WatchArguments):
+        make_watch(recipe, make_watch_metrics(recipe), None)
 
 
-def parse_supervised(argv: Sequence[str]) -> tuple[SupervisedArguments, Any, Any]:
-    """Parse a command line of supervised fine-tuning, as :func:`parse`."""
-    return _join_and_parse(argv, _supervised)
-
-
-def parse_ppo(argv: Sequence[str]) -> tuple[PPOArguments, Any, Any]:
-    """Parse a command line of PPO, as :func:`parse`.
+def read_recipe(path: Path) -> dict[str, Any]:
+    """Read the keys of a recipe.
 
     Raises:
-        ModuleNotFoundError: If TRL has no PPO, naming the pip command.
+        ValueError: If the file is not a YAML mapping.
     """
-    return _join_and_parse(argv, _ppo)
+    try:
+        keys = parse_yaml(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(keys, dict):
+        raise ValueError(f"{path} must contain a mapping of keys to values")
+    return keys
 
 
-def validate(path: Path) -> None:
-    """Parse a recipe as a run would, and leave the environment as it was.
-
-    Raises:
-        ValueError: Naming the key that is wrong.
-    """
-    recipe = _parse_only(path, _reinforced)
-    _make_rewards(recipe)
-    make_watch(recipe, make_watch_metrics(recipe), None)
-
-
-def validate_ppo(path: Path) -> None:
-    """Parse a recipe of PPO, as :func:`validate`.
-
-    Where TRL has no PPO, its trainer's keys are not known: what is the recipe's own is checked, and its rewards.
-    """
-    if _has_ppo():
-        _make_rewards(_parse_only(path, _ppo))
-        return
-    own = {field.name for field in fields(PPOArguments)}
-    _make_rewards(PPOArguments(**{key: value for key, value in _read(path).items() if key in own}))
-
-
-def _make_rewards(recipe: RewardArguments) -> None:
-    for setting in recipe.reward_settings():
-        # Makes no model: backends load at their first use.
-        setting.make()
-
-
-def validate_supervised(path: Path) -> None:
-    """Parse a recipe of supervised fine-tuning, as :func:`validate`."""
-    _parse_only(path, _supervised)
-
-
-def _reinforced(chosen: Mapping[str, Any]) -> tuple[type, type]:
-    algorithm = chosen.get("algorithm", "grpo")
-    if algorithm not in _ALGORITHMS:
-        raise ValueError(unknown_name_message("algorithm", algorithm, _ALGORITHMS))
-    if "reward_weights" in chosen:
-        raise ValueError("reward_weights: give each reward its own 'weight' in place of it")
-    return RecipeArguments, _ALGORITHMS[algorithm]
-
-
-def _has_ppo() -> bool:
-    # TRL 1.13 removed it.
-    return find_spec("trl.experimental.ppo") is not None
-
-
-def _ppo(chosen: Mapping[str, Any]) -> tuple[type, type]:  # noqa: ARG001
-    if not _has_ppo():
-        raise ModuleNotFoundError(
-            "this version of TRL has no PPO, which 1.12 was the last to have: python -m pip install "
-            "'rrg-rewards[ppo]', in an environment of its own, or train with GRPO or RLOO"
-        )
-    return PPOArguments, import_module("trl.experimental.ppo").PPOConfig
-
-
-def _supervised(chosen: Mapping[str, Any]) -> tuple[type, type]:  # noqa: ARG001
-    return SupervisedArguments, SFTConfig
-
-
-def _join_and_parse(argv: Sequence[str], classes_of: _ClassesOf) -> tuple[Any, Any, Any]:
-    argv = _with_config_file(argv)
-    chosen = _chosen(argv)
-    if chosen.get("deepspeed") and string_to_bool(chosen.get("use_cpu", False)):
-        start_deepspeed_on_cpu()
-        argv = [*argv, "--accelerator_config", with_configured_state(chosen.get("accelerator_config"))]
-    return _parse(argv, classes_of)
-
-
-def _parse_only(path: Path, classes_of: _ClassesOf) -> Any:
-    """The recipe's own arguments; what is only checked joins no group of processes."""
-    message = io.StringIO()
-    with _same_environment(), contextlib.redirect_stderr(message):
-        try:
-            # On the CPU: a recipe for GPUs must be checkable where there is none.
-            return _parse(["--config", str(path), "--use_cpu", "true"], classes_of)[0]
-        except SystemExit as error:
-            raise ValueError(message.getvalue().strip().splitlines()[-1]) from error
-
-
-def _chosen(argv: Sequence[str]) -> dict[str, Any]:
-    """The YAML file's keys, and those few of the command line that must be known before it is parsed."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--config")
-    first.add_argument("--algorithm")
-    first.add_argument("--reward_weights", "--reward-weights", nargs="*")
-    first.add_argument("--deepspeed")
-    first.add_argument("--use_cpu", "--use-cpu", nargs="?", const=True)
-    first.add_argument("--accelerator_config", "--accelerator-config")
-    known, _ = first.parse_known_args(argv)
-    config = {} if known.config is None else _read(Path(known.config))
-    return {**config, **{key: value for key, value in vars(known).items() if value is not None and key != "config"}}
-
-
-def _parse(argv: Sequence[str], classes_of: _ClassesOf) -> tuple[Any, Any, Any]:
-    chosen = _chosen(argv)
-    classes = (*classes_of(chosen), ModelConfig)
-    _check_keys(chosen, classes)
-    if deepspeed := chosen.get("deepspeed"):
-        require("deepspeed", extra="deepspeed")
-        if isinstance(deepspeed, str) and deepspeed.endswith(".json") and not Path(deepspeed).is_file():
-            raise ValueError(f"deepspeed: {deepspeed}: no such file")
-    recipe, training, model = TrlParser(classes, allow_abbrev=False).parse_args_and_config(argv)
-    if not model.model_name_or_path:
-        raise ValueError("model_name_or_path: no model is set")
-    # TRL's versions differ in whose argument it is.
-    if any(getattr(arguments, "trust_remote_code", False) for arguments in (training, model)):
-        raise ValueError("trust_remote_code: code that comes with a model is never executed here")
-    if training.deepspeed:
-        _check_zero3_saves(training.hf_deepspeed_config)
-    return recipe, training, model
+def _early_keys(argv: Sequence[str]) -> dict[str, Any]:
+    """Return the keys of the YAML file, updated with the options that select how the rest is parsed."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    parser.add_argument("--algorithm")
+    parser.add_argument("--reward_weights", "--reward-weights", nargs="*")
+    parser.add_argument("--deepspeed")
+    parser.add_argument("--use_cpu", "--use-cpu", nargs="?", const=True)
+    parser.add_argument("--accelerator_config", "--accelerator-config")
+    options = vars(parser.parse_known_args(argv)[0])
+    config = options.pop("config")
+    keys = {} if config is None else read_recipe(Path(config))
+    return {**keys, **{key: value for key, value in options.items() if value is not None}}
 
 
 def _check_zero3_saves(settings: Any) -> None:
@@ -206,39 +166,52 @@ def _check_zero3_saves(settings: Any) -> None:
 
 
 def _with_config_file(argv: Sequence[str]) -> list[str]:
-    """The command line with the file of a recipe in place of its name."""
+    """Return the command line with a recipe's name replaced by the path of its file."""
     argv = [part for item in argv for part in (item.split("=", 1) if item.startswith("--config=") else [item])]
     if "--config" in argv[:-1]:
-        place = argv.index("--config") + 1
-        if not Path(argv[place]).is_file():
+        index = argv.index("--config") + 1
+        if not Path(argv[index]).is_file():
             try:
-                argv[place] = str(recipe_path(argv[place]))
+                argv[index] = str(recipe_path(argv[index]))
             except ValueError as error:
-                raise ValueError(f"--config {argv[place]}: no such file, and {error}") from error
+                raise ValueError(f"--config {argv[index]}: no such file, and {error}") from error
     return argv
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is no YAML: {error}") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} must hold a mapping of keys to values")
-    return config
-
-
-def _check_keys(config: Mapping[str, Any], classes: Sequence[Any]) -> None:
-    # Not the fields' own types: a parser that was made before has replaced them.
+def _check_keys(keys: Mapping[str, Any], classes: Sequence[Any]) -> None:
+    # Field.type is not used here, because an earlier parser may have replaced it.
     known = {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}
-    for key, value in config.items():
+    for key, value in keys.items():
         if key == "env":
             continue
         if key not in known:
             raise ValueError(unknown_name_message("key", key, known))
-        # argparse converts texts only: a list where a number belongs would pass.
+        # argparse converts only strings, and would accept a list instead of a number.
         if isinstance(value, list | dict) and not any(kind in str(known[key]) for kind in ("list", "dict")):
             raise ValueError(f"{key} must be {known[key]}, got {json.dumps(value)}")
+
+
+def _check_options(argv: Sequence[str], classes: Sequence[Any]) -> None:
+    known = {"config", "help", *(name for cls in classes for name in get_type_hints(cls))}
+    for part in argv:
+        if not part.startswith("--"):
+            continue
+        name = part[2:].partition("=")[0].replace("-", "_")
+        if name not in known and name.removeprefix("no_") not in known:
+            raise ValueError(unknown_name_message("option", name, known))
+
+
+def _parsed(parser: TrlParser, argv: Sequence[str]) -> tuple[Any, ...]:
+    """Parse a command line; an error is the last line that the parser prints, without the usage of 200 options."""
+    message = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(message):
+            parsed: tuple[Any, ...] = parser.parse_args_and_config(argv)
+            return parsed
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise ValueError(message.getvalue().strip().splitlines()[-1]) from stop
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What every recipe's training shares: processes that know of each other, loading, resuming, an orderly end."""
+"""Steps that all training scripts share: process checks, loading, training, resuming and finishing."""
 
 import json
 import logging
@@ -6,16 +6,19 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from weakref import ref
 
 from accelerate.utils import broadcast_object_list, is_peft_model
-from transformers import AutoProcessor
+from transformers import AutoProcessor, PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
-from trl import get_quantization_config
+from trl import get_peft_config, get_quantization_config
 from trl.trainer.utils import RepeatSampler, create_model_from_path
 
-import rrg_rewards.models.ct_chat  # noqa: F401  (makes CT-CHAT known to the automatic classes)
+import rrg_rewards.models.ct_chat.model  # noqa: F401  (makes CT-CHAT known to the automatic classes)
+from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.recipes._outputs import write_run_file
+from rrg_rewards.recipes._termination import saved_on_termination
 from rrg_rewards.utilities.checks import check_model_source
 
 __all__ = [
@@ -25,17 +28,20 @@ __all__ = [
     "finish",
     "launch",
     "load_policy",
+    "make_trainer",
     "prepare_policy",
+    "show_progress",
+    "train_and_save",
 ]
 
 logger = logging.getLogger(__name__)
 
 
 def check_processes(training: Any) -> None:
-    """Raise if processes were launched that do not know of each other.
+    """Check that the launched processes form one group.
 
     Raises:
-        ValueError: With both numbers, and what to do.
+        ValueError: If each process would train alone.
     """
     launched = int(os.environ.get("WORLD_SIZE", "1"))
     if training.world_size != launched:
@@ -46,45 +52,46 @@ def check_processes(training: Any) -> None:
 
 
 def checkpoint_to_resume(training: Any) -> str | None:
-    """Checkpoint to resume from: a path, or with ``auto`` or ``true`` the last whole one of ``output_dir``, if any.
+    """Return the checkpoint to resume from, or ``None`` to start a new run.
+
+    ``resume_from_checkpoint`` is a path, or ``auto`` or ``true`` for the last complete checkpoint in ``output_dir``.
 
     Raises:
-        ValueError: If the last one is of another number of processes.
+        ValueError: If the complete checkpoints were written by a different number of processes.
     """
     wanted = training.resume_from_checkpoint
     if str(wanted).lower() in ("none", "false", ""):
         return None
     if str(wanted).lower() not in ("auto", "true"):
         return str(wanted)
-    # The main process looks for all: on a shared file system two processes may see different files.
+    # Only the main process searches, because processes may see different files on a shared file system.
     whole: list[Any] = [_whole_checkpoints(Path(training.output_dir))] if training.process_index == 0 else [None]
     broadcast_object_list(whole)
     found = [path for path, processes in whole[0] if processes == training.world_size]
     if whole[0] and not found:
         path, processes = whole[0][0]
         raise ValueError(
-            f"{path} is of {processes} processes and cannot be resumed with {training.world_size}; launch as many, or "
-            "set another output_dir"
+            f"{path} was written by {processes} processes and cannot be resumed with {training.world_size}; launch "
+            f"{processes} processes, or set another output_dir"
         )
-    logger.info("resuming from %s", found[0] if found else "nothing: there is no whole checkpoint yet")
+    logger.info("resuming from %s", found[0] if found else "nothing: there is no complete checkpoint yet")
     return found[0] if found else None
 
 
 def _whole_checkpoints(folder: Path) -> list[tuple[str, int]]:
-    """Checkpoints that were written to their end, since a run may be killed while it writes; the last one first.
+    """Return the path and number of processes of each complete checkpoint, most recent first.
 
-    Returns:
-        Each one's path, and how many processes have left the state of their random numbers in it.
+    A checkpoint is incomplete if the run was killed while writing it.
     """
     checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     whole = []
     for path in sorted(checkpoints, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True):
         processes = len(list(path.glob("rng_state*.pth")))
-        # The main process writes its state last.
+        # The main process writes trainer_state.json last.
         if processes and _is_json(path / "trainer_state.json"):
             whole.append((str(path), processes))
         else:
-            logger.warning("%s is not whole; looking for one before it", path)
+            logger.warning("%s is incomplete; looking for an earlier one", path)
     return whole
 
 
@@ -96,17 +103,17 @@ def _is_json(path: Path) -> bool:
 
 
 def load_policy(training: Any, model: Any) -> dict[str, Any]:
-    """Load the model that training starts from, and its processor, before the trainer is made.
+    """Load the initial model and its processor before the trainer is constructed.
 
-    A trainer that loads the model itself draws an adapter's first weights from what loading has left of the random
-    numbers: other ones under ZeRO-3 than without it. A trainer that is given the model draws them from the seed.
+    If the trainer loaded the model, the initial weights of an adapter would depend on the random numbers that loading
+    consumes, and these differ under ZeRO-3. If the trainer receives a loaded model, they depend only on the seed.
 
     Args:
-        training: A TRL trainer's arguments; what they say of loading is used up.
+        training: Arguments of a TRL trainer; ``model_init_kwargs`` is applied here and then reset.
         model: TRL's ``ModelConfig``.
 
     Returns:
-        The trainer's arguments ``model``, ``processing_class`` and ``quantization_config``.
+        Values for the trainer's arguments ``model``, ``processing_class`` and ``quantization_config``.
     """
     check_model_source(model.model_name_or_path)
     quantization = get_quantization_config(model)
@@ -116,27 +123,32 @@ def load_policy(training: Any, model: Any) -> dict[str, Any]:
         "attn_implementation": model.attn_implementation,
         "dtype": model.dtype,
         **({} if quantization is None else {"quantization_config": quantization}),
-        # On several processes each has its own device; the default would spread one model over all.
+        # With several processes, the default device map would distribute one model over all devices.
         **({} if distributed in ("NO", "MULTI_CPU") else {"device_map": None}),
         **(training.model_init_kwargs or {}),
+        "trust_remote_code": False,
     }
-    # The trainer reads it once more, for the reference model where there is one.
+    # The trainer reads these options again if it loads a reference model.
     training.model_init_kwargs = {"revision": options["revision"]} if options["revision"] != "main" else None
     return {
         "model": create_model_from_path(model.model_name_or_path, **options),
         "processing_class": AutoProcessor.from_pretrained(
-            model.model_name_or_path, revision=options["revision"], truncation_side="left", padding_side="left"
+            model.model_name_or_path,
+            revision=options["revision"],
+            truncation_side="left",
+            padding_side="left",
+            trust_remote_code=False,
         ),
         "quantization_config": quantization,
     }
 
 
 def prepare_policy(trainer: Any) -> None:
-    """Put a trainer's policy where and into the types in which it can be evaluated and trained.
+    """Prepare a trainer's policy for held-out evaluation and training.
 
-    Without DeepSpeed, which keeps 32-bit copies of what it trains, what is trained whole beside an adapter must be of
-    32 bits itself, as the adapter is: steps smaller than the last digit of bfloat16 would be lost. Under ZeRO-2 the
-    trainer moves the policy to its device only when training starts.
+    Under ZeRO-2 the trainer moves the policy to its device only when training starts, but the evaluation before
+    training needs it there. Without DeepSpeed, all trained weights are converted to 32 bits, because small updates are
+    lost in bfloat16. This matters for modules that are trained together with an adapter. DeepSpeed keeps 32-bit copies.
     """
     if trainer.is_deepspeed_enabled:
         if not is_deepspeed_zero3_enabled() and not getattr(trainer.model, "is_quantized", False):
@@ -147,8 +159,70 @@ def prepare_policy(trainer: Any) -> None:
                 weights.data = weights.data.float()
 
 
+def make_trainer(cls: type, training: Any, model: Any, train: Any, heldout: Any, **options: Any) -> Any:
+    """Load the policy and construct a TRL trainer for it.
+
+    Args:
+        cls: Class of the trainer.
+        training: The trainer's arguments.
+        model: TRL's ``ModelConfig``.
+        train: Rows to train on.
+        heldout: Rows that the trainer evaluates on if ``eval_strategy`` is set.
+        options: Other arguments of the trainer.
+    """
+    trainer = cls(
+        **load_policy(training, model),
+        args=training,
+        train_dataset=train,
+        eval_dataset=heldout if training.eval_strategy != "no" else None,
+        peft_config=get_peft_config(model),
+        **options,
+    )
+    prepare_policy(trainer)
+    return trainer
+
+
+class _StepProgress(TrainerCallback):  # type: ignore[misc]
+    def __init__(self, advance: Callable[[int, int], None]) -> None:
+        self.advance = advance
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        self.advance(0, state.max_steps)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        self.advance(1, 0)
+
+
+def show_progress(trainer: Any, advance: Callable[[int, int], None] | None) -> None:
+    """Report progress to a function instead of the trainer's progress bar and printed logs.
+
+    Args:
+        trainer: A ``transformers.Trainer``.
+        advance: Function of two numbers: the steps completed since its last call, and the steps added to the total. If
+            it is ``None``, the trainer is not changed.
+    """
+    if advance is not None:
+        trainer.remove_callback(ProgressCallback)
+        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(_StepProgress(advance))
+
+
+def train_and_save(trainer: Any) -> None:
+    """Train, resume from a checkpoint if the arguments request it, and save the model and ``history.json``.
+
+    SIGTERM ends the training with a checkpoint.
+
+    Raises:
+        SystemExit: With code 143, after SIGTERM.
+    """
+    with saved_on_termination(trainer):
+        trainer.train(resume_from_checkpoint=checkpoint_to_resume(trainer.args))
+    trainer.save_model(trainer.args.output_dir)
+    write_run_file(trainer, "history.json", trainer.state.log_history)
+
+
 class _OrderByEpoch(RepeatSampler):  # type: ignore[misc]
-    """TRL's order of prompts, of which each epoch's depends on the seed and the epoch alone."""
+    """TRL's sampler of prompts, with an order that depends only on the seed and the epoch."""
 
     def __init__(self, sampler: RepeatSampler, trainer: Any) -> None:
         super().__init__(
@@ -159,7 +233,7 @@ class _OrderByEpoch(RepeatSampler):  # type: ignore[misc]
             shuffle=sampler.shuffle,
             seed=sampler.seed,
         )
-        # Weakly: the trainer holds what holds the sampler.
+        # A weak reference, because the trainer refers to the sampler.
         self.trainer: Callable[[], Any] = ref(trainer)
 
     def __iter__(self) -> Iterator[int]:
@@ -169,10 +243,10 @@ class _OrderByEpoch(RepeatSampler):  # type: ignore[misc]
 
 
 class ResumableSampling:
-    """Mixed into TRL's online trainers: a run resumed after its first epoch sees the prompts it would have seen.
+    """Mixin for TRL's online trainers that preserves the order of prompts when a run is resumed after its first epoch.
 
-    TRL draws each epoch's order from a generator that starts anew with the process, so that a run resumed in its third
-    epoch would go through the first one's order.
+    TRL's random generator restarts with the process, therefore a run resumed in its third epoch would repeat the order
+    of the first epoch.
     """
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
@@ -182,18 +256,38 @@ class ResumableSampling:
 def launch(
     parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., Any], argv: Sequence[str] | None
 ) -> None:
-    """Run the recipe that a command line describes: by default that of the process."""
-    # Before the first trainer: each reports its use to the Hub unless told not to.
+    """Parse a command line (``None`` for that of the process) and run the recipe.
+
+    A mistake in the command line, the recipe's keys or the data ends the process with one line instead of a traceback.
+    """
+    # Set before a trainer is constructed, because trainers report their use to the Hub by default.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
-    finish(run(*parse(sys.argv[1:] if argv is None else argv)).accelerator)
+    try:
+        parsed = parse(sys.argv[1:] if argv is None else argv)
+    except (ValueError, OSError, ImportError) as error:
+        _exit(error, 2)
+    try:
+        trainer = run(*parsed)
+    except (FileNotFoundError, TableError) as error:
+        _exit(error, 1)
+    accelerator = trainer.accelerator
+    # The accelerator's process group must outlive the model, which the trainer refers to.
+    del trainer
+    finish(accelerator)
+
+
+def _exit(error: Exception, code: int) -> NoReturn:
+    if os.environ.get("RANK", "0") == "0":
+        sys.stderr.write(f"{Path(sys.argv[0]).stem}: error: {error}\n")
+    sys.exit(code)
 
 
 def finish(accelerator: Any) -> None:
-    """End trackers and the process group of a trainer to which no reference is left.
+    """End the trackers and the process group of a trainer that is no longer referenced.
 
-    The wrapped model goes first: it keeps the group alive, and where the group dies with it, holding the interpreter's
-    lock, gloo's threads can wait for that lock for ever.
+    The wrapped model is freed first, because it refers to the process group. Otherwise the group could be destroyed
+    together with the model while the interpreter lock is held, and gloo's threads could wait for that lock forever.
     """
     accelerator.free_memory()
     accelerator.end_training()

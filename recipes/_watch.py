@@ -1,4 +1,4 @@
-"""The watch for reward hacking as it stands in a recipe."""
+"""Construction of the reward watch from the arguments of a recipe."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ __all__ = ["make_watch", "make_watch_metrics", "parse_limits"]
 
 
 def parse_limits(settings: Sequence[str]) -> dict[str, Mapping[str, Any] | bool]:
-    """Read changes of checks: ``check.option=value``, or ``check=false`` for a check that is left out.
+    """Parse limits of checks: ``check.option=value``, or ``check=false`` to disable the check.
 
     Raises:
         ValueError: If a setting is malformed.
@@ -30,31 +30,31 @@ def parse_limits(settings: Sequence[str]) -> dict[str, Mapping[str, Any] | bool]
         check, _, option = key.partition(".")
         if not equals or not check:
             raise ValueError(f"watch_limits: must be CHECK.OPTION=VALUE or CHECK=false, got {setting!r}")
-        read = yaml.safe_load(value)
+        parsed = yaml.safe_load(value)
         if not option:
-            limits[check] = read
+            limits[check] = parsed
         elif isinstance(limits.setdefault(check, {}), dict):
-            limits[check][option] = read
+            limits[check][option] = parsed
     return limits
 
 
 def make_watch_metrics(recipe: WatchArguments) -> list[Reward]:
-    """Make the held-out metrics of a recipe; none without a watch."""
+    """Return the held-out metrics of a recipe, or an empty list if the watch is disabled."""
     return [setting.make() for setting in recipe.watch_metric_settings()] if recipe.watch else []
 
 
 def make_watch(
     recipe: WatchArguments, metrics: Sequence[Reward], folder: str | Path | None
 ) -> TrainerRewardWatchCallback | None:
-    """Make the callback of a recipe, or ``None`` where it has no watch.
+    """Return the callback of a recipe, or ``None`` if the watch is disabled.
 
     Args:
         recipe: The recipe's arguments.
-        metrics: Its held-out metrics, fitted.
-        folder: Where the page goes.
+        metrics: Fitted held-out metrics.
+        folder: Folder for ``reward_watch.html``.
 
     Raises:
-        ValueError: If a check or a limit is unknown, or a number out of range.
+        ValueError: If a check or limit is unknown, or a number is out of range.
     """
     if not recipe.watch:
         return None

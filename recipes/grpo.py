@@ -1,57 +1,56 @@
-"""Reinforcement learning of report generation with GRPO or RLOO, from one YAML file.
+"""Train a report generator with GRPO or RLOO, configured by one YAML file.
 
-``python -m rrg_rewards.recipes.grpo --config FILE [--key value ...]``, with a YAML file or the name of a recipe that
-``rrg-rewards recipes ls`` lists, or the same under ``torchrun`` or ``accelerate launch`` for several processes (on CPU,
-with ``use_cpu: true``). Keys are those of TRL's ``GRPOConfig`` or ``RLOOConfig`` and ``ModelConfig``, and of
-:class:`rrg_rewards.recipes._arguments.RecipeArguments`.
+``python -m rrg_rewards.recipes.grpo --config FILE [--key value ...]``
 
-Written to ``output_dir``: the model; ``run.json`` (resolved configuration, reward signatures, versions, rows);
-``history.json`` (what the trainer logged); and with held-out rows ``evaluation.json`` (before, after and the paired
-change, with bootstrap 95% intervals), ``heldout_before.jsonl`` and ``heldout_after.jsonl``; one ``curve_*.png`` for
-each reward. Where rows have images, ``images_of_others`` evaluates the trained policy with each row's image replaced by
-another row's: what is left of the score owes nothing to the image.
+``FILE`` is a YAML file, or the name of a recipe that ``rrg-rewards recipes ls`` lists. ``torchrun`` or ``accelerate
+launch`` starts several processes (on CPU, with ``use_cpu: true``). The keys are those of TRL's ``GRPOConfig`` or
+``RLOOConfig``, of ``ModelConfig``, and of :class:`rrg_rewards.recipes._arguments.RecipeArguments`.
 
-``watch: true`` watches for reward hacking (:class:`rrg_rewards.callbacks.TrainerRewardWatchCallback`) and writes
-``reward_watch.html`` and ``reward_watch.json``; ``watch_stop: [divergence]`` stops the run at such an alarm, and
-``watch_metrics`` names metrics that are held out from training.
+The script writes to ``output_dir`` the model, ``run.json`` (resolved configuration, reward signatures, versions, rows),
+``history.json`` (the trainer's log) and one ``curve_*.png`` per reward. If rows are held out, it also writes
+``evaluation.json`` (before, after and the paired change, with bootstrap 95% intervals), ``heldout_before.jsonl`` and
+``heldout_after.jsonl``. If rows have images, the stage ``images_of_others`` evaluates the trained policy on rows whose
+images were exchanged; the remaining score does not depend on the image.
 
-With several rewards of which one may be unscorable, set ``multi_objective_aggregation: normalize_then_sum`` (GRPO):
-in the default sum a missing reward counts as 0.
+``watch: true`` detects reward hacking (:class:`rrg_rewards.callbacks.TrainerRewardWatchCallback`) and writes
+``reward_watch.html`` and ``reward_watch.json``. ``watch_stop: [divergence]`` stops the run if that check raises an
+alarm. ``watch_metrics`` names metrics that are held out from training.
+
+If one of several rewards may be unscorable, set ``multi_objective_aggregation: normalize_then_sum`` (GRPO). In the
+default sum, a missing reward counts as 0.
 """
 
 import dataclasses
-import logging
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
-from trl import GRPOTrainer, RLOOTrainer, get_peft_config
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
-from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import RecipeArguments
-from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._evaluate import with_images_of_others
-from rrg_rewards.recipes._outputs import describe
-from rrg_rewards.recipes._parse import parse, validate
-from rrg_rewards.recipes._progress import show_progress
-from rrg_rewards.recipes._reinforced import describe_reward, evaluate_stage, write_results
+from rrg_rewards.recipes._outputs import describe, write_run_file
+from rrg_rewards.recipes._parse import RecipeParser
+from rrg_rewards.recipes._reinforcement import (
+    describe_rewards,
+    evaluate_stage,
+    load_data_and_fit,
+    make_rewards,
+    write_results,
+)
 from rrg_rewards.recipes._training import (
     ResumableSampling,
     check_processes,
-    checkpoint_to_resume,
     finish,
     launch,
-    load_policy,
-    prepare_policy,
+    make_trainer,
+    show_progress,
+    train_and_save,
 )
 from rrg_rewards.recipes._watch import make_watch, make_watch_metrics
-from rrg_rewards.rewards import Reward
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
-
-logger = logging.getLogger(__name__)
 
 
 class _ResumableGRPOTrainer(ResumableSampling, GRPOTrainer):  # type: ignore[misc]
@@ -62,7 +61,21 @@ class _ResumableRLOOTrainer(ResumableSampling, RLOOTrainer):  # type: ignore[mis
     pass
 
 
-_TRAINERS = {"grpo": _ResumableGRPOTrainer, "rloo": _ResumableRLOOTrainer}
+_ALGORITHMS: Mapping[str, tuple[type, type]] = {
+    "grpo": (GRPOConfig, _ResumableGRPOTrainer),
+    "rloo": (RLOOConfig, _ResumableRLOOTrainer),
+}
+
+
+def _trainer_arguments(keys: Mapping[str, Any]) -> type:
+    if "reward_weights" in keys:
+        raise ValueError("reward_weights: give each reward its own 'weight' instead")
+    # RecipeArguments rejects an unknown algorithm.
+    return _ALGORITHMS.get(keys.get("algorithm", "grpo"), _ALGORITHMS["grpo"])[0]
+
+
+_PARSER = RecipeParser(RecipeArguments, _trainer_arguments, __doc__)
+parse, validate = _PARSER.parse, _PARSER.validate
 
 
 def run(
@@ -72,77 +85,47 @@ def run(
     progress: Callable[[int, int], None] | None = None,
     callbacks: Sequence[Any] = (),
 ) -> Any:
-    """Train and evaluate; every process calls it.
+    """Train and evaluate. Every process must call this function.
 
     Args:
         recipe: The recipe's arguments.
-        training: ``GRPOConfig`` or ``RLOOConfig``, as the recipe's algorithm has it.
+        training: ``GRPOConfig`` or ``RLOOConfig``, according to the recipe's algorithm.
         model: TRL's ``ModelConfig``.
-        progress: Takes steps done and steps to do, in place of the trainer's own output.
-        callbacks: Further ``transformers.TrainerCallback`` objects.
+        progress: Function of the steps completed and added, which replaces the trainer's output.
+        callbacks: Additional ``transformers.TrainerCallback`` objects.
 
     Returns:
-        The trainer, done.
+        The trainer, after training.
 
     Raises:
-        ValueError: If a column is missing, no row is usable, or processes do not know of each other.
+        ValueError: If a column is missing, no row is usable, or the processes do not form one group.
     """
     check_processes(training)
     if recipe.heldout_rows and is_deepspeed_zero3_enabled() and not training.ds3_gather_for_generation:
         raise ValueError(
-            "held-out evaluation gathers whole weights on every process, which ds3_gather_for_generation: false is to "
-            "avoid; set heldout_rows: 0"
+            "held-out evaluation gathers all weights on every process, contrary to ds3_gather_for_generation: false; "
+            "set heldout_rows: 0"
         )
-    settings = recipe.reward_settings()
-    rewards = [setting.make() for setting in settings]
-    training.reward_weights = [setting.weight for setting in settings]
+    rewards, training.reward_weights = make_rewards(recipe)
     held_out = make_watch_metrics(recipe)
-    columns = [column for reward in (*rewards, *held_out) for column in reward.columns]
-    columns += [recipe.reference_column] if recipe.watch else []
-    data = load_recipe_data(recipe, list(dict.fromkeys(columns)))
-    for reward in (*rewards, *held_out):
-        reward.fit(**{column: list(data.train[column]) for column in reward.columns})
-        logger.info("reward %s: %s", reward.__name__, reward.signature)
-    described = {
-        **describe(recipe, training, model, data),
-        "rewards": list(map(describe_reward, rewards, training.reward_weights)),
-    }
+    data = load_data_and_fit(recipe, [*rewards, *held_out], [recipe.reference_column] if recipe.watch else [])
+    described = describe(recipe, training, model, data) | describe_rewards(rewards, training.reward_weights)
     watch = make_watch(recipe, held_out, training.output_dir)
-    trainer = _make_trainer(recipe, training, model, rewards if watch is None else watch.record(rewards), data)
-    prepare_policy(trainer)
+    watched = rewards if watch is None else watch.record(rewards)
+    trainer_class = _ALGORITHMS[recipe.algorithm][1]
+    trainer = make_trainer(trainer_class, training, model, data.train, data.heldout, reward_funcs=list(watched))
     for callback in (TrainerRewardStateCallback(rewards), *([] if watch is None else [watch]), *callbacks):
         trainer.add_callback(callback)
-    if progress is not None:
-        show_progress(trainer, progress)
-    folder = Path(training.output_dir)
-    if trainer.accelerator.is_main_process:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(described, folder / "run.json", overwrite=True)
-    before = evaluate_stage(trainer, rewards, data, recipe, "before")
-    trainer.train(resume_from_checkpoint=checkpoint_to_resume(training))
-    trainer.save_model(training.output_dir)
-    if trainer.accelerator.is_main_process:
-        write_json(trainer.state.log_history, folder / "history.json", overwrite=True)
-    evaluations = {"before": before, "after": evaluate_stage(trainer, rewards, data, recipe, "after")}
+    show_progress(trainer, progress)
+    write_run_file(trainer, "run.json", described)
+    evaluations = {"before": evaluate_stage(trainer, rewards, data, recipe, "before")}
+    train_and_save(trainer)
+    evaluations["after"] = evaluate_stage(trainer, rewards, data, recipe, "after")
     if recipe.image_column is not None:
         others = dataclasses.replace(data, heldout=with_images_of_others(data.heldout))
         evaluations["images_of_others"] = evaluate_stage(trainer, rewards, others, recipe, "images_of_others")
-    if trainer.accelerator.is_main_process:
-        write_results(folder, rewards, trainer.state.log_history, evaluations)
+    write_results(trainer, rewards, trainer.state.log_history, evaluations)
     return trainer
-
-
-def _make_trainer(
-    recipe: RecipeArguments, training: Any, model: Any, rewards: Sequence[Reward], data: RecipeData
-) -> Any:
-    return _TRAINERS[recipe.algorithm](
-        **load_policy(training, model),
-        reward_funcs=list(rewards),
-        args=training,
-        train_dataset=data.train,
-        eval_dataset=data.heldout if training.eval_strategy != "no" else None,
-        peft_config=get_peft_config(model),
-    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:

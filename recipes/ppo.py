@@ -1,18 +1,22 @@
-"""Reinforcement learning of report generation with PPO, from one YAML file; needs TRL 1.12, the last that has it.
+"""Train a report generator with PPO, configured by one YAML file.
 
-``python -m rrg_rewards.recipes.ppo --config FILE [--key value ...]``, with a YAML file or the name of a recipe that
-``rrg-rewards recipes ls`` lists, or the same under ``torchrun`` for several processes (on CPU, with ``use_cpu: true``).
-Keys are those of TRL's ``PPOConfig`` and ``ModelConfig``, and of
-:class:`rrg_rewards.recipes._arguments.PPOArguments`. The extra is ``ppo``, in an environment of its own, since
-everything else here goes with later versions of TRL.
+``python -m rrg_rewards.recipes.ppo --config FILE [--key value ...]``
 
-PPO trains a value model beside the policy, which starts from the same weights. Rewards are those of
-:mod:`rrg_rewards.recipes.grpo`, called through :class:`rrg_rewards.rewards.ppo.RewardFunctionModel`; rows with the same
-prompt are kept once. Written to ``output_dir``: as there.
+``FILE`` is a YAML file, or the name of a recipe that ``rrg-rewards recipes ls`` lists. ``torchrun`` starts several
+processes (on CPU, with ``use_cpu: true``). The keys are those of TRL's ``PPOConfig`` and ``ModelConfig``, and of
+:class:`rrg_rewards.recipes._arguments.PPOArguments`. TRL 1.12 was the last version with PPO: install the extra ``ppo``
+in a separate environment, because the rest of this package uses later versions.
+
+PPO trains a value model together with the policy; both start from the same weights. Rewards and output files are those
+of :mod:`rrg_rewards.recipes.grpo`. The rewards are called through :class:`rrg_rewards.rewards.ppo.RewardFunctionModel`.
+If several rows have the same prompt, only the first is used.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,26 +26,62 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from trl import get_peft_config
 
 from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
-from rrg_rewards.data import write_json
 from rrg_rewards.recipes._arguments import PPOArguments
-from rrg_rewards.recipes._data import RecipeData, load_recipe_data
-from rrg_rewards.recipes._outputs import describe
-from rrg_rewards.recipes._parse import parse_ppo, validate_ppo
-from rrg_rewards.recipes._progress import show_progress
-from rrg_rewards.recipes._reinforced import describe_reward, evaluate_stage, write_results
-from rrg_rewards.recipes._training import check_processes, finish, launch
+from rrg_rewards.recipes._data import RecipeData
+from rrg_rewards.recipes._outputs import describe, write_run_file
+from rrg_rewards.recipes._parse import RecipeParser, check_rewards, read_recipe
+from rrg_rewards.recipes._reinforcement import (
+    describe_rewards,
+    evaluate_stage,
+    load_data_and_fit,
+    make_rewards,
+    reward_columns,
+    write_results,
+)
+from rrg_rewards.recipes._termination import saved_on_termination
+from rrg_rewards.recipes._training import check_processes, finish, launch, show_progress
 from rrg_rewards.rewards.ppo import RewardFunctionModel
 from rrg_rewards.utilities.checks import check_model_source
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 
-parse, validate = parse_ppo, validate_ppo
-
 logger = logging.getLogger(__name__)
 
 
+def _has_ppo() -> bool:
+    # TRL 1.13 removed PPO.
+    return find_spec("trl.experimental.ppo") is not None
+
+
+def _trainer_arguments(_: Mapping[str, Any]) -> type:
+    if not _has_ppo():
+        raise ModuleNotFoundError(
+            "this version of TRL has no PPO; 1.12 was the last version with it: python -m pip install "
+            "'rrg-rewards[ppo]', in a separate environment, or train with GRPO or RLOO"
+        )
+    config: type = import_module("trl.experimental.ppo").PPOConfig
+    return config
+
+
+_PARSER = RecipeParser(PPOArguments, _trainer_arguments, __doc__)
+parse = _PARSER.parse
+
+
+def validate(path: Path) -> None:
+    """Validate a recipe. If TRL has no PPO, check only the arguments of :class:`PPOArguments` and the rewards.
+
+    Raises:
+        ValueError: If a key is unknown or a value is invalid.
+    """
+    if _has_ppo():
+        _PARSER.validate(path)
+        return
+    own = {field.name for field in fields(PPOArguments)}
+    check_rewards(PPOArguments(**{key: value for key, value in read_recipe(path).items() if key in own}))
+
+
 class _SubScores(TrainerCallback):  # type: ignore[misc]
-    """Adds what the rewards log to what the trainer logs."""
+    """Add the logged values of the rewards to the trainer's log."""
 
     def __init__(self, model: RewardFunctionModel) -> None:
         self.model = model
@@ -51,74 +91,64 @@ class _SubScores(TrainerCallback):  # type: ignore[misc]
 
 
 def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int, int], None] | None = None) -> Any:
-    """Train and evaluate; every process calls it.
+    """Train and evaluate. Every process must call this function.
 
     Args:
         recipe: The recipe's arguments.
         training: TRL's ``PPOConfig``.
         model: TRL's ``ModelConfig``.
-        progress: Takes steps done and steps to do, in place of the trainer's own output.
+        progress: Function of the steps completed and added, which replaces the trainer's output.
 
     Returns:
-        The trainer, done.
+        The trainer, after training.
 
     Raises:
-        ValueError: If a column is missing, no row is usable, a completion is unscorable, or processes do not know of
-            each other.
+        ValueError: If a column is missing, no row is usable, a completion is unscorable, or the processes do not form
+            one group.
     """
     check_model_source(model.model_name_or_path)
-    settings = recipe.reward_settings()
-    rewards, weights = [setting.make() for setting in settings], [setting.weight for setting in settings]
-    columns = list(dict.fromkeys(column for reward in rewards for column in reward.columns))
-    data = load_recipe_data(recipe, columns)
-    for reward in rewards:
-        reward.fit(**{column: list(data.train[column]) for column in reward.columns})
-        logger.info("reward %s: %s", reward.__name__, reward.signature)
+    rewards, weights = make_rewards(recipe)
+    data = load_data_and_fit(recipe, rewards)
     tokenizer = AutoTokenizer.from_pretrained(
-        model.model_name_or_path, revision=model.model_revision, padding_side="left"
+        model.model_name_or_path, revision=model.model_revision, padding_side="left", trust_remote_code=False
     )
     data, prompts = _different_prompts(data, tokenizer)
     reward_model = RewardFunctionModel(
         rewards,
         tokenizer,
         prompts,
-        {column: list(data.train[column]) for column in columns},
+        {column: list(data.train[column]) for column in reward_columns(rewards)},
         weights=weights,
         unscorable=recipe.unscorable,
     )
     trainer = _make_trainer(training, model, tokenizer, reward_model, prompts)
-    # Not before: PPO's arguments learn the number of processes from their trainer.
+    # The trainer sets the number of processes in PPO's arguments when it is constructed.
     check_processes(training)
     if len(prompts) < training.batch_size:
-        # The trainer drops what fills no batch, and would look for the first one for ever.
+        # The trainer drops incomplete batches, and would search for a complete one forever.
         raise ValueError(
             f"{len(prompts)} rows with different prompts fill no batch of {training.batch_size}: lower "
             "per_device_train_batch_size or gradient_accumulation_steps"
         )
-    if progress is not None:
-        show_progress(trainer, progress)
-    folder = Path(training.output_dir)
-    described = {**describe(recipe, training, model, data), "rewards": list(map(describe_reward, rewards, weights))}
-    if trainer.accelerator.is_main_process:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(described, folder / "run.json", overwrite=True)
+    show_progress(trainer, progress)
+    write_run_file(trainer, "run.json", describe(recipe, training, model, data) | describe_rewards(rewards, weights))
     evaluated = _for_evaluation(trainer, tokenizer)
     before = evaluate_stage(evaluated, rewards, data, recipe, "before")
-    trainer.train()
+    with saved_on_termination(trainer):
+        trainer.train()
     if trainer.accelerator.is_main_process:
-        # Not by the trainer, which takes the value model along where several processes wrap the policy.
-        evaluated.model_wrapped.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        # trainer.save_model would also save the value model if several processes wrap the policy.
+        evaluated.model_wrapped.save_pretrained(training.output_dir)
+        tokenizer.save_pretrained(training.output_dir)
     after = evaluate_stage(evaluated, rewards, data, recipe, "after")
-    if trainer.accelerator.is_main_process:
-        history = trainer.state.log_history
-        write_json(history, folder / "history.json", overwrite=True)
-        write_results(folder, rewards, _as_others_log(history), {"before": before, "after": after})
+    history = trainer.state.log_history
+    write_run_file(trainer, "history.json", history)
+    write_results(trainer, rewards, _as_others_log(history), {"before": before, "after": after})
     return trainer
 
 
 def _different_prompts(data: RecipeData, tokenizer: Any) -> tuple[RecipeData, list[list[int]]]:
-    """The training rows whose prompts differ, since PPO's trainer tells rows apart by their prompts, and its tokens."""
+    """Return the data with one training row per prompt, by which PPO identifies rows, and the prompts' tokens."""
     prompts = [_tokens(prompt, tokenizer) for prompt in data.train["prompt"]]
     first = {tuple(prompt): row for row, prompt in reversed(list(enumerate(prompts)))}
     kept = sorted(first.values())
@@ -131,7 +161,7 @@ def _tokens(prompt: Any, tokenizer: Any) -> list[int]:
     if isinstance(prompt, str):
         return list(tokenizer(prompt)["input_ids"])
     text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-    # The template writes special tokens itself.
+    # The chat template already adds special tokens.
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
@@ -146,11 +176,11 @@ def _make_trainer(
     return PPOTrainer(
         args=training,
         processing_class=tokenizer,
-        model=AutoModelForCausalLM.from_pretrained(model.model_name_or_path, **source),
+        model=AutoModelForCausalLM.from_pretrained(model.model_name_or_path, **source, trust_remote_code=False),
         ref_model=None,
         reward_model=reward_model,
         value_model=AutoModelForSequenceClassification.from_pretrained(
-            model.model_name_or_path, num_labels=1, **source
+            model.model_name_or_path, num_labels=1, **source, trust_remote_code=False
         ),
         train_dataset=Dataset.from_dict({"input_ids": list(prompts)}),
         eval_dataset=Dataset.from_dict({"input_ids": list(prompts)[:1]}),
@@ -160,7 +190,7 @@ def _make_trainer(
 
 
 def _for_evaluation(trainer: Any, tokenizer: Any) -> Any:
-    """PPO's trainer in the form in which held-out evaluation takes one: its policy without the value model."""
+    """Return an object with the trainer's attributes that held-out evaluation needs, and the policy as its model."""
     length = trainer.args.response_length
     arguments = SimpleNamespace(
         output_dir=trainer.args.output_dir, max_completion_length=length, chat_template_kwargs=None
@@ -175,7 +205,7 @@ def _for_evaluation(trainer: Any, tokenizer: Any) -> Any:
 
 
 def _as_others_log(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The history with the reward under the name that other trainers log it by."""
+    """Return the history with the keys ``reward`` and ``step``, which other trainers log."""
     return [
         {**entry, "step": number, "reward": entry["objective/scores"]}
         for number, entry in enumerate((entry for entry in history if "objective/scores" in entry), 1)

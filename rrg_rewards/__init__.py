@@ -1,9 +1,12 @@
-"""Clinical metrics for radiology report generation: torchmetrics, TRL rewards and Lightning callbacks.
+"""Clinical metrics for radiology report generation: torchmetrics, TRL reward functions and Lightning callbacks.
 
-Each metric gives one number per report pair; ``metrics`` accumulates it over a corpus, ``rewards`` hands it to a
+Each metric computes one number per report pair. ``metrics`` accumulates it over a corpus, ``rewards`` returns it to a
 trainer and ``callbacks`` logs it during validation.
+
+The names below are imported at their first use. ``import rrg_rewards`` alone imports neither torch nor any extra.
 """
 
-from rrg_rewards.version import __version__
+from rrg_rewards.utilities.lazy import lazy_names
+from rrg_rewards.version import __version__ as __version__
 
-__all__ = ["__version__"]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# A deadline would assert a timing: the first example pays for what torch sets up lazily.
+# Before torch is imported: the models of the tests are so small that a second thread only costs time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Without a deadline, which would assert a timing: the first example includes torch's lazy set-up.
 settings.register_profile("no_deadline", deadline=None)
 settings.load_profile("no_deadline")
 
@@ -16,7 +19,7 @@ SHARED_DATA = Path(os.environ.get("RRG_REWARDS_TEST_DATA", ROOT.parent / "shared
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Real reports and labels that lie beside the checkout and are never part of it."""
+    """Return the folder of real reports and labels, which is not part of the repository."""
     if not SHARED_DATA.is_dir():
         pytest.skip(f"{SHARED_DATA} is absent: tests on real reports need it")
     return SHARED_DATA

@@ -1,19 +1,25 @@
 """The package as it is installed: what it holds, and what importing it costs."""
 
+import ast
 import doctest
 import importlib
+import inspect
 import json
 import pkgutil
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import rrg_rewards
 import rrg_rewards.callbacks
 import rrg_rewards.recipes
 
 ROOT = Path(__file__).resolve().parent.parent
+API = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
 MAPPED = (rrg_rewards.callbacks, rrg_rewards.recipes)
 
 
@@ -30,6 +36,18 @@ def test_doctests_of_mapped_packages(name):
         importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     )
     assert failed == 0
+
+
+@pytest.mark.parametrize("folder", ["rrg_rewards", "callbacks", "recipes", "benchmarks"])
+def test_no_model_brings_code_of_its_own(folder):
+    """Without the argument, transformers asks on the terminal, and runs the code on "y"."""
+    for path in (ROOT / folder).rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+                continue
+            if call.func.attr in ("from_pretrained", "from_config") and "auto" in ast.unparse(call.func).lower():
+                options = {option.arg: ast.unparse(option.value) for option in call.keywords}
+                assert options.get("trust_remote_code") == "False", f"{path}:{call.lineno}"
 
 
 @pytest.mark.parametrize("folder", ["callbacks", "recipes"])
@@ -55,6 +73,7 @@ def test_every_package_is_listed_for_the_wheel():
     assert listed == found
 
 
+@pytest.mark.slow
 def test_importing_is_light():
     code = (
         "import json, sys, rrg_rewards, rrg_rewards.metrics, rrg_rewards.rewards, rrg_rewards.functional, "
@@ -66,3 +85,47 @@ def test_importing_is_light():
     plain = "import json, sys, torchmetrics; print(json.dumps(sorted(sys.modules)))"
     already = subprocess.run([sys.executable, "-c", plain], capture_output=True, text=True, check=True).stdout
     assert not heavy & (set(json.loads(output)) - set(json.loads(already)))
+
+
+def test_importing_the_top_level_imports_no_library():
+    code = "import json, sys, rrg_rewards; dir(rrg_rewards); print(json.dumps(sorted(sys.modules)))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = set(json.loads(output))
+    assert not {"torch", "torchmetrics", "numpy", "yaml", "rich", "transformers", "trl", "lightning"} & loaded
+    ours = {name for name in loaded if name.startswith("rrg_rewards.")}
+    assert ours == {"rrg_rewards.utilities", "rrg_rewards.utilities.lazy", "rrg_rewards.version"}
+
+
+def test_every_name_of_the_top_level_is_that_of_a_package():
+    assert "make_reward" in rrg_rewards.__all__
+    assert set(rrg_rewards.__all__) <= set(dir(rrg_rewards))
+    stub = (ROOT / "rrg_rewards" / "__init__.pyi").read_text()
+    for name in rrg_rewards.__all__:
+        (module,) = re.findall(rf"^from (\S+) import {name} as {name}$", stub, re.MULTILINE)
+        assert getattr(rrg_rewards, name) is getattr(importlib.import_module(module), name), name
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        _ = rrg_rewards.Nonsense
+
+
+def test_every_public_package_is_in_the_reference():
+    # cli and utilities have no public names.
+    folders = {path.parent.name for path in (ROOT / "rrg_rewards").glob("*/__init__.py")}
+    assert {*folders, "callbacks", "recipes"} - {"cli", "utilities"} == set(API["PACKAGES"])
+
+
+@pytest.mark.parametrize("package", API["PACKAGES"])
+def test_every_public_name_has_a_docstring(package):
+    module = importlib.import_module(f"rrg_rewards.{package}")
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        value = getattr(module, name)
+        described = API["summary"](package, name)
+        assert described, f"rrg_rewards.{package}.{name} has no docstring"
+        documented = inspect.isclass(value) or inspect.isroutine(value) or hasattr(value, "__wrapped__")
+        assert documented != (f"{package}.{name}" in API["CONSTANTS"]), name
+
+
+def test_the_reference_is_up_to_date():
+    """Public names and their descriptions are the same in the code and in docs/api.md."""
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert page == API["api_reference"](), "run: python docs/make_api.py"

@@ -1,1 +1,1 @@
-"""Configurations of ``accelerate launch``: data parallel, DeepSpeed ZeRO-2 and ZeRO-3."""
+"""Configurations of ``accelerate launch``: data parallelism, DeepSpeed ZeRO-2 and ZeRO-3."""

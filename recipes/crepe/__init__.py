@@ -1,1 +1,1 @@
-"""CREPE: an error-count encoder trained on pairs whose errors are known."""
+"""Recipes that train CREPE, an encoder that counts errors."""

@@ -1,1 +1,1 @@
-"""CT-CHAT: supervised warm start and reinforcement learning, for the real model and for a small one on phantoms."""
+"""Recipes that train CT-CHAT 8B on CT-RATE, and a mini CT-CHAT on phantom volumes."""

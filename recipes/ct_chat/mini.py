@@ -1,4 +1,4 @@
-"""A CT-CHAT of well under a million parameters for phantom volumes and the compact style's closed vocabulary."""
+"""A CT-CHAT with fewer than 600,000 parameters, for phantom volumes and reports in the compact style."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ __all__ = ["mini_ct_chat", "mini_processor"]
 
 
 def mini_processor(num_image_tokens: int = 16, feature_size: int = 32) -> Any:
-    r"""Processor with a word-level tokenizer, CT-CHAT's added tokens and Llama 3's headers.
+    r"""Make a processor with a word-level tokenizer, CT-CHAT's added tokens and Llama 3's headers.
 
     Args:
-        num_image_tokens: Soft tokens of a volume.
-        feature_size: Channels of the volumes.
+        num_image_tokens: Number of soft tokens per volume.
+        feature_size: Number of channels of the volume features.
 
     Example:
         >>> processor = mini_processor()
@@ -28,10 +28,10 @@ def mini_processor(num_image_tokens: int = 16, feature_size: int = 32) -> Any:
 
 
 def mini_ct_chat(processor: Any) -> Any:
-    """A CT-CHAT with random weights that fits the processor.
+    """Make a CT-CHAT with random weights for a processor.
 
     Args:
-        processor: What :func:`mini_processor` gives.
+        processor: A processor made by :func:`mini_processor`.
 
     Example:
         >>> model = mini_ct_chat(mini_processor())

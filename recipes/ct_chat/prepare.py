@@ -2,10 +2,10 @@
 
 ``python -m rrg_rewards.recipes.ct_chat.prepare --train-reports FILE --heldout-reports FILE --features FOLDER ...``
 
-Written to the output folder: ``train.jsonl`` and ``heldout.jsonl``, one row a scan: ``study_id``, ``findings``,
-``impression``, ``report`` (both, as CT-CHAT writes them), the 18 labels by name, and ``image``, the path of the
-features. What did not join is counted and shown. Features are those of the CT-ViT encoder of CT-CLIP, which CT-RATE's
-authors publish; volumes are not read.
+The output folder contains ``train.jsonl`` and ``heldout.jsonl``, with one row per scan. The columns are ``study_id``,
+``findings``, ``impression``, ``report`` (findings and impression in CT-CHAT's format), one column per label, and
+``image`` (path of the features). Rows without a match are dropped, and their number is logged. The features are outputs
+of CT-CLIP's CT-ViT encoder, which the authors of CT-RATE publish. The script does not read volumes.
 """
 
 import argparse
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def prepare(reports: Path, labels: Path, features: Path, output: Path) -> int:
-    """Join one split and write it.
+    """Join the tables of one split, write the result, and return the number of rows.
 
     Args:
         reports: Table of reports.
@@ -31,23 +31,19 @@ def prepare(reports: Path, labels: Path, features: Path, output: Path) -> int:
         features: Folder of feature files.
         output: Table to write.
 
-    Returns:
-        Number of rows.
-
     Raises:
-        ValueError: If nothing joins.
+        ValueError: If no report matches labels and features.
     """
     table, counts = read_ct_rate(reports, labels, features, one_per_scan=True)
     logger.info("%s\n%s", reports, counts)
     kept = [row for row in range(len(table)) if table.column("findings")[row] or table.column("impression")[row]]
     if not kept:
         raise ValueError(f"{reports}: no report joins with labels and features\n{counts}")
-    columns = {name: [table.column(name)[row] for row in kept] for name in table.names if name != "labels"}
-    rows = [table.column("labels")[row] for row in kept]
-    by_label = {name: [labels[index] for labels in rows] for index, name in enumerate(CT_RATE.labels)}
-    reports_in_full = map(_report, columns["findings"], columns["impression"])
+    columns = {name: [table.column(name)[row] for row in kept] for name in table.names}
+    by_label = zip(CT_RATE.labels, zip(*columns.pop("labels"), strict=True), strict=True)
     columns["image"] = [str(Path(path).resolve()) for path in columns["image"]]
-    write_table(Table({**columns, "report": list(reports_in_full), **by_label}), output, overwrite=True)
+    columns["report"] = list(map(_report, columns["findings"], columns["impression"]))
+    write_table(Table({**columns, **dict(by_label)}), output, overwrite=True)
     return len(kept)
 
 

@@ -1,1 +1,1 @@
-"""ER²Score: a language model with a reward for each criterion of a scoring system, trained on graded reports."""
+"""Recipes that train ER²Score, a language model with a reward head for each criterion of a scoring system."""

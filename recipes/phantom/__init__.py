@@ -1,1 +1,1 @@
-"""A small policy on the phantom corpus: no download, minutes on two cores."""
+"""Recipes that train a small policy on the phantom corpus in minutes on two cores, without a download."""

@@ -1,4 +1,4 @@
-"""A language model of under half a million parameters for the phantom corpus's compact style."""
+"""A language model with fewer than 500,000 parameters, for the compact style of the phantom corpus."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _SPECIAL = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
 
 
 def compact_tokenizer() -> Any:
-    """Word-level tokenizer of the compact style's closed vocabulary.
+    """Make a word-level tokenizer with all words of the compact style.
 
     Example:
         >>> tokenizer = compact_tokenizer()
@@ -28,10 +28,10 @@ def compact_tokenizer() -> Any:
 
 
 def compact_policy(tokenizer: Any) -> Any:
-    """A Llama model with random weights that fits the tokenizer.
+    """Make a Llama model with random weights for a tokenizer.
 
     Args:
-        tokenizer: What :func:`compact_tokenizer` gives.
+        tokenizer: A tokenizer made by :func:`compact_tokenizer`.
 
     Example:
         >>> policy = compact_policy(compact_tokenizer())
@@ -42,11 +42,11 @@ def compact_policy(tokenizer: Any) -> Any:
 
 
 def compact_config(tokenizer: Any, vocab_size: int) -> Any:
-    """Configuration of the language model.
+    """Return the configuration of the language model.
 
     Args:
-        tokenizer: Whose padding and end it has.
-        vocab_size: Rows of the embedding table.
+        tokenizer: Tokenizer that defines the padding token and the end token.
+        vocab_size: Size of the embedding table.
     """
     return LlamaConfig(
         vocab_size=vocab_size,

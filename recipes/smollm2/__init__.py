@@ -1,1 +1,1 @@
-"""SmolLM2-135M-Instruct as a policy small enough for a CPU."""
+"""Recipe that trains SmolLM2-135M-Instruct on a CPU."""

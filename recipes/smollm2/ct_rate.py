@@ -2,9 +2,9 @@
 
 ``python -m rrg_rewards.recipes.smollm2.ct_rate REPORTS.csv --output runs/ct_rate_impressions.csv``
 
-In the report text of the CT-RATE label tables the impression follows the findings as a list whose items begin with a
-quotation mark or a bullet. Reports without such a mark have no impression that could be told from the findings; they
-are left out and counted. All other columns are kept, the 18 labels among them.
+In the report text of the CT-RATE label tables, the impression follows the findings as a list whose items begin with a
+quotation mark or a bullet. Reports without these marks are dropped, and their number is logged. All other columns are
+kept, including the 18 labels.
 """
 
 import argparse
@@ -23,10 +23,9 @@ _ITEM = re.compile(r'\s*["•·]\s*')
 
 
 def split_report(report: str) -> tuple[str, str] | None:
-    r"""Split a report into findings and impression, one item of the impression a line.
+    r"""Split a report into findings and impression, or return ``None`` if one of them is missing.
 
-    Returns:
-        Findings and impression; ``None`` where either is missing.
+    The impression has one line per item.
 
     Example:
         >>> split_report('The heart is large. " Cardiomegaly " Hiatal hernia')
@@ -44,24 +43,24 @@ def split_file(source: str | Path, output: str | Path, text_column: str = "repor
 
     Args:
         source: CSV file with a column of reports.
-        output: CSV file to write: columns ``findings`` and ``impression`` in place of the reports.
+        output: CSV file to write, with the columns ``findings`` and ``impression`` instead of the reports.
         text_column: Column of reports.
 
     Returns:
-        How many reports were written, and how many were left out.
+        Number of reports written, and number of reports dropped.
 
     Raises:
         ValueError: If the column is missing.
     """
     table = read_table(source)
-    parts = [split_report(report or "") for report in table.column(text_column)]
-    rows = [row for row, part in enumerate(parts) if part is not None]
-    kept = {name: [cells[row] for row in rows] for name, cells in table.columns.items() if name != text_column}
-    sections = [part for part in parts if part is not None]
-    split = {"findings": [part[0] for part in sections], "impression": [part[1] for part in sections]}
+    split = {row: split_report(report or "") for row, report in enumerate(table.column(text_column))}
+    sections = {row: section for row, section in split.items() if section is not None}
+    columns = {name: [cells[row] for row in sections] for name, cells in table.columns.items() if name != text_column}
+    columns["findings"] = [findings for findings, _ in sections.values()]
+    columns["impression"] = [impression for _, impression in sections.values()]
     Path(output).parent.mkdir(parents=True, exist_ok=True)
-    write_table(Table({**kept, **split}), output, overwrite=True)
-    return len(rows), len(parts) - len(rows)
+    write_table(Table(columns), output, overwrite=True)
+    return len(sections), len(table) - len(sections)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,5 +1,5 @@
-"""Command line: thin, one file a command.
+"""Command line, with one module per command.
 
-A command is a module here with a function ``add_command(commands)`` that adds its parser, and one line in
-``main.COMMANDS``. Commands import what they work with when they run, so that help is instant.
+A command is a module in this folder with a function ``add_command(commands)`` that adds its parser, and a name in
+``main.COMMANDS``. Commands import heavy packages when they run, so that ``--help`` is fast.
 """

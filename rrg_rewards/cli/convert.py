@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.cli.options import UsageError, add_common_options, new_parser_options, positive_int
+from rrg_rewards.cli.options import UsageError, add_command_parser, positive_int
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
@@ -12,14 +12,14 @@ from rrg_rewards.utilities.imports import require
 __all__ = ["add_command"]
 
 _DESCRIPTION = """\
-Write a model as a Hugging Face folder, which transformers, PEFT and TRL load. Weights are read without executing
-pickled code; nothing is sent anywhere, and only a base model named by its Hub id is downloaded.
+Write a model as a Hugging Face folder, which transformers, PEFT and TRL load. Weights load without executing pickled
+code. Only a base model that is named by its Hub id is downloaded. Nothing is uploaded.
 """
 
 _CT_CHAT = """\
-CT-CHAT, as its own code (a fork of LLaVA) saves it, with its processor: a LoRA adapter with non_lora_trainables.bin,
-which is merged into the base model; mm_projector.bin alone; or a full checkpoint. Every key is used and every parameter
-filled, or the checkpoint is refused by the names of the keys. Licence of the published weights: CC BY-NC-SA.
+Convert a checkpoint of CT-CHAT's own code (a fork of LLaVA), with its processor: a LoRA adapter with
+non_lora_trainables.bin, which is merged into the base model; mm_projector.bin alone; or a full checkpoint. A checkpoint
+with unknown or missing keys is rejected with an error that names them. Licence of the published weights: CC BY-NC-SA.
 
 examples:
   rrg-rewards convert ct-chat CT-CHAT/llama_3.1_8b --base-model meta-llama/Llama-3.1-8B-Instruct --output ct_chat
@@ -27,8 +27,8 @@ examples:
 """
 
 _LORA = """\
-A LoRA adapter that a recipe wrote, merged into the model it was trained on, with what was trained beside it
-(CT-CHAT's projector). Reinforcement learning starts from the merged model and adds an adapter of its own.
+Merge a LoRA adapter of a recipe, and modules trained with it such as CT-CHAT's projector, into the model that it was
+trained on. Reinforcement learning starts from the merged model and adds a new adapter.
 
 example:
   rrg-rewards convert lora runs/ct_chat/sft --output runs/ct_chat/sft_merged
@@ -39,45 +39,41 @@ _DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``convert`` to the command line."""
-    parser = commands.add_parser(
-        "convert", help="write a model as a Hugging Face folder", description=_DESCRIPTION, **new_parser_options()
-    )
+    parser = commands.add_parser("convert", help="write a model as a Hugging Face folder", description=_DESCRIPTION)
     models = parser.add_subparsers(title="models", metavar="MODEL", required=True)
 
-    ct_chat = models.add_parser(
-        "ct-chat", help="CT-CHAT's published layout", description=_CT_CHAT, **new_parser_options()
-    )
-    ct_chat.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder that CT-CHAT's training wrote")
+    ct_chat = add_command_parser(models, "ct-chat", _convert_ct_chat, "convert a checkpoint of CT-CHAT", _CT_CHAT)
+    ct_chat.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder of the checkpoint")
     ct_chat.add_argument(
-        "--base-model", metavar="MODEL", help="folder or Hub id of the language model it was trained from"
+        "--base-model", metavar="MODEL", help="folder or Hub id of the language model that CT-CHAT was trained from"
     )
     ct_chat.add_argument("--revision", help="revision of a base model on the Hub")
     ct_chat.add_argument(
         "--chat-format",
         choices=("auto", "llama3", "mistral", "vicuna"),
         default="auto",
-        help="format of the conversation (default: llama3 by its tokens, mistral by its kind, else vicuna)",
+        help="format of the conversation (default: auto: llama3 by its tokens, mistral by its model type, or else "
+        "vicuna)",
     )
     ct_chat.add_argument(
         "--pooler-heads",
         type=positive_int,
         default=8,
         metavar="N",
-        help="heads of the projector (default: 8, published)",
+        help="attention heads of the projector (default: 8, as published)",
     )
-    ct_chat.set_defaults(run=_convert_ct_chat, parser=ct_chat)
 
-    lora = models.add_parser("lora", help="a LoRA adapter, merged", description=_LORA, **new_parser_options())
+    lora = add_command_parser(models, "lora", _merge_lora, "merge a LoRA adapter into its base model", _LORA)
     lora.add_argument("adapter", metavar="ADAPTER", type=Path, help="folder of the adapter")
-    lora.add_argument("--base-model", metavar="MODEL", help="model it was trained on (default: as the adapter says)")
-    lora.set_defaults(run=_merge_lora, parser=lora)
+    lora.add_argument(
+        "--base-model", metavar="MODEL", help="model that the adapter was trained on (default: read from the adapter)"
+    )
 
     for model in (ct_chat, lora):
         model.add_argument("--output", metavar="FOLDER", type=Path, required=True, help="folder to write")
         model.add_argument(
             "--dtype", choices=_DTYPES, default="auto", help="type of the weights (default: that of the base model)"
         )
-        add_common_options(model)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -107,20 +103,23 @@ def _merge_lora(args: argparse.Namespace, terminal: Terminal) -> int:
     _check(args)
     peft = require("peft", extra="models")
     transformers = require("transformers", extra="models")
-    # Makes CT-CHAT known to the automatic classes.
-    require("rrg_rewards.models.ct_chat", extra="models")
+    # Registers CT-CHAT with the automatic classes of transformers.
+    require("rrg_rewards.models.ct_chat.model", extra="models")
     if not (args.adapter / "adapter_config.json").is_file():
         raise UsageError(f"{args.adapter}: no LoRA adapter (there is no adapter_config.json)")
     source = args.base_model or peft.PeftConfig.from_pretrained(str(args.adapter)).base_model_name_or_path
     try:
         check_model_source(source)
     except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{error}; say where the model is that the adapter was trained on: --base-model"
-        ) from error
-    base = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=args.dtype)
+        raise FileNotFoundError(f"{error}; name the model that the adapter was trained on with --base-model") from error
+    base = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=args.dtype, trust_remote_code=False)
     model = peft.PeftModel.from_pretrained(base, str(args.adapter)).merge_and_unload(safe_merge=True)
-    return _save(model, transformers.AutoProcessor.from_pretrained(str(args.adapter)), args.output, terminal)
+    return _save(
+        model,
+        transformers.AutoProcessor.from_pretrained(str(args.adapter), trust_remote_code=False),
+        args.output,
+        terminal,
+    )
 
 
 def _save(model: Any, processor: Any, folder: Path, terminal: Terminal) -> int:

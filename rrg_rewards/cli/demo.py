@@ -1,4 +1,4 @@
-"""``rrg-rewards demo``: a small CT-CHAT gets better at reports, from nothing to curves, on this machine."""
+"""``rrg-rewards demo``: train a small CT-CHAT on a CRG reward, from synthetic data to curves."""
 
 import argparse
 import json
@@ -6,12 +6,12 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.cli.options import add_common_options, new_parser_options, positive_int
+from rrg_rewards.cli.options import add_command_parser, add_shared_options, positive_int
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 
@@ -21,21 +21,23 @@ if TYPE_CHECKING:
 __all__ = ["add_command"]
 
 _DESCRIPTION = """\
-Reinforcement learning of report generation on this machine, without a download, in a few minutes on two CPU cores.
+Train a small report generator by reinforcement learning on this machine. Nothing is downloaded. The run takes about
+five minutes on a machine with two cores.
 
-1. Synthetic chest-CT studies (the phantom corpus) are written, with their true labels and with volumes in which each
-   abnormality leaves a mark at its place.
-2. A mini CT-CHAT of under half a million parameters, built as the published model of 8 billion, learns to write the
-   impression from the volume, by imitating impressions that leave statements out at random. It learns to leave findings
-   out. It is a model for this demo, not one for patients.
-3. GRPO (TRL) on the CRG reward, read off its reports by the rule labeler, mends that.
+1. Write synthetic chest-CT studies (the phantom corpus) with their true labels, and with volumes in which each
+   abnormality leaves a mark at its location.
+2. Warm start: a mini CT-CHAT learns to write the impression from the volume. It has under half a million parameters
+   and the architecture of the published model, which has 8 billion. It imitates impressions with statements left out
+   at random, and therefore learns to leave findings out. The model is for this demo only, not for patients.
+3. Train with GRPO (TRL) on the CRG reward, which labels each generated report by rules. The model learns to report the
+   findings that it left out after step 2.
 
-Printed: CRG, precision and recall on held-out studies before and after, and with the volumes of other studies, with
-bootstrap 95 % intervals, and three reports. Written to the run folder: curves as PNG, the evaluations, all held-out
-reports, the policy, the configuration.
-"""
+The command prints CRG, precision and recall on held-out studies before step 3, after it, and with the volumes of other
+studies, with bootstrap 95 % intervals, and three reports. It writes to the run folder: curves (PNG), evaluations, all
+held-out reports, the policy and the configuration.
 
-_EXAMPLE = """\
+A terminal shows the progress of each step. Without a terminal, each step prints one line when it starts.
+
 examples:
   rrg-rewards demo
   rrg-rewards demo --output runs/my_demo --steps 200
@@ -46,23 +48,18 @@ _NUM_REPORTS = 3
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``demo`` to the command line."""
-    parser = commands.add_parser(
-        "demo",
-        help="train a small CT-CHAT on a CRG reward, here and now",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
-        **new_parser_options(),
-    )
-    parser.add_argument("--output", metavar="FOLDER", type=Path, help="run folder (default: runs/demo-DATE-TIME)")
-    parser.add_argument("--steps", type=positive_int, default=100, help="GRPO steps (default: 100)")
-    parser.add_argument(
-        "--warm-start-steps", type=positive_int, default=600, help="steps of imitation before (default: 600)"
-    )
-    parser.add_argument("--train-rows", type=positive_int, default=8000, help="studies to train on (default: 8000)")
-    parser.add_argument("--heldout-rows", type=positive_int, default=300, help="studies held out (default: 300)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything (default: 0)")
-    add_common_options(parser)
-    parser.set_defaults(run=_demo, parser=parser)
+    summary = "train a small CT-CHAT on a CRG reward on this machine"
+    parser = add_command_parser(commands, "demo", _demo, summary, _DESCRIPTION)
+    parser.add_argument("--output", metavar="FOLDER", type=Path, help="folder to write (default: runs/demo-DATE-TIME)")
+    for name, default, content in (
+        ("steps", 100, "GRPO steps"),
+        ("warm-start-steps", 600, "steps of the warm start"),
+        ("train-rows", 8000, "studies to train on"),
+        ("heldout-rows", 300, "held-out studies"),
+    ):
+        summary = f"{content} (default: {default})"
+        parser.add_argument(f"--{name}", type=positive_int, metavar="N", default=default, help=summary)
+    add_shared_options(parser, "seed")
 
 
 def _demo(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -70,21 +67,21 @@ def _demo(args: argparse.Namespace, terminal: Terminal) -> int:
     if folder.exists():
         raise FileExistsError(f"{folder} exists; choose another --output")
     start = time.monotonic()
-    with _only_our_own_words():
-        _train(args, folder, terminal)
+    with _quiet_libraries():
+        _train(args, folder, terminal, start)
     evaluation = json.loads((folder / "grpo" / "evaluation.json").read_text(encoding="utf-8"))
     terminal.show(_grid(evaluation, args.heldout_rows), *_report_lines(folder))
     terminal.show(_verdict(evaluation))
     terminal.note(
-        f"{time.monotonic() - start:.0f} s; curves in {folder / 'grpo' / 'curve_crg.png'}, all else beside it"
+        f"{time.monotonic() - start:.0f} s; curves in {folder / 'grpo' / 'curve_crg.png'}, all other files next to it"
     )
     return 0
 
 
 @contextmanager
-def _only_our_own_words() -> Iterator[None]:
-    """Keep the bars and warnings of the libraries below from the terminal, and the libraries from the Hub."""
-    # Nothing here needs the Hub, and trainers report their use to it unless told not to.
+def _quiet_libraries() -> Iterator[None]:
+    """Silence the progress bars and warnings of other libraries, and keep the libraries from contacting the Hub."""
+    # The demo does not need the Hub, but trainers contact it by default.
     os.environ["HF_HUB_OFFLINE"] = "1"
     for library in ("transformers", "datasets"):
         require(f"{library}.utils.logging", extra="demo").disable_progress_bar()
@@ -94,15 +91,27 @@ def _only_our_own_words() -> Iterator[None]:
         yield
 
 
-def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
+@contextmanager
+def _stage(terminal: Terminal, start: float, name: str, description: str) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of a stage; without a terminal, print its name, its description and the seconds since start."""
+    if not terminal.is_interactive:
+        terminal.note(f"{name}: {description} ({time.monotonic() - start:.0f} s elapsed)")
+    with terminal.progress(name) as progress:
+        yield progress
+
+
+def _train(args: argparse.Namespace, folder: Path, terminal: Terminal, start: float) -> None:
     require("trl", extra="demo")
     require("matplotlib", extra="demo")
     from rrg_rewards.recipes import grpo, sft
     from rrg_rewards.recipes._parse import command_line
     from rrg_rewards.recipes.ct_chat.phantom import write_corpus, write_model
 
-    with terminal.progress("making phantom volumes") as progress:
-        write_corpus(folder, args.train_rows, args.heldout_rows, seed=args.seed, progress=progress)
+    rows = args.train_rows, args.heldout_rows
+    with _stage(
+        terminal, start, "phantom corpus", "write {} training and {} held-out studies".format(*rows)
+    ) as progress:
+        write_corpus(folder, *rows, seed=args.seed, progress=progress)
     tables = {"dataset": folder / "train.jsonl", "heldout_file": folder / "heldout.jsonl", "seed": args.seed}
     warm_start = {
         "config": "ct_chat/mini_sft",
@@ -111,8 +120,6 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
         "max_steps": args.warm_start_steps,
         **tables,
     }
-    with terminal.progress("imitating abridged impressions") as progress:
-        sft.finish(sft.run(*sft.parse(command_line(warm_start)), progress=progress).accelerator)
     reinforcement = {
         "config": "ct_chat/mini_grpo_crg",
         "model_name_or_path": folder / "sft",
@@ -121,7 +128,11 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal) -> None:
         "heldout_rows": args.heldout_rows,
         **tables,
     }
-    with terminal.progress("GRPO on CRG") as progress:
+    steps = f"imitate abridged impressions for {args.warm_start_steps} steps"
+    with _stage(terminal, start, "warm start", steps) as progress:
+        sft.finish(sft.run(*sft.parse(command_line(warm_start)), progress=progress).accelerator)
+    steps = f"evaluate, train on CRG for {args.steps} steps, evaluate"
+    with _stage(terminal, start, "GRPO", steps) as progress:
         grpo.finish(grpo.run(*grpo.parse(command_line(reinforcement)), progress=progress).accelerator)
 
 
@@ -145,7 +156,7 @@ def _cell(interval: Mapping[str, float | None]) -> str:
 
 
 def _report_lines(folder: Path) -> list[str]:
-    """The first held-out studies with several findings, and what the policy wrote before and after."""
+    """Return the first held-out studies with several findings, and the reports of the policy before and after."""
     from rrg_rewards.data import read_table
 
     before, after = (read_table(folder / "grpo" / f"heldout_{stage}.jsonl") for stage in ("before", "after"))
@@ -161,7 +172,7 @@ def _report_lines(folder: Path) -> list[str]:
 def _verdict(evaluation: Mapping[str, Any]) -> str:
     crg = evaluation["change"]["crg"]["crg"]
     others = evaluation["images_of_others"]["crg"]["crg"]
-    reads = f"With the volumes of other studies it is {_cell(others)}; guessing gives about 1/3."
+    control = f"With the volumes of other studies, CRG is {_cell(others)}; guessing scores about 1/3."
     if crg["low"] > 0:
-        return f"\nCRG rose by {_cell(crg)}: more than its interval. {reads}"
-    return f"\nCRG changed by {_cell(crg)}: no more than its interval; try more --steps. {reads}"
+        return f"\nCRG rose by {_cell(crg)}: the interval is above 0. {control}"
+    return f"\nCRG changed by {_cell(crg)}: no clear increase; try more --steps. {control}"

@@ -1,16 +1,17 @@
-"""``rrg-rewards label``: one 0/1 column a label."""
+"""``rrg-rewards label``: label reports, one 0/1 column per label."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.cli.options import (
     UsageError,
-    add_common_options,
-    add_table_options,
+    add_command_parser,
+    add_shared_options,
+    add_table_argument,
     check_outputs,
-    new_parser_options,
     read_input,
     with_new_columns,
+    write_outputs,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.schemas import get_label_schema
@@ -24,13 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["add_command"]
 
 _DESCRIPTION = """\
-Label the abnormalities in a table of reports: the output holds the input columns and one 0/1 column a label.
+Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
 
-A report that is missing or blank gets empty label cells, not 0. The format of a table (CSV, JSON lines, Parquet) is
-told by its ending. The output file appears whole or not at all.
-"""
+The label cells of a missing or blank report are empty, not 0. The file name ending determines the format: CSV, JSON
+lines or Parquet. The output file is written only if the run succeeds.
 
-_EXAMPLE = """\
 examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards label reports.jsonl --text-column report --schema chexbert --output labels.parquet --json summary.json
@@ -47,38 +46,23 @@ def _schema(name: str) -> str:
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``label`` to the command line."""
-    parser = commands.add_parser(
-        "label",
-        help="label the abnormalities in reports",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
-        **new_parser_options(),
-    )
-    parser.add_argument(
-        "table", metavar="REPORTS", help="table of reports (.csv, .jsonl, .parquet); - is standard input"
-    )
-    parser.add_argument("--text-column", required=True, metavar="NAME", help="column of report texts")
+    parser = add_command_parser(commands, "label", _run, "label the abnormalities in reports", _DESCRIPTION)
+    add_table_argument(parser, "REPORTS", "reports")
+    add_shared_options(parser, "text-column")
     parser.add_argument(
         "--schema", type=_schema, metavar="NAME", help="label set: ct_rate or chexbert (default: ct_rate)"
     )
-    parser.add_argument(
-        "--labeler",
-        default="rules",
-        metavar="NAME",
-        help="rules (no model), or radbert:CHECKPOINT (default: rules)",
-    )
-    parser.add_argument("--output", default="-", metavar="FILE", help="where to write the table (default: -)")
-    add_table_options(parser, new_columns="label columns")
-    add_common_options(parser)
-    parser.set_defaults(run=_run, parser=parser)
+    labeler = {"default": "rules", "help": "labeler: rules (no model) or radbert:CHECKPOINT (default: rules)"}
+    names = ("labeler", "output", "json", "format", "prefix", "overwrite", "batch-size")
+    add_shared_options(parser, *names, labeler=labeler)
 
 
 def _make_labeler(name: str, schema: str | None) -> "Labeler":
-    from rrg_rewards.cli.labeling import labeler_from_option
+    from rrg_rewards.cli.labeler_options import labeler_from_option
 
     labeler = labeler_from_option(f"rules:{schema or 'ct_rate'}" if name == "rules" else name)
     if schema is not None and tuple(labeler.labels) != get_label_schema(schema).labels:
-        raise UsageError(f"--labeler {name} does not give the labels of --schema {schema}; leave one of them out")
+        raise UsageError(f"--labeler {name} does not have the labels of --schema {schema}; omit one of the two options")
     return labeler
 
 
@@ -96,13 +80,11 @@ def _summary(args: argparse.Namespace, labeler: "Labeler", rows: int, matrix: "T
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.data.writers import write_json, write_table
-
     check_outputs(args)
     table = read_input(args, terminal)
     texts = table.texts(args.text_column)
     reports = {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
-    from rrg_rewards.cli.labeling import BatchedLabeler
+    from rrg_rewards.cli.labeler_options import BatchedLabeler
 
     labeler = _make_labeler(args.labeler, args.schema)
     with terminal.progress("labelling") as report:
@@ -116,8 +98,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.warn(
             f"{summary['unscorable']} of {len(table)} reports are missing or blank: their label cells are empty"
         )
-    write_table(with_new_columns(table, columns, args.prefix, terminal), args.output, args.format, args.overwrite)
-    if args.json is not None:
-        write_json(summary, args.json, args.overwrite)
+    write_outputs(args, with_new_columns(table, columns, args.prefix, terminal), summary)
     terminal.note(f"labelled {len(matrix)} of {len(table)} reports with {labeler.signature}")
     return 0

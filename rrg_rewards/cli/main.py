@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
-from rrg_rewards.cli.options import UsageError, new_parser_options
+from rrg_rewards.cli.options import CommandParser, UsageError
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.version import __version__
 
@@ -26,7 +26,9 @@ COMMANDS = (
     "demo",
 )
 
-_EXAMPLE = """\
+_DESCRIPTION = """\
+Clinical metrics for radiology report generation. Run COMMAND --help for the help of a command.
+
 examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
@@ -35,17 +37,12 @@ examples:
   rrg-rewards train crepe --config crepe/minilm_phantom
   rrg-rewards recipes ls
 
-exit codes: 0 done, 1 the data or the run failed, 2 the command line is wrong, 130 interrupted, 141 pipe closed
+exit codes: 0 success, 1 error in the data or the run, 2 wrong command line, 130 interrupted, 141 closed pipe
 """
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rrg-rewards",
-        description="Clinical metrics for radiology report generation. COMMAND --help explains each command.",
-        epilog=_EXAMPLE,
-        **new_parser_options(),
-    )
+def _parser() -> CommandParser:
+    parser = CommandParser(prog="rrg-rewards", description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
@@ -54,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the command line; what a command hands on to another parser is in ``more``."""
+    """Parse the command line; ``more`` contains arguments that a command passes to another parser."""
     parser = _parser()
     args, more = parser.parse_known_args(argv)
     if more and not getattr(args, "takes_more", False):
@@ -64,7 +61,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _drop_standard_output() -> None:
-    """Send what is still buffered nowhere, so that the interpreter does not fail on it at exit."""
+    """Discard buffered output, so that the interpreter does not fail on a closed pipe at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -83,14 +80,14 @@ def _run(args: argparse.Namespace) -> int:
         return 130
     except BrokenPipeError:
         _drop_standard_output()
-        return 141  # what the shell reports for a program that a closed pipe ended
-    except Exception as error:  # the one place where a user meets an error: one line, not a traceback
+        return 141  # As a shell reports for SIGPIPE.
+    except Exception as error:  # Users get one line instead of a traceback.
         if args.traceback:
             traceback.print_exc()
         elif isinstance(error, (ValueError, OSError, ImportError)):
             terminal.error(str(error))
         else:
-            terminal.error(f"{type(error).__name__}: {error} (run again with --traceback to see where)")
+            terminal.error(f"{type(error).__name__}: {error} (add --traceback to see where)")
         return 1
 
 
@@ -98,10 +95,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        argv: Arguments without the program's name; default: those of the process.
+        argv: Arguments without the program name; ``None`` means those of the process.
 
     Returns:
-        Exit code: 0 done, 1 the data or the run failed, 2 the command line is wrong, 130 interrupted.
+        Exit code: 0 success, 1 error in the data or the run, 2 wrong command line, 130 interrupted, 141 closed pipe.
 
     Example:
         >>> main(["--version"])
@@ -110,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         return _run(_parse(argv))
-    except SystemExit as stop:  # argparse ends help, --version and usage errors so
+    except SystemExit as stop:  # argparse raises it after --help, --version and usage errors.
         return stop.code if isinstance(stop.code, int) else 1
 
 

@@ -1,41 +1,75 @@
-"""Options and checks that commands share."""
+"""Options, checks and outputs that several commands share."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from rrg_rewards.data.tables import Table
+    from rrg_rewards.data.tables.table import Table
 
 __all__ = [
+    "CommandParser",
     "UsageError",
-    "add_common_options",
-    "add_table_options",
+    "add_command_parser",
+    "add_shared_options",
+    "add_table_argument",
     "check_outputs",
     "metric_settings",
-    "new_parser_options",
     "positive_int",
+    "read_assignments",
     "read_input",
     "with_new_columns",
+    "write_outputs",
 ]
 
 
 class UsageError(Exception):
-    """The command line is wrong in a way that argparse cannot see; ends with exit code 2."""
+    """An error in the command line that argparse does not detect; the exit code is 2."""
 
 
-def new_parser_options() -> dict[str, Any]:
-    """Arguments that make all parsers alike: help keeps its line breaks, and options are written out."""
-    return {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+class _StoreOnce(argparse.Action):
+    """Store the value of an option, and refuse a second one. By default, argparse drops the first silently."""
+
+    is_given = False
+
+    def __call__(
+        self,
+        parser: Any,  # noqa: ARG002 (argparse's)
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if self.is_given and option_string is not None:
+            raise argparse.ArgumentError(self, "is given more than once")
+        self.is_given = True
+        setattr(namespace, self.dest, values)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Parser that keeps the line breaks of its description and accepts no abbreviated options.
+
+    Args:
+        description: Text before the options. The part from the line that begins with ``example`` follows the options.
+        options: Other arguments of ``ArgumentParser``.
+    """
+
+    def __init__(self, *, description: str, **options: Any) -> None:
+        text, found, examples = description.partition("\nexample")
+        layout = argparse.RawDescriptionHelpFormatter
+        super().__init__(
+            description=text, epilog=found + examples, formatter_class=layout, allow_abbrev=False, **options
+        )
+        for name in (None, "store"):
+            self.register("action", name, _StoreOnce)
 
 
 def positive_int(text: str) -> int:
-    """Read an option that must be a positive integer.
+    """Parse the value of an option that must be a positive integer.
 
     Raises:
-        argparse.ArgumentTypeError: If it is none.
+        argparse.ArgumentTypeError: If the value is not a positive integer.
 
     Example:
         >>> positive_int("32")
@@ -46,77 +80,168 @@ def positive_int(text: str) -> int:
     return int(text)
 
 
-def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every command takes: ``--quiet``, ``--traceback``."""
-    parser.add_argument("--quiet", action="store_true", help="no progress bars, notes and warnings")
-    parser.add_argument("--traceback", action="store_true", help="show where an error was raised")
+# Options of several commands.
+_SHARED_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "text-column": {"required": True, "metavar": "NAME", "help": "column of the report texts"},
+    "output": {"default": "-", "metavar": "FILE", "help": "table to write; - is standard output (default: -)"},
+    "json": {"metavar": "FILE", "help": "write a summary as JSON to FILE; - is standard output"},
+    "format": {
+        "choices": ("csv", "jsonl", "parquet"),
+        "help": "format of standard input and output, and of files with an unknown ending (default: csv for -)",
+    },
+    "prefix": {
+        "default": "",
+        "metavar": "TEXT",
+        "help": "put TEXT before the names of new columns; without it they replace input columns of the same name",
+    },
+    "overwrite": {"action": "store_true", "help": "replace output files that exist"},
+    "batch-size": {
+        "type": positive_int,
+        "default": 256,
+        "metavar": "N",
+        "help": "number of rows in a batch (default: 256)",
+    },
+    "labeler": {
+        "metavar": "NAME",
+        "help": "labeler, if a metric or reward uses one: rules:SCHEMA or radbert:CHECKPOINT (default: rules:ct_rate)",
+    },
+    "judge": {
+        "metavar": "JUDGE",
+        "help": "judge, if a metric or reward uses one: rules, openai:MODEL, local:MODEL, or a YAML mapping of a name "
+        "and settings (default: rules)",
+    },
+    "context": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME=COLUMN",
+        "help": "pass a column as context, for example age=patient_age; may be repeated",
+    },
+    "set": {
+        "action": "append",
+        "default": [],
+        "metavar": "METRIC.OPTION=VALUE",
+        "help": "set an option of a metric, for example crg.prior=0.2; may be repeated",
+    },
+    "seed": {"type": int, "default": 0, "help": "random seed (default: 0)"},
+}
 
 
-def add_table_options(parser: argparse.ArgumentParser, new_columns: str) -> None:
-    """Add what every command that reads a table and adds columns takes."""
-    parser.add_argument("--json", metavar="FILE", help="write a summary as JSON to FILE; - is standard output")
+def add_shared_options(parser: argparse.ArgumentParser, *names: str, **changes: Mapping[str, Any]) -> None:
+    """Add shared options to a command.
+
+    Args:
+        parser: Parser of the command.
+        names: Names of the options, without the two dashes.
+        changes: Changed arguments of ``add_argument``, by option name with ``_`` instead of ``-``.
+
+    Example:
+        >>> parser = argparse.ArgumentParser()
+        >>> add_shared_options(parser, "json", seed={"default": 7})
+        >>> parser.parse_args([])
+        Namespace(json=None, seed=7)
+    """
+    changed = {name.replace("_", "-"): change for name, change in changes.items()}
+    for name in (*names, *(name for name in changed if name not in names)):
+        parser.add_argument(f"--{name}", **{**_SHARED_OPTIONS[name], **changed.get(name, {})})
+
+
+def _delimiter(text: str) -> str:
+    mark = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(mark) != 1 or mark in '"\r\n':
+        raise argparse.ArgumentTypeError(f"must be one character or tab, got {text!r}")
+    return mark
+
+
+def add_table_argument(parser: argparse.ArgumentParser, metavar: str, content: str) -> None:
+    """Add the positional argument that names the input table."""
     parser.add_argument(
-        "--format",
-        choices=("csv", "jsonl", "parquet"),
-        help="format of standard input and output, and of files whose ending tells nothing (default: csv for -)",
+        "table", metavar=metavar, help=f"table of {content} (.csv, .tsv, .jsonl, .parquet); - is standard input"
     )
     parser.add_argument(
-        "--prefix",
-        default="",
-        metavar="TEXT",
-        help=f"put TEXT before the names of {new_columns}; without it an input column of the same name is replaced",
+        "--delimiter",
+        type=_delimiter,
+        metavar="CHAR",
+        help="delimiter of CSV input: , ; or tab (default: by its header)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace output files that exist")
-    parser.add_argument(
-        "--batch-size",
-        type=positive_int,
-        default=256,
-        metavar="N",
-        help="reports labelled or judged at once (default: 256)",
-    )
+
+
+def add_command_parser(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace, Terminal], int],
+    help: str,  # noqa: A002 (as in argparse)
+    description: str,
+) -> CommandParser:
+    """Add the parser of a command, with the options of every command.
+
+    ``run`` runs the command and returns its exit code, ``help`` is one line for the list of commands, and
+    ``description`` contains description and examples as in :class:`CommandParser`.
+    """
+    parser: CommandParser = commands.add_parser(name, help=help, description=description)
+    common = parser.add_argument_group("options of every command")
+    common.add_argument("--quiet", action="store_true", help="show no progress bars, notes or warnings")
+    common.add_argument("--traceback", action="store_true", help="show the traceback of an error")
+    parser.set_defaults(run=run, parser=parser)
+    return parser
+
+
+def read_assignments(option: str, form: str, texts: Sequence[str], as_yaml: bool = False) -> dict[str, Any]:
+    """Parse the values ``KEY=VALUE`` of an option that may be repeated.
+
+    Args:
+        option: Name of the option.
+        form: Form to show in errors. If it contains a dot, each key must contain a dot.
+        texts: Values of the option.
+        as_yaml: Whether to parse the part after ``=`` as YAML.
+
+    Raises:
+        UsageError: If a text has another form, or its value is not valid YAML.
+
+    Example:
+        >>> read_assignments("--context", "NAME=COLUMN", ["age=patient_age"])
+        {'age': 'patient_age'}
+    """
+    import yaml
+
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or ("." in form and "." not in key):
+            raise UsageError(f"argument {option}: must be {form}, got {text!r}")
+        try:
+            found[key] = yaml.safe_load(value) if as_yaml else value
+        except yaml.YAMLError as error:
+            raise UsageError(f"argument {option}: cannot read the value of {text!r}") from error
+    return found
 
 
 def metric_settings(texts: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Options of each metric as ``--set METRIC.OPTION=VALUE`` gives them; values are read as YAML.
+    """Parse ``--set METRIC.OPTION=VALUE``, with YAML values, and return the options of each metric.
 
     Args:
-        texts: What was given.
-        names: The metrics.
+        texts: The values of ``--set``.
+        names: Names of the metrics.
 
     Raises:
-        UsageError: If one is not of that form, its metric is none of these, or its value cannot be read.
+        UsageError: If a text has another form, names another metric, or has a value that is not YAML.
 
     Example:
         >>> metric_settings(["crg.prior=0.2"], ["crg", "crimson"])
         {'crg': {'prior': 0.2}, 'crimson': {}}
     """
-    import yaml
-
     settings: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        metric, dot, option = key.partition(".")
-        if not (equals and dot):
-            raise UsageError(f"argument --set: must be METRIC.OPTION=VALUE, got {text!r}")
+    for key, value in read_assignments("--set", "METRIC.OPTION=VALUE", texts, as_yaml=True).items():
+        metric, _, option = key.partition(".")
         if metric not in settings:
             raise UsageError(f"argument --set: {metric!r} is not among --metrics {','.join(names)}")
-        try:
-            settings[metric][option] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise UsageError(f"argument --set: cannot read the value of {text!r}") from error
+        settings[metric][option] = value
     return settings
 
 
 def check_outputs(args: argparse.Namespace) -> None:
-    """Check all that can be known about ``--output`` and ``--json`` before any work is done.
-
-    Raises:
-        UsageError: If both go to one place.
-        TableError: If a file cannot be written, or its ending tells no format.
-        ModuleNotFoundError: If the format needs a package that is not installed.
-    """
-    from rrg_rewards.data.tables import table_format
-    from rrg_rewards.data.writers import check_output
+    """Raise before any work is done if ``--output`` or ``--json`` cannot be written, or both name the same file."""
+    from rrg_rewards.data.tables.table import table_format
+    from rrg_rewards.data.tables.writers import check_output
     from rrg_rewards.utilities.imports import require
 
     if args.json is not None and args.json == args.output:
@@ -129,18 +254,35 @@ def check_outputs(args: argparse.Namespace) -> None:
         check_output(args.json, args.overwrite)
 
 
-def read_input(args: argparse.Namespace, terminal: Terminal) -> "Table":
-    """Read the table that the command line names, and warn if it has no row."""
-    from rrg_rewards.data.readers import read_table
+def write_outputs(args: argparse.Namespace, table: "Table", summary: Mapping[str, Any]) -> None:
+    """Write the summary to ``--json`` and the table to ``--output``, if they are set.
 
-    table = read_table(args.table, args.format)
+    If one of them cannot be written, the other is written nevertheless, because both are results of a long run.
+    """
+    from rrg_rewards.data.tables.writers import write_json, write_table
+
+    try:
+        if args.json is not None:
+            write_json(summary, args.json, args.overwrite)
+    finally:
+        if args.output is not None:
+            write_table(table, args.output, args.format, args.overwrite)
+
+
+def read_input(args: argparse.Namespace, terminal: Terminal) -> "Table":
+    """Read the input table; warn if it has no rows."""
+    from rrg_rewards.data.tables.readers import read_table
+
+    table = read_table(args.table, args.format, args.delimiter)
+    if table.delimiter != "," and args.delimiter is None:
+        terminal.note(f"{args.table} is separated by {'tabs' if table.delimiter == chr(9) else 'semicolons'}")
     if not len(table):
         terminal.warn(f"{args.table} has a header and no rows")
     return table
 
 
 def with_new_columns(table: "Table", columns: Mapping[str, Sequence[Any]], prefix: str, terminal: Terminal) -> "Table":
-    """Add columns to a table under ``prefix`` + name, and say which input columns that replaces."""
+    """Return the table with columns added as ``prefix`` + name; warn if they replace input columns."""
     named = {prefix + name: cells for name, cells in columns.items()}
     replaced = [name for name in named if name in table.columns]
     if replaced:

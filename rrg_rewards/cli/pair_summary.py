@@ -1,4 +1,4 @@
-"""What ``rrg-rewards pairs`` says: a summary for JSON, a table and warnings for people."""
+"""Output of ``rrg-rewards pairs``: summary for JSON, table and warnings."""
 
 import argparse
 import math
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table as Grid
 
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.data.preferences import Preferences
+from rrg_rewards.data.records.preference_pairs import Preferences
 from rrg_rewards.version import __version__
 from rrg_rewards.watch.instructions import find_instructions
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pair_grid", "pair_summary", "warn_of_pairs"]
 
-# Chosen completions that are so many times as long as rejected ones teach length.
+# Warn if chosen completions have more than this many times the words of rejected ones.
 _LONG = 1.5
 
 
@@ -29,15 +29,9 @@ def pair_summary(
     preferences: Preferences,
     labels: Sequence[bool | None],
 ) -> dict[str, Any]:
-    """Counts of what was paired and why not, and what chosen and rejected completions are like.
+    """Return counts of pairs and of prompts without a pair, and statistics of chosen and rejected completions.
 
-    Args:
-        args: The command line.
-        reward: The reward.
-        completions: ``N`` completions.
-        rewards: Their rewards.
-        preferences: The pairs.
-        labels: Whether each completion is chosen or rejected; ``None`` where it is neither.
+    ``labels`` is ``True`` for each chosen and ``False`` for each rejected completion, and ``None`` for the others.
     """
     good = [completions[row] or "" for row, label in enumerate(labels) if label]
     bad = [completions[row] or "" for row, label in enumerate(labels) if label is False]
@@ -66,31 +60,25 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def warn_of_pairs(summary: Mapping[str, Any], failed: Mapping[str, int], terminal: Terminal) -> None:
-    """Warn of failures of a judge, of chosen completions that talk to it, and of length.
-
-    Args:
-        summary: The summary.
-        failed: On how many completions a judge failed, by kind.
-        terminal: Where to.
-    """
+    """Warn about failures of a judge, instructions to a judge in chosen completions, and differences in length."""
     if failed:
         kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
         terminal.warn(f"the judge failed on {sum(failed.values())} of {summary['rows']} completions ({kinds})")
     if summary["chosen_with_instructions"]:
         terminal.warn(
-            f"{summary['chosen_with_instructions']} of {summary['chosen']} chosen completions seem to hold "
-            "instructions aimed at a judge; look at them before training on them"
+            f"{summary['chosen_with_instructions']} of {summary['chosen']} chosen completions seem to contain "
+            "instructions to a judge; read them before training"
         )
     longer, shorter = summary["mean_words_chosen"], summary["mean_words_rejected"]
     if longer and shorter and longer > _LONG * shorter:
         terminal.warn(
-            f"what is chosen is {longer / shorter:.1f} times as long as what is rejected ({longer:.0f} and "
-            f"{shorter:.0f} words): a policy may learn length alone"
+            f"chosen completions are {longer / shorter:.1f} times as long as rejected ones ({longer:.0f} and "
+            f"{shorter:.0f} words): a policy may learn only to write longer reports"
         )
 
 
 def pair_grid(summary: Mapping[str, Any]) -> Grid:
-    """Table of a summary for people."""
+    """Return a summary as a table of rich."""
     grid = Grid(
         title=f"{summary['rows']} completions of {summary['prompts']} prompts", title_justify="left", show_header=False
     )

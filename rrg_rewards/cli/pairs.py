@@ -1,44 +1,47 @@
-"""``rrg-rewards pairs``: sampled completions as preferences, for trainers that learn from them."""
+"""``rrg-rewards pairs``: turn sampled completions into preference data."""
 
 import argparse
 import json
 import math
 import warnings
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.cli.options import (
     UsageError,
-    add_common_options,
+    add_command_parser,
+    add_shared_options,
+    add_table_argument,
     check_outputs,
-    new_parser_options,
     positive_int,
+    read_assignments,
     read_input,
+    write_outputs,
 )
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from rrg_rewards.data.preferences import Preferences
-    from rrg_rewards.data.tables import Table
+    from rrg_rewards.data.records.preference_pairs import Preferences
+    from rrg_rewards.data.tables.table import Table
     from rrg_rewards.rewards.base import Reward
 
 __all__ = ["add_command"]
 
 _DESCRIPTION = """\
-Turn sampled completions into preference data by any reward. The table has several rows for each prompt: the prompt, one
-completion, the reference report, and what else the reward reads. Of the completions of one prompt the best is chosen
-over the worst (--per-prompt N: the second best over the second worst, too), if its reward is higher by --margin.
+Turn sampled completions into preference data with any reward. The table has several rows per prompt, each with the
+prompt, a completion, the reference report and the other columns that the reward reads. For each prompt, the completion
+with the highest reward is chosen over the one with the lowest, if their rewards differ by at least --margin.
+--per-prompt 2 also pairs the second highest with the second lowest, and so on.
 
-Written for TRL: --trainer dpo gives rows of prompt, chosen and rejected; --trainer kto rows of prompt, completion and
-label, from the same pairs, or with --threshold from every completion on its own. --conversational makes messages of
-plain prompts and completions; prompts that are messages already (JSONL, Parquet) stay so.
+The output has TRL's format. --trainer dpo writes prompt, chosen and rejected. --trainer kto writes prompt, completion
+and label for the completions of these pairs, or for all completions with --threshold. --conversational converts plain
+prompts and completions to messages; prompts that are already messages (JSONL, Parquet) are not changed.
 
-Completions that the reward cannot score (no reference, a judge that failed) are in no pair and counted; prompts whose
-completions tie are declined and counted. The summary also says whether what is chosen is longer than what is rejected:
-where it is, length may be what is learned.
-"""
+Completions that the reward cannot score (no reference, or the judge failed) are counted and left out. Prompts whose
+completions have equal rewards are counted and left out. A warning appears if chosen completions are much longer than
+rejected ones, because a policy may then learn to write longer reports.
 
-_EXAMPLE = """\
 examples:
   rrg-rewards pairs samples.csv --reward crg --set prior=0.2 --margin 0.2 --output pairs.jsonl
   rrg-rewards pairs samples.jsonl --reward crimson --context age=PatientAge --trainer kto --output kto.parquet
@@ -46,84 +49,43 @@ examples:
   rrg-rewards pairs samples.csv --reward composed --output pairs.jsonl \\
       --set "parts=[{name: crg, prior: 0.2}, {name: repetition, weight: 0.1}]"
 
-Rows are of one prompt where the prompt and the reference are the same. Where prompts are alike and images differ, say
-by --group-column what tells studies apart. --set takes every option of the reward, as make_reward does.
+Rows with the same prompt and the same reference belong to one prompt. If studies share the prompt and differ in their
+images, name a column that identifies the study with --group-column. --set accepts every option of
+the reward.
 """
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``pairs`` to the command line."""
-    parser = commands.add_parser(
-        "pairs",
-        help="turn sampled completions into preference data for DPO and KTO",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
-        **new_parser_options(),
-    )
+    summary = "turn sampled completions into preference data for DPO and KTO"
+    parser = add_command_parser(commands, "pairs", _run, summary, _DESCRIPTION)
+    add_table_argument(parser, "SAMPLES", "completions")
     parser.add_argument(
-        "table", metavar="SAMPLES", help="table of completions (.csv, .jsonl, .parquet); - is standard input"
+        "--reward", required=True, metavar="NAME", help="reward that ranks completions, for example crg"
     )
-    parser.add_argument("--reward", required=True, metavar="NAME", help="reward that says which is better, as in crg")
+    output = {"required": True, "help": "preferences to write (.jsonl, .parquet, .csv); - is standard output"}
+    add_shared_options(parser, output=output)
     parser.add_argument(
-        "--output",
-        required=True,
-        metavar="FILE",
-        help="preferences to write (.jsonl, .parquet, .csv); - is standard output",
+        "--trainer", choices=("dpo", "kto"), default="dpo", help="trainer whose format is written (default: dpo)"
     )
-    parser.add_argument("--trainer", choices=("dpo", "kto"), default="dpo", help="whose format (default: dpo)")
-    _add_column_options(parser)
-    _add_reward_options(parser)
-    _add_choice_options(parser)
-    parser.add_argument("--json", metavar="FILE", help="write a summary as JSON to FILE; - is standard output")
-    parser.add_argument(
-        "--format",
-        choices=("csv", "jsonl", "parquet"),
-        help="format of standard input and output, and of files whose ending tells nothing (default: csv for -)",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace output files that exist")
-    parser.add_argument(
-        "--batch-size", type=positive_int, default=256, metavar="N", help="completions scored at once (default: 256)"
-    )
-    add_common_options(parser)
-    parser.set_defaults(run=_run, parser=parser)
-
-
-def _add_column_options(parser: argparse.ArgumentParser) -> None:
     for name in ("prompt", "completion", "reference"):
         parser.add_argument(
             f"--{name}-column", default=name, metavar="NAME", help=f"column of {name}s (default: %(default)s)"
         )
     parser.add_argument(
-        "--group-column", metavar="NAME", help="what rows of one prompt share (default: prompt, reference)"
+        "--group-column", metavar="NAME", help="column that identifies a prompt (default: prompt and reference)"
     )
     parser.add_argument(
-        "--keep", action="append", default=[], metavar="COLUMN", help="keep a column, as images; may be repeated"
-    )
-
-
-def _add_reward_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--labeler", metavar="NAME", help="labeler of a reward that uses one: rules:SCHEMA or radbert:CHECKPOINT"
-    )
-    parser.add_argument(
-        "--judge",
-        metavar="JUDGE",
-        help="judge of a reward that uses one: rules, openai:MODEL, local:MODEL, or a mapping",
-    )
-    parser.add_argument(
-        "--context",
+        "--keep",
         action="append",
         default=[],
-        metavar="NAME=COLUMN",
-        help="give the reward's metric a further column, as in age=patient_age; may be repeated",
+        metavar="COLUMN",
+        help="copy a column to the output, for example images; may be repeated",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="OPTION=VALUE",
-        help="set an option of the reward, as in prior=0.2; may be repeated",
-    )
+    setting = {"metavar": "OPTION=VALUE", "help": "set an option of the reward, for example prior=0.2; may be repeated"}
+    add_shared_options(parser, "labeler", "judge", "context", set=setting)
+    _add_choice_options(parser)
+    add_shared_options(parser, "json", "format", "overwrite", "batch-size")
 
 
 def _number(text: str) -> float:
@@ -138,16 +100,25 @@ def _number(text: str) -> float:
 
 def _add_choice_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--margin", type=_number, default=0.0, metavar="X", help="least difference of rewards (default: any above 0)"
+        "--margin",
+        type=_number,
+        default=0.0,
+        metavar="X",
+        help="minimum difference of the rewards of a pair (default: any above 0)",
     )
     parser.add_argument(
-        "--per-prompt", type=positive_int, default=1, metavar="N", help="most pairs of one prompt (default: 1)"
+        "--per-prompt",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="maximum number of pairs per prompt (default: 1)",
     )
     parser.add_argument(
         "--threshold",
         type=_number,
         metavar="X",
-        help="kto: label every completion by whether its reward is above X, and at least --margin away from it",
+        help="with --trainer kto: label every completion by whether its reward is above X, and leave out completions "
+        "whose reward is within --margin of X",
     )
     parser.add_argument("--conversational", action="store_true", help="write prompts and completions as messages")
     parser.add_argument("--system-prompt", metavar="TEXT", help="system message of --conversational prompts")
@@ -157,36 +128,23 @@ def _check(args: argparse.Namespace) -> None:
     if args.margin < 0:
         raise UsageError(f"argument --margin: must be at least 0, got {args.margin}")
     if args.threshold is not None and args.trainer != "kto":
-        raise UsageError("argument --threshold: only --trainer kto takes completions on their own")
+        raise UsageError("argument --threshold: requires --trainer kto")
     if args.system_prompt is not None and not args.conversational:
         raise UsageError("argument --system-prompt: needs --conversational")
     check_outputs(args)
 
 
 def _make_reward(args: argparse.Namespace) -> "Reward":
-    import yaml
-
-    from rrg_rewards.cli.judging import judge_from_option
+    from rrg_rewards.cli.judge_options import judge_from_option
     from rrg_rewards.rewards import make_reward
 
-    options: dict[str, Any] = {}
-    for text in args.set:
-        option, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"argument --set: must be OPTION=VALUE, got {text!r}")
-        try:
-            options[option] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise UsageError(f"argument --set: cannot read the value of {text!r}") from error
+    options = read_assignments("--set", "OPTION=VALUE", args.set, as_yaml=True)
     if args.labeler is not None:
         options["labeler"] = args.labeler
     if args.judge is not None:
         options["judge"] = judge_from_option(args.judge)
     if args.context:
-        pairs = [text.partition("=") for text in args.context]
-        if not all(equals for _, equals, _ in pairs):
-            raise UsageError(f"argument --context: must be NAME=COLUMN, got {args.context[0]!r}")
-        options["context_columns"] = {name: column for name, _, column in pairs}
+        options["context_columns"] = read_assignments("--context", "NAME=COLUMN", args.context)
     try:
         return make_reward(args.reward, reference_column=args.reference_column, **options)
     except (ValueError, TypeError) as error:
@@ -200,29 +158,28 @@ def _rewards(
     completions: Sequence[str | None],
     terminal: Terminal,
 ) -> tuple[list[float | None], dict[str, int]]:
-    """Rewards of all completions, and how many a judge failed on by kind."""
+    """Return the rewards of all completions, and the number of failures of a judge by kind."""
     from rrg_rewards.metrics.judged import JudgeWarning
 
     columns = {
-        # Missing reports are NaN in what pandas wrote.
+        # In tables written by pandas, missing reports are NaN.
         name: table.texts(name) if name == args.reference_column else table.column(name)
         for name in reward.columns
     }
     reward.fit(**columns)
     rewards: list[float | None] = []
-    failed: dict[str, int] = {}
+    failed: Counter[str] = Counter()
     with terminal.progress("scoring") as report, warnings.catch_warnings():
-        # Told in the end, as this command tells things.
+        # The command prints its own warning at the end.
         warnings.simplefilter("ignore", JudgeWarning)
         report(0, len(completions))
         for start in range(0, len(completions), args.batch_size):
             rows = slice(start, start + args.batch_size)
             scores = reward.score(completions[rows], **{name: cells[rows] for name, cells in columns.items()})  # type: ignore[arg-type]
             rewards += reward.rewards(scores)
-            for kind, pairs in scores.failures.items():
-                failed[kind] = failed.get(kind, 0) + int(pairs.sum())
+            failed.update({kind: int(pairs.sum()) for kind, pairs in scores.failures.items()})
             report(len(scores), 0)
-    return rewards, {kind: count for kind, count in failed.items() if count}
+    return rewards, dict(+failed)
 
 
 def _group(table: "Table", args: argparse.Namespace, prompts: Sequence[Any]) -> list[Hashable]:
@@ -252,7 +209,7 @@ def _columns(
     preferences: "Preferences",
     labels: Sequence[bool | None],
 ) -> dict[str, list[Any]]:
-    """Columns of the output."""
+    """Return the columns of the output."""
     if args.trainer == "dpo":
         best, worst = ([pair[side] for pair in preferences.pairs] for side in (0, 1))
         columns = {
@@ -273,18 +230,18 @@ def _columns(
         }
     for name in args.keep:
         if name in columns:
-            raise UsageError(f"argument --keep: {name!r} is a column of the output already")
+            raise UsageError(f"argument --keep: {name!r} is already a column of the output")
         cells = table.column(name)
         columns[name] = [cells[row] for row in rows]
     return columns
 
 
 def _labels(args: argparse.Namespace, rewards: Sequence[float | None], preferences: "Preferences") -> list[bool | None]:
-    """Labels for KTO: of every completion by a threshold, or of those in pairs."""
-    from rrg_rewards.data.preferences import desirable
+    """Return KTO's labels: of every completion by a threshold, or of the completions in pairs."""
+    from rrg_rewards.data.records.preference_pairs import label_desirable
 
     if args.threshold is not None:
-        return desirable(rewards, args.threshold, args.margin)
+        return label_desirable(rewards, args.threshold, args.margin)
     labels: list[bool | None] = [None] * len(rewards)
     for best, worst in preferences.pairs:
         labels[best], labels[worst] = True, False
@@ -293,9 +250,8 @@ def _labels(args: argparse.Namespace, rewards: Sequence[float | None], preferenc
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.cli.pair_summary import pair_grid, pair_summary, warn_of_pairs
-    from rrg_rewards.data.preferences import preference_pairs
-    from rrg_rewards.data.tables import Table
-    from rrg_rewards.data.writers import write_json, write_table
+    from rrg_rewards.data.records.preference_pairs import pair_completions
+    from rrg_rewards.data.tables.table import Table
 
     _check(args)
     reward = _make_reward(args)
@@ -306,7 +262,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
             raise ValueError(f"{table.where(row)}, column {args.prompt_column!r}: must be a prompt, got none")
     prompts = [_prompt(prompt, args) for prompt in raw]
     rewards, failed = _rewards(args, reward, table, completions, terminal)
-    preferences = preference_pairs(
+    preferences = pair_completions(
         _group(table, args, raw), completions, rewards, margin=args.margin, per_prompt=args.per_prompt
     )
     labels = _labels(args, rewards, preferences)
@@ -318,9 +274,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
             f"{preferences.declined['single']} have less than two completions with a reward; sample more completions, "
             "or lower --margin"
         )
-    write_table(Table(columns), args.output, args.format, args.overwrite)
-    if args.json is not None:
-        write_json(summary, args.json, args.overwrite)
-    warn_of_pairs(summary, failed, terminal)
-    terminal.show(pair_grid(summary), reward.signature, stderr="-" in (args.output, args.json))
+    try:
+        write_outputs(args, Table(columns), summary)
+    finally:
+        warn_of_pairs(summary, failed, terminal)
+        terminal.show(pair_grid(summary), reward.signature, stderr="-" in (args.output, args.json))
     return 0

@@ -1,24 +1,22 @@
-"""``rrg-rewards recipes``: list, find, copy and check training recipes."""
+"""``rrg-rewards recipes``: list, copy, locate and check training recipes."""
 
 import argparse
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.cli.options import UsageError, add_common_options, new_parser_options
+from rrg_rewards.cli.options import UsageError, add_command_parser
 from rrg_rewards.cli.terminal import Terminal
 
 __all__ = ["add_command"]
 
 _DESCRIPTION = """\
-Training recipes that come with the package. One YAML file is one run; its header says what it needs, how to launch it
-and what to expect.
-"""
+Show, copy and check the training recipes of the package. A recipe is a YAML file that describes one run. Its header
+lists the prerequisites, the launch command and the expected result.
 
-_EXAMPLE = """\
 examples:
   rrg-rewards recipes ls
-  rrg-rewards recipes cp NAME my_run.yaml
+  rrg-rewards recipes cp ct_chat/mini_grpo_crg my_run.yaml
   rrg-rewards recipes validate my_run.yaml
   accelerate launch --config_file $(rrg-rewards recipes path accelerate_configs/zero2) ...
 """
@@ -26,36 +24,27 @@ examples:
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``recipes`` to the command line."""
-    parser = commands.add_parser(
-        "recipes",
-        help="list, find, copy and check training recipes",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
-        **new_parser_options(),
-    )
+    summary = "list, find, copy and check training recipes"
+    parser = commands.add_parser("recipes", help=summary, description=_DESCRIPTION)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
-    ls = actions.add_parser("ls", help="list recipes", description="List the recipes.", **new_parser_options())
-    ls.set_defaults(run=_list, parser=ls)
+    add_command_parser(actions, "ls", _list, "list recipes", "List the recipes.")
 
-    description = "Copy a recipe to edit it.\n\nexample:\n  rrg-rewards recipes cp NAME my_run.yaml"
-    cp = actions.add_parser("cp", help="copy a recipe", description=description, **new_parser_options())
-    cp.add_argument("name", metavar="NAME", help="recipe, as ls names it")
+    example = "\n\nexample:\n  rrg-rewards recipes"
+    text = f"Copy a recipe, to edit it.{example} cp ct_chat/mini_grpo_crg my_run.yaml"
+    cp = add_command_parser(actions, "cp", _copy, "copy a recipe", text)
+    cp.add_argument("name", metavar="NAME", help="recipe, as listed by ls")
     cp.add_argument("destination", metavar="DEST", nargs="?", default=".", help="file or folder (default: .)")
     cp.add_argument("--overwrite", action="store_true", help="replace a file that exists")
-    cp.set_defaults(run=_copy, parser=cp)
 
-    description = "Show where a recipe's file is.\n\nexample:\n  rrg-rewards recipes path accelerate_configs/zero2"
-    path = actions.add_parser("path", help="show where a recipe is", description=description, **new_parser_options())
-    path.add_argument("name", metavar="NAME", help="recipe as ls names it, or accelerate_configs/{ddp,zero2,zero3}")
-    path.set_defaults(run=_path, parser=path)
+    text = f"Print the path of a recipe.{example} path accelerate_configs/zero2"
+    path = add_command_parser(actions, "path", _path, "print the path of a recipe", text)
+    path.add_argument("name", metavar="NAME", help="recipe, as listed by ls, or accelerate_configs/{ddp,zero2,zero3}")
 
-    description = "Check recipes without running them.\n\nexample:\n  rrg-rewards recipes validate my_run.yaml"
-    validate = actions.add_parser("validate", help="check recipes", description=description, **new_parser_options())
-    validate.add_argument("files", metavar="FILE", nargs="*", help="recipes to check (default: all that ls names)")
-    validate.set_defaults(run=_validate, parser=validate)
-    for action in (ls, cp, path, validate):
-        add_common_options(action)
+    text = "Check the keys, values and rewards of recipes. No model or data is loaded."
+    text += f"{example} validate my_run.yaml"
+    validate = add_command_parser(actions, "validate", _validate, "check recipes", text)
+    validate.add_argument("files", metavar="FILE", nargs="*", help="recipes to check (default: all that ls lists)")
 
 
 def _recipes() -> Any:
@@ -82,7 +71,7 @@ def _path(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _copy(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.data.writers import open_output
+    from rrg_rewards.data.tables.writers import open_output
 
     source = _find(args.name)
     destination = Path(args.destination)
@@ -101,10 +90,10 @@ def _validate(args: argparse.Namespace, terminal: Terminal) -> int:
     wrong = 0
     for file in files:
         try:
-            recipes.validate_recipe(file)
+            launched = recipes.validate_recipe(file)
         except (ValueError, OSError) as error:
             wrong += 1
             terminal.error(f"{file}: {error}")
         else:
-            terminal.show(f"{file}: ok")
+            terminal.show(f"{file}: ok ({launched})")
     return 1 if wrong else 0

@@ -1,4 +1,4 @@
-"""``rrg-rewards score``: metrics of report pairs, one by one and over the corpus."""
+"""``rrg-rewards score``: score report pairs, per pair and over the corpus."""
 
 import argparse
 import warnings
@@ -8,46 +8,50 @@ from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.cli.options import (
     UsageError,
-    add_common_options,
-    add_table_options,
+    add_command_parser,
+    add_shared_options,
+    add_table_argument,
     check_outputs,
     metric_settings,
-    new_parser_options,
+    read_assignments,
     read_input,
     with_new_columns,
+    write_outputs,
 )
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from rrg_rewards.data.tables import Table
+    from rrg_rewards.data.tables.table import Table
     from rrg_rewards.metrics.base import ReportMetric, Scores
 
 __all__ = ["add_command"]
 
+# What pandas and others write for a missing cell.
+_PLACEHOLDERS = frozenset({"nan", "none", "null", "n/a", "<na>"})
+
 _DESCRIPTION = """\
-Score predicted against reference reports. The table printed holds each metric's corpus value with a bootstrap 95 %
-interval; --output adds the per-report scores, their parts and what went wrong in each report to the input columns.
-A per-report score of crg is the report's contribution, whose mean m gives the corpus CRG as 1/(2 - m).
+Score predicted reports against reference reports, and print the corpus value of each metric with a bootstrap 95 %
+interval. --output writes the input columns and, for each pair, its score, the parts of the score and explanations. The
+crg score of a pair is its contribution; if the mean contribution is m, the corpus CRG is 1/(2 - m).
 
-crimson asks a judge which findings a report misses, invents and misdescribes, and how much each matters: by rules, or
-by a language model (--judge). What is known of the patient helps it: --context age=COLUMN, sex, indication. Pairs on
-which a judge fails are unscorable; crimson_failure in --output says why.
+For crimson, a judge decides which findings a report misses, invents or misdescribes, and how much each error matters.
+The judge uses rules, or a language model (--judge). It also uses the columns age, sex and indication that --context
+names, as in --context age=COLUMN. A pair on which the judge fails is unscorable; the column crimson_failure of --output
+contains the reason.
 
-A pair with a missing prediction or a missing or blank reference is unscorable: its cells are empty, and it is counted
-and left out of the corpus value. An empty CSV cell is a missing one; see --missing-prediction.
-"""
+A pair with a missing prediction, or a missing or blank reference, is unscorable: its cells are empty, and it is counted
+and left out of the corpus value. An empty CSV cell is missing; see --missing-prediction.
 
-_EXAMPLE = """\
 examples:
   rrg-rewards score pairs.csv --metrics crg --output scores.csv --json summary.json
   rrg-rewards score pairs.csv --metrics crg --prediction-column Pred --reference-column GT --labeler rules:chexbert
   rrg-rewards score pairs.csv --metrics crg --reference-label-prefix GT_     (labels set by hand: GT_Cardiomegaly, ...)
   rrg-rewards score pairs.jsonl --metrics crg --set crg.prior=0.2 --bootstrap 0
   rrg-rewards score pairs.csv --metrics crg,crimson --context age=PatientAge --context indication=Indication
-  rrg-rewards score pairs.csv --metrics crimson \
+  rrg-rewards score pairs.csv --metrics crimson \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
 
-An unknown metric lists those that are known.
+--list shows the metrics and their options.
 """
 
 
@@ -57,71 +61,67 @@ def _resamples(text: str) -> int:
     return int(text)
 
 
+class _ListAction(argparse.Action):
+    """Show the metrics and exit, without the required arguments."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:  # noqa: ARG002 (argparse's)
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from rrg_rewards.metrics.registry import available_metrics, metric_context, metric_options, required_options
+
+        for name in available_metrics():
+            required, options = required_options(name), metric_options(name)
+            backends = [option for option in ("labeler", "judge") if option in options]
+            needs = [f"--set {name}.{option}=..." for option in required] + [f"a {backend}" for backend in backends]
+            Terminal().show(
+                name,
+                f"  needs    {', '.join(needs) or 'nothing'}",
+                f"  context  {', '.join(metric_context(name)) or 'none'}",
+                f"  options  {', '.join(options) or 'none'}",
+            )
+        parser.exit()
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``score`` to the command line."""
-    parser = commands.add_parser(
-        "score",
-        help="score predicted against reference reports",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
-        **new_parser_options(),
+    parser = add_command_parser(commands, "score", _run, "score predicted against reference reports", _DESCRIPTION)
+    add_table_argument(parser, "PAIRS", "report pairs")
+    parser.add_argument(
+        "--metrics", required=True, metavar="NAME[,NAME...]", help="metrics to compute, for example crg,crimson"
     )
     parser.add_argument(
-        "table", metavar="PAIRS", help="table of report pairs (.csv, .jsonl, .parquet); - is standard input"
+        "--list", action=_ListAction, help="show the metrics, what each needs, its context and its options, and exit"
     )
-    parser.add_argument("--metrics", required=True, metavar="NAME[,NAME...]", help="metrics to compute, as in crg")
     parser.add_argument(
         "--prediction-column", default="prediction", metavar="NAME", help="column of predictions (default: %(default)s)"
     )
     parser.add_argument("--reference-column", metavar="NAME", help="column of references (default: reference)")
-    parser.add_argument("--output", metavar="FILE", help="write per-report scores to FILE; - is standard output")
-    _add_metric_options(parser)
-    parser.add_argument(
-        "--bootstrap", type=_resamples, default=1000, metavar="N", help="resamples; 0 for no interval (default: 1000)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap (default: 0)")
-    add_table_options(parser, new_columns="score columns")
-    add_common_options(parser)
-    parser.set_defaults(run=_run, parser=parser)
-
-
-def _add_metric_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--labeler",
-        metavar="NAME",
-        help="labeler of metrics that use one: rules:SCHEMA or radbert:CHECKPOINT (default: rules:ct_rate)",
-    )
-    parser.add_argument(
-        "--judge",
-        metavar="JUDGE",
-        help="judge of metrics that use one: rules, openai:MODEL, local:MODEL, or a mapping with a name and its "
-        "settings (default: rules)",
-    )
-    parser.add_argument(
-        "--reference-labels",
-        action="store_true",
-        help="take the references' labels from columns named as the labels, not from the reference text",
-    )
-    parser.add_argument("--reference-label-prefix", metavar="TEXT", help="the same, from columns named TEXT + label")
+    output = {"default": None, "help": "write the scores of each pair to FILE; - is standard output"}
+    add_shared_options(parser, output=output)
     parser.add_argument(
         "--missing-prediction",
         choices=("skip", "score"),
         default="skip",
-        help="skip: the pair is unscorable; score: it counts as a report that says nothing (default: skip)",
+        help="skip: the pair is unscorable; score: the pair counts as an empty report (default: skip)",
+    )
+    _add_metric_options(parser)
+    parser.add_argument(
+        "--bootstrap", type=_resamples, default=1000, metavar="N", help="resamples; 0 for no interval (default: 1000)"
+    )
+    seed = {"help": "seed of the bootstrap (default: 0)"}
+    add_shared_options(parser, "json", "format", "prefix", "overwrite", "batch-size", seed=seed)
+
+
+def _add_metric_options(parser: argparse.ArgumentParser) -> None:
+    add_shared_options(parser, "labeler", "judge", "context", "set")
+    parser.add_argument(
+        "--reference-labels",
+        action="store_true",
+        help="read the reference labels from columns named like the labels, not from the reference text",
     )
     parser.add_argument(
-        "--context",
-        action="append",
-        default=[],
-        metavar="NAME=COLUMN",
-        help="give a metric a further column, as in age=patient_age; may be repeated",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="METRIC.OPTION=VALUE",
-        help="set an option of a metric, as in crg.prior=0.2; may be repeated",
+        "--reference-label-prefix", metavar="TEXT", help="read the reference labels from columns named TEXT + label"
     )
 
 
@@ -140,9 +140,9 @@ def _metric_names(text: str) -> list[str]:
 
 
 def _make_metrics(args: argparse.Namespace, report: Callable[[int, int], None]) -> "dict[str, ReportMetric]":
-    from rrg_rewards.cli.judging import BatchedJudge, judge_from_option
-    from rrg_rewards.cli.labeling import BatchedLabeler, labeler_from_option
-    from rrg_rewards.metrics.registry import make_metric
+    from rrg_rewards.cli.judge_options import BatchedJudge, judge_from_option
+    from rrg_rewards.cli.labeler_options import BatchedLabeler, labeler_from_option
+    from rrg_rewards.metrics.registry import make_metric, required_options
 
     names = _metric_names(args.metrics)
     settings = metric_settings(args.set, names)
@@ -152,6 +152,11 @@ def _make_metrics(args: argparse.Namespace, report: Callable[[int, int], None]) 
     for name in _takers(names, "judge", args.judge):
         judge = judge_from_option(settings[name].get("judge") or args.judge or "rules")
         settings[name]["judge"] = BatchedJudge(judge, args.batch_size, report)
+    for name in names:
+        for option in required_options(name):
+            if option not in settings[name]:
+                value = "FOLDER" if option == "model" else "VALUE"
+                raise UsageError(f"argument --metrics: {name} needs --set {name}.{option}={value}")
     try:
         return {name: make_metric(name, **settings[name]) for name in names}
     except (ValueError, TypeError) as error:
@@ -159,7 +164,7 @@ def _make_metrics(args: argparse.Namespace, report: Callable[[int, int], None]) 
 
 
 def _takers(names: list[str], option: str, given: str | None) -> list[str]:
-    """The metrics that take an option; there must be one if it is given."""
+    """Return the metrics that take an option; raise if the option is given and no metric takes it."""
     from rrg_rewards.metrics.registry import metric_options
 
     takers = [name for name in names if option in metric_options(name)]
@@ -171,15 +176,12 @@ def _takers(names: list[str], option: str, given: str | None) -> list[str]:
 def _context(
     args: argparse.Namespace, table: "Table", metrics: "Mapping[str, ReportMetric]"
 ) -> dict[str, dict[str, Any]]:
-    """Context columns of each metric."""
+    """Return the context columns of each metric."""
     from rrg_rewards.metrics.registry import metric_context
 
     context: dict[str, dict[str, Any]] = {name: {} for name in metrics}
-    for text in args.context:
-        key, equals, column = text.partition("=")
+    for key, column in read_assignments("--context", "NAME=COLUMN", args.context).items():
         takers = [name for name in metrics if key in metric_context(name)]
-        if not equals:
-            raise UsageError(f"argument --context: must be NAME=COLUMN, got {text!r}")
         if not takers:
             known = sorted({key for name in metrics for key in metric_context(name)})
             raise UsageError(
@@ -199,22 +201,33 @@ def _context(
 
 
 def _reference_column(args: argparse.Namespace, table: "Table", context: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Name of the column of reference texts; none is needed where every metric has the references' labels."""
+    """Return the column of reference texts; ``None`` if it is missing and every metric has reference labels."""
     optional = args.reference_column is None and all("target_labels" in columns for columns in context.values())
     if optional and "reference" not in table.columns:
         return None
     return args.reference_column or "reference"
 
 
+def _warn_of_placeholders(texts: Sequence[str | None], column: str, terminal: Terminal) -> None:
+    """Warn of texts that other programs write for a missing cell. They are scored as texts."""
+    words = [text for text in texts if text is not None and text.strip().lower() in _PLACEHOLDERS]
+    if words:
+        terminal.warn(
+            f"{len(words)} of {len(texts)} cells of column {column!r} are texts such as {words[0]!r} and are scored as "
+            "reports; leave a cell empty (CSV) or null (JSON) if its report is missing"
+        )
+
+
 def _predictions(args: argparse.Namespace, table: "Table", terminal: Terminal) -> list[str | None]:
     predictions = table.texts(args.prediction_column)
+    _warn_of_placeholders(predictions, args.prediction_column, terminal)
     missing = predictions.count(None)
     if missing and args.missing_prediction == "score":
         return [text or "" for text in predictions]
     if missing:
         terminal.warn(
-            f"{missing} of {len(table)} predictions are missing and left out of the corpus value; where the model "
-            "wrote an empty report, use --missing-prediction score"
+            f"{missing} of {len(table)} predictions are missing and left out of the corpus value; if the model "
+            "wrote empty reports, use --missing-prediction score"
         )
     return predictions
 
@@ -230,7 +243,7 @@ def _score(
     from rrg_rewards.metrics.judged import JudgeWarning
 
     with warnings.catch_warnings():
-        # Told below, as this command tells things.
+        # The command prints its own warning below.
         warnings.simplefilter("ignore", JudgeWarning)
         scores = metric.score(predictions, references, **context)
     failed = {kind: count for kind, count in failed_counts(scores).items() if count}
@@ -238,14 +251,13 @@ def _score(
         kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
         terminal.warn(
             f"the judge of {metric.name} failed on {sum(failed.values())} of {len(scores)} report pairs ({kinds}); "
-            f"--output tells why in the column {metric.name}_failure"
+            f"the column {metric.name}_failure of --output gives the reasons"
         )
     return scores
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.cli.summary import CONFIDENCE, metric_summary, per_report_columns, summary_tables
-    from rrg_rewards.data.writers import write_json, write_table
     from rrg_rewards.version import __version__
 
     check_outputs(args)
@@ -259,6 +271,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         context = _context(args, table, metrics)
         reference_column = _reference_column(args, table, context)
         references = [None] * len(table) if reference_column is None else table.texts(reference_column)
+        _warn_of_placeholders(references, reference_column or "", terminal)
         for name, metric in metrics.items():
             scores = _score(metric, predictions, references, context[name], terminal)
             columns.update(per_report_columns(name, scores))
@@ -272,10 +285,10 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         "bootstrap": {"num_resamples": args.bootstrap, "confidence": CONFIDENCE, "seed": args.seed},
         "metrics": entries,
     }
-    if args.output is not None:
-        scored = with_new_columns(table, columns, args.prefix, terminal)
-        write_table(scored, args.output, args.format, args.overwrite)
-    if args.json is not None:
-        write_json(summary, args.json, args.overwrite)
-    terminal.show(*summary_tables(summary), stderr="-" in (args.output, args.json))
+    scored = table if args.output is None else with_new_columns(table, columns, args.prefix, terminal)
+    try:
+        write_outputs(args, scored, summary)
+    finally:
+        # A full disk must not lose the result of a long run.
+        terminal.show(*summary_tables(summary), stderr="-" in (args.output, args.json))
     return 0

@@ -1,27 +1,28 @@
-"""How metrics take reports in other words and reports with wrong details: the table of ``finebench sensitivity``."""
+"""Scores of paraphrased reports and of reports with wrong details: the table of ``finebench sensitivity``."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.findings.corrupt import corrupt_report
-from rrg_rewards.findings.paraphrase import paraphrase_report
+from rrg_rewards.findings.editing.paraphrase import paraphrase_report
+from rrg_rewards.findings.editing.wrong_details import corrupt_report
 from rrg_rewards.utilities.names import unknown_name_message
 
 if TYPE_CHECKING:
-    from rrg_rewards.findings.rewriting import RewrittenReport
+    from rrg_rewards.findings.editing.rewrite_rules import RewrittenReport
 
 __all__ = ["ALIASES", "VERSIONS", "Scorer", "make_scorer", "markdown_table", "sensitivity", "versions_of"]
 
 VERSIONS = ("paraphrased", "adversarial")
-"""What a report is told as: in other words, and with wrong details."""
+"""The two versions of a report: a paraphrase, and a report with wrong details."""
 
 ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "bleu2": ("bleu", {"n_gram": 2}),
     "rougeL": ("rouge", {"variant": "rougeL"}),
 }
-"""The paper's names of metrics, by name and settings here."""
+"""Names and options of the paper's metrics in this package, by their name in the paper."""
 
 _REWRITERS = {"paraphrased": paraphrase_report, "adversarial": corrupt_report}
 
@@ -30,13 +31,14 @@ _Score = Callable[[Sequence[str], Sequence[str]], tuple[list[float], dict[str, l
 
 @dataclass(frozen=True)
 class Scorer:
-    """A metric as the table takes it.
+    """A metric of the table.
 
     Args:
-        name: Its name.
-        score: Scores of predictions against references, NaN where unscorable, and what they are made of by name.
-        signature: What exactly scores.
-        higher_is_better: Whether more is better.
+        name: Name of the metric.
+        score: Function of predictions and references. It returns the scores, NaN if unscorable, and the sub-scores
+            by name.
+        signature: Signature of the metric.
+        higher_is_better: Whether higher scores are better.
     """
 
     name: str
@@ -46,15 +48,15 @@ class Scorer:
 
 
 def make_scorer(name: str, **settings: Any) -> Scorer:
-    """Make a metric, by its name or the paper's.
+    """Make a metric from its name in this package or in the paper.
 
     Args:
-        name: A name that :func:`rrg_rewards.metrics.registry.make_metric` takes, or one of :data:`ALIASES`.
+        name: Name for :func:`rrg_rewards.metrics.registry.make_metric`, or one of :data:`ALIASES`.
         **settings: Options of the metric; ``bertscore`` needs ``model``, a folder or Hub id.
 
     Raises:
-        ValueError: For an unknown metric, with the nearest known one; if it does not take a setting.
-        TypeError: If a setting is missing or unknown.
+        ValueError: For an unknown metric, with the nearest known one; for an invalid option.
+        TypeError: If an option is missing or unknown.
 
     Example:
         >>> scores, _ = make_scorer("rougeL").score(["Small left effusion."], ["Small right effusion."])
@@ -76,7 +78,7 @@ def make_scorer(name: str, **settings: Any) -> Scorer:
 
 
 def versions_of(reports: Sequence[str], seed: int) -> "dict[str, list[RewrittenReport]]":
-    """Each report in other words, and with wrong details.
+    """Make both versions of each report.
 
     Example:
         >>> made = versions_of(["There is a nodule of 8 mm in the left lung."], seed=0)
@@ -92,26 +94,26 @@ def sensitivity(
     seed: int = 0,
     report_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Score each report's two versions against the report by several metrics.
+    """Score both versions of each report against the report with several metrics.
 
-    A report counts for a metric if both of its versions are scorable.
+    A metric leaves out a report if one of its versions is unscorable.
 
     Args:
         reports: Reference reports.
         scorers: The metrics.
-        seed: Of the versions, not negative.
-        report_progress: Told how many columns of scores are done and how many have been added.
+        seed: Random seed of the versions, not negative.
+        report_progress: Function that :meth:`Terminal.progress` yields; counts columns of scores.
 
     Returns:
-        ``reports``; ``seed``; ``changes``, what was changed in a report on average, by version and kind; and by metric
-        its mean of each version, the share of reports whose version in other words is the better one, parts of the
-        scores, how many reports count, and its signature.
+        ``reports``; ``seed``; ``changes``, the mean number of changes per report, by version and kind; and for each
+        metric the mean score of each version, the share of reports whose paraphrase scores better, the means of
+        sub-scores, the number of scored reports, and the signature.
 
     Raises:
-        TypeError: If a report is no text.
+        TypeError: If a report is not a string.
     """
-    told = report_progress or (lambda _done, _added: None)
-    told(0, len(scorers) * len(VERSIONS))
+    progress = report_progress or (lambda _finished, _added: None)
+    progress(0, len(scorers) * len(VERSIONS))
     made = versions_of(reports, seed)
     result: dict[str, Any] = {
         "reports": len(reports),
@@ -123,16 +125,15 @@ def sensitivity(
         columns = {}
         for version in VERSIONS:
             columns[version] = scorer.score([rewritten.candidate for rewritten in made[version]], reports)
-            told(1, 0)
+            progress(1, 0)
         result["metrics"][scorer.name] = _summary(scorer, columns)
     return result
 
 
 def _mean_changes(rewritten: "Sequence[RewrittenReport]") -> dict[str, float]:
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for report in rewritten:
-        for kind, count in report.counts.items():
-            total[kind] = total.get(kind, 0) + count
+        total.update(report.counts)
     return {kind: round(count / len(rewritten), 2) for kind, count in sorted(total.items())}
 
 
@@ -157,13 +158,13 @@ def _summary(scorer: Scorer, columns: Mapping[str, tuple[list[float], dict[str, 
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    """Mean of what is known; None where nothing is."""
+    """Return the mean of the values that are not NaN, or ``None`` if there are none."""
     known = [value for value in values if not math.isnan(value)]
     return math.fsum(known) / len(known) if known else None
 
 
 def markdown_table(result: Mapping[str, Any]) -> str:
-    """The table of :func:`sensitivity` as Markdown.
+    """Format the result of :func:`sensitivity` as a Markdown table.
 
     Example:
         >>> entry = {"paraphrased": 0.5, "adversarial": 0.9, "paraphrase_better": 0.0, "higher_is_better": True}

@@ -1,4 +1,4 @@
-"""What ``rrg-rewards score`` says: columns for the output, a summary for JSON, tables for people."""
+"""Output of ``rrg-rewards score``: columns of the table, summary for JSON, printed tables."""
 
 import math
 from collections.abc import Mapping
@@ -21,15 +21,15 @@ CONFIDENCE = 0.95
 
 
 def _cells(values: Tensor) -> list[Any]:
-    """Numbers with ``None`` for NaN."""
-    return [None if math.isnan(value) else value for value in values.tolist()]
+    """Return the values as a list, with ``None`` for NaN."""
+    return [_number(value) for value in values.tolist()]
 
 
 def per_report_columns(name: str, scores: Scores) -> dict[str, list[Any]]:
-    """Columns of ``N`` cells: the score, its parts and its explanations; ``None`` where a pair is unscorable.
+    """Return columns of ``N`` cells: score, parts and explanations. Cells of unscorable pairs are ``None``.
 
     Args:
-        name: The metric's name, which the columns' names start with.
+        name: Name of the metric, the prefix of the column names.
         scores: Scores of the ``N`` pairs.
 
     Example:
@@ -43,7 +43,7 @@ def per_report_columns(name: str, scores: Scores) -> dict[str, list[Any]]:
         columns[f"{name}_{detail}"] = _cells(values)
     scored = scores.scored.tolist()
     for explanation, texts in scores.explanations.items():
-        # Why there is no score is told where there is none; of other things nothing is known there.
+        # An unscorable pair has no explanation except the reason of a failure.
         columns[f"{name}_{explanation}"] = [
             text if known or text else None for text, known in zip(texts, scored, strict=True)
         ]
@@ -51,10 +51,10 @@ def per_report_columns(name: str, scores: Scores) -> dict[str, list[Any]]:
 
 
 def metric_summary(metric: ReportMetric, scores: Scores, num_resamples: int, seed: int) -> dict[str, Any]:
-    """Corpus value of a metric with its interval, counts and parts; ``None`` where a number is undefined.
+    """Return the corpus value of a metric with its interval, counts and parts; undefined numbers are ``None``.
 
     Args:
-        metric: The metric, for its signature.
+        metric: The metric.
         scores: Scores of all pairs.
         num_resamples: Resamples of the bootstrap; 0 for no interval.
         seed: Seed of the bootstrap.
@@ -82,7 +82,7 @@ def metric_summary(metric: ReportMetric, scores: Scores, num_resamples: int, see
 
 
 def failed_counts(scores: Scores) -> dict[str, int]:
-    """How many of the unscorable pairs a judge failed on, by kind of failure; empty without a judge."""
+    """Return the number of pairs on which a judge failed, by kind of failure; empty without a judge."""
     return {kind: int(rows.sum()) for kind, rows in scores.failures.items()}
 
 
@@ -91,7 +91,7 @@ def _number(value: float) -> float | None:
 
 
 def _label_summary(scores: LabelScores) -> dict[str, Any]:
-    """Counts and statistics, pooled and of each label."""
+    """Return counts and statistics, pooled and by label."""
     pooled, labels = scores.counts(), scores.counts(dim=0)
     cells = {name: _cells(values) for name, values in label_table(labels).items()}
     return {
@@ -105,7 +105,7 @@ def _label_summary(scores: LabelScores) -> dict[str, Any]:
 
 
 def summary_tables(summary: Mapping[str, Any]) -> "list[RenderableType]":
-    """Tables of a summary for people: one of all metrics, and one of each metric's labels or parts."""
+    """Return a summary as rich tables: one with all metrics, and one with the labels or parts of each metric."""
     overview = Grid(title=f"{summary['rows']} report pairs", title_justify="left")
     overview.add_column("metric")
     for heading in ("value", "95 % interval", "scored", "unscorable"):
@@ -139,7 +139,7 @@ def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
 
 
 def _means_grid(name: str, means: Mapping[str, float | None]) -> Grid:
-    """Means of what a score is made of, those that are 0 left out."""
+    """Return a table of the mean parts of a score, without zeros."""
     grid = Grid(title=f"{name}, mean of a report", title_justify="left")
     grid.add_column("part")
     grid.add_column("mean", justify="right")

@@ -1,4 +1,4 @@
-"""What a command says: results on standard output, everything else on standard error."""
+"""Output of commands: results on standard output, all messages on standard error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Terminal"]
 
-# Where output goes to a file or pipe there is no width; tables need about this much.
+# Width of tables in files and pipes, in characters.
 _PIPE_WIDTH = 120
 
 
@@ -40,29 +40,39 @@ class Terminal:
         console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
         if not console.is_terminal:
             console.width = _PIPE_WIDTH
-        # Else rich ends the program with exit code 1, as if the command had failed.
+        # Otherwise rich would end the program with exit code 1, as if the command had failed.
         console.on_broken_pipe = _raise_broken_pipe  # type: ignore[method-assign]
         return console
 
-    def _say(self, text: str) -> None:
+    @property
+    def is_interactive(self) -> bool:
+        """Whether standard error is a terminal, in which progress bars are visible."""
+        return self._console(stderr=True).is_terminal
+
+    def _print(self, text: str) -> None:
         self._console(stderr=True).print(f"rrg-rewards: {text}", soft_wrap=True)
 
     def error(self, text: str) -> None:
-        """Say why the command failed."""
-        self._say(f"error: {text}")
+        """Print an error message."""
+        self._print(f"error: {text}")
 
     def warn(self, text: str) -> None:
-        """Say what the user may not expect."""
+        """Print a warning, unless quiet."""
         if not self.quiet:
-            self._say(f"warning: {text}")
+            self._print(f"warning: {text}")
 
     def note(self, text: str) -> None:
-        """Say what was done."""
+        """Print a message, unless quiet."""
         if not self.quiet:
-            self._say(text)
+            self._print(text)
 
     def show(self, *results: RenderableType, stderr: bool = False) -> None:
-        """Show results: on standard error where standard output carries data, and there not if quiet."""
+        """Print results.
+
+        Args:
+            results: Text, or tables of rich.
+            stderr: Print to standard error, because standard output contains data; prints nothing if quiet.
+        """
         if stderr and self.quiet:
             return
         console = self._console(stderr)
@@ -74,7 +84,7 @@ class Terminal:
         """Show a progress bar on standard error if that is a terminal.
 
         Yields:
-            A function of two numbers that adds the first to what is done and the second to what there is to do.
+            A function of the number of finished items and the number of items to add to the total.
         """
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

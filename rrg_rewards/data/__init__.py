@@ -1,39 +1,35 @@
-"""Tables of reports, question items, CT-RATE, and the phantom corpus with its volumes."""
+"""Tables of reports, records for training and evaluation, CT-RATE, and the phantom corpus with its volumes."""
 
 from rrg_rewards.data.ct_rate import CtRateCounts, read_ct_rate, split_by_patient
-from rrg_rewards.data.error_records import (
+from rrg_rewards.data.phantom.errors import InjectedStudy, inject_phantom_errors
+from rrg_rewards.data.phantom.population import PhantomContext
+from rrg_rewards.data.phantom.studies import PhantomStudy, phantom_rows, phantom_studies, phantom_vocabulary
+from rrg_rewards.data.phantom.volumes import phantom_mark, phantom_volume, phantom_volume_rows, write_phantom_volumes
+from rrg_rewards.data.phantom.writer import PhantomFinding
+from rrg_rewards.data.records.error_records import (
     ErrorRecord,
     read_error_records,
     read_radpref,
     read_rexval,
     write_error_records,
 )
-from rrg_rewards.data.graded_pairs import GradedPair, GradedPairs, graded_pairs
-from rrg_rewards.data.graded_reports import (
+from rrg_rewards.data.records.graded_pairs import GradedPair, GradedPairs, graded_pairs
+from rrg_rewards.data.records.graded_reports import (
     GradedReport,
     grade_by_errors,
     read_graded_reports,
     write_graded_reports,
 )
-from rrg_rewards.data.phantom import (
-    PhantomContext,
-    PhantomFinding,
-    PhantomStudy,
-    phantom_rows,
-    phantom_studies,
-    phantom_vocabulary,
-)
-from rrg_rewards.data.phantom_errors import InjectedStudy, inject_phantom_errors
-from rrg_rewards.data.phantom_volumes import phantom_mark, phantom_volume, phantom_volume_rows, write_phantom_volumes
-from rrg_rewards.data.question_items import (
+from rrg_rewards.data.records.question_items import (
     ReportItems,
+    check_question_items,
     load_question_items,
     read_question_items,
     write_question_items,
 )
-from rrg_rewards.data.readers import read_table
-from rrg_rewards.data.tables import Table, TableError
-from rrg_rewards.data.writers import open_output, write_json, write_table
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.data.tables.writers import open_output, write_json, write_table
 
 __all__ = [
     "CtRateCounts",
@@ -48,6 +44,7 @@ __all__ = [
     "ReportItems",
     "Table",
     "TableError",
+    "check_question_items",
     "grade_by_errors",
     "graded_pairs",
     "inject_phantom_errors",

@@ -1,4 +1,4 @@
-"""CT-RATE: reports, labels and image features of its volumes, joined by the volume's name."""
+"""CT-RATE: reports, labels and image features, joined by the names of its volumes."""
 
 import hashlib
 import os
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rrg_rewards.data.readers import read_table
-from rrg_rewards.data.tables import Table, TableError
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import FEATURE_ENDINGS
 
@@ -21,17 +21,15 @@ _CONTEXT = {"indication": "ClinicalInformation_EN", "technique": "Technique_EN"}
 _NAME = re.compile(r"(?P<patient>[A-Za-z]+_\d+)(?P<scan>_[a-z]+)?(?:_(?P<reconstruction>\d+))?")
 _ENDING = re.compile(r"(\.nii)?(\.gz)?$")
 
-Labels = tuple[int, ...]
-
 
 class CtRateName(NamedTuple):
-    """What the name of a CT-RATE volume says.
+    """Parts of the name of a CT-RATE volume.
 
     Args:
-        volume: The name without an ending.
-        patient: Such as ``train_1``.
-        scan: Such as ``train_1_a``: one examination of the patient.
-        reconstruction: Number of the volume among those reconstructed from the scan; 0 where the name has none.
+        volume: Name without its ending.
+        patient: Patient, such as ``train_1``.
+        scan: Scan of the patient, such as ``train_1_a``.
+        reconstruction: Number of the reconstruction of the scan; 0 if the name has none.
     """
 
     volume: str
@@ -41,12 +39,12 @@ class CtRateName(NamedTuple):
 
 
 def parse_ct_rate_name(name: str) -> CtRateName:
-    """Read the name of a CT-RATE volume, with or without its ending ``.nii.gz``.
+    """Parse the name of a CT-RATE volume, with or without its ending ``.nii.gz``.
 
-    Names of whole scans and patients, which older tables have in ``AccessionNo``, are read too.
+    Names of scans and patients are also accepted. Older tables have them in ``AccessionNo``.
 
     Raises:
-        ValueError: If it is no such name.
+        ValueError: If the name is not of this form.
 
     Example:
         >>> parse_ct_rate_name("train_12_b_2.nii.gz")
@@ -64,24 +62,24 @@ def parse_ct_rate_name(name: str) -> CtRateName:
 
 @dataclass(frozen=True)
 class CtRateCounts:
-    """What became of the rows and files that :func:`read_ct_rate` found.
+    """Numbers of rows and files that :func:`read_ct_rate` joined or left out.
 
-    Each report is in the result, or counted in exactly one of ``reports_without_labels``,
-    ``reports_without_features`` (with labels, if those were asked for) and ``other_reconstructions``.
+    A report that is not in the result is counted in exactly one of ``reports_without_labels``,
+    ``reports_without_features`` and ``other_reconstructions``.
 
     Args:
         reports: Volumes in the report table.
-        labels: Volumes in the label table; ``None`` if there was none. Rows whose labels are all missing do not count.
-        features: Volumes in the feature folder; ``None`` if there was none.
-        joined: Rows of the result.
-        reports_without_labels: Reports left out since the label table lacks them.
-        reports_without_features: Reports left out since no file holds their features.
-        other_reconstructions: Reports left out since another reconstruction of the same scan is in.
-        labels_without_reports: Volumes of the label table that have no report.
-        features_without_reports: Volumes of the feature folder that have no report.
-        blank_findings: Rows of the result whose findings are missing.
-        blank_impressions: Rows of the result whose impression is missing.
-        repeated_rows: Rows of both tables that repeat another one word for word; read once.
+        labels: Volumes with labels in the label table; ``None`` without a label table.
+        features: Volumes in the feature folder; ``None`` without a feature folder.
+        joined: Number of rows of the result.
+        reports_without_labels: Reports left out because their volume is not in the label table.
+        reports_without_features: Reports left out because they have no feature file.
+        other_reconstructions: Reports left out because the result has another reconstruction of the scan.
+        labels_without_reports: Volumes of the label table without a report.
+        features_without_reports: Volumes of the feature folder without a report.
+        blank_findings: Rows of the result without findings.
+        blank_impressions: Rows of the result without an impression.
+        repeated_rows: Rows of the report and label tables that repeat an earlier row.
 
     Example:
         >>> print(CtRateCounts(reports=3, labels=2, joined=2, reports_without_labels=1, blank_findings=1))
@@ -119,8 +117,8 @@ class CtRateCounts:
         }
         lines = [f"CT-RATE studies: {self.joined:,}"]
         for part, numbers in parts.items():
-            told = [f"{what} {number:,}" for what, number in numbers.items() if number]
-            lines += [f"{part}: {', '.join(told)}"] if told else []
+            counts = [f"{name} {number:,}" for name, number in numbers.items() if number]
+            lines += [f"{part}: {', '.join(counts)}"] if counts else []
         return "\n".join(lines)
 
 
@@ -130,29 +128,29 @@ def read_ct_rate(
     features: str | Path | None = None,
     one_per_scan: bool = False,
 ) -> tuple[Table, CtRateCounts]:
-    r"""Join CT-RATE's reports with labels and image features.
+    r"""Join the reports of CT-RATE with labels and image features.
 
-    The result has the reports for which all that was asked for is there, in the order of the report table. Nothing is
-    left out without being counted.
+    The result contains the reports that have an entry in each given source, in the order of the report table. All other
+    entries are counted.
 
     Args:
-        reports: Table of reports (CSV, JSON lines or Parquet): ``VolumeName``, or ``AccessionNo`` in older ones,
-            ``Findings_EN``, ``Impressions_EN``, and maybe ``ClinicalInformation_EN`` and ``Technique_EN``.
-        labels: Table of labels: ``VolumeName`` or ``AccessionNo``, and one 0/1 column for each of the 18 labels.
-        features: Folder with one file a volume, at any depth: ``train_1_a_1.npz``, ``.npy`` or ``.safetensors``. Linked
-            folders are not followed, and no file is opened.
-        one_per_scan: Whether to keep one volume a scan, of those that are complete the one with the lowest number.
-            Reconstructions of a scan share its report.
+        reports: Table of reports (CSV, JSON lines or Parquet) with the columns ``VolumeName`` (``AccessionNo`` in older
+            tables), ``Findings_EN``, ``Impressions_EN`` and optionally ``ClinicalInformation_EN`` and ``Technique_EN``.
+        labels: Table of labels with ``VolumeName`` or ``AccessionNo`` and one 0/1 column for each of the 18 labels.
+        features: Folder with one file per volume, at any depth: ``train_1_a_1.npz``, ``.npy`` or ``.safetensors``.
+            Symbolic links to folders are not followed. Files are not opened.
+        one_per_scan: Whether to keep only one volume of each scan, because all reconstructions of a scan have the same
+            report. Of the volumes with an entry in each source, the one with the lowest number is kept.
 
     Returns:
-        The table, and what became of each source. Columns: ``study_id`` (the volume's name without an ending),
-        ``scan``, ``patient``; the texts ``findings``, ``impression``, ``indication`` and ``technique``, ``None`` where
-        missing or blank; with labels ``labels``, lists of 18 ints in CT-RATE's order; with features ``image``, the path
-        of the file, which ``rrg_rewards.utilities.features.read_features`` reads.
+        The table and its counts. Columns: ``study_id`` (name of the volume without its ending), ``scan`` and
+        ``patient``; the texts ``findings``, ``impression``, ``indication`` and ``technique``, ``None`` if missing or
+        blank; with labels ``labels``, lists of 18 ints in the order of CT-RATE; with features ``image``, the path of a
+        file that can be read with ``rrg_rewards.utilities.features.read_features``.
 
     Raises:
-        TableError: If a table cannot be read, lacks a column or names no volume in a row; if two different rows of a
-            table, or two feature files, are of one volume; or if the folder is none.
+        TableError: If a table cannot be read, lacks a column, or has a row without a volume; if two different rows of a
+            table or two feature files belong to one volume; or if the folder does not exist.
         OSError: If a file cannot be read.
 
     Example:
@@ -190,7 +188,7 @@ def read_ct_rate(
 
 
 def _names(table: Table) -> list[CtRateName]:
-    """The volume that each row is about."""
+    """Return the volume of each row."""
     key = next((name for name in _KEYS if name in table.columns), _KEYS[0])
     names = []
     for row, cell in enumerate(table.column(key)):
@@ -202,14 +200,14 @@ def _names(table: Table) -> list[CtRateName]:
 
 
 def _by_name(table: Table, rows: Iterable[Any]) -> tuple[dict[CtRateName, Any], int]:
-    """Rows by volume, and how many repeat another one."""
+    """Return the rows of each volume, and the number of repeated rows."""
     found: dict[CtRateName, tuple[int, Any]] = {}
     repeated = 0
     for row, (name, content) in enumerate(zip(_names(table), rows, strict=True)):
         before, known = found.setdefault(name, (row, content))
         if known != content:
             raise TableError(
-                f"{table.where(row)}: {name.volume} stands in data row {before + 1} too, with other content; "
+                f"{table.where(row)}: {name.volume} is also in data row {before + 1}, with other content; "
                 "remove one of them"
             )
         repeated += before != row
@@ -218,23 +216,22 @@ def _by_name(table: Table, rows: Iterable[Any]) -> tuple[dict[CtRateName, Any], 
 
 def _read_reports(path: str | Path) -> tuple[dict[CtRateName, tuple[str | None, ...]], int]:
     table = read_table(path)
-    columns = [table.texts(name) for name in _SECTIONS.values()]
-    columns += [table.texts(name) if name in table.columns else [None] * len(table) for name in _CONTEXT.values()]
+    columns = [*map(table.texts, _SECTIONS.values()), *map(table.optional_texts, _CONTEXT.values())]
     return _by_name(table, ([(cell or "").strip() or None for cell in row] for row in zip(*columns, strict=True)))
 
 
-def _read_labels(path: str | Path) -> tuple[dict[CtRateName, Labels], int]:
+def _read_labels(path: str | Path) -> tuple[dict[CtRateName, tuple[int, ...]], int]:
     table = read_table(path)
     rows, repeated = _by_name(table, table.labels(CT_RATE.labels))
     return {name: labels for name, labels in rows.items() if labels is not None}, repeated
 
 
 def _find_features(folder: str | Path) -> dict[str, Path]:
-    """Feature files by volume."""
+    """Return the feature file of each volume."""
     if not Path(folder).is_dir():
         raise TableError(f"{folder}: is no folder of features")
     files: dict[str, Path] = {}
-    # os.walk, since a folder of 25,000 files is listed some times faster than by Path.rglob.
+    # os.walk lists a folder of 25,000 files several times faster than Path.rglob.
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
@@ -250,9 +247,8 @@ def _find_features(folder: str | Path) -> dict[str, Path]:
 
 def _first_of_scans(names: Sequence[CtRateName]) -> list[CtRateName]:
     first: dict[str, CtRateName] = {}
-    for name in names:
-        if name.scan not in first or name.reconstruction < first[name.scan].reconstruction:
-            first[name.scan] = name
+    for name in sorted(names, key=lambda name: name.reconstruction):
+        first.setdefault(name.scan, name)
     kept = set(first.values())
     return [name for name in names if name in kept]
 
@@ -260,7 +256,7 @@ def _first_of_scans(names: Sequence[CtRateName]) -> list[CtRateName]:
 def _joined(
     names: Sequence[CtRateName],
     reports: Mapping[CtRateName, Sequence[str | None]],
-    labels: Mapping[CtRateName, Labels] | None,
+    labels: Mapping[CtRateName, tuple[int, ...]] | None,
     files: Mapping[str, Path] | None,
     source: str,
 ) -> Table:
@@ -269,8 +265,8 @@ def _joined(
         "scan": [name.scan for name in names],
         "patient": [name.patient for name in names],
     }
-    for place, column in enumerate((*_SECTIONS, *_CONTEXT)):
-        columns[column] = [reports[name][place] for name in names]
+    for index, column in enumerate((*_SECTIONS, *_CONTEXT)):
+        columns[column] = [reports[name][index] for name in names]
     if labels is not None:
         columns["labels"] = [list(labels[name]) for name in names]
     if files is not None:
@@ -279,22 +275,21 @@ def _joined(
 
 
 def split_by_patient(table: Table, held_out: float = 0.1, seed: int = 0) -> tuple[Table, Table]:
-    """Split a table in two so that no patient is in both.
+    """Split a table into two parts that share no patient.
 
-    Whether a patient is held out depends on the seed and the patient's id only, so it stays where it is when the table
-    grows; the share of patients held out is about, not exactly, what was asked for.
+    The part of a patient depends only on the seed and the name of the patient. It does not change if rows are added.
 
     Args:
-        table: A table with a column ``patient``, as :func:`read_ct_rate` gives.
-        held_out: Share of patients in the second table, from 0 to 1.
-        seed: Which split.
+        table: Table with a column ``patient``, as :func:`read_ct_rate` returns it.
+        held_out: Approximate share of patients in the second table, in [0, 1].
+        seed: Seed of the split.
 
     Returns:
-        Both tables, rows in order.
+        The tables of the other patients and of the held-out patients. Rows keep their order.
 
     Raises:
-        ValueError: If ``held_out`` is outside of 0 and 1.
-        TableError: If there is no column ``patient``.
+        ValueError: If ``held_out`` is not in [0, 1].
+        TableError: If the table has no column ``patient``.
 
     Example:
         >>> table = Table({"patient": [f"train_{n // 2}" for n in range(400)]})

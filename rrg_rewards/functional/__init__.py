@@ -1,4 +1,4 @@
-"""The metrics' formulas and the objectives of reinforcement learning, as pure functions on tensors."""
+"""The formulas of the metrics and the objectives of reinforcement learning, as pure functions on tensors."""
 
 from rrg_rewards.functional.advantages import (
     generalized_advantages,
@@ -21,23 +21,22 @@ from rrg_rewards.functional.crg import (
     label_table,
 )
 from rrg_rewards.functional.crimson import (
-    CrimsonAttributeError,
-    CrimsonEvaluation,
-    CrimsonFinding,
     CrimsonStatistics,
     crimson_score,
     crimson_score_from_statistics,
     crimson_statistics,
 )
-from rrg_rewards.functional.ct_finebench import compare_answers, ct_finebench_score
+from rrg_rewards.functional.crimson_evaluation import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.functional.ct_finebench import ct_finebench_score
 from rrg_rewards.functional.er2score import (
     MarginRewardEnforcementLoss,
     margin_reward_enforcement_loss,
     margin_reward_enforcement_terms,
 )
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
-from rrg_rewards.functional.policy import PolicyLoss, policy_loss, value_loss
+from rrg_rewards.functional.policy_losses import PolicyLoss, policy_loss, value_loss
 from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
+from rrg_rewards.functional.token_loss import TokenLoss
 
 __all__ = [
     "CRGWeights",
@@ -49,8 +48,8 @@ __all__ = [
     "LabelCounts",
     "MarginRewardEnforcementLoss",
     "PolicyLoss",
+    "TokenLoss",
     "bootstrap_interval",
-    "compare_answers",
     "crepe_loss",
     "crepe_score",
     "crg_contributions",

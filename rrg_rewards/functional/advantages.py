@@ -1,4 +1,4 @@
-"""Advantages: how much better a completion, or a token, was than expected."""
+"""Advantages of completions and tokens: differences between their rewards and a baseline."""
 
 from typing import Literal, get_args
 
@@ -14,37 +14,37 @@ __all__ = [
 ]
 
 RewardScale = Literal["group", "batch", "none"]
-"""What rewards are divided by: the standard deviation of their group, of the batch, or nothing."""
+"""Divisor of the rewards: the standard deviation of their group, of the batch, or none."""
 
-# What TRL adds to a standard deviation.
+# TRL adds this number to a standard deviation.
 _EPSILON = 1e-4
 
 
 def group_advantages(rewards: Tensor, group_size: int, *, scale: RewardScale = "group") -> Tensor:
-    r"""Advantages against the mean of a prompt's other completions and its own (GRPO).
+    r"""Compute advantages over the mean of all completions of a prompt (GRPO).
 
     .. math::
         A_i = \frac{r_i - \operatorname{mean}(r_1, \dots, r_G)}{\operatorname{std}(\cdot) + 10^{-4}}
 
-    with the standard deviation (of :math:`n - 1` degrees of freedom) of the group, of the whole batch, or left out:
-    ``scale="none"`` is Dr. GRPO, which does not favour prompts whose rewards hardly differ.
+    with the standard deviation (:math:`n - 1` degrees of freedom) of the group or of the whole batch. ``scale="none"``
+    omits the divisor (Dr. GRPO) and does not favour prompts with similar rewards.
 
-    A reward that is NaN was not given: it takes no part in means and deviations, and its advantage is 0. So is the
-    advantage of a completion that is the only one of its group with a reward.
+    A NaN reward is missing. Means and standard deviations exclude it, and its advantage is 0. The advantage is also 0
+    for a completion that is the only one of its group with a reward.
 
     Source: Shao et al., "DeepSeekMath", Section 4.1.2; Liu et al., "Understanding R1-Zero-Like Training", Eq. 3;
     ``scale="batch"``: Hu et al., "REINFORCE++".
 
     Args:
-        rewards: Rewards ``(N,)`` of ``N / G`` groups, one after the other; NaN where unscorable.
-        group_size: :math:`G`, completions of a prompt, at least 2.
+        rewards: Rewards ``(N,)`` of ``N / G`` consecutive groups; NaN where unscorable.
+        group_size: :math:`G`, number of completions of a prompt, at least 2.
         scale: ``"group"``, ``"batch"`` or ``"none"``.
 
     Returns:
         Advantages ``(N,)``, without gradient.
 
     Raises:
-        ValueError: If the rewards are no vector of whole groups, one is infinite, or the scale is unknown.
+        ValueError: If the rewards are not a vector of whole groups, one is infinite, or the scale is unknown.
 
     Example:
         >>> import torch
@@ -64,26 +64,26 @@ def group_advantages(rewards: Tensor, group_size: int, *, scale: RewardScale = "
 
 
 def leave_one_out_advantages(rewards: Tensor, group_size: int, *, normalize: bool = False) -> Tensor:
-    r"""Advantages against the mean of a prompt's other completions (RLOO): an unbiased baseline.
+    r"""Compute advantages over the mean of the other completions of a prompt, an unbiased baseline (RLOO).
 
     .. math::
         A_i = r_i - \frac{1}{G - 1} \sum_{j \ne i} r_j
 
-    A reward that is NaN was not given: it takes no part in the others' baselines, and its advantage is 0. So is the
-    advantage of a completion that is the only one of its group with a reward.
+    A NaN reward is missing. The baselines of other completions exclude it, and its advantage is 0. The advantage is
+    also 0 for a completion that is the only one of its group with a reward.
 
     Source: Ahmadian et al., "Back to Basics: Revisiting REINFORCE Style Optimization", Eq. 5 (Kool et al., 2019).
 
     Args:
-        rewards: Rewards ``(N,)`` of ``N / G`` groups, one after the other; NaN where unscorable.
-        group_size: :math:`G`, completions of a prompt, at least 2.
+        rewards: Rewards ``(N,)`` of ``N / G`` consecutive groups; NaN where unscorable.
+        group_size: :math:`G`, number of completions of a prompt, at least 2.
         normalize: Whether advantages are centred and divided by their standard deviation over the batch.
 
     Returns:
         Advantages ``(N,)``, without gradient.
 
     Raises:
-        ValueError: If the rewards are no vector of whole groups, or one is infinite.
+        ValueError: If the rewards are not a vector of whole groups, or one is infinite.
 
     Example:
         >>> import torch
@@ -92,7 +92,7 @@ def leave_one_out_advantages(rewards: Tensor, group_size: int, *, normalize: boo
     """
     groups = _groups(rewards, group_size)
     others = (~groups.isnan()).sum(1, keepdim=True) - 1
-    # 0 / 0 where there is no other: NaN, which ends as 0.
+    # 0 / 0 = NaN without another completion; replaced by 0 below.
     baseline = (groups.nansum(1, keepdim=True) - groups) / others
     advantages = (groups - baseline).flatten()
     if normalize:
@@ -101,7 +101,7 @@ def leave_one_out_advantages(rewards: Tensor, group_size: int, *, normalize: boo
 
 
 def greedy_baseline_advantages(rewards: Tensor, greedy_rewards: Tensor) -> Tensor:
-    r"""Advantages against the reward of the policy's own greedy completion (self-critical sequence training).
+    r"""Compute advantages over the reward of the greedy completion (self-critical sequence training).
 
     .. math::
         A_i = r(y_i) - r(\hat y), \qquad \hat y_t = \arg\max_v \pi(v \mid \hat y_{<t})
@@ -113,7 +113,7 @@ def greedy_baseline_advantages(rewards: Tensor, greedy_rewards: Tensor) -> Tenso
         greedy_rewards: Rewards ``(N,)`` of the greedy completions of the same prompts; NaN where unscorable.
 
     Returns:
-        Advantages ``(N,)``, without gradient; 0 where either reward is missing.
+        Advantages ``(N,)``, without gradient; 0 if either reward is missing.
 
     Raises:
         ValueError: If shapes differ, or a reward is infinite.
@@ -135,21 +135,21 @@ def greedy_baseline_advantages(rewards: Tensor, greedy_rewards: Tensor) -> Tenso
 def generalized_advantages(
     rewards: Tensor, values: Tensor, mask: Tensor, *, gamma: float = 1.0, lam: float = 0.95
 ) -> tuple[Tensor, Tensor]:
-    r"""Generalised advantage estimation over the tokens of completions (PPO).
+    r"""Compute generalised advantage estimates of the tokens of completions (PPO).
 
     .. math::
         \delta_t = r_t + \gamma V_{t+1} - V_t, \qquad A_t = \delta_t + \gamma \lambda A_{t+1},
         \qquad R_t = A_t + V_t
 
-    where :math:`V_{T+1} = A_{T+1} = 0` after a completion's last token.
+    with :math:`V_{T+1} = A_{T+1} = 0` after the last token of a completion.
 
     Source: Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation", Eq. 16.
 
     Args:
-        rewards: Rewards ``(N, T)`` by token; a completion's reward stands at its last token.
+        rewards: Rewards ``(N, T)``, one per token; the reward of a completion is at its last token.
         values: Predicted values ``(N, T)``.
-        mask: ``(N, T)``, 1 at a completion's tokens, which come before its padding.
-        gamma: :math:`\gamma` in [0, 1], discount.
+        mask: ``(N, T)``, 1 at the tokens of a completion, 0 at its padding, which must be on the right.
+        gamma: :math:`\gamma` in [0, 1], the discount.
         lam: :math:`\lambda` in [0, 1].
 
     Returns:
@@ -177,7 +177,7 @@ def generalized_advantages(
         raise ValueError("mask must be 1 at a completion's tokens and 0 behind them, without a gap")
     rewards, values = (tensor.detach().float().masked_fill(~inside, 0.0) for tensor in (rewards, values))
     advantages = torch.zeros_like(rewards)
-    # Behind the last token value and advantage are 0, and so they are at padding.
+    # After the last token and at padding, value and advantage are 0.
     following = rewards.new_zeros(len(rewards))
     next_values = rewards.new_zeros(len(rewards))
     for t in reversed(range(rewards.shape[1])):
@@ -207,7 +207,7 @@ def _check_finite(rewards: Tensor, name: str) -> None:
 
 
 def _deviation(values: Tensor, dim: int) -> Tensor:
-    """Standard deviation of what is not NaN, kept as a dimension; NaN of fewer than two values."""
+    """Return the standard deviation of the values that are not NaN, keeping ``dim``; NaN for fewer than two values."""
     count = (~values.isnan()).sum(dim, keepdim=True)
     variance = (values - values.nanmean(dim, keepdim=True)).square().nansum(dim, keepdim=True) / (count - 1)
     return variance.sqrt().masked_fill(count < 2, float("nan"))

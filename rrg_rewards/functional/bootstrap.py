@@ -1,4 +1,4 @@
-"""Confidence intervals of corpus values by resampling reports."""
+"""Bootstrap confidence intervals of corpus values, by resampling of reports."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,22 +15,22 @@ def bootstrap_interval(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:
-    r"""Percentile bootstrap interval of a statistic of reports.
+    r"""Compute the percentile bootstrap interval of a statistic of reports.
 
-    ``N`` reports are drawn with replacement ``num_resamples`` times and the statistic is taken of each draw; the
-    interval holds the middle ``confidence`` of the values. Only numbers are drawn: nothing is scored again.
+    ``N`` reports are drawn with replacement ``num_resamples`` times, and the statistic is computed for each draw. The
+    interval contains the middle fraction ``confidence`` of the values. Reports are not scored again.
 
     Source: Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, Chapter 13.
 
     Args:
-        statistic: Takes the resampled columns, one argument each, and gives a scalar.
-        columns: What the statistic is made of: tensors with one row for each of ``N`` reports.
+        statistic: Function of the resampled columns, one argument each, that returns a scalar.
+        columns: Arguments of the statistic: tensors with one row for each of ``N`` reports.
         num_resamples: Number of draws.
         confidence: Fraction of draws inside the interval, in (0, 1).
-        seed: Seed of the draws: the same seed and columns give the same interval.
+        seed: Seed of the draws; equal seeds and columns give equal intervals.
 
     Returns:
-        Lower and upper end. Draws for which the statistic is NaN are left out; both ends are NaN if all are, or if
+        Lower and upper end. Draws with a NaN statistic are excluded. Both ends are NaN if all draws are NaN, or if
         there are fewer than two reports.
 
     Raises:
@@ -44,7 +44,7 @@ def bootstrap_interval(
         (43.5, 55.3)
     """
     if not columns:
-        raise ValueError("columns must hold one tensor at least")
+        raise ValueError("columns must contain at least one tensor")
     if num_resamples < 1:
         raise ValueError(f"num_resamples must be positive, got {num_resamples}")
     if not 0 < confidence < 1:

@@ -3,19 +3,19 @@
 from typing import Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F  # noqa: N812 (its usual name)
+import torch.nn.functional as F  # noqa: N812 (the usual name)
 from torch import Tensor
 
 __all__ = ["CrepeLoss", "crepe_loss", "crepe_score"]
 
 
 class CrepeLoss(NamedTuple):
-    """The loss and what it is made of, for logging.
+    """The loss and its terms, for logging.
 
     Args:
-        loss: What is minimised.
+        loss: The loss.
         regression: Loss of the counts.
-        presence: Loss of the presence logits; ``None`` where there are none.
+        presence: Loss of the presence logits; ``None`` without presence logits.
     """
 
     loss: Tensor
@@ -32,38 +32,39 @@ def crepe_loss(
     poisson: bool = False,
     reduction: Literal["mean", "none"] = "mean",
 ) -> CrepeLoss:
-    r"""CREPE's dual loss: regression of error counts, and detection of whether there is any error of a category.
+    r"""Compute the dual loss of CREPE: regression of error counts, and detection of categories with an error.
 
     With predicted counts :math:`\hat n`, presence logits :math:`\hat p`, true counts :math:`n` and weight :math:`w`,
 
     .. math::
         \mathcal L = (1 - w)\,\overline{(\hat n_c - n_c)^2} + w\,\overline{\mathrm{BCE}(\hat p_c, [n_c > 0])}
 
-    averaged over categories and pairs. The published weight 0.5 gives the paper's average of the two terms (Eq. 7);
-    at 0, or without presence logits, the regression is left alone. A target that is NaN was not annotated and takes no
-    part; every annotated count weighs the same, which is the paper's mean over categories of means over pairs (Eq. 5
-    and 6) where all are annotated.
+    averaged over categories and pairs. The published weight 0.5 is the average of the two terms (Eq. 7). With weight 0,
+    or without presence logits, the loss is the regression. A NaN target is not annotated and is excluded. All annotated
+    counts have the same weight; if all counts are annotated, the result is the mean over categories of means over pairs
+    (Eq. 5 and 6).
 
-    With ``poisson`` the regression is the Poisson negative log likelihood without its constant,
-    :math:`e^{\hat n} - n \hat n`, of predictions that are the *logarithms* of counts: a linear head's output is
-    unbounded, a Poisson rate is positive.
+    With ``poisson``, the regression is the Poisson negative log likelihood without its constant,
+    :math:`\hat n - n \log(\hat n + 10^{-8})`, as in the published code. The predictions are then rates, at least 0; a
+    model returns the softplus of its linear heads.
 
-    Source: Cho et al., "CREPE", Section 3.2 (Eq. 5 to 7); Section 5.2 for the Poisson variant.
+    Source: Cho et al., "CREPE", Section 3.2 (Eq. 5 to 7); Section 5.2 for the Poisson variant, and the published code
+    for its form.
 
     Args:
-        predicted_counts: Predicted counts ``(N, C)``, unbounded; their logarithms with ``poisson``.
-        presence_logits: Logits ``(N, C)`` that there is an error of the category, or ``None`` for none.
-        target_counts: True counts ``(N, C)``, at least 0; NaN where a category is not annotated.
+        predicted_counts: Predicted counts ``(N, C)``, unbounded; at least 0 with ``poisson``.
+        presence_logits: Logits ``(N, C)`` of the presence of any error of the category, or ``None``.
+        target_counts: True counts ``(N, C)``, at least 0; NaN if a category is not annotated.
         presence_weight: :math:`w` in [0, 1].
-        poisson: Whether counts are regressed by Poisson likelihood in place of the squared error.
-        reduction: ``"mean"``, or ``"none"`` for terms ``(N, C)``, NaN where not annotated.
+        poisson: Whether the regression uses the Poisson likelihood instead of the squared error.
+        reduction: ``"mean"``, or ``"none"`` for terms ``(N, C)`` with NaN for counts that are not annotated.
 
     Returns:
         The loss and its two terms: scalars, or ``(N, C)``.
 
     Raises:
-        ValueError: If shapes differ, a true count is negative, nothing is annotated, the weight lies outside [0, 1]
-            or the reduction is unknown.
+        ValueError: If shapes differ, a true count is negative, a predicted count is negative with ``poisson``, nothing
+            is annotated, the weight lies outside [0, 1] or the reduction is unknown.
 
     Example:
         >>> import torch
@@ -76,10 +77,14 @@ def crepe_loss(
     if reduction not in ("mean", "none"):
         raise ValueError(f"reduction must be 'mean' or 'none', got {reduction!r}")
     annotated = _annotated(predicted_counts, presence_logits, target_counts)
-    # Not NaN inside the terms: its gradient would be NaN even where the mask takes the term out.
+    # Fill NaN: its gradient would be NaN even for a masked term.
     target = target_counts.to(predicted_counts.dtype).masked_fill(~annotated, 0.0)
     if poisson:
-        terms = F.poisson_nll_loss(predicted_counts, target, log_input=True, reduction="none")
+        if (predicted_counts < 0).any():
+            raise ValueError(
+                "predicted_counts must be at least 0 with poisson; apply softplus to outputs of linear heads"
+            )
+        terms = F.poisson_nll_loss(predicted_counts, target, log_input=False, reduction="none")
     else:
         terms = F.mse_loss(predicted_counts, target, reduction="none")
     regression = _reduced(terms, annotated, reduction)
@@ -92,7 +97,7 @@ def crepe_loss(
 
 
 def _annotated(counts: Tensor, logits: Tensor | None, target: Tensor) -> Tensor:
-    """Which counts are annotated, after the checks of what goes into the loss."""
+    """Check the inputs of the loss and return a mask of the annotated counts."""
     if counts.ndim != 2:
         raise ValueError(f"predicted_counts must have shape (N, C), got {tuple(counts.shape)}")
     for name, values in {"presence_logits": logits, "target_counts": target}.items():
@@ -102,9 +107,9 @@ def _annotated(counts: Tensor, logits: Tensor | None, target: Tensor) -> Tensor:
             )
     annotated = ~target.isnan()
     if not annotated.any():
-        raise ValueError("target_counts holds no annotated count")
+        raise ValueError("target_counts contains no annotated count")
     if (target < 0).any():
-        raise ValueError("target_counts must be at least 0; give NaN where a category is not annotated")
+        raise ValueError("target_counts must be at least 0; use NaN for a category that is not annotated")
     return annotated
 
 
@@ -115,18 +120,18 @@ def _reduced(terms: Tensor, annotated: Tensor, reduction: str) -> Tensor:
 
 
 def crepe_score(counts: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""CREPE of report pairs: predicted error counts, clipped at 0 and summed.
+    r"""Compute CREPE of report pairs: the sum of predicted error counts, clipped at 0.
 
     .. math::
         \mathrm{CREPE} = \sum_c w_c \max(\hat n_c, 0)
 
-    with all :math:`w_c = 1` as published. At least 0, lower is better; NaN where a count is NaN.
+    with all :math:`w_c = 1` as published. At least 0; lower is better; NaN if a count is NaN.
 
-    Source: Cho et al., "CREPE", Eq. 8; the clipping is the published code's.
+    Source: Cho et al., "CREPE", Eq. 8; the clipping is that of the published code.
 
     Args:
         counts: Predicted error counts ``(N, C)``.
-        weights: What an error of each category counts, ``(C,)``, at least 0. Default: 1 each.
+        weights: Weight of an error of each category, ``(C,)``, at least 0. Default: 1 each.
 
     Returns:
         Scores ``(N,)``.

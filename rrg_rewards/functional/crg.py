@@ -1,4 +1,4 @@
-"""CRG: a distribution-aware score over abnormality labels (Hamamci et al., MIDL 2025)."""
+"""CRG: a distribution-aware score of abnormality labels (Hamamci et al., MIDL 2025)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class LabelCounts(NamedTuple):
-    """Confusion counts of binary labels; int64 tensors of one shape."""
+    """Confusion counts of binary labels; int64 tensors of the same shape."""
 
     tp: Tensor
     fn: Tensor
@@ -70,10 +70,10 @@ def label_counts(preds: Tensor, target: Tensor, dim: int | None = None) -> Label
     Args:
         preds: Predicted labels ``(N, L)``, bool or 0/1.
         target: Reference labels ``(N, L)``, bool or 0/1.
-        dim: Dimension to sum over: 0 for one count a label ``(L,)``, 1 for one a report ``(N,)``, None for both.
+        dim: Dimension to sum over: 0 for counts of labels ``(L,)``, 1 for counts of reports ``(N,)``, None for both.
 
     Raises:
-        TypeError: If an argument is no tensor.
+        TypeError: If an argument is not a tensor.
         ValueError: If a shape is not ``(N, L)``, the shapes differ, or a value is neither 0 nor 1.
 
     Example:
@@ -92,18 +92,18 @@ def label_counts(preds: Tensor, target: Tensor, dim: int | None = None) -> Label
 
 
 def label_statistics(counts: LabelCounts) -> dict[str, Tensor]:
-    r"""Precision, recall, F1 and Youden's J from confusion counts.
+    r"""Compute precision, recall, F1 and Youden's J from confusion counts.
 
     .. math::
         P = \frac{TP}{TP + FP}, \quad R = \frac{TP}{TP + FN}, \quad F_1 = \frac{2TP}{2TP + FP + FN}, \quad
         J = \frac{TP}{TP + FN} - \frac{FP}{FP + TN}
 
     Args:
-        counts: Counts of any one shape.
+        counts: Counts of any common shape.
 
     Returns:
-        float64 tensors ``precision``, ``recall``, ``f1`` in [0, 1] and ``youden_j`` in [-1, 1], higher is better, of
-        the counts' shape; NaN where the denominator is 0.
+        float64 tensors ``precision``, ``recall``, ``f1`` in [0, 1] and ``youden_j`` in [-1, 1], of the shape of the
+        counts; higher is better; NaN if the denominator is 0.
 
     Example:
         >>> import torch
@@ -122,14 +122,14 @@ def label_statistics(counts: LabelCounts) -> dict[str, Tensor]:
 
 
 def label_table(counts: LabelCounts) -> dict[str, Tensor]:
-    """Counts, precision, recall, F1, Youden's J and CRG of each label, as columns of a table.
+    """Return counts, precision, recall, F1, Youden's J and CRG of each label, as columns of a table.
 
     Args:
         counts: Counts of each label, ``(L,)``.
 
     Returns:
         Tensors ``(L,)`` by name: int64 ``tp``, ``fn``, ``fp``, ``tn``, and float64 ``precision``, ``recall``, ``f1``,
-        ``youden_j``, ``crg``; NaN where undefined.
+        ``youden_j``, ``crg``; NaN if undefined.
 
     Example:
         >>> import torch
@@ -141,7 +141,7 @@ def label_table(counts: LabelCounts) -> dict[str, Tensor]:
 
 
 def crg_weights(prior: float | Tensor) -> CRGWeights:
-    r"""Weights that give an empty and an exhaustive report the same score.
+    r"""Compute the weights that give an empty and an exhaustive report the same score.
 
     With prevalence :math:`p = A/T` of positive labels in the references (paper, Eq. 2):
 
@@ -166,7 +166,7 @@ def crg_weights(prior: float | Tensor) -> CRGWeights:
 
 
 def crg_score_from_counts(tp: int | Tensor, fn: int | Tensor, fp: int | Tensor, tn: int | Tensor) -> Tensor:
-    r"""CRG score from pooled confusion counts.
+    r"""Compute the CRG score from pooled confusion counts.
 
     With :math:`A = TP + FN` positive labels among :math:`T` (paper, Eq. 2 and 3):
 
@@ -177,14 +177,14 @@ def crg_score_from_counts(tp: int | Tensor, fn: int | Tensor, fp: int | Tensor, 
     where :math:`J` is Youden's J of the pooled labels.
 
     Args:
-        tp: True positives; all four broadcast against each other.
+        tp: True positives; the four counts are broadcast.
         fn: False negatives.
         fp: False positives.
         tn: True negatives.
 
     Returns:
-        float64 tensor in [1/5, 1], higher is better; 1/3 for an always-normal and an always-abnormal generator; NaN
-        where the references hold no positive or no negative label, since the weights are undefined there.
+        float64 tensor in [1/5, 1], higher is better; 1/3 for an always-normal and an always-abnormal generator; NaN if
+        the references have no positive or no negative label, because the weights are then undefined.
 
     Raises:
         ValueError: If a count is negative.
@@ -198,7 +198,7 @@ def crg_score_from_counts(tp: int | Tensor, fn: int | Tensor, fp: int | Tensor, 
         if bool((count < 0).any()):
             raise ValueError(f"{name} must not be negative, got {count.tolist()}")
     tp_, fn_, fp_, tn_ = (count.double() for count in counts)
-    # Multiplied by 2A throughout: the only division is the last one, so 0/0 alone gives NaN.
+    # All terms are multiplied by 2A. The only division is the last one; only 0/0 gives NaN.
     negatives, positives = fp_ + tn_, tp_ + fn_
     best = negatives * positives
     score = negatives * (tp_ - fn_) - 2 * positives * fp_
@@ -206,7 +206,7 @@ def crg_score_from_counts(tp: int | Tensor, fn: int | Tensor, fp: int | Tensor, 
 
 
 def crg_score(preds: Tensor, target: Tensor) -> Tensor:
-    """CRG score of predicted against reference labels, pooled over reports and labels.
+    """Compute the CRG score of predicted labels, pooled over reports and labels.
 
     See :func:`crg_score_from_counts` for the formula, the range and the source.
 
@@ -215,10 +215,10 @@ def crg_score(preds: Tensor, target: Tensor) -> Tensor:
         target: Reference labels ``(N, L)``, bool or 0/1.
 
     Returns:
-        float64 scalar in [1/5, 1], higher is better; NaN, with a warning, where it is undefined.
+        float64 scalar in [1/5, 1], higher is better; NaN, with a warning, if undefined.
 
     Raises:
-        TypeError: If an argument is no tensor.
+        TypeError: If an argument is not a tensor.
         ValueError: If a shape is not ``(N, L)``, the shapes differ, or a value is neither 0 nor 1.
 
     Example:
@@ -235,40 +235,36 @@ def crg_score(preds: Tensor, target: Tensor) -> Tensor:
 
 
 def warn_if_undefined(counts: LabelCounts) -> None:
-    """Warn, once, where reference labels hold no positive or no negative, and say why that matters.
+    """Warn on the main process if there is no positive or no negative reference label.
 
     Args:
-        counts: Pooled counts, scalars or one a level.
+        counts: Pooled counts, scalars or one for each level.
     """
     missing = {
         "positive": (counts.tp + counts.fn == 0).flatten(),
         "negative": (counts.fp + counts.tn == 0).flatten(),
     }
-    said = []
+    problems = []
     for kind, levels in missing.items():
         named = ", ".join(map(str, levels.nonzero().flatten().tolist()))
         if named:
-            said.append(f"no {kind} label" + (f" in level {named}" if len(levels) > 1 else ""))
-    if said:
+            problems.append(f"no {kind} label" + (f" in level {named}" if len(levels) > 1 else ""))
+    if problems:
         rank_zero_warn(
-            f"CRG is undefined and returned as NaN: the reference labels hold {' and '.join(said)}, so the weights "
+            f"CRG is undefined and returned as NaN: the reference labels hold {' and '.join(problems)}, so the weights "
             "(T - A) / (2A) have no meaning. Per-report contributions stay defined.",
             UserWarning,
         )
 
 
 def check_prior(prior: float) -> None:
-    """Raise unless a prevalence leaves room for both positive and negative labels.
-
-    Raises:
-        ValueError: If it lies outside (0, 1).
-    """
+    """Raise a ValueError unless a prevalence lies in (0, 1)."""
     if not 0 < prior < 1:
         raise ValueError(f"prior must lie in (0, 1), got {prior}")
 
 
 def crg_contributions(preds: Tensor, target: Tensor, prior: float | None = None) -> Tensor:
-    r"""What each report contributes to the CRG score: a per-report reward whose mean is the corpus CRG.
+    r"""Compute the contribution of each report to the CRG score, a per-report reward.
 
     With prevalence :math:`p`, weights :math:`r, r, 1` of :func:`crg_weights` and :math:`L` labels, a report's raw
     score :math:`s_i = r \, TP_i - r \, FN_i - FP_i` is divided by the best score of a mean report, :math:`r p L`:
@@ -277,22 +273,22 @@ def crg_contributions(preds: Tensor, target: Tensor, prior: float | None = None)
         \rho_i = \frac{s_i}{r p L} = \frac{TP_i - FN_i}{p L} - \frac{2 FP_i}{(1 - p) L}, \qquad
         \overline{\rho} = 2J - 1, \qquad CRG = \frac{1}{2 - \overline{\rho}}
 
-    The two identities on the right hold when ``prior`` is the prevalence of ``target``, as it is by default. The
-    second form of :math:`\rho_i` is the one computed: it needs no weight, so a report without any abnormality has a
-    contribution too, and a batch without any has the limit :math:`-2 FP_i / L`.
+    The two identities on the right hold if ``prior`` is the prevalence of ``target``, the default. The function uses
+    the second form of :math:`\rho_i`, which contains no weight. A report without any abnormality therefore has a
+    contribution, and a batch without any abnormality has the limit :math:`-2 FP_i / L`.
 
     Args:
         preds: Predicted labels ``(N, L)``, bool or 0/1.
         target: Reference labels ``(N, L)``, bool or 0/1.
-        prior: Prevalence :math:`p` of positive labels in the references, in (0, 1): give the training set's so that
-            rewards do not change with the batch. Default: that of ``target``.
+        prior: Prevalence :math:`p` of positive labels in the references, in (0, 1). Use that of the training set for
+            rewards that do not depend on the batch. Default: the prevalence of ``target``.
 
     Returns:
-        float64 tensor ``(N,)``, higher is better: 0 for a report with nothing to find and nothing invented, at most
-        :math:`1/p`, at least :math:`-1/p` (everything missed) or :math:`-2/(1 - p)` (everything invented).
+        float64 tensor ``(N,)``, higher is better: 0 for a report without positive labels on either side, at most
+        :math:`1/p`, at least :math:`-1/p` (all false negatives) or :math:`-2/(1 - p)` (all false positives).
 
     Raises:
-        TypeError: If an argument is no tensor.
+        TypeError: If an argument is not a tensor.
         ValueError: If a shape is not ``(N, L)``, the shapes differ, a value is neither 0 nor 1, or ``prior`` lies
             outside (0, 1).
 
@@ -314,24 +310,24 @@ def crg_contributions(preds: Tensor, target: Tensor, prior: float | None = None)
         check_prior(prior)
         positives = tp.new_tensor(prior * target.shape[1])
         negatives = tp.new_tensor((1 - prior) * target.shape[1])
-    # Without any positive TP = FN = 0, and without any negative FP = 0: those terms vanish, they are not 0/0.
+    # Without positives, TP = FN = 0; without negatives, FP = 0. The term is then 0 instead of 0/0.
     found = torch.where(positives > 0, (tp - fn) / positives, 0.0)
     invented = torch.where(negatives > 0, 2 * fp / negatives, 0.0)
     return found - invented
 
 
 def crg_multilevel_score(preds: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
-    r"""CRG over several levels of structure: the mean of the levels' scores.
+    r"""Compute CRG over several levels of labels: the mean of the scores of the levels.
 
     .. math::
         CRG_{final} = \frac{1}{K} \sum_{k=1}^{K} CRG_k
 
-    A level is a label matrix of its own: abnormalities, say, then the types and locations of one of them (paper,
-    Section 2.2).
+    Each level is a label matrix, for example of abnormalities, and of the types and locations of one abnormality
+    (paper, Section 2.2).
 
     Args:
-        preds: One matrix of predicted labels ``(N_k, L_k)`` a level.
-        target: One matrix of reference labels ``(N_k, L_k)`` a level.
+        preds: One matrix of predicted labels ``(N_k, L_k)`` for each level.
+        target: One matrix of reference labels ``(N_k, L_k)`` for each level.
 
     Returns:
         float64 scalar in [1/5, 1], higher is better; NaN, with a warning, if any level is undefined.

@@ -1,18 +1,18 @@
-"""CRIMSON: clinical significance of what a candidate report adds, misses and gets wrong (Baharoon et al., 2026)."""
+"""CRIMSON: clinical significance of the findings that a candidate report adds, misses and misdescribes.
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, 2026.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS, UNKNOWN_WEIGHT
+from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.schemas.errors import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS, UNKNOWN_WEIGHT
 
 __all__ = [
-    "CrimsonAttributeError",
-    "CrimsonEvaluation",
-    "CrimsonFinding",
     "CrimsonStatistics",
     "crimson_score",
     "crimson_score_from_statistics",
@@ -20,183 +20,23 @@ __all__ = [
 ]
 
 
-# Keys of entries whose values are texts, where an entry has them.
-_TEXTS = ("id", "ref_id", "pred_id", "finding", "clinical_significance", "severity", "explanation")
-
-
-@dataclass(frozen=True, slots=True)
-class CrimsonFinding:
-    """An abnormal finding of one of the two reports.
-
-    Args:
-        id: Name of the finding in its evaluation, such as ``R1``.
-        finding: The finding in words.
-        clinical_significance: ``urgent``, ``actionable_not_urgent``, ``not_actionable_not_urgent`` or
-            ``benign_expected``; anything else weighs 0.25.
-    """
-
-    id: str
-    finding: str
-    clinical_significance: str
-
-
-@dataclass(frozen=True, slots=True)
-class CrimsonAttributeError:
-    """What is wrong about a finding that both reports hold.
-
-    Args:
-        ref_id: The reference finding.
-        pred_id: The candidate's finding.
-        severity: ``significant`` or ``negligible``; anything else weighs 0.25.
-        error_types: Which attributes, of ``rrg_rewards.schemas.ATTRIBUTE_ERROR_TYPES``.
-        explanation: In words.
-    """
-
-    ref_id: str
-    pred_id: str
-    severity: str
-    error_types: tuple[str, ...]
-    explanation: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CrimsonEvaluation:
-    """A judge's comparison of a candidate with a reference report, finding by finding.
-
-    Args:
-        reference_findings: Abnormal findings of the reference.
-        predicted_findings: Abnormal findings of the candidate.
-        matched_findings: Pairs ``(reference id, candidate id)`` that are the same finding; either may occur several
-            times.
-        false_findings: Candidate ids without a match.
-        missing_findings: Reference ids without a match.
-        attribute_errors: What is wrong about matched findings.
-
-    Example:
-        >>> finding = {"id": "R1", "finding": "mass", "clinical_significance": "actionable_not_urgent"}
-        >>> answer = {"reference_findings": [finding], "errors": {"missing_findings": ["R1"]}}
-        >>> CrimsonEvaluation.from_dict(answer).missing_findings
-        ('R1',)
-    """
-
-    reference_findings: tuple[CrimsonFinding, ...] = ()
-    predicted_findings: tuple[CrimsonFinding, ...] = ()
-    matched_findings: tuple[tuple[str, str], ...] = ()
-    false_findings: tuple[str, ...] = ()
-    missing_findings: tuple[str, ...] = ()
-    attribute_errors: tuple[CrimsonAttributeError, ...] = ()
-
-    @classmethod
-    def from_dict(cls, evaluation: Mapping[str, Any]) -> "CrimsonEvaluation":
-        """Take an evaluation in the published JSON form; keys that it lacks are empty lists.
-
-        Raises:
-            ValueError: If it is not of that form: something is no list, no mapping, or an entry lacks one of its keys.
-        """
-        errors = _mapping("errors", evaluation.get("errors", {}))
-        return cls(
-            reference_findings=_findings("reference_findings", evaluation),
-            predicted_findings=_findings("predicted_findings", evaluation),
-            matched_findings=tuple(
-                (match["ref_id"], match["pred_id"])
-                for match in _entries("matched_findings", evaluation, ("ref_id", "pred_id"))
-            ),
-            false_findings=tuple(_list("false_findings", errors)),
-            missing_findings=tuple(_list("missing_findings", errors)),
-            attribute_errors=tuple(
-                CrimsonAttributeError(
-                    ref_id=error["ref_id"],
-                    pred_id=error["pred_id"],
-                    severity=error.get("severity", ""),
-                    error_types=tuple(_list("error_types", error)),
-                    explanation=error.get("explanation", ""),
-                )
-                for error in _entries("attribute_errors", errors, ("ref_id", "pred_id"))
-            ),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The evaluation in the published JSON form, which :meth:`from_dict` takes."""
-        return {
-            "reference_findings": [_finding_dict(finding) for finding in self.reference_findings],
-            "predicted_findings": [_finding_dict(finding) for finding in self.predicted_findings],
-            "matched_findings": [{"ref_id": ref_id, "pred_id": pred_id} for ref_id, pred_id in self.matched_findings],
-            "errors": {
-                "false_findings": list(self.false_findings),
-                "missing_findings": list(self.missing_findings),
-                "attribute_errors": [
-                    {
-                        "ref_id": error.ref_id,
-                        "pred_id": error.pred_id,
-                        "severity": error.severity,
-                        "error_types": list(error.error_types),
-                        "explanation": error.explanation,
-                    }
-                    for error in self.attribute_errors
-                ],
-            },
-        }
-
-
-def _mapping(name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{name} must be a mapping, got {type(value).__name__}")
-    return value
-
-
-def _list(name: str, owner: Mapping[str, Any]) -> Sequence[Any]:
-    value = owner.get(name, ())
-    # A text is a sequence too, of letters.
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"{name} must be a list, got {type(value).__name__}")
-    return value
-
-
-def _entries(name: str, owner: Mapping[str, Any], keys: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The mappings that a list holds, each with all of ``keys``."""
-    entries = [_mapping(f"{name}[{index}]", entry) for index, entry in enumerate(_list(name, owner))]
-    for index, entry in enumerate(entries):
-        for key in keys:
-            if key not in entry:
-                raise ValueError(f"{name}[{index}] lacks {key!r}")
-        for key in _TEXTS:
-            if not isinstance(entry.get(key, ""), str):
-                raise ValueError(f"{name}[{index}][{key!r}] must be a text, got {type(entry[key]).__name__}")
-    return entries
-
-
-def _findings(name: str, evaluation: Mapping[str, Any]) -> tuple[CrimsonFinding, ...]:
-    return tuple(
-        CrimsonFinding(entry["id"], entry.get("finding", ""), entry.get("clinical_significance", ""))
-        for entry in _entries(name, evaluation, ("id",))
-    )
-
-
-def _finding_dict(finding: CrimsonFinding) -> dict[str, str]:
-    return {
-        "id": finding.id,
-        "finding": finding.finding,
-        "clinical_significance": finding.clinical_significance,
-    }
-
-
 class CrimsonStatistics(NamedTuple):
-    r"""What CRIMSON is made of, for ``N`` report pairs: float64 tensors ``(N,)``, and ``(N, 8)`` for error types.
+    r"""Statistics of ``N`` report pairs: float64 tensors ``(N,)``, and ``(N, 8)`` for error types.
 
     Attributes:
-        credit: :math:`C`, weighted matches with their partial credit.
-        reference_weight: :math:`W_{ref}`, summed weight of the reference's findings.
+        credit: :math:`C`, summed weight of matches with partial credit.
+        reference_weight: :math:`W_{ref}`, summed weight of the reference findings.
         false_weight: :math:`E_{false}`, summed weight of false findings.
         missing_weight: Summed weight of missing findings.
         attribute_weight: Summed weight of attribute errors.
-        num_reference: Number of findings of the reference.
-        num_predicted: Number of findings of the candidate.
-        num_matched: Number of the reference's findings that are matched.
+        num_reference: Number of reference findings.
+        num_predicted: Number of candidate findings.
+        num_matched: Number of matched reference findings.
         num_false: Number of false findings.
         num_missing: Number of missing findings.
         num_attribute: Number of attribute errors.
-        num_error_types: Attribute errors by type, in the order of ``rrg_rewards.schemas.ATTRIBUTE_ERROR_TYPES``; one
-            with several types counts in each.
+        num_error_types: Attribute errors by type, in the order of ``rrg_rewards.schemas.ATTRIBUTE_ERROR_TYPES``; an
+            error with several types counts for each.
     """
 
     credit: Tensor
@@ -214,16 +54,16 @@ class CrimsonStatistics(NamedTuple):
 
 
 def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, Any]]) -> CrimsonStatistics:
-    r"""Weighted and plain counts of ``N`` evaluations.
+    r"""Compute weighted and unweighted counts of ``N`` evaluations.
 
     A matched reference finding of weight :math:`w_i` earns
 
     .. math::
         c_i = w_i \frac{w_i}{w_i + E_{attr,i}}, \qquad C = \sum_{i \in matched} c_i
 
-    where :math:`E_{attr,i}` sums 0.5 for each significant and 0 for each negligible attribute error of it; one matched
-    several times earns once. Weights are 1 for urgent, 0.5 for actionable, 0.25 for not actionable findings and 0 for
-    benign or expected ones; a label that is none of these weighs 0.25, as in the published code.
+    where :math:`E_{attr,i}` sums 0.5 for each significant and 0 for each negligible attribute error of the finding. A
+    finding that is matched several times earns credit once. The weights are 1 for urgent, 0.5 for actionable, 0.25 for
+    not actionable and 0 for benign or expected findings. As in the published code, any other label has the weight 0.25.
 
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Eq. 1 and Section 3.3.
 
@@ -231,7 +71,7 @@ def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, An
         evaluations: ``N`` evaluations, or mappings in the published JSON form.
 
     Raises:
-        ValueError: If an id is unknown or not unique, or an evaluation is not of the published form, by row.
+        ValueError: If an id is unknown or not unique, or an evaluation does not have the published form; names the row.
 
     Example:
         >>> finding = {"id": "R1", "finding": "mass", "clinical_significance": "actionable_not_urgent"}
@@ -242,18 +82,14 @@ def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, An
     rows = []
     for row, evaluation in enumerate(evaluations):
         try:
-            rows.append(_statistics_row(_as_evaluation(evaluation)))
+            if not isinstance(evaluation, CrimsonEvaluation):
+                evaluation = CrimsonEvaluation.from_dict(evaluation)
+            rows.append(_statistics_row(evaluation))
         except ValueError as error:
             raise ValueError(f"evaluations[{row}]: {error}") from error
     scalars = len(CrimsonStatistics._fields) - 1
     table = torch.tensor(rows, dtype=torch.float64).view(len(rows), scalars + len(ATTRIBUTE_ERROR_TYPES))
     return CrimsonStatistics._make([*table[:, :scalars].unbind(1), table[:, scalars:]])
-
-
-def _as_evaluation(evaluation: CrimsonEvaluation | Mapping[str, Any]) -> CrimsonEvaluation:
-    if isinstance(evaluation, CrimsonEvaluation):
-        return evaluation
-    return CrimsonEvaluation.from_dict(_mapping("an evaluation", evaluation))
 
 
 def _weights(kind: str, findings: Sequence[CrimsonFinding]) -> dict[str, float]:
@@ -265,22 +101,20 @@ def _weights(kind: str, findings: Sequence[CrimsonFinding]) -> dict[str, float]:
     return weights
 
 
-def _check_known(name: str, ids: Iterable[str], weights: Mapping[str, float]) -> None:
-    for finding in ids:
-        if finding not in weights:
-            raise ValueError(
-                f"{name} holds the id {finding!r}, which no finding has; known: {', '.join(map(str, weights))}"
-            )
-
-
 def _check_ids(evaluation: CrimsonEvaluation, reference: Mapping[str, float], predicted: Mapping[str, float]) -> None:
     matches, errors = evaluation.matched_findings, evaluation.attribute_errors
-    _check_known("matched_findings", (ref_id for ref_id, _ in matches), reference)
-    _check_known("matched_findings", (pred_id for _, pred_id in matches), predicted)
-    _check_known("attribute_errors", (error.ref_id for error in errors), reference)
-    _check_known("attribute_errors", (error.pred_id for error in errors), predicted)
-    _check_known("missing_findings", evaluation.missing_findings, reference)
-    _check_known("false_findings", evaluation.false_findings, predicted)
+    for name, ids, weights in (
+        ("matched_findings", [ref_id for ref_id, _ in matches], reference),
+        ("matched_findings", [pred_id for _, pred_id in matches], predicted),
+        ("attribute_errors", [error.ref_id for error in errors], reference),
+        ("attribute_errors", [error.pred_id for error in errors], predicted),
+        ("missing_findings", evaluation.missing_findings, reference),
+        ("false_findings", evaluation.false_findings, predicted),
+    ):
+        if unknown := [id_ for id_ in ids if id_ not in weights]:
+            raise ValueError(
+                f"{name} has the id {unknown[0]!r}, which no finding has; known: {', '.join(map(str, weights))}"
+            )
 
 
 def _statistics_row(evaluation: CrimsonEvaluation) -> list[float]:
@@ -298,7 +132,7 @@ def _statistics_row(evaluation: CrimsonEvaluation) -> list[float]:
             wrong[error.ref_id] += weight
         for index, name in enumerate(ATTRIBUTE_ERROR_TYPES):
             types[index] += name in error.error_types
-    # A finding of no weight earns nothing, whatever is wrong about it.
+    # A finding of weight 0 earns no credit.
     credit = sum(reference[id_] ** 2 / (reference[id_] + wrong[id_]) for id_ in matched if reference[id_])
     return [
         credit,
@@ -317,7 +151,7 @@ def _statistics_row(evaluation: CrimsonEvaluation) -> list[float]:
 
 
 def crimson_score_from_statistics(credit: Tensor, reference_weight: Tensor, false_weight: Tensor) -> Tensor:
-    r"""CRIMSON from the weight of what is right, of what was to be found, and of what is false.
+    r"""Compute CRIMSON from the credit and the weights of reference and false findings.
 
     .. math::
         S = \begin{cases}
@@ -339,7 +173,7 @@ def crimson_score_from_statistics(credit: Tensor, reference_weight: Tensor, fals
         false_weight: :math:`E_{false}`, not negative; of the same shape.
 
     Returns:
-        Scores in (-1, 1], in the arguments' shape and type; higher is better.
+        Scores in (-1, 1], of the shape and dtype of the arguments; higher is better.
 
     Example:
         >>> import torch
@@ -348,7 +182,7 @@ def crimson_score_from_statistics(credit: Tensor, reference_weight: Tensor, fals
         tensor([ 0.5000, -0.5000, 1.0000])
     """
     has_findings = reference_weight > 0
-    # Where nothing was to be found, the divisor is not used.
+    # The divisor 1 avoids 0/0 for reports without reference findings, whose quotient is replaced below.
     share = (credit - false_weight) / reference_weight.where(has_findings, torch.ones_like(reference_weight))
     share = share.where(has_findings, torch.ones_like(share))
     excess = (false_weight - credit).clamp(min=0)
@@ -358,22 +192,22 @@ def crimson_score_from_statistics(credit: Tensor, reference_weight: Tensor, fals
 def crimson_score(
     evaluations: Sequence[CrimsonEvaluation | Mapping[str, Any]] | CrimsonEvaluation | Mapping[str, Any],
 ) -> Tensor:
-    r"""CRIMSON of judged report pairs.
+    r"""Compute CRIMSON of evaluated report pairs.
 
-    0 is what a normal report earns where there is something to find; 1 a report that holds everything and nothing
-    else, and a normal report where there is nothing to find. Below 0 a report is worse than none. See
-    :func:`crimson_statistics` and :func:`crimson_score_from_statistics` for the formulas.
+    A complete report without false findings scores 1. A normal report scores 0 if the reference has findings, and 1 if
+    it has none. A report with a score below 0 is worse than a normal report. See :func:`crimson_statistics` and
+    :func:`crimson_score_from_statistics` for the formulas.
 
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Eq. 1 to 3.
 
     Args:
-        evaluations: ``N`` evaluations, or mappings in the published JSON form; or one of them.
+        evaluations: ``N`` evaluations or mappings in the published JSON form, or a single one.
 
     Returns:
         float64 tensor ``(N,)``, or a scalar for one evaluation; in (-1, 1], higher is better.
 
     Raises:
-        ValueError: If an id is unknown or not unique, or an evaluation is not of the published form, by row.
+        ValueError: If an id is unknown or not unique, or an evaluation does not have the published form; names the row.
 
     Example:
         >>> from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score

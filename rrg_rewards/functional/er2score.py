@@ -1,23 +1,32 @@
-"""ER²Score: margin reward enforcement, the loss that trains one reward a criterion on pairs of reports (Liu et al.)."""
+"""ER²Score: margin reward enforcement, a loss that trains one reward per criterion on pairs of reports (Liu et al.)."""
 
 import math
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, TypedDict, get_args
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 __all__ = ["MarginRewardEnforcementLoss", "margin_reward_enforcement_loss", "margin_reward_enforcement_terms"]
 
 Reduction = Literal["sum", "mean", "none"]
 
 
+class _Settings(TypedDict, total=False):
+    lam: float
+    c: float
+    individual: bool
+    total: bool
+    reduction: Reduction
+
+
 class MarginRewardEnforcementLoss(NamedTuple):
-    """The loss and what it is made of, for logging.
+    """The loss and its terms, for logging.
 
     Args:
-        loss: What is minimised.
-        individual: Loss of the criteria's rewards, a mean over criteria in each pair.
-        total: Loss of the rewards' sum, before it is weighted.
+        loss: The loss.
+        individual: Loss of the rewards by criterion, averaged over the criteria of a pair.
+        total: Loss of the sum of the rewards, before it is weighted.
     """
 
     loss: Tensor
@@ -30,18 +39,13 @@ def margin_reward_enforcement_loss(
     rejected_rewards: Tensor,
     accepted_scores: Tensor,
     rejected_scores: Tensor,
-    *,
-    lam: float = 1.0,
-    c: float = 1e-2,
-    individual: bool = True,
-    total: bool = True,
-    reduction: Reduction = "sum",
+    **settings: Unpack[_Settings],
 ) -> Tensor:
-    r"""Margin reward enforcement: the better report's rewards must exceed the other's by as much as its scores do.
+    r"""Margin reward enforcement loss: the rewards of two reports should differ as much as their scores.
 
-    Of a pair of reports on the same reference, the accepted one has rewards :math:`r_w` and scores :math:`s_w`, the
-    rejected one :math:`r_l` and :math:`s_l`. With margins :math:`m_j = s_{w,j} - s_{l,j}`, of which the sum :math:`m`
-    is positive and each may be of either sign, and with :math:`t_j` = 1 where :math:`m_j > 0`, else -1,
+    In a pair of reports for the same reference, the accepted report has rewards :math:`r_w` and scores :math:`s_w`, the
+    rejected report :math:`r_l` and :math:`s_l`. A margin :math:`m_j = s_{w,j} - s_{l,j}` may have either sign; the sum
+    of margins :math:`m` is positive. With :math:`t_j` = 1 if :math:`m_j > 0`, else -1,
 
     .. math::
         \mathcal L_{ind} &= \frac{1}{N} \sum_{j=1}^{N} \begin{cases}
@@ -51,35 +55,34 @@ def margin_reward_enforcement_loss(
         \mathcal L_{tot} &= \max\Bigl(0,\; m - \sum_j (r_{w,j} - r_{l,j})\Bigr) \\
         \mathcal L &= \sum_{i=1}^{K} \mathcal L_{ind} + \lambda \mathcal L_{tot}
 
-    Only differences enter: a constant on a criterion's rewards changes nothing. It is 0 where all differences of
-    rewards are those of scores.
+    The loss depends on differences of rewards only, and is 0 if they equal the differences of scores.
 
-    A score that is NaN on either side was not annotated: the criterion takes no part in that pair, neither in the two
-    sums nor in :math:`N`. That is an extension of the paper's equation, in which all are annotated.
+    A NaN score is not annotated. The criterion is then excluded from the pair, from both sums and from :math:`N`. This
+    extends the equation of the paper, which assumes that all criteria are annotated.
 
-    Half precision rewards are widened to float32 before anything is subtracted, and scores never become narrower than
-    float32.
+    Rewards and scores in half precision are converted to float32 before the subtraction.
 
     Source: Liu et al., "ER²Score", Section 3.3 (Eq. 1); Table 6 for the loss with one of its terms.
 
     Args:
-        accepted_rewards: Rewards ``(K, N)`` of the accepted reports, of K pairs and N criteria.
+        accepted_rewards: Rewards ``(K, N)`` of the accepted reports, for K pairs and N criteria.
         rejected_rewards: Rewards ``(K, N)`` of the rejected reports.
-        accepted_scores: True scores ``(K, N)`` of the accepted reports, higher being better, as
-            :meth:`rrg_rewards.schemas.ScoringSystem.contributions` gives them; NaN where not annotated.
+        accepted_scores: True scores ``(K, N)`` of the accepted reports, higher is better, as
+            :meth:`rrg_rewards.schemas.ScoringSystem.contributions` returns them; NaN if not annotated.
         rejected_scores: True scores ``(K, N)`` of the rejected reports.
-        lam: :math:`\lambda`, the weight of the total's loss; at least 0.
-        c: How far apart rewards may be where scores are equal; at least 0.
-        individual: Whether the criteria's loss is minimised.
-        total: Whether the total's loss is minimised.
-        reduction: ``"sum"`` over pairs as published, ``"mean"``, or ``"none"`` for ``(K,)``.
+        settings: The following keyword arguments.
+        lam: :math:`\lambda`, the weight of the loss of the sum; at least 0. Default: 1.
+        c: Tolerated difference of rewards for equal scores; at least 0. Default: 0.01.
+        individual: Whether the loss includes the term of the single criteria. Default: ``True``.
+        total: Whether the loss includes the term of the sum. Default: ``True``.
+        reduction: ``"sum"`` over pairs as published (default), ``"mean"``, or ``"none"`` for ``(K,)``.
 
     Returns:
-        The loss in float32, or in float64 where rewards are: a scalar, or ``(K,)``.
+        The loss, a scalar or ``(K,)``, in float32, or in float64 if the rewards are float64.
 
     Raises:
-        ValueError: If shapes differ or hold no pair, a score is infinite, an accepted total is not above the rejected
-            one, ``lam`` or ``c`` is negative, both terms are switched off or the reduction is unknown.
+        ValueError: If shapes differ or are empty, a score is infinite, an accepted total is not above the rejected one,
+            ``lam`` or ``c`` is negative, both terms are switched off or the reduction is unknown.
 
     Example:
         >>> import torch
@@ -90,15 +93,7 @@ def margin_reward_enforcement_loss(
         tensor(3.)
     """
     return margin_reward_enforcement_terms(
-        accepted_rewards,
-        rejected_rewards,
-        accepted_scores,
-        rejected_scores,
-        lam=lam,
-        c=c,
-        individual=individual,
-        total=total,
-        reduction=reduction,
+        accepted_rewards, rejected_rewards, accepted_scores, rejected_scores, **settings
     ).loss
 
 
@@ -114,12 +109,12 @@ def margin_reward_enforcement_terms(
     total: bool = True,
     reduction: Reduction = "sum",
 ) -> MarginRewardEnforcementLoss:
-    """:func:`margin_reward_enforcement_loss` with the two terms that it is made of.
+    """Compute :func:`margin_reward_enforcement_loss` and its two terms.
 
-    Arguments and errors are the same. A term that is switched off is left out of the loss and told all the same.
+    The arguments and errors are the same. A term that is switched off is returned, but excluded from the loss.
 
     Returns:
-        The loss and its terms, each reduced alike: scalars, or ``(K,)``.
+        The loss and its terms with the same reduction: scalars, or ``(K,)``.
 
     Example:
         >>> import torch
@@ -131,7 +126,7 @@ def margin_reward_enforcement_terms(
     _check_shapes(accepted_rewards, rejected_rewards, accepted_scores, rejected_scores)
     margins = _margins(accepted_scores, rejected_scores)
     annotated = ~margins.isnan()
-    # Not NaN inside the terms: its gradient would be NaN even where the mask takes the term out.
+    # Fill NaN: its gradient would be NaN even for a masked term.
     margins = margins.masked_fill(~annotated, 0.0)
     totals = _total_margins(margins, accepted_scores, rejected_scores)
     widest = torch.promote_types(torch.promote_types(accepted_rewards.dtype, rejected_rewards.dtype), torch.float32)
@@ -171,10 +166,10 @@ def _check_shapes(accepted_rewards: Tensor, *others: Tensor) -> None:
 
 
 def _margins(accepted_scores: Tensor, rejected_scores: Tensor) -> Tensor:
-    """By how much the accepted report is better at each criterion; NaN where that is not annotated."""
+    """Return the differences of scores by criterion; NaN if not annotated."""
     for name, scores in {"accepted_scores": accepted_scores, "rejected_scores": rejected_scores}.items():
         if bool(scores.isinf().any()):
-            raise ValueError(f"{name} must be finite; give NaN where a criterion is not annotated")
+            raise ValueError(f"{name} must be finite; use NaN for a criterion that is not annotated")
     widest = torch.promote_types(torch.promote_types(accepted_scores.dtype, rejected_scores.dtype), torch.float32)
     return accepted_scores.detach().to(widest) - rejected_scores.detach().to(widest)
 
@@ -186,11 +181,11 @@ def _total_margins(margins: Tensor, accepted_scores: Tensor, rejected_scores: Te
         row = int(wrong[0])
         both = ~(accepted_scores[row].isnan() | rejected_scores[row].isnan())
         if not bool(both.any()):
-            raise ValueError(f"pair {row}: no criterion is annotated in both reports; leave the pair out")
+            raise ValueError(f"pair {row}: no criterion is annotated in both reports; remove the pair")
         accepted, rejected = (float(scores[row][both].sum()) for scores in (accepted_scores, rejected_scores))
         raise ValueError(
             f"pair {row}: the accepted total must be above the rejected one, got {accepted:g} and {rejected:g}; "
-            "swap the two reports, or leave a tie out"
+            "swap the two reports, or remove the pair if it is a tie"
         )
     return totals
 

@@ -1,4 +1,4 @@
-"""What a policy's logits say of given tokens: log-probabilities, entropies, divergence from a reference."""
+"""Log-probabilities and entropies of tokens under a policy, and estimates of its divergence from a reference."""
 
 from typing import Literal, get_args
 
@@ -11,17 +11,17 @@ KLEstimator = Literal["k1", "k2", "k3"]
 
 
 def token_log_probs(logits: Tensor, tokens: Tensor, temperature: float = 1.0) -> Tensor:
-    r"""Log-probabilities of given tokens.
+    r"""Compute the log-probabilities of given tokens.
 
     .. math::
         \log \pi(y_t) = z_{y_t} / \tau - \log \sum_v e^{z_v / \tau}
 
-    in float32 whatever the logits are.
+    in float32 for logits of any dtype.
 
     Args:
         logits: Logits ``(N, T, V)``.
         tokens: Token ids ``(N, T)``.
-        temperature: :math:`\tau`, that of sampling.
+        temperature: :math:`\tau`, the sampling temperature.
 
     Returns:
         Log-probabilities ``(N, T)``.
@@ -40,7 +40,7 @@ def token_log_probs(logits: Tensor, tokens: Tensor, temperature: float = 1.0) ->
         raise ValueError(
             f"logits must have shape (N, T, V) for tokens {tuple(tokens.shape)}, got {tuple(logits.shape)}"
         )
-    # Row by row: a float32 copy of all logits would be the largest tensor of the step.
+    # Row by row, because a float32 copy of all logits would be the largest tensor of a training step.
     rows = [
         (row := own.float() / temperature).gather(-1, ids.unsqueeze(-1)).squeeze(-1) - row.logsumexp(-1)
         for own, ids in zip(logits, tokens, strict=True)
@@ -49,14 +49,14 @@ def token_log_probs(logits: Tensor, tokens: Tensor, temperature: float = 1.0) ->
 
 
 def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    r"""Entropies of next-token distributions.
+    r"""Compute the entropies of next-token distributions.
 
     .. math::
         H_t = -\sum_v \pi_v \log \pi_v \quad\text{in nats}, \qquad \pi = \operatorname{softmax}(z / \tau)
 
     Args:
         logits: Logits ``(N, T, V)``.
-        temperature: :math:`\tau`, that of sampling.
+        temperature: :math:`\tau`, the sampling temperature.
 
     Returns:
         Entropies ``(N, T)``, at least 0.
@@ -76,7 +76,7 @@ def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def kl_estimate(log_probs: Tensor, reference_log_probs: Tensor, estimator: KLEstimator = "k3") -> Tensor:
-    r"""Estimates, from tokens that the policy sampled, of its divergence :math:`KL(\pi \| \pi_\text{ref})`.
+    r"""Estimate the divergence :math:`KL(\pi \| \pi_\text{ref})` from tokens that the policy sampled.
 
     With :math:`\ell = \log \pi_\text{ref} - \log \pi` of a token,
 
@@ -84,17 +84,17 @@ def kl_estimate(log_probs: Tensor, reference_log_probs: Tensor, estimator: KLEst
         k_1 = -\ell, \qquad k_2 = \tfrac12 \ell^2, \qquad k_3 = e^{\ell} - \ell - 1
 
     :math:`k_1` is unbiased and noisy, :math:`k_2` is biased and never negative, :math:`k_3` is unbiased and never
-    negative: what GRPO uses.
+    negative; GRPO uses it.
 
     Source: Schulman, "Approximating KL Divergence", 2020; :math:`k_3`: Shao et al., "DeepSeekMath", Eq. 4.
 
     Args:
         log_probs: Log-probabilities ``(N, T)`` under the policy.
-        reference_log_probs: Those under the reference, of the same shape.
+        reference_log_probs: Log-probabilities ``(N, T)`` under the reference.
         estimator: ``"k1"``, ``"k2"`` or ``"k3"``.
 
     Returns:
-        Estimates by token, ``(N, T)``.
+        Estimates ``(N, T)``, one per token.
 
     Raises:
         ValueError: If shapes differ or the estimator is unknown.

@@ -1,13 +1,12 @@
-"""What every judge has in common: an asynchronous batch of items in, checked results or failures out."""
+"""Base classes: a judge evaluates the items of a task and returns checked results or failures."""
 
-import asyncio
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.processes import run_coroutine
 
 __all__ = [
     "STOPPED",
@@ -18,29 +17,27 @@ __all__ = [
     "JudgeTask",
     "Message",
     "ReportPair",
-    "run_coroutine",
 ]
 
 FailureKind = Literal["deadline", "connection", "status", "malformed", "inconsistent"]
-"""Why a judge gave no result: out of time, unreachable, refused by the server, no valid JSON, or an answer at odds
-with itself or the reports."""
+"""Kind of failure: out of time, server unreachable, request refused, answer not valid JSON, or answer that contradicts
+itself or the reports."""
 
 Message = dict[str, str]
 """One message of a conversation: ``role`` and ``content``."""
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class ReportPair:
-    """A reference and a candidate report, with what is known of the patient.
+    """A reference and a candidate report, with the known context of the patient.
 
     Args:
         reference: Reference report.
         candidate: Candidate report.
-        context: Pairs of a name (``age``, ``sex``, ``indication``) and its text, those that are known.
+        context: Name (``age``, ``sex``, ``indication``) and text of each known fact.
 
     Example:
         >>> ReportPair("Cardiomegaly.", "Normal.", (("age", "82"),)).context
@@ -54,27 +51,27 @@ class ReportPair:
 
 @dataclass(frozen=True)
 class JudgeFailure:
-    """Why an item has no result.
+    """The reason why an item has no result.
 
     Args:
-        kind: What went wrong, for counts.
-        reason: What went wrong, in words, without report text.
+        kind: Kind of failure, for counts.
+        reason: Description of the failure, without report text.
     """
 
     kind: FailureKind
     reason: str
 
 
-STOPPED = JudgeFailure("deadline", "the judge was stopped before it asked")
-"""Why an item has no result after :meth:`Judge.stop`."""
+STOPPED = JudgeFailure("deadline", "the judge was stopped before the request")
+"""Failure of items that were not sent before :meth:`Judge.stop`."""
 
 
 class AnswerError(ValueError):
-    """An answer that must not count.
+    """A rejected answer.
 
     Args:
         kind: ``malformed`` or ``inconsistent``.
-        reason: What is wrong, in words, without report text.
+        reason: Description of the error, without report text.
     """
 
     def __init__(self, kind: FailureKind, reason: str) -> None:
@@ -83,18 +80,18 @@ class AnswerError(ValueError):
 
 
 class JudgeTask(ABC, Generic[Item, Result]):
-    """What a language model is asked about an item, and how its answer becomes a result.
+    """Builds the prompt about an item and checks the answer of a language model.
 
-    A task holds no state, so that one object serves all judges.
+    A task has no state, so that several judges can share it.
     """
 
     name: str
-    """What the task is called in signatures and cache keys."""
+    """Name of the task in signatures and cache keys."""
 
     @property
     @abstractmethod
     def prompt_hash(self) -> str:
-        """Short hash of everything in the prompt that is not the item: instructions, layout and answer schema."""
+        """Short hash of the prompt without the item: instructions, layout and schema of the answer."""
 
     @property
     @abstractmethod
@@ -103,22 +100,27 @@ class JudgeTask(ABC, Generic[Item, Result]):
 
     @abstractmethod
     def messages(self, item: Item) -> list[Message]:
-        """The conversation to answer, with the item's texts delimited and escaped."""
+        """Build the conversation, with the item's texts delimited and escaped."""
+
+    def refusal(self, item: Item) -> JudgeFailure | None:  # noqa: ARG002 (for subclasses)
+        """Return why a language model must not be asked about an item; ``None`` if it may be."""
+        return None
 
     @abstractmethod
     def parse(self, item: Item, answer: str) -> Result:
-        """Result of an answer.
+        """Return the result of an answer.
 
         Raises:
-            AnswerError: If the answer is malformed, or at odds with itself or the item.
+            AnswerError: If the answer is malformed, or contradicts itself or the item. The reason contains no report
+                text.
         """
 
 
 class Judge(Backend, ABC):
-    """Evaluates items of a task: report pairs for CRIMSON."""
+    """Evaluates the items of a task, such as the report pairs of CRIMSON."""
 
     is_immediate = False
-    """Whether :meth:`evaluate` never waits, so that there is nothing to run beside it."""
+    """Whether :meth:`evaluate` never waits, so that asynchronous calls have no benefit."""
 
     is_stopped = False
     """Whether :meth:`stop` was called."""
@@ -126,56 +128,24 @@ class Judge(Backend, ABC):
     @property
     @abstractmethod
     def signature(self) -> str:
-        """What exactly judges: model and revision, or rules and their contents, and settings."""
+        """Model and revision, or digests of the rules, and all settings that results depend on."""
 
     @abstractmethod
     async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
-        """Evaluate items, all at once; equal ones once.
+        """Evaluate items concurrently; equal items are evaluated once.
 
         Args:
-            task: What to ask.
+            task: The task.
             items: ``N`` items.
 
         Returns:
-            For each item, in order, its result or why there is none.
+            For each item, in order, its result or its failure.
         """
 
     def evaluate_now(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
-        """:meth:`evaluate` for callers that are not asynchronous, also inside a running event loop."""
+        """Call :meth:`evaluate` from synchronous code, also inside a running event loop."""
         return run_coroutine(self.evaluate(task, items))
 
     def stop(self) -> None:
-        """Ask nothing more, from any thread: what was asked already is waited for, all else fails with ``STOPPED``."""
+        """Send no further items; they fail with ``STOPPED``. May be called from any thread."""
         self.is_stopped = True
-
-
-def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end and return its result.
-
-    In a thread whose event loop is running, as in a notebook, it runs in another thread.
-
-    Example:
-        >>> async def answer():
-        ...     return 42
-        >>> run_coroutine(answer())
-        42
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(asyncio.run(coroutine))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="rrg-rewards-judge")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]

@@ -1,4 +1,4 @@
-"""Decoding that can only write JSON of a schema."""
+"""Constrained decoding, which allows only tokens that keep an answer valid under a JSON schema."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,27 +13,27 @@ from rrg_rewards.utilities.imports import require
 
 __all__ = ["JsonGrammar", "SchemaConstraint", "can_constrain"]
 
-# Enough for answers indented by four; without a bound a weak model may write nothing else.
+# Enough for JSON with an indentation of 4. Without a limit, a weak model may generate only white space.
 _WHITE_SPACE = r"[ \n]{0,20}"
 
 
 def can_constrain() -> bool:
-    """Whether the library for it, llguidance, is installed."""
+    """Whether llguidance is installed."""
     return find_spec("llguidance") is not None
 
 
 class JsonGrammar:
-    """A schema as a grammar over a tokenizer's tokens; made once, used by many generations.
+    """A JSON schema compiled to a grammar over a tokenizer's tokens.
 
     Args:
         tokenizer: A fast tokenizer of transformers.
-        vocabulary: Number of the model's logits, which may exceed the tokenizer's tokens.
-        ends: Tokens that end an answer.
+        vocabulary: Number of the model's logits, which may exceed the size of the tokenizer's vocabulary.
+        ends: Ids of the tokens that end an answer.
         schema: JSON schema of the answer.
 
     Raises:
         ModuleNotFoundError: If llguidance is not installed, naming the pip command.
-        ValueError: If it cannot use the tokenizer or the schema.
+        ValueError: If llguidance does not support the tokenizer or the schema.
     """
 
     def __init__(self, tokenizer: Any, vocabulary: int, ends: Sequence[int], schema: Mapping[str, Any]) -> None:
@@ -50,17 +50,17 @@ class JsonGrammar:
             raise ValueError(f"the schema cannot constrain answers: {problem}")
 
     def matcher(self) -> Any:
-        """A new reader of one answer."""
+        """Make a matcher for one answer."""
         return self._library.LLMatcher(self._tokenizer, self._grammar, log_level=0)
 
 
 class SchemaConstraint:
-    """A logits processor of transformers: each answer of a batch is allowed only tokens by which it can be of a schema.
+    """A logits processor of transformers that allows only tokens of the grammar in each answer of a batch.
 
     Args:
-        grammar: What answers must be.
+        grammar: Grammar of the answers.
         rows: Number of answers.
-        start: Number of tokens of the padded prompts, behind which answers begin.
+        start: Number of tokens of the padded prompts.
     """
 
     def __init__(self, grammar: JsonGrammar, rows: int, start: int) -> None:
@@ -69,14 +69,14 @@ class SchemaConstraint:
         self._start = start
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Scores with minus infinity where a token is not allowed.
+        """Set the scores of tokens that are not allowed to minus infinity.
 
         Raises:
-            RuntimeError: If the grammar cannot follow an answer.
+            RuntimeError: If llguidance cannot parse an answer.
         """
         if input_ids.shape[1] > self._start:
             for matcher, token in zip(self._matchers, input_ids[:, -1].tolist(), strict=True):
-                # One that has ended is padded from then on.
+                # Padding follows a finished answer.
                 if not matcher.is_stopped():
                     matcher.consume_token(token)
         masks = [self._mask(matcher, scores.shape[1]) for matcher in self._matchers]
@@ -85,10 +85,10 @@ class SchemaConstraint:
 
     def _mask(self, matcher: Any, vocabulary: int) -> Any:
         if matcher.is_error():
-            raise RuntimeError(f"constrained decoding broke off: {matcher.get_error()}")
+            raise RuntimeError(f"constrained decoding failed: {matcher.get_error()}")
         allowed = np.zeros(vocabulary, dtype=bool)
         if matcher.is_stopped():
-            # The JSON is whole.
+            # The JSON is complete.
             allowed[self._grammar.ends] = True
             return allowed
         bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8), bitorder="little")

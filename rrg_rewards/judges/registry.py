@@ -11,23 +11,24 @@ __all__ = ["get_judge"]
 
 _JUDGES = {
     "rules": ("rrg_rewards.judges.rules", "RuleJudge"),
-    "openai": ("rrg_rewards.judges.openai_api", "OpenAIJudge"),
+    "openai": ("rrg_rewards.judges.server.judge", "OpenAIJudge"),
     "local": ("rrg_rewards.judges.local", "LocalJudge"),
 }
 
 
 def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
-    """Make a judge from its name or settings, or hand a judge back as it is.
+    """Return the judge that a name or a mapping describes.
 
     Args:
         judge: ``"rules"``; ``"openai:MODEL"`` or ``"local:MODEL"``; a mapping such as ``{"name": "openai", "model":
-            "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments; or a judge.
-        **further: Arguments beside those of a mapping, or in their place.
+            "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments; or a judge, which is returned
+            unchanged.
+        **further: Arguments of the judge; they override those of the mapping.
 
     Raises:
-        ValueError: For an unknown name, with the nearest known one, or a mapping without ``name``.
-        TypeError: For an object that is no judge, an argument that the judge does not take, or further arguments of
-            a judge that is made already.
+        ValueError: For an unknown name, or a mapping without ``name``.
+        TypeError: For an object that is not a judge, for an unknown argument, or for ``further`` arguments with a judge
+            object.
 
     Example:
         >>> get_judge("rules").is_immediate
@@ -35,7 +36,7 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
     """
     if isinstance(judge, Judge):
         if further:
-            raise TypeError(f"{', '.join(further)} cannot be set on a judge that is made already")
+            raise TypeError(f"{', '.join(further)} cannot be set on a judge object")
         return judge
     if isinstance(judge, str):
         name, _, model = judge.partition(":")

@@ -1,18 +1,14 @@
-"""The judge that needs no model: CRIMSON's evaluation by the finding engine."""
+"""Evaluate report pairs for CRIMSON with the finding engine, without a model."""
 
 from collections.abc import Sequence
 from typing import Any, cast
 
 from rrg_rewards.findings import Finding, FindingComparison, compare_findings, get_engine
-from rrg_rewards.findings.knowledge_base import knowledge_digest
-from rrg_rewards.functional.crimson import (
-    CrimsonAttributeError,
-    CrimsonEvaluation,
-    CrimsonFinding,
-    crimson_score,
-)
+from rrg_rewards.findings.knowledge.load import knowledge_digest
+from rrg_rewards.functional.crimson import crimson_score
+from rrg_rewards.functional.crimson_evaluation import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, ReportPair, Result
-from rrg_rewards.judges.grounding import prose
+from rrg_rewards.judges.tasks.grounding import prose
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["RuleJudge"]
@@ -21,10 +17,10 @@ _TASK = "crimson"
 
 
 class RuleJudge(Judge):
-    """Evaluate report pairs by rules: findings of both reports, matched and weighed without a model.
+    """Judge that extracts, matches and weighs the findings of both reports by rules.
 
-    Deterministic, local, and fast enough to be a reward on one core. What its lexicon does not name it does not see:
-    see ``docs/crimson.md`` for how far it agrees with radiologists.
+    It is deterministic and local, and one core is fast enough for a reward. It recognises the findings of its lexicon,
+    and abnormal statements that name none of them. ``docs/crimson.md`` reports the agreement with radiologists.
 
     Example:
         >>> from rrg_rewards.judges import ReportPair, RuleJudge
@@ -41,7 +37,7 @@ class RuleJudge(Judge):
 
     @property
     def signature(self) -> str:
-        """Contents of the lexicon and of the rules, and version."""
+        """Digests of the lexicon and of the rules, and the version."""
         return format_signature("rules", lexicon=get_engine("chest").lexicon.digest, knowledge=knowledge_digest())
 
     async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
@@ -49,23 +45,24 @@ class RuleJudge(Judge):
         return self.evaluate_now(task, items)
 
     def evaluate_now(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
-        """Evaluate report pairs; none fails.
+        """Evaluate report pairs. No pair fails.
 
         Raises:
-            ValueError: For another task than CRIMSON's, as there are rules for that one only.
+            ValueError: For a task other than CRIMSON's.
         """
         if task.name != _TASK:
             raise ValueError(f"RuleJudge has rules for the task {_TASK!r} only, got {task.name!r}; use another judge")
         return [cast(Result, self.evaluation(cast(ReportPair, item))) for item in items]
 
     def evaluation(self, pair: ReportPair) -> CrimsonEvaluation:
-        """CRIMSON's evaluation of one report pair.
+        """Return CRIMSON's evaluation of one report pair.
 
-        Where a candidate holds braces or fences, as ready answers for judges do, it is read with and without what
-        stands between them, and the worse evaluation counts: they can neither add findings nor hide them.
+        Braces or code fences in a candidate may contain a prepared answer for a judge. Such a candidate is evaluated
+        with and without their content, and the evaluation with the lower score is returned.
         """
         readings = dict.fromkeys((pair.candidate, prose(pair.candidate)))
-        found = [_evaluation(compare_findings(pair.reference, text, dict(pair.context))) for text in readings]
+        context = dict(pair.context)
+        found = [_evaluation(compare_findings(pair.reference, text, context, open_findings=True)) for text in readings]
         return found[0] if len(found) == 1 else min(found, key=lambda evaluation: crimson_score(evaluation).item())
 
 

@@ -1,4 +1,4 @@
-"""Labelers: reports to label matrices."""
+"""Labelers, which convert reports to label matrices."""
 
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.radbert import RadBertLabeler

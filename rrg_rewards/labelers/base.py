@@ -1,4 +1,4 @@
-"""What every labeler is."""
+"""The protocol of labelers."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -10,11 +10,11 @@ __all__ = ["Labeler"]
 
 @runtime_checkable
 class Labeler(Protocol):
-    """Turns report text into a label matrix.
+    """Converts reports to a label matrix.
 
-    ``labels`` names the columns, ``signature`` says what exactly labels (version, model revision, settings), and
-    calling the labeler on ``N`` reports gives a bool tensor of shape ``(N, len(labels))`` on the CPU. An empty report
-    has no positive label. Labelers used by metrics also derive from :class:`rrg_rewards.utilities.backend.Backend`.
+    Calling the labeler with ``N`` reports returns a bool tensor of shape ``(N, len(labels))`` on the CPU. An empty
+    report has no positive label. A labeler that is used by a metric must also derive from
+    :class:`rrg_rewards.utilities.backend.Backend`.
 
     Example:
         >>> from rrg_rewards.labelers import Labeler, RuleLabeler
@@ -24,14 +24,14 @@ class Labeler(Protocol):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Names of the columns of the label matrix."""
         ...
 
     @property
     def signature(self) -> str:
-        """What exactly labels."""
+        """Version, model revision and settings, as one line."""
         ...
 
     def __call__(self, reports: Sequence[str]) -> Tensor:
-        """Label reports: bool tensor ``(N, L)``."""
+        """Return the bool label matrix ``(N, L)`` of reports."""
         ...

@@ -11,63 +11,64 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from rrg_rewards.labelers.radbert_model import load_radbert_classifier
 from rrg_rewards.models.loading import load_frozen
-from rrg_rewards.models.radbert import load_radbert_classifier
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["RadBertLabeler"]
 
 _ENCODER = "zzxslp/RadBERT-RoBERTa-4m"
 _WEIGHT_FILES = ("model.safetensors", "RadBertClassifier.pth", "pytorch_model.bin")
-# What ends so is a file: a mistyped path must not be asked of the Hub.
+# Names with these endings are files and never Hub ids, so that a mistyped path is not looked up on the Hub.
 _FILE_ENDINGS = (".pth", ".pt", ".bin", ".safetensors")
 _MAX_TOKENS = 512
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a classifier is read from."""
+    """The weights file of a classifier, and the folder or Hub id of its configuration and tokenizer."""
 
     weights: Path
-    # Configuration and tokenizer.
     encoder: str
     revision: str | None
 
 
 class RadBertLabeler(Backend):
-    """Label reports with the classifier that made CT-RATE's labels.
+    """Label reports with the classifier that labeled CT-RATE.
 
-    Reports are lower-cased, tokenised and run in batches of similar length; a label is positive where the sigmoid of
-    its logit is at least 0.5. A blank report has no positive label and is not run.
+    Reports are converted to lower case, tokenised and classified in batches of similar length. A label is positive if
+    the sigmoid of its logit is at least 0.5. A blank report has no positive label and is not classified.
 
-    Reports of more than 512 tokens: ``"truncate"`` reads the first 512, as the published classifier does;
-    ``"windows"`` reads overlapping windows that together cover the report, and a label is positive where any window
-    says so. CT reports average 275 words, so some overflow, and their impression comes last.
+    Of a report with more than 512 tokens, ``"truncate"`` reads the first 512, as the published classifier does.
+    ``"windows"`` reads overlapping windows that cover the report; a label is positive if it is positive in any window.
+    CT reports have 275 words on average. Those that exceed the limit end with their impression, which ``"truncate"``
+    does not read.
 
-    The model is loaded at the first report, once a process for all labelers of the same weights
-    (:func:`rrg_rewards.models.loading.load_frozen`). Nothing is sent anywhere; weights load without executing pickled
-    code.
+    The model is loaded when the first report is labeled, once per process for all labelers with the same weights
+    (:func:`rrg_rewards.models.loading.load_frozen`). Reports are not sent anywhere. Weights load without executing
+    pickled code.
 
     Source: Hamamci et al., CT-RATE, arXiv:2403.17834.
 
     Args:
-        checkpoint: A state_dict file (``RadBertClassifier.pth``), or a folder or Hub id in Hugging Face form with
+        checkpoint: A state_dict file (``RadBertClassifier.pth``), or a folder or Hub id in Hugging Face format with
             weights, ``config.json`` and tokenizer.
-        encoder: Folder or Hub id with the encoder's ``config.json`` and tokenizer, for a state_dict file.
+        encoder: Folder or Hub id of the encoder's ``config.json`` and tokenizer. Required for a state_dict file.
         schema: Label schema of the classifier's outputs.
         long_reports: ``"truncate"`` or ``"windows"``.
-        batch_size: Reports run at once.
+        batch_size: Number of reports per batch.
         dtype: ``"float32"`` or ``"bfloat16"``.
-        device: Where to run; default: this process' CUDA device where there is one, else the CPU.
+        device: Device of the model. Default: the CUDA device of this process if there is one, else the CPU.
         revision: Revision of Hub ids.
 
     Raises:
-        ValueError: For an unknown schema, dtype or rule for long reports; when loading, if weights do not fit.
-        FileNotFoundError: When loading, if the file does not exist or a folder holds no known weight file.
+        ValueError: If the schema, dtype or ``long_reports`` is unknown; on loading, if the weights do not fit.
+        FileNotFoundError: On loading, if the file does not exist or the folder contains no known weight file.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class RadBertLabeler(Backend):
         self.revision = revision
 
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments that rebuild this labeler."""
+        """Return the keyword arguments that rebuild this labeler."""
         return {
             "checkpoint": self.checkpoint,
             "encoder": self.encoder,
@@ -112,12 +113,12 @@ class RadBertLabeler(Backend):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Names of the columns of the label matrix."""
         return self.schema.labels
 
     @property
     def signature(self) -> str:
-        """What exactly labels; the weights are named by the first digits of their SHA-256."""
+        """Checkpoint and settings; the weights are identified by the first digits of their SHA-256."""
         return format_signature(
             "radbert",
             checkpoint=f"{Path(self.checkpoint).name}@{self._weights_hash}",
@@ -139,7 +140,9 @@ class RadBertLabeler(Backend):
     @cached_property
     def _tokenizer(self) -> Any:
         transformers = require("transformers", extra="labelers")
-        return transformers.AutoTokenizer.from_pretrained(self._source.encoder, revision=self._source.revision)
+        return transformers.AutoTokenizer.from_pretrained(
+            self._source.encoder, revision=self._source.revision, trust_remote_code=False
+        )
 
     @cached_property
     def _model(self) -> nn.Module:
@@ -156,7 +159,7 @@ class RadBertLabeler(Backend):
             Bool tensor ``(N, L)`` on the CPU.
 
         Raises:
-            TypeError: If a report is no text, by row.
+            TypeError: If a report is not a string. The message names the row.
         """
         check_reports("reports", reports)
         labels = torch.zeros(len(reports), len(self.labels), dtype=torch.bool)
@@ -164,7 +167,8 @@ class RadBertLabeler(Backend):
         if not rows:
             return labels
         windows, owners = self._tokenize([reports[row] for row in rows])
-        positive = self._run(windows)
+        with own_precision():
+            positive = self._run(windows)
         for window, owner in enumerate(owners):
             labels[rows[owner]] |= positive[window]
         return labels
@@ -195,7 +199,7 @@ class RadBertLabeler(Backend):
 
 def _build(source: _Source, labels: tuple[str, ...]) -> nn.Module:
     transformers = require("transformers", extra="labelers")
-    config = transformers.AutoConfig.from_pretrained(source.encoder, revision=source.revision)
+    config = transformers.AutoConfig.from_pretrained(source.encoder, revision=source.revision, trust_remote_code=False)
     _check_label_names(config, labels)
     return load_radbert_classifier(source.weights, config, len(labels))
 
@@ -213,12 +217,12 @@ def _locate(checkpoint: str, encoder: str, revision: str | None) -> _Source:
     for name in _WEIGHT_FILES:
         if (path / name).is_file():
             return _Source(path / name, str(path) if (path / "config.json").is_file() else encoder, None)
-    raise FileNotFoundError(f"{checkpoint} holds no weights; expected one of {', '.join(_WEIGHT_FILES)}")
+    raise FileNotFoundError(f"{checkpoint} contains no weights; expected one of {', '.join(_WEIGHT_FILES)}")
 
 
 def _check_label_names(config: Any, labels: tuple[str, ...]) -> None:
-    """Refuse a classifier whose named outputs are other labels, or the same in another order."""
-    # By number: configurations in the wild list "10" before "2".
+    """Check that the outputs of a classifier, if they are named, are the labels in their order."""
+    # By number, because some configurations list "10" before "2".
     named = tuple(config.id2label[index] for index in range(len(config.id2label)))
     if all(name.startswith("LABEL_") for name in named) or named == labels:
         return

@@ -1,4 +1,4 @@
-"""Labelers by name, for command lines and YAML files."""
+"""Get labelers by name, for command lines and YAML files."""
 
 from importlib import import_module
 
@@ -14,22 +14,22 @@ _LABELERS = {
 
 
 def get_labeler(labeler: str | Labeler) -> Labeler:
-    """Make a labeler from ``"name:argument"``, or hand a labeler back as it is.
+    """Return the labeler with a name such as ``rules:ct_rate``; a labeler is returned unchanged.
 
     Args:
         labeler: ``"rules:ct_rate"``, ``"rules:chexbert"``, ``"radbert:CHECKPOINT"`` (a folder, file or Hub id), or an
-            object that is a labeler already.
+            object that is a labeler.
 
     Raises:
-        ValueError: For an unknown name.
-        TypeError: For an object that is no labeler.
+        ValueError: If the name is unknown or the argument is missing.
+        TypeError: If the object is not a labeler.
 
     Example:
         >>> get_labeler("rules:ct_rate").labels[0]
         'Medical material'
     """
     if not isinstance(labeler, str):
-        # Not isinstance: before Python 3.12 it would read the signature, for which a model may have to be loaded.
+        # Not isinstance, which reads the signature before Python 3.12 and may load a model.
         if not callable(labeler) or any(attribute not in dir(labeler) for attribute in ("labels", "signature")):
             raise TypeError(f"labeler must be a name or a labeler, got {type(labeler).__name__}")
         return labeler

@@ -1,4 +1,4 @@
-"""Labels by rules on the findings of a report: no model, no download, one core."""
+"""Label reports from their findings, without a model or a download."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -16,27 +16,27 @@ from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["RuleLabeler"]
 
-# Which lexicon carries the label map of which schema.
+# Lexicon of each label schema.
 _LEXICONS = {"ct_rate": "chest_ct", "chexbert": "chest_xray"}
-# CheXbert's rule: positive unless another label than support devices is positive or uncertain.
+# "No Finding" is positive unless a label other than support devices is positive or uncertain.
 _NO_FINDING = "No Finding"
 _SUPPORT_DEVICES = "Support Devices"
 _MAX_ROWS = 100_000
 
 
 class RuleLabeler(Backend):
-    """Label reports by the findings that they call present.
+    """Label reports by their present findings.
 
-    A label is positive if one of its findings is; what is denied, doubted or only seen in an earlier examination does
-    not count. "No Finding" of CheXbert is positive if no other label but support devices is, nor is in doubt. The
-    conventions of the annotators (small lymph nodes count, infiltration alone is no opacity, ...) are in the lexicons,
-    ``rrg_rewards/findings/lexicon/*.yaml``.
+    A label is positive if one of its findings is present. Findings do not count if they are denied, uncertain or
+    described only for an earlier examination. CheXbert's "No Finding" is positive unless a label other than support
+    devices is positive or uncertain. The lexicons in ``rrg_rewards/findings/lexicon`` contain the conventions of the
+    annotators: for example, small lymph nodes count, and infiltration alone is not an opacity.
 
     Args:
         schema: ``ct_rate`` (18 labels, chest CT) or ``chexbert`` (14 labels, chest X-ray).
 
     Raises:
-        ValueError: For an unknown schema, or one without rules.
+        ValueError: If the schema is unknown or has no rules.
 
     Example:
         >>> labeler = RuleLabeler("ct_rate")
@@ -56,18 +56,18 @@ class RuleLabeler(Backend):
         self._engine = get_engine(_LEXICONS[schema])
         self._masks = [self._mask(label) for label in self._labels]
         others = (mask for label, mask in zip(self._labels, self._masks, strict=True) if label != _SUPPORT_DEVICES)
-        # Present and uncertain are neighbouring bits.
+        # Multiplying by 3 adds the bits for uncertain concepts, which are next to those for present concepts.
         self._abnormal = reduce(or_, others) * 3
         self._rows: dict[int, int] = {}
 
     def _mask(self, label: str) -> int:
-        """Bits of the engine's masks that say that a concept of the label is present."""
+        """Return the bits that the engine's masks have if a concept of a label is present."""
         lexicon = self._engine.lexicon
         return sum(1 << 2 * lexicon.concepts.index(concept) for concept in lexicon.labels.get(label, ()))
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Names of the columns of the label matrix."""
         return self._labels
 
     @property
@@ -76,7 +76,7 @@ class RuleLabeler(Backend):
         return format_signature("rules", schema=self.schema, lexicon=self._engine.lexicon.digest)
 
     def arguments(self) -> dict[str, str]:
-        """Keyword arguments that rebuild this labeler."""
+        """Return the keyword arguments that rebuild this labeler."""
         return {"schema": self.schema}
 
     def __call__(self, reports: Sequence[str]) -> Tensor:
@@ -89,7 +89,7 @@ class RuleLabeler(Backend):
             Bool tensor of shape ``(N, L)``.
 
         Raises:
-            TypeError: For a lone string, or for a row that is no string.
+            TypeError: If ``reports`` is a single string or one of its rows is not a string.
 
         Example:
             >>> RuleLabeler("chexbert")(["Small effusion.", "Clear lungs.", ""]).sum(1).tolist()
@@ -99,7 +99,7 @@ class RuleLabeler(Backend):
         rows = self._rows
         packed = np.zeros(len(reports), dtype=np.int64)
         for index, (report, found) in enumerate(zip(reports, self._engine.masks(reports), strict=True)):
-            # A blank report does not say that there is no finding.
+            # "No Finding" is not positive for a blank report.
             if not found and not report.strip():
                 continue
             row = rows.get(found)
@@ -108,7 +108,7 @@ class RuleLabeler(Backend):
         return torch.from_numpy(bits.astype(np.bool_))
 
     def _row(self, found: int) -> int:
-        """Label bits for the concepts found in a report, remembered."""
+        """Return the label bits for the concepts found in a report, and remember them."""
         row = 0
         for column, mask in enumerate(self._masks):
             row |= bool(found & mask) << column
@@ -119,17 +119,16 @@ class RuleLabeler(Backend):
         return row
 
     def explain(self, report: str) -> dict[str, list[Finding]]:
-        """Say which findings make which labels positive.
+        """Return the findings of each positive label.
 
         Args:
             report: Report text.
 
         Returns:
-            For each positive label the mentions behind it, with their places in the report; none for a label
-            that is positive because nothing was found ("No Finding").
+            The mentions of each positive label, with their offsets in the report; empty for "No Finding".
 
         Raises:
-            TypeError: If ``report`` is no string.
+            TypeError: If ``report`` is not a string.
 
         Example:
             >>> RuleLabeler("ct_rate").explain("No effusion. Hiatal hernia.")["Hiatal hernia"][0].start

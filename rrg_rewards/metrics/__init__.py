@@ -1,4 +1,4 @@
-"""The metrics as torchmetrics: state and argument checks; the formulas are in ``functional``."""
+"""Metrics as torchmetrics classes, with states and argument checks. The formulas are in ``functional``."""
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
@@ -9,11 +9,15 @@ from rrg_rewards.metrics.er2score import ER2Score, ER2Scores
 from rrg_rewards.metrics.finebench_scores import FineBenchScores
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores, JudgeWarning
 from rrg_rewards.metrics.label_scores import LabelScores
+from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore
 from rrg_rewards.metrics.registry import available_metrics, make_metric
 
 __all__ = [
+    "BLEU",
     "CREPE",
     "CRIMSON",
+    "ROUGE",
+    "BERTScore",
     "CRGScore",
     "CTFineBench",
     "CrepeScores",

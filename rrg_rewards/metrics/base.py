@@ -1,27 +1,35 @@
-"""What every metric on report text has in common: one number per report pair, then sums of it."""
+"""Base classes of metrics on report text: one score per report pair, and a corpus value computed from sums."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 from torchmetrics import Metric
 
+from rrg_rewards.metrics.columns import Column, read_column
 from rrg_rewards.utilities.checks import check_reports, check_same_length
+from rrg_rewards.utilities.precision import own_precision
 
-__all__ = ["ReportMetric", "ScalarMetric", "Scores"]
+__all__ = ["ReportMetric", "ScalarMetric", "Scores", "score_sums"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scores:
     """Per-report scores of ``N`` report pairs.
 
     Args:
-        value: The score, float tensor ``(N,)``; NaN where a pair is unscorable.
-        details: Sub-scores by name, each a float tensor ``(N,)``; NaN where a pair is unscorable.
+        value: Score, float tensor ``(N,)``; NaN if a pair is unscorable.
+        details: Sub-scores by name, each a float tensor ``(N,)``; NaN if a pair is unscorable.
+
+    Raises:
+        TypeError: If scores or sub-scores are not a float tensor.
+        ValueError: If they are not ``(N,)``, or infinite, naming the row.
 
     Example:
         >>> import torch
@@ -32,35 +40,69 @@ class Scores:
     value: Tensor
     details: Mapping[str, Tensor] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _check_scores("value", self.value)
+        for name, detail in self.details.items():
+            _check_scores(f"details[{name!r}]", detail, len(self.value))
+
     def __len__(self) -> int:
         return len(self.value)
 
+    def __repr__(self) -> str:
+        """Describe the scores without texts and tensors, of which there may be thousands."""
+        scored = self.value[self.scored]
+        mean = f", mean {float(scored.double().mean()):.4g}" if len(scored) else ""
+        details = f"; details: {', '.join(self.details)}" if self.details else ""
+        return f"<{type(self).__name__} of {len(self)} report pairs, {len(scored)} scored{mean}{details}>"
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with a row for each pair.
+
+        The columns are ``score``, the sub-scores, and the descriptions of errors.
+
+        Raises:
+            ModuleNotFoundError: If pandas is not installed, which no extra of this package needs.
+
+        Example:
+            >>> frame = Scores(torch.tensor([0.5, 1.0]), {"recall": torch.tensor([1.0, 1.0])}).to_frame()
+            >>> list(frame.columns), len(frame)
+            (['score', 'recall'], 2)
+        """
+        try:
+            pandas: Any = import_module("pandas")
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "pandas is not installed; run: python -m pip install pandas", name="pandas"
+            ) from error
+        numbers = {"score": self.value, **self.details}
+        return pandas.DataFrame({**{name: one.tolist() for name, one in numbers.items()}, **self.explanations})
+
     @property
     def scored(self) -> Tensor:
-        """Which pairs have a score: bool tensor ``(N,)``."""
+        """Whether each pair has a score: bool tensor ``(N,)``."""
         return ~self.value.isnan()
 
     @property
     def explanations(self) -> dict[str, list[str]]:
-        """What went wrong in each report, in words: columns of ``N`` texts by name."""
+        """Descriptions of the errors of each report: columns of ``N`` texts by name."""
         return {}
 
     @property
     def failures(self) -> dict[str, Tensor]:
-        """Which pairs a judge gave no result for, by kind of failure: bool tensors ``(N,)``; empty without a judge."""
+        """Pairs on which a judge failed, by kind of failure: bool tensors ``(N,)``; empty without a judge."""
         return {}
 
     @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
-        """What the corpus value is made of: tensors with one row for each scored pair, for :meth:`aggregate`."""
+        """Inputs of :meth:`aggregate`: tensors with one row for each scored pair."""
         return (self.value[self.scored],)
 
     @staticmethod
     def aggregate(*sufficient_statistics: Tensor) -> Tensor:
-        """Corpus value of scored pairs from their :attr:`sufficient_statistics`: a scalar, NaN where it is undefined.
+        """Compute the corpus value from :attr:`sufficient_statistics`: a scalar, NaN if it is undefined.
 
-        ``scores.aggregate(*scores.sufficient_statistics)`` is what ``compute`` gives after ``update`` with the same
-        pairs; rows drawn anew give a bootstrap value.
+        ``scores.aggregate(*scores.sufficient_statistics)`` equals ``compute`` after ``update`` with the same pairs.
+        With resampled rows, the result is a bootstrap replicate.
 
         Example:
             >>> import torch
@@ -71,12 +113,25 @@ class Scores:
         return sufficient_statistics[0].double().mean()
 
     def expand(self, rows: Tensor) -> "Scores":
-        """Put scores of the pairs chosen by ``rows`` (bool, ``(N,)``) back in their places, NaN elsewhere."""
+        """Return scores of ``N`` pairs: these scores in the rows where ``rows`` (bool, ``(N,)``) is true, else NaN."""
         return replace(
             self,
             value=_scatter(self.value, rows),
             details={name: _scatter(detail, rows) for name, detail in self.details.items()},
         )
+
+
+def _check_scores(name: str, scores: Tensor, length: int | None = None) -> None:
+    """Check that scores are floats of the shape ``(N,)``, finite or NaN."""
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        found = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise TypeError(f"{name} of Scores must be a float tensor, got {found}")
+    if scores.ndim != 1 or length not in (None, len(scores)):
+        raise ValueError(f"{name} of Scores must have shape ({length or 'N'},), got {tuple(scores.shape)}")
+    infinite = scores.isinf().nonzero().flatten().tolist()
+    if infinite:
+        row = infinite[0]
+        raise ValueError(f"{name}[{row}] of Scores is {float(scores[row])}; use NaN for a pair that has no score")
 
 
 def _scatter(values: Tensor, rows: Tensor) -> Tensor:
@@ -86,19 +141,43 @@ def _scatter(values: Tensor, rows: Tensor) -> Tensor:
 
 
 class ScalarMetric(Metric):
-    """A metric whose ``compute`` gives one number, higher is better unless a subclass says otherwise."""
+    """A metric whose ``compute`` returns one number; higher is better unless a subclass sets otherwise."""
 
     is_differentiable = False
     higher_is_better = True
     full_state_update = False
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # torch.jit.script compiles properties, even of modules whose methods it does not compile.
+        own = {name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, property)}
+        cls.__jit_unused_properties__ = sorted({*Metric.__jit_unused_properties__, *own})
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> Module:
+        """Move the states to another device or memory, but never convert them to another type.
+
+        ``module.to(torch.bfloat16)`` of a surrounding module reaches this method, not :meth:`set_dtype`.
+        """
+
+        def moved(tensor: Tensor) -> Tensor:
+            found = fn(tensor)
+            return found if found.dtype == tensor.dtype else tensor.to(found.device)
+
+        return super()._apply(moved, exclude_state)
+
+    def reset(self) -> None:
+        """Reset the states to their defaults."""
+        # In inference mode, as after Lightning's `validate`, the new states could not be changed in place later.
+        with torch.inference_mode(False):
+            super().reset()
+
     def set_dtype(self, dst_type: str | torch.dtype) -> Metric:  # noqa: ARG002 (torchmetrics' signature)
-        """Do nothing: the states are counts and sums of many, which a float16 would hold up to 2048 only."""
+        """Do nothing: float16 represents counts exactly only up to 2048."""
         return self
 
     @contextmanager
     def _synced(self) -> Iterator[None]:
-        """Sync the states over processes while the context lasts, as ``compute`` does."""
+        """Sync the states over processes within the context, as ``compute`` does."""
         with self.sync_context(
             dist_sync_fn=self.dist_sync_fn,
             should_sync=self._to_sync and not self._is_synced,
@@ -107,11 +186,11 @@ class ScalarMetric(Metric):
             yield
 
     def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any = None) -> tuple[Any, Any]:
-        """Plot a value, or several in their order, between the metric's bounds.
+        """Plot one value, or several in order, between the metric's bounds.
 
         Args:
-            val: What ``compute`` or ``forward`` gave, or a list of it. Default: ``compute()``.
-            ax: Matplotlib axes to draw in. Default: new ones.
+            val: Result of ``compute`` or ``forward``, or a list of results. Default: ``compute()``.
+            ax: Matplotlib axes. Default: new ones.
 
         Returns:
             Matplotlib figure and axes.
@@ -124,47 +203,71 @@ class ScalarMetric(Metric):
 
 
 class ReportMetric(ScalarMetric, ABC):
-    """A corpus metric made of per-report scores.
+    """A corpus metric computed from per-report scores; by default their mean.
 
-    Subclasses score report pairs in :meth:`_score`, add the scores to their states in :meth:`_accumulate`, and turn
-    states into the corpus value in ``compute``. Inputs of all report metrics are alike: two lists of ``N`` report
-    texts, and further columns of ``N`` values by keyword.
+    Subclasses implement :meth:`_score`, which scores report pairs. The default states are the number of scored pairs
+    and the float64 sums of the scores and of the sub-scores in ``parts``. A metric with another corpus value overrides
+    :meth:`_accumulate` and :meth:`compute`, and adds its states in its constructor.
 
-    A pair is unscorable where a prediction is ``None``, or a reference is ``None`` or blank: its score is NaN, it is
-    counted in ``num_unscorable`` and left out of the corpus value. A blank prediction is a report that says nothing,
-    and is scored.
+    All report metrics have the same inputs: two lists of ``N`` report texts, and context columns of ``N`` values as
+    keyword arguments.
+
+    A pair is unscorable if its prediction is ``None``, or if its reference is ``None`` or blank. Its score is NaN; it
+    is counted in ``num_unscorable`` and excluded from the corpus value. A blank prediction is an empty report and is
+    scored.
+
+    Args:
+        parts: Names of the sub-scores in ``Scores.details`` to average; ``None`` omits the default states.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
     """
 
     name: ClassVar[str]
-    """What the metric is called in logs, tables and rewards."""
+    """Name of the metric in logs, tables and rewards."""
+
+    context: ClassVar[tuple[str, ...] | None] = None
+    """Names of the context columns that :meth:`score` accepts; ``None`` to accept any column."""
+
+    main_details: ClassVar[tuple[str, ...] | None] = None
+    """Names of the sub-scores that rewards log by default; ``None`` for all."""
+
+    _reward_class: ClassVar[str] = "MetricReward"
+    """Class of the reward that wraps the metric, for messages."""
 
     num_unscorable: Tensor
+    score_sum: Tensor
+    num_scored: Tensor
+    part_sums: Tensor
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, parts: Sequence[str] | None = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self._parts = None if parts is None else tuple(parts)
         self.add_state("num_unscorable", torch.tensor(0), dist_reduce_fx="sum")
-        # A MetricCollection takes metrics whose states are equal after the first batch for one and the same, and from
-        # then on updates only one of them: two labelers or judges that agree on a batch would share one value. NaN
-        # equals nothing, so a report metric is never taken for another.
-        self.add_state("never_shared", torch.tensor(float("nan")), dist_reduce_fx="max")
+        # A MetricCollection merges metrics whose states are equal after the first batch, and then updates only one of
+        # them. Metrics of two labelers or judges that agree on this batch would then share one value. NaN equals no
+        # other value, so report metrics are never merged.
+        self.add_state("never_shared", torch.tensor(float("nan"), dtype=torch.float64), dist_reduce_fx="max")
+        if parts is not None:
+            self.add_state("score_sum", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
+            self.add_state("part_sums", torch.zeros(len(parts), dtype=torch.float64), dist_reduce_fx="sum")
+            self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
 
     @property
     def compares_across_batches(self) -> bool:
-        """Whether per-report scores of different calls of :meth:`score` are on one scale."""
+        """Whether scores from different calls of :meth:`score` are on the same scale."""
         return True
+
+    def extra_repr(self) -> str:
+        """Return the settings that say what the metric is, for its representation."""
+        return ""
 
     @property
     @abstractmethod
     def signature(self) -> str:
-        """What exactly is computed: metric, version, models and settings in one line."""
+        """Metric, version, models and settings in one line."""
 
     @abstractmethod
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> Scores:
         """Score pairs that are all scorable."""
-
-    @abstractmethod
-    def _accumulate(self, scores: Scores) -> None:
-        """Add scores to the states."""
 
     def _scorable(
         self,
@@ -172,63 +275,88 @@ class ReportMetric(ScalarMetric, ABC):
         target: Sequence[str | None],
         context: Mapping[str, Sequence[Any]],  # noqa: ARG002 (for subclasses)
     ) -> Tensor:
-        """Tell which pairs can be scored: bool tensor ``(N,)``."""
+        """Return which pairs can be scored: bool tensor ``(N,)``."""
         present = [p is not None and t is not None and bool(t.strip()) for p, t in zip(preds, target, strict=True)]
         return torch.tensor(present, dtype=torch.bool)
 
-    def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]) -> Scores:
-        """Score report pairs one by one, without touching the metric's state.
+    def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> Scores:
+        """Score report pairs without changing the metric's state.
 
         Args:
             preds: ``N`` candidate reports.
             target: ``N`` reference reports.
-            context: Further columns of ``N`` values that the metric uses, by name.
+            context: Context columns of ``N`` values by name: sequences, or tensors as data loaders collate them.
 
         Returns:
             Scores of the ``N`` pairs, in order.
 
         Raises:
-            TypeError: If a report is no text, by argument and row.
+            TypeError: If a report is not a text, naming argument and row, or a context column is unknown.
             ValueError: If lengths differ.
         """
         rows, chosen_preds, chosen_target, chosen_context = self._choose(preds, target, context)
-        return self._score(chosen_preds, chosen_target, **chosen_context).expand(rows)
+        with own_precision():
+            scores = self._score(chosen_preds, chosen_target, **chosen_context)
+        return self._expand(scores, rows)
 
     def _choose(
-        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
+        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Column]
     ) -> tuple[Tensor, list[str], list[str], dict[str, list[Any]]]:
-        """Check what :meth:`score` was given: which rows can be scored, and their reports and context."""
+        """Check the inputs of :meth:`score`; return a mask of the scorable pairs, and their reports and context."""
+        self._check_columns(context)
         check_reports("preds", preds, allow_none=True)
         check_reports("target", target, allow_none=True)
         check_same_length("preds", preds, "target", target)
-        for name, column in context.items():
-            if isinstance(column, str) or not hasattr(column, "__len__"):
-                raise TypeError(f"{name} must be a column of {len(preds)} values, got {type(column).__name__}")
-            check_same_length("preds", preds, name, column)
-        rows = self._scorable(preds, target, context)
+        columns = self._read_context({name: read_column(name, one, len(preds)) for name, one in context.items()})
+        rows = self._scorable(preds, target, columns)
         chosen = rows.nonzero().flatten().tolist()
         return (
             rows,
             [preds[row] or "" for row in chosen],
             [target[row] or "" for row in chosen],
-            {name: [column[row] for row in chosen] for name, column in context.items()},
+            {name: [column[row] for row in chosen] for name, column in columns.items()},
         )
 
-    def _check_columns(self, context: Mapping[str, Any], known: Sequence[str]) -> None:
-        """Raise for a context column that the metric does not know."""
-        unknown = context.keys() - set(known)
-        if unknown:
-            raise TypeError(f"{self.name} takes no column {', '.join(sorted(unknown))}; it knows {', '.join(known)}")
+    def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+        """Check and convert the values of context columns; by default, return them unchanged."""
+        return context
 
-    def update(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]) -> None:
-        """Score report pairs and add the scores to the state. Takes what :meth:`score` takes."""
+    def _expand(self, scores: Scores, rows: Tensor) -> Scores:
+        """Return scores of the pairs in ``rows`` as scores of all pairs."""
+        expected = int(rows.sum())
+        if len(scores) != expected:
+            raise ValueError(f"{self.name} returned {len(scores)} scores for {expected} scorable report pairs")
+        return scores.expand(rows)
+
+    def _check_columns(self, columns: Mapping[str, Any]) -> None:
+        """Raise if a context column is unknown."""
+        unknown = [] if self.context is None else sorted(columns.keys() - set(self.context))
+        if unknown:
+            known = ", ".join(self.context or ()) or "no column"
+            raise TypeError(f"{self.name} takes no column {', '.join(unknown)}; it accepts {known}")
+
+    def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
+        # Collections call this method for each metric, with the columns of all of them.
+        return {name: value for name, value in kwargs.items() if self.context is None or name in self.context}
+
+    def __getattr__(self, name: str) -> Tensor | Module:
+        if name == "config":
+            # TRL takes every module in `reward_funcs` for a reward model and reads its configuration.
+            raise AttributeError(
+                f"{type(self).__name__} is a metric, not a reward model, so it has no config; for reward_funcs, wrap "
+                f"it: rrg_rewards.rewards.{self._reward_class}(metric), or use make_reward({self.name!r})"
+            )
+        return super().__getattr__(name)
+
+    def update(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> None:
+        """Score report pairs and add the scores to the state; same arguments as :meth:`score`."""
         self._add(self.score(preds, target, **context))
 
     def add_scores(self, scores: Scores) -> None:
-        """Add scores that :meth:`score` gave: ``update`` in two steps, for those who need the scores too.
+        """Add the result of :meth:`score` to the state, for callers that also need the scores.
 
         Args:
-            scores: What :meth:`score` of this metric returned.
+            scores: Result of :meth:`score` of this metric.
 
         Example:
             >>> from rrg_rewards.metrics import ReportCRG
@@ -238,11 +366,41 @@ class ReportMetric(ScalarMetric, ABC):
             >>> metric.compute()
             tensor(0.5000, dtype=torch.float64)
         """
-        # What torchmetrics does around `update`: forget the value computed before, and count the call.
+        # torchmetrics does the same before `update`: it discards the cached value and counts the call.
         self._computed = None
         self._update_count += 1
         self._add(scores)
 
     def _add(self, scores: Scores) -> None:
-        self.num_unscorable += int((~scores.scored).sum())
+        # Not in place: a state that was made in inference mode cannot be changed in place.
+        self.num_unscorable = self.num_unscorable + int((~scores.scored).sum())
         self._accumulate(scores)
+
+    def _accumulate(self, scores: Scores) -> None:
+        """Add scores to the default states, if the metric has them."""
+        if self._parts is None:
+            return
+        scored = scores.scored
+        self.score_sum = self.score_sum + scores.value[scored].sum().to(self.device)
+        self.num_scored = self.num_scored + int(scored.sum())
+        if self._parts:
+            self.part_sums = self.part_sums + score_sums(scores, self._parts).to(self.device)
+
+    def compute(self) -> Tensor:
+        """Mean score of the pairs scored so far: float64 scalar, NaN if there is none."""
+        return self.score_sum / self.num_scored
+
+    def statistics(self) -> dict[str, Tensor]:
+        """Means of the sub-scores over the scored pairs, synced over processes as in ``compute``.
+
+        Returns:
+            float64 scalars by name; NaN if no pair is scored.
+        """
+        with self._synced():
+            means = self.part_sums / self.num_scored if self._parts else ()
+        return dict(zip(self._parts or (), means, strict=True))
+
+
+def score_sums(scores: Scores, names: Sequence[str]) -> Tensor:
+    """Return the sum of each named sub-score over the scored pairs: ``(len(names),)``."""
+    return torch.stack([scores.details[name][scores.scored].sum() for name in names])

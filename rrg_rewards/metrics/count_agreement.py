@@ -1,4 +1,4 @@
-"""How well predicted error counts agree with true ones."""
+"""Agreement of predicted error counts with true counts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,15 +16,16 @@ __all__ = ["CountAgreement"]
 class CountAgreement(ScalarMetric):
     r"""Kendall's :math:`\tau_b` between predicted and true total error counts of report pairs.
 
-    A rank correlation needs all values: the counts of every pair are kept and sent between processes, ``2 C`` float32
-    a pair, so that the value is that of one process, however unevenly pairs are spread.
+    In [-1, 1], higher is better. A rank correlation needs all values, so the states contain ``2 C`` float32 values for
+    each pair. They are gathered from all processes, so the result does not depend on the distribution of the pairs over
+    processes.
 
     Args:
         categories: Names of the ``C`` error categories.
         kwargs: Arguments of ``torchmetrics.Metric``.
 
     Raises:
-        ValueError: If there is no category, or one is named twice.
+        ValueError: If there is no category, or a name is repeated.
 
     Example:
         >>> import torch
@@ -39,16 +40,16 @@ class CountAgreement(ScalarMetric):
     plot_lower_bound = -1.0
     plot_upper_bound = 1.0
 
-    # One tensor while they are synced.
+    # torchmetrics replaces each list by one tensor while the states are synced.
     preds: list[Tensor]
     target: list[Tensor]
 
     def __init__(self, categories: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not categories or len(set(categories)) < len(categories):
-            raise ValueError(f"categories must be one name or more, each once, got {list(categories)}")
+            raise ValueError(f"categories must be distinct names, at least one, got {list(categories)}")
         self.categories = tuple(categories)
-        # Flat: what torchmetrics sends in place of the values of a process without any has one dimension.
+        # The states are flat, because torchmetrics gathers a one-dimensional placeholder from a process without data.
         self.add_state("preds", [], dist_reduce_fx="cat")
         self.add_state("target", [], dist_reduce_fx="cat")
 
@@ -56,11 +57,11 @@ class CountAgreement(ScalarMetric):
         """Add counts of report pairs.
 
         Args:
-            preds: ``(N, C)`` predicted counts; those below 0 count 0, as in the score.
-            target: ``(N, C)`` true counts; NaN where a category is not annotated.
+            preds: ``(N, C)`` predicted counts; negative counts are replaced by 0, as in the score.
+            target: ``(N, C)`` true counts; NaN if a category is not annotated.
 
         Raises:
-            ValueError: If a shape is another one, or a predicted count is not finite.
+            ValueError: If a shape is wrong, or a predicted count is not finite.
         """
         shape = (len(preds), len(self.categories))
         if tuple(preds.shape) != shape or tuple(target.shape) != shape:
@@ -74,26 +75,26 @@ class CountAgreement(ScalarMetric):
             state.append(values.detach().to(torch.float32).clamp(min=0).flatten())
 
     def compute(self) -> Tensor:
-        """Kendall's tau of total counts: float64, NaN where all totals of one side are equal.
+        """Kendall's tau of total counts: float64, NaN if all predicted or all true totals are equal.
 
-        Pairs with a category that is not annotated have no true total and take no part.
+        Pairs with a category that is not annotated have no true total and are excluded.
         """
         preds, target = self._counts()
         whole = ~target.isnan().any(1)
         return kendall_tau(preds[whole].sum(1), target[whole].sum(1))
 
     def counts(self) -> tuple[Tensor, Tensor]:
-        """Predicted and true counts of all pairs on all processes, each ``(N, C)``.
+        """Return the predicted and true counts of all pairs on all processes, each ``(N, C)``.
 
-        Every process must call it; the order of rows is that of processes, then of updates.
+        Every process must call this method. Rows are ordered by process, then by update.
         """
         with self._synced():
             return self._counts()
 
     def statistics(self) -> dict[str, Tensor]:
-        """Mean absolute error of each category (``mae_<category>``) and of the total (``mae``), over all processes.
+        """Mean absolute errors of each category (``mae_<category>``) and of the total (``mae``), over all processes.
 
-        Every process must call it. Only what is annotated takes part; NaN where nothing is.
+        Every process must call this method. Only annotated counts are used; NaN if there is none.
         """
         preds, target = self.counts()
         by_category = (preds - target).abs().nanmean(0)
@@ -101,7 +102,7 @@ class CountAgreement(ScalarMetric):
         return {**{f"mae_{c}": v for c, v in zip(self.categories, by_category, strict=True)}, "mae": total}
 
     def _counts(self) -> tuple[Tensor, Tensor]:
-        none = torch.zeros(0, device=self.device)
+        none = torch.zeros(0, dtype=torch.float32, device=self.device)
         preds, target = (dim_zero_cat(state) if len(state) else none for state in (self.preds, self.target))
-        # In float64, where no sum of counts is rounded: a total must not depend on the device.
+        # float64 sums of counts are not rounded, so totals do not depend on the device.
         return preds.reshape(-1, len(self.categories)).double(), target.reshape(-1, len(self.categories)).double()

@@ -1,4 +1,4 @@
-"""CRG as metrics: on label matrices, on structured levels, and on report text through a labeler."""
+"""CRG on label matrices, on several levels of labels, and on report text through a labeler."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +19,7 @@ from rrg_rewards.functional.crg import (
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import get_labeler
 from rrg_rewards.metrics.base import ReportMetric, ScalarMetric, Scores
+from rrg_rewards.metrics.columns import Column
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.utilities.signature import format_signature
 
@@ -26,7 +27,7 @@ __all__ = ["CRGScore", "MultiLevelCRGScore", "ReportCRG"]
 
 
 class _LabelCountsMetric(ScalarMetric):
-    """Four synced int64 counters, whose size never depends on how many reports were seen."""
+    """Base of the CRG metrics: confusion counts in four int64 states of constant size."""
 
     plot_lower_bound: float = 0.2
     plot_upper_bound: float = 1.0
@@ -52,26 +53,26 @@ class _LabelCountsMetric(ScalarMetric):
             return self._counts()
 
     def compute(self) -> Tensor:
-        """CRG of all counts so far: float64 scalar, NaN with a warning where it is undefined."""
+        """CRG of all counts so far: float64 scalar, NaN with a warning if it is undefined."""
         counts = _pooled(self._counts())
         warn_if_undefined(counts)
         return crg_score_from_counts(*counts)
 
     def statistics(self) -> dict[str, Tensor]:
-        """Precision, recall, F1 and Youden's J, pooled over labels, from the counters that CRG is made of.
+        """Precision, recall, F1 and Youden's J of the counts, pooled over labels.
 
-        Synced over processes as ``compute`` is, so every process must call it.
+        Synced over processes as in ``compute``, so every process must call this method.
 
         Returns:
-            float64 scalars ``precision``, ``recall``, ``f1``, ``youden_j``; NaN where the denominator is 0.
+            float64 scalars ``precision``, ``recall``, ``f1``, ``youden_j``; NaN if the denominator is 0.
         """
         return label_statistics(_pooled(self._synced_counts()))
 
     def label_statistics(self) -> dict[str, Tensor]:
-        """Counts, precision, recall, F1, Youden's J and CRG of each label, synced as ``compute`` is.
+        """Counts, precision, recall, F1, Youden's J and CRG of each label, synced as in ``compute``.
 
         Returns:
-            Tensors ``(L,)`` by name: int64 ``tp``, ``fn``, ``fp``, ``tn``, and float64 statistics, NaN where undefined.
+            Tensors ``(L,)`` by name: int64 ``tp``, ``fn``, ``fp``, ``tn``, and float64 statistics, NaN if undefined.
 
         Raises:
             ValueError: If the metric does not keep counts per label.
@@ -86,20 +87,22 @@ def _pooled(counts: LabelCounts) -> LabelCounts:
 
 
 class CRGScore(_LabelCountsMetric):
-    r"""CRG score of predicted against reference abnormality labels, pooled over reports and labels.
+    r"""CRG score of predicted abnormality labels against reference labels, pooled over reports and labels.
 
     .. math::
+        s = r \, TP - r \, FN - FP, \quad r = \frac{T - A}{2A}, \quad S_{max} = rA, \quad
         CRG = \frac{S_{max}}{2 S_{max} - s} = \frac{1}{3 - 2J}
 
-    See :func:`rrg_rewards.functional.crg_score_from_counts` for the definition. float64 in [1/5, 1], higher is
-    better; 1/3 for an always-normal and for an always-abnormal generator; NaN, with a warning, where the references
-    hold no positive or no negative label. An empty batch ``(0, L)`` adds nothing.
+    with :math:`A` positive labels among the :math:`T` reference labels, and Youden's :math:`J` of the pooled labels
+    (:func:`rrg_rewards.functional.crg_score_from_counts`). float64 in [1/5, 1], higher is better. An always-normal and
+    an always-abnormal generator score 1/3. NaN, with a warning, if the references have no positive or no negative
+    label. An empty batch ``(0, L)`` adds nothing.
 
     Source: Hamamci et al., "CRG Score", MIDL 2025, Eq. 2 and 3.
 
     Args:
         num_labels: Number of labels :math:`L`.
-        per_label: Keep counts for each label, for :meth:`label_statistics`.
+        per_label: Whether to count each label separately, for :meth:`label_statistics`.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -126,7 +129,7 @@ class CRGScore(_LabelCountsMetric):
 
     @property
     def signature(self) -> str:
-        """What exactly is computed."""
+        """Metric, version and settings in one line."""
         return format_signature("crg", labels=self.num_labels)
 
     def update(self, preds: Tensor, target: Tensor) -> None:
@@ -138,11 +141,11 @@ class CRGScore(_LabelCountsMetric):
 
 def _check_num_labels(preds: Tensor, num_labels: int) -> None:
     if preds.shape[1] != num_labels:
-        raise ValueError(f"preds and target must have {num_labels} columns, one a label, got {preds.shape[1]}")
+        raise ValueError(f"preds and target must have {num_labels} columns, one per label, got {preds.shape[1]}")
 
 
 class MultiLevelCRGScore(_LabelCountsMetric):
-    r"""CRG over several levels of structure (abnormality, then type and location, say): the mean of their scores.
+    r"""Mean CRG over several levels of labels, for example abnormality, type and location.
 
     .. math::
         CRG_{final} = \frac{1}{K} \sum_{k=1}^{K} CRG_k
@@ -158,7 +161,7 @@ class MultiLevelCRGScore(_LabelCountsMetric):
 
     Raises:
         ValueError: If there is no level or a number is not positive; in ``update``, if the number of levels or the
-            shape of one is wrong, by its index.
+            shape of a level is wrong, naming its index.
 
     Example:
         >>> import torch
@@ -173,20 +176,20 @@ class MultiLevelCRGScore(_LabelCountsMetric):
     def __init__(self, num_labels: Sequence[int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not num_labels or min(num_labels) < 1:
-            raise ValueError(f"num_labels must hold a positive number for each level, got {list(num_labels)}")
+            raise ValueError(f"num_labels must contain a positive number for each level, got {list(num_labels)}")
         self.num_labels = tuple(num_labels)
         self._add_count_states((len(self.num_labels),))
 
     @property
     def signature(self) -> str:
-        """What exactly is computed."""
+        """Metric, version and settings in one line."""
         return format_signature("crg-levels", labels=",".join(map(str, self.num_labels)))
 
     def update(self, preds: Sequence[Tensor], target: Sequence[Tensor]) -> None:
-        """Add one label matrix ``(N_k, L_k)`` a level to the counts."""
+        """Add one label matrix ``(N_k, L_k)`` per level to the counts."""
         levels = len(self.num_labels)
         if len(preds) != levels or len(target) != levels:
-            raise ValueError(f"preds and target must hold {levels} levels, got {len(preds)} and {len(target)}")
+            raise ValueError(f"preds and target must have {levels} levels, got {len(preds)} and {len(target)}")
         counts = []
         for level, (level_preds, level_target) in enumerate(zip(preds, target, strict=True)):
             try:
@@ -197,7 +200,7 @@ class MultiLevelCRGScore(_LabelCountsMetric):
         self._add_counts(LabelCounts(*(torch.stack(column) for column in zip(*counts, strict=True))))
 
     def level_scores(self) -> Tensor:
-        """CRG of each level: float64 tensor ``(K,)``, synced as ``compute`` is."""
+        """CRG of each level: float64 tensor ``(K,)``, synced as in ``compute``."""
         return crg_score_from_counts(*self._synced_counts())
 
     def compute(self) -> Tensor:
@@ -206,22 +209,29 @@ class MultiLevelCRGScore(_LabelCountsMetric):
         return crg_score_from_counts(*self._counts()).mean()
 
 
-class ReportCRG(ReportMetric, _LabelCountsMetric):
-    r"""CRG score of report text: labels are read off both reports, then counted as in :class:`CRGScore`.
+class ReportCRG(_LabelCountsMetric, ReportMetric):
+    r"""CRG score of report text: a labeler labels both reports, and the labels are counted as in :class:`CRGScore`.
 
-    The corpus value is :math:`CRG = 1/(2 - \overline{\rho})`, where :math:`\rho_i` is what :meth:`score` gives for a
-    report pair (see :func:`rrg_rewards.functional.crg_contributions`). float64 in [1/5, 1], higher is better.
+    The corpus value is
+
+    .. math::
+        CRG = \frac{1}{2 - \overline{\rho}}, \qquad
+        \rho_i = \frac{TP_i - FN_i}{p L} - \frac{2 FP_i}{(1 - p) L}
+
+    with :math:`L` labels, the prevalence :math:`p` of positive reference labels and the contributions :math:`\rho_i` of
+    report pairs, which :meth:`score` returns (:func:`rrg_rewards.functional.crg_contributions`). float64 in [1/5, 1],
+    higher is better.
 
     Source: Hamamci et al., "CRG Score", MIDL 2025.
 
     Args:
-        labeler: A labeler, or its name as :func:`rrg_rewards.labelers.get_labeler` takes it.
-        prior: Prevalence of positive labels used by :meth:`score`, in (0, 1). Default: that of the references given
-            in the same call. The corpus value always uses the references seen.
+        labeler: A labeler, or its name as :func:`rrg_rewards.labelers.get_labeler` accepts it.
+        prior: Prevalence of positive labels for :meth:`score`, in (0, 1). Default: the prevalence in the references of
+            the same call. The corpus value always uses the prevalence in all references.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: For an unknown labeler or a prior outside (0, 1).
+        ValueError: If the labeler is unknown or the prior outside (0, 1).
 
     Example:
         >>> from rrg_rewards.metrics import ReportCRG
@@ -236,11 +246,12 @@ class ReportCRG(ReportMetric, _LabelCountsMetric):
     """
 
     name = "crg"
+    context = ("target_labels",)
 
     def __init__(self, labeler: str | Labeler = "rules:ct_rate", prior: float | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(parts=None, **kwargs)
         if isinstance(prior, str):
-            raise ValueError(f"prior must be a number in (0, 1), got {prior!r}; names of priors are for rewards")
+            raise ValueError(f"prior must be a number in (0, 1), got {prior!r}; only rewards accept names of priors")
         if prior is not None:
             check_prior(prior)
         self.labeler = get_labeler(labeler)
@@ -249,23 +260,27 @@ class ReportCRG(ReportMetric, _LabelCountsMetric):
 
     @property
     def signature(self) -> str:
-        """What exactly is computed."""
+        """Metric, version and settings in one line."""
         prior = "batch" if self.prior is None else self.prior
         return format_signature("crg", labeler=f"{{{self.labeler.signature}}}", prior=prior)
 
+    def extra_repr(self) -> str:
+        """Labeler and prior."""
+        return f"labeler={self.labeler!r}, prior={self.prior}"
+
     @property
     def compares_across_batches(self) -> bool:
-        """Whether a prior is set: without one each call of :meth:`score` takes that of its own references."""
+        """Whether a prior is set. Without a prior, each call of :meth:`score` uses the prevalence in its references."""
         return self.prior is not None
 
     def prevalence(
         self, target: Sequence[str | None], target_labels: Sequence[Sequence[int] | None] | None = None
     ) -> float:
-        """Fraction of positive labels in references: the ``prior`` of a data set.
+        """Return the fraction of positive labels in references, for use as ``prior``.
 
         Args:
-            target: Reference reports; ``None`` or blank ones are left out.
-            target_labels: Labels of the references, ``L`` values of 0 or 1 each, where they are known.
+            target: Reference reports; ``None`` and blank reports are ignored.
+            target_labels: Known labels of the references, ``L`` values of 0 or 1 each.
 
         Raises:
             ValueError: If no reference can be labelled.
@@ -273,27 +288,28 @@ class ReportCRG(ReportMetric, _LabelCountsMetric):
         context = {} if target_labels is None else {"target_labels": target_labels}
         scores = self.score([""] * len(target), target, **context)
         if not scores.scored.any():
-            raise ValueError("target holds no reference with text or labels, so it has no prevalence")
+            raise ValueError("target contains no reference with text or labels, so it has no prevalence")
         return float(scores.target[scores.scored].double().mean())
 
-    def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]) -> LabelScores:
-        """Contribution of each report pair to the corpus CRG.
+    def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> LabelScores:
+        """Compute the contribution of each report pair to the corpus CRG.
 
         Args:
             preds: ``N`` candidate reports.
             target: ``N`` reference reports.
-            context: ``target_labels``: known labels of the references, ``L`` values of 0 or 1 each, in the labeler's
-                order. Where given they are used in place of the reference text, which may then be ``None``.
+            context: ``target_labels``, optional: known labels of the references, ``L`` values of 0 or 1 each, in the
+                labeler's order, as rows, as a tensor ``(N, L)``, or as ``L`` tensors ``(N,)``, which the default
+                collation of data loaders makes. They replace the labels of the reference text, which may then be
+                ``None``.
 
         Returns:
-            ``value``: contributions; ``details``: ``tp``, ``fn``, ``fp``, ``precision`` (NaN where nothing is
-            reported), ``recall`` (NaN where there is nothing to find), ``predicted_positives``, each ``(N,)``.
+            ``value``: contributions; ``details``: ``tp``, ``fn``, ``fp``, ``precision`` (NaN if no label is predicted),
+            ``recall`` (NaN if the reference has no positive label), ``predicted_positives``, each ``(N,)``.
 
         Raises:
-            TypeError: If a report is no text, by argument and row, or a context column is not known.
+            TypeError: If a report is not a text, naming argument and row, or a context column is unknown.
             ValueError: If lengths differ or ``target_labels`` is malformed.
         """
-        self._check_columns(context, ["target_labels"])
         scores = super().score(preds, target, **context)
         assert isinstance(scores, LabelScores)
         return scores

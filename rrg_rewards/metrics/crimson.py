@@ -1,4 +1,4 @@
-"""CRIMSON as a metric on report text, through a judge."""
+"""CRIMSON as a metric on report text, with the evaluation of a judge."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,24 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.functional.crimson import (
-    CrimsonEvaluation,
-    CrimsonFinding,
-    CrimsonStatistics,
-    crimson_score_from_statistics,
-    crimson_statistics,
-)
+from rrg_rewards.functional.crimson import crimson_score_from_statistics, crimson_statistics
+from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
-from rrg_rewards.judges.crimson import CrimsonPrompt, CrimsonTask
-from rrg_rewards.metrics.base import Scores
-from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedMetric, JudgedScores
+from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
+from rrg_rewards.metrics.base import Scores, score_sums
+from rrg_rewards.metrics.columns import Column
+from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CRIMSON", "CrimsonScores"]
 
-_CONTEXT = ("age", "sex", "indication")
-# What is summed, under the names of details and statistics: weights are multiples of 1/4 but for partial credit.
+# Names of the summed details and statistics. Weights are multiples of 1/4, except for partial credit.
 _WEIGHTS = ("credit", "reference_weight", "weighted_false", "weighted_missing", "weighted_attribute")
 _COUNTS = (
     "reference_findings",
@@ -38,30 +33,24 @@ _COUNTS = (
 )
 
 
-def _named(statistics: CrimsonStatistics) -> dict[str, Tensor]:
-    """Columns of statistics under their names in details."""
-    columns = [*statistics[:-1], *statistics.num_error_types.unbind(1)]
-    return dict(zip((*_WEIGHTS, *_COUNTS), columns, strict=True))
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CrimsonScores(JudgedScores):
-    """CRIMSON of report pairs with the evaluations it was made from.
+    """CRIMSON of report pairs with the judge's evaluations.
 
     Args:
-        value: CRIMSON, float64 tensor ``(N,)``; NaN where a pair is unscorable or the judge failed.
-        details: Weighted and plain counts by name, each ``(N,)``; see :meth:`CRIMSON.score`.
-        results: Evaluation or failure of each pair; ``None`` where it was not judged.
+        value: CRIMSON, float64 tensor ``(N,)``; NaN if a pair is unscorable or the judge failed.
+        details: Weighted and unweighted counts by name, each ``(N,)``; see :meth:`CRIMSON.score`.
+        results: Evaluation or failure of each pair; ``None`` if it was not judged.
     """
 
     @property
     def evaluations(self) -> tuple[CrimsonEvaluation | None, ...]:
-        """Evaluation of each pair; ``None`` where there is none."""
+        """Evaluation of each pair; ``None`` if there is none."""
         return tuple(result if isinstance(result, CrimsonEvaluation) else None for result in self.results)
 
     @property
     def explanations(self) -> dict[str, list[str]]:
-        """What is ``missed``, ``invented`` and ``misdescribed`` in each report, and why the judge failed on it."""
+        """Columns ``missed``, ``invented`` and ``misdescribed`` of findings, and the judge's ``failure``."""
         evaluations = [evaluation or CrimsonEvaluation() for evaluation in self.evaluations]
         return {
             "missed": [_in_words(one.reference_findings, one.missing_findings) for one in evaluations],
@@ -79,35 +68,48 @@ def _in_words(findings: Sequence[CrimsonFinding], chosen: Sequence[str]) -> str:
 def _misdescribed(evaluation: CrimsonEvaluation) -> str:
     reference = {finding.id: finding.finding for finding in evaluation.reference_findings}
     predicted = {finding.id: finding.finding for finding in evaluation.predicted_findings}
-    told = []
+    described = []
     for error in evaluation.attribute_errors:
         named = reference[error.ref_id]
         what = f"{named}: {error.explanation}" if error.explanation else f"{predicted[error.pred_id]} for {named}"
-        told.append(f"{what} ({error.severity} {', '.join(error.error_types)})")
-    return "; ".join(told)
+        described.append(f"{what} ({error.severity} {', '.join(error.error_types)})")
+    return "; ".join(described)
 
 
 class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
-    r"""CRIMSON: how much of a report's clinical significance a candidate carries, less what it invents.
+    r"""CRIMSON: the clinical weight of the correct findings of a candidate, minus the weight of its false findings.
 
-    A judge lists the abnormal findings of both reports, matches them, says what is wrong about matched ones and how
-    significant each finding is for this patient; the score follows from its evaluation by the formulas of
-    :func:`rrg_rewards.functional.crimson_statistics` and
-    :func:`rrg_rewards.functional.crimson_score_from_statistics`. The corpus value is the mean over scored pairs.
-    float64 in (-1, 1], higher is better; 0 is what a normal template earns where there is something to find; NaN where
-    no pair is scored.
+    A judge lists the abnormal findings of both reports, matches them, reports errors in the attributes of matched
+    findings, and rates the clinical significance of each finding for the patient. With the credit :math:`C` for matched
+    findings, the weight :math:`W_{ref}` of all reference findings and the weight :math:`E_{false}` of false findings,
+
+    .. math::
+        S = \begin{cases}
+            (C - E_{false}) / W_{ref} & W_{ref} > 0 \\
+            -E_{false} & W_{ref} = 0, E_{false} > 0 \\
+            1 & W_{ref} = E_{false} = 0
+        \end{cases}
+        \qquad
+        \mathrm{CRIMSON} = \begin{cases}
+            S & S \ge 0 \\
+            -A / (1 + A), \; A = E_{false} - C & S < 0
+        \end{cases}
+
+    Weights and credit are defined in :func:`rrg_rewards.functional.crimson_statistics`. The corpus value is the mean
+    over scored pairs: float64 in (-1, 1], higher is better; NaN if no pair is scored. A normal report scores 0 if the
+    reference has findings.
 
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183.
 
     Args:
-        judge: A judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` takes them.
-        prompt: What a language model is asked with, as :class:`rrg_rewards.judges.crimson.CrimsonTask` takes it; rules
-            are not asked.
+        judge: A judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` accepts them.
+        prompt: Prompt for a language model, as :class:`rrg_rewards.judges.tasks.crimson.CrimsonTask` accepts it. The
+            rule-based judge does not use it.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: For an unknown judge or prompt.
-        TypeError: For something that is no judge, or an argument that the judge does not take.
+        ValueError: If the judge or the prompt is unknown.
+        TypeError: If ``judge`` is not a judge, or has an argument that the judge does not accept.
 
     Example:
         >>> from rrg_rewards.metrics import CRIMSON
@@ -120,11 +122,11 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
     """
 
     name = "crimson"
+    context = ("age", "sex", "indication")
+    main_details = ("credit", "reference_weight", "false_findings", "missing_findings", "attribute_errors")
     plot_lower_bound: float = -1.0
     plot_upper_bound: float = 1.0
 
-    score_sum: Tensor
-    num_scored: Tensor
     weights: Tensor
     counts: Tensor
 
@@ -132,61 +134,53 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
         self, judge: str | Mapping[str, Any] | Judge = "rules", prompt: CrimsonPrompt = "own", **kwargs: Any
     ) -> None:
         super().__init__(judge, CrimsonTask(prompt), **kwargs)
-        self.add_state("score_sum", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("weights", torch.zeros(len(_WEIGHTS), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("counts", torch.zeros(len(_COUNTS), dtype=torch.long), dist_reduce_fx="sum")
 
     @property
     def signature(self) -> str:
-        """What exactly is computed; the prompt is named where a language model is asked."""
-        # A judge that never waits asks nobody, so no prompt can change what it says.
+        """Metric, judge and, for a language model, the hash of the prompt in one line."""
+        # An immediate judge queries no language model, so the prompt has no effect.
         prompt = {} if self.judge.is_immediate else {"prompt": self.task.prompt_hash}
         return format_signature("crimson", judge=f"{{{self.judge.signature}}}", **prompt)
 
-    def score(
-        self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]
-    ) -> CrimsonScores:
-        """CRIMSON of each report pair.
+    def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> CrimsonScores:
+        """Compute CRIMSON of each report pair.
 
         Args:
             preds: ``N`` candidate reports.
             target: ``N`` reference reports.
-            context: ``age``, ``sex`` and ``indication``, each optional: ``N`` texts or numbers, ``None`` or blank where
-                unknown. An age is passed on as it is written (``"066Y"``, ``66``).
+            context: ``age``, ``sex`` and ``indication``, each optional: ``N`` texts or numbers, ``None`` or blank if
+                unknown. An age is passed to the judge unchanged (``"066Y"``, ``66``).
 
         Returns:
-            ``value``: CRIMSON. ``details``, each ``(N,)``: ``credit`` (weight of what is right) of
-            ``reference_weight``; ``weighted_false``, ``weighted_missing`` and ``weighted_attribute``; the numbers of
-            ``reference_findings``, ``predicted_findings``, ``matched_findings`` (of the reference),
-            ``false_findings``, ``missing_findings`` and ``attribute_errors``, and of the latter by type
-            (``location_errors`` and so on; an error of several types counts in each).
-            ``evaluations``: what the judge said.
+            ``value``: CRIMSON. ``details``, each ``(N,)``: ``credit`` (weight of correct findings) and
+            ``reference_weight`` (its maximum); ``weighted_false``, ``weighted_missing`` and ``weighted_attribute``; the
+            numbers of ``reference_findings``, ``predicted_findings``, ``matched_findings`` (of the reference),
+            ``false_findings``, ``missing_findings`` and ``attribute_errors``; and the numbers of attribute errors by
+            type (``location_errors`` and so on), where an error of several types counts for each type. ``evaluations``:
+            the evaluations of the judge.
 
         Raises:
-            TypeError: If a report is no text or a context value neither text nor number, by argument and row, or a
-                context column is not known.
+            TypeError: If a report is not a text, or a context value is neither a text nor a number, naming argument and
+                row; if a context column is unknown.
             ValueError: If lengths differ.
         """
         scores = super().score(preds, target, **context)
         assert isinstance(scores, CrimsonScores)
         return scores
 
-    def _choose(
-        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
-    ) -> tuple[Tensor, list[str], list[str], dict[str, list[Any]]]:
-        self._check_columns(context, _CONTEXT)
-        texts = {
+    def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+        return {
             name: [_context_text(f"{name}[{row}]", value) for row, value in enumerate(column)]
             for name, column in context.items()
         }
-        return super()._choose(preds, target, texts)
 
     def _items(
         self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]
     ) -> list[ReportPair]:
-        # In one order, whatever the caller's: equal pairs are judged once.
-        named = [[(name, text) for text in context[name]] for name in _CONTEXT if name in context]
+        # The columns have a fixed order, because equal items are judged once.
+        named = [[(name, text) for text in context[name]] for name in self.context if name in context]
         known = [tuple(pair for pair in row if pair[1]) for row in zip(*named, strict=True)] or [()] * len(preds)
         return [
             ReportPair(reference, candidate, row)
@@ -196,60 +190,49 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
     def _judged(self, results: Sequence[CrimsonEvaluation | JudgeFailure]) -> CrimsonScores:
         judged = torch.tensor([not isinstance(result, JudgeFailure) for result in results], dtype=torch.bool)
         statistics = crimson_statistics([result for result in results if not isinstance(result, JudgeFailure)])
-        scored = Scores(crimson_score_from_statistics(*statistics[:3]), _named(statistics)).expand(judged)
+        columns = [*statistics[:-1], *statistics.num_error_types.unbind(1)]
+        details = dict(zip((*_WEIGHTS, *_COUNTS), columns, strict=True))
+        scored = Scores(crimson_score_from_statistics(*statistics[:3]), details).expand(judged)
         return CrimsonScores(scored.value, scored.details, results=tuple(results))
 
     def _accumulate(self, scores: Scores) -> None:
         super()._accumulate(scores)
-        scored = scores.scored
-        self.score_sum += scores.value[scored].sum().to(self.device)
-        self.num_scored += int(scored.sum())
-        self.weights += _sums(scores, _WEIGHTS).to(self.device)
-        self.counts += _sums(scores, _COUNTS).long().to(self.device)
-
-    def compute(self) -> Tensor:
-        """Mean CRIMSON of the pairs scored so far: float64 scalar, NaN where there is none."""
-        return self.score_sum / self.num_scored
+        self.weights = self.weights + score_sums(scores, _WEIGHTS).to(self.device)
+        self.counts = self.counts + score_sums(scores, _COUNTS).long().to(self.device)
 
     def error_counts(self) -> dict[str, Tensor]:
-        """Totals over all pairs so far, synced over processes as ``compute`` is, so every process must call it.
+        """Totals over all pairs so far, synced over processes as in ``compute``; every process must call this method.
 
         Returns:
-            Scalars by name. int64: ``scored``, ``unscorable``, the judge's failures among the latter by kind
-            (``failed_deadline`` and so on), and the plain counts of :meth:`score`'s details; float64: its weighted
-            counts.
+            Scalars by name. int64: ``scored``; ``unscorable``, and among these the judge's failures by kind
+            (``failed_deadline`` and so on); the unweighted counts in the details of :meth:`score`. float64: the
+            weighted counts.
         """
         with self._synced():
             return {
-                "scored": self.num_scored.clone(),
-                "unscorable": self.num_unscorable.clone(),
-                **dict(zip((f"failed_{kind}" for kind in FAILURE_KINDS), self.num_failed.clone(), strict=True)),
+                **self._pair_counts(),
                 **dict(zip(_WEIGHTS, self.weights.clone(), strict=True)),
                 **dict(zip(_COUNTS, self.counts.clone(), strict=True)),
             }
 
     def statistics(self) -> dict[str, Tensor]:
-        """Means per scored report of all weighted and plain counts, synced as ``compute`` is.
+        """Means of all weighted and unweighted counts over the scored pairs, synced as in ``compute``.
 
         Returns:
-            float64 scalars by the names of :meth:`score`'s details; NaN where no pair is scored.
+            float64 scalars by the names of the details of :meth:`score`; NaN if no pair is scored.
         """
         totals = self.error_counts()
         return {name: totals[name].double() / totals["scored"] for name in (*_WEIGHTS, *_COUNTS)}
 
 
-def _sums(scores: Scores, names: Sequence[str]) -> Tensor:
-    return torch.stack([scores.details[name][scores.scored].sum() for name in names])
-
-
-def _context_text(place: str, value: Any) -> str:
-    """Text of what is known of a patient; empty where nothing is."""
-    if value is None or value != value:  # NaN, as tables have it for an empty cell
+def _context_text(name: str, value: Any) -> str:
+    """Return a context value as text; empty if it is unknown."""
+    if value is None or value != value:  # NaN is an empty cell of a table
         return ""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{place} must be a text, a number or None, got {type(value).__name__}")
-    # A column with an empty cell is one of floats: 66.0 is the age 66.
+        raise TypeError(f"{name} must be a text, a number or None, got {type(value).__name__}")
+    # Integers in a column with an empty cell are floats: 66.0 is the age 66.
     number = float(value)
     return str(int(number)) if number.is_integer() else str(value)

@@ -1,17 +1,20 @@
-"""CT-FineBench as a metric on report text: questions on single attributes, by the finding engine or by judges."""
+"""CT-FineBench as a metric on report text: questions on single attributes, answered by the finding engine or judges."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
+from rrg_rewards.data.records.question_items import check_question_items
 from rrg_rewards.judges.base import JudgeFailure
-from rrg_rewards.judges.examiner import ENGINE, Examiner, GradedAnswer, JudgeSetting
+from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
 from rrg_rewards.metrics.base import Scores
+from rrg_rewards.metrics.columns import Column
 from rrg_rewards.metrics.finebench_scores import (
     KINDS,
     SIDES,
@@ -21,9 +24,8 @@ from rrg_rewards.metrics.finebench_scores import (
     Graded,
     detail_names,
 )
-from rrg_rewards.metrics.judged import FAILURE_KINDS, AskingMetric
-from rrg_rewards.metrics.question_items import QuestionIndex, question_index, read_items
-from rrg_rewards.schemas import QAItem, QuestionSchema
+from rrg_rewards.metrics.judged import AsyncReportMetric
+from rrg_rewards.questions.schema import QAItem, QuestionSchema
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CTFineBench", "FineBenchMode", "FineBenchScores"]
@@ -31,46 +33,56 @@ __all__ = ["CTFineBench", "FineBenchMode", "FineBenchScores"]
 
 @dataclass(frozen=True)
 class FineBenchPair:
-    """A report pair, with its questions where they are given."""
+    """A report pair, with its questions if they are given."""
 
     reference: str
     candidate: str
     items: tuple[QAItem, ...] | None
 
 
-class CTFineBench(AskingMetric[FineBenchPair, Examination]):
-    r"""CT-FineBench: how many questions on single attributes of findings a candidate answers as the reference does.
+@lru_cache(maxsize=16)
+def _table_columns(schema: QuestionSchema) -> Mapping[tuple[str, str], int]:
+    pairs = ((finding.name, attribute.name) for finding in schema.findings for attribute in finding.attributes)
+    return {pair: column for column, pair in enumerate(pairs)}
 
-    From the reference questions are made, on the existence of each finding that it states and on each attribute that
-    it states of it (size, place, density, margin, ...); they are answered from the candidate, and each answer is graded
-    1, 0.5 or 0 (:func:`rrg_rewards.functional.compare_answers`); no answer is 0. A report's score is the mean grade of
-    its questions, the corpus value the mean over scored reports. float64 in [0, 1], higher is better; NaN where no pair
-    is scored.
 
-    As published the metric asks for what the reference states only, so that a candidate may invent what it likes. Our
-    own answer to this is ``mode``:
+class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
+    r"""CT-FineBench: the mean grade of a candidate's answers to questions on the findings of the reference.
 
-    - ``"recall"``: as published. A pair whose reference gives no question is unscorable.
-    - ``"precision"``: questions made of the candidate, answered by the reference. A candidate that gives no question is
-      unscorable.
-    - ``"f1"``: the harmonic mean :math:`2RP/(R+P)` of both, 0 where both are 0. Where one side alone gives no question
-      it counts 0: a candidate that says nothing, or one that invents findings for a normal reference, scores 0. A pair
-      is unscorable where neither does.
+    Questions are made from the reference: one on the existence of each stated finding, and one on each stated attribute
+    of the finding (size, location, density, margin and others). They are answered from the candidate, and each answer
+    is graded 1, 0.5 or 0 (:func:`rrg_rewards.questions.compare_answers`); a missing answer is graded 0. With the grades
+    :math:`g_1, \dots, g_K` of a pair,
+
+    .. math::
+        R = \frac{1}{K} \sum_{k=1}^{K} g_k
+
+    The corpus value is the mean over scored pairs: float64 in [0, 1], higher is better; NaN if no pair is scored.
+
+    The published metric has questions only about statements of the reference and does not penalise invented findings.
+    ``mode`` is an extension for this:
+
+    - ``"recall"``: :math:`R`, as published. A pair is unscorable if its reference gives no question.
+    - ``"precision"``: :math:`P`, the mean grade of questions made from the candidate and answered from the reference. A
+      pair is unscorable if its candidate gives no question.
+    - ``"f1"``: the harmonic mean :math:`2RP/(R+P)`, 0 if both are 0. If only one side gives no question, its mean grade
+      counts as 0. The score is therefore 0 for an empty candidate, and for invented findings if the reference is
+      normal. A pair is unscorable if neither side gives a question.
 
     Source: Yuan et al., "CT-FineBench".
 
     Args:
-        schema: Name or YAML file of the question schema, or the schema: which findings and attributes are asked about.
-        answerer: Who answers questions from a report: ``"engine"``, the finding engine, or a judge, its name or
-            settings as :func:`rrg_rewards.judges.get_judge` takes them.
-        builder: Who makes questions, likewise.
-        comparer: Who grades answers, likewise; ``"engine"`` grades by rules.
+        schema: Question schema (findings and attributes) as a name, a YAML file or an object.
+        answerer: Answers questions from a report: ``"engine"`` for the finding engine, or a judge, its name or settings
+            as :func:`rrg_rewards.judges.get_judge` accepts them.
+        builder: Makes questions from a report; accepts the same values as ``answerer``.
+        comparer: Grades answers; accepts the same values. ``"engine"`` grades by rules.
         mode: ``"recall"``, ``"precision"`` or ``"f1"``.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: For an unknown schema, judge or mode.
-        TypeError: For something that is no judge, or an argument that the judge does not take.
+        ValueError: If the schema, a judge or the mode is unknown.
+        TypeError: If an object is not a judge, or has an argument that the judge does not accept.
 
     Example:
         >>> from rrg_rewards.metrics import CTFineBench
@@ -81,11 +93,10 @@ class CTFineBench(AskingMetric[FineBenchPair, Examination]):
     """
 
     name = "ct_finebench"
+    context = ("items",)
     plot_lower_bound: float = 0.0
     plot_upper_bound: float = 1.0
 
-    score_sum: Tensor
-    num_scored: Tensor
     num_without_items: Tensor
     detail_sums: Tensor
     detail_counts: Tensor
@@ -109,11 +120,9 @@ class CTFineBench(AskingMetric[FineBenchPair, Examination]):
         self.mode = mode
         self.examiner = Examiner(schema, builder=builder, answerer=answerer, comparer=comparer)
         self.detail_names = detail_names(mode)
-        # The last columns are of the kinds of questions.
+        # One column per attribute of the schema, then one per kind of question.
         table = (len(SIDES[mode]), len(self.index) + len(KINDS))
-        for name in ("score_sum", "num_scored", "num_without_items"):
-            dtype = torch.float64 if name == "score_sum" else torch.long
-            self.add_state(name, torch.tensor(0, dtype=dtype), dist_reduce_fx="sum")
+        self.add_state("num_without_items", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("detail_sums", torch.zeros(len(self.detail_names), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("detail_counts", torch.zeros(len(self.detail_names), dtype=torch.long), dist_reduce_fx="sum")
         self.add_state("grade_sums", torch.zeros(table, dtype=torch.float64), dist_reduce_fx="sum")
@@ -121,69 +130,65 @@ class CTFineBench(AskingMetric[FineBenchPair, Examination]):
         self.add_state("answered_counts", torch.zeros(table, dtype=torch.long), dist_reduce_fx="sum")
 
     @property
-    def index(self) -> QuestionIndex:
-        """Where each attribute of the schema stands in the tables."""
-        return question_index(self.examiner.schema)
+    def index(self) -> Mapping[tuple[str, str], int]:
+        """Column in the states of each attribute of each finding of the schema."""
+        return _table_columns(self.examiner.schema)
 
     @property
     def is_immediate(self) -> bool:
-        """Whether no judge is waited for."""
+        """Whether all steps run without waiting for a judge."""
         return self.examiner.is_immediate
 
     @property
     def signature(self) -> str:
-        """What exactly is computed: mode, question schema, and who makes, answers and grades questions."""
+        """Metric, mode, question schema, builder, answerer and comparer in one line."""
         return format_signature("ct_finebench", mode=self.mode, **self.examiner.signature)
 
-    def score(
-        self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]
-    ) -> FineBenchScores:
-        """CT-FineBench of each report pair.
+    def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> FineBenchScores:
+        """Compute CT-FineBench of each report pair.
 
         Args:
             preds: ``N`` candidate reports.
-            target: ``N`` reference reports; with ``items`` in mode ``recall`` they are not read, and may be ``None``.
-            context: ``items``, if given: each reference's questions in place of those made of it, as
-                :func:`rrg_rewards.metrics.question_items.read_items` takes them. A row of ``None`` or of no question is
-                unscorable.
+            target: ``N`` reference reports. In mode ``recall`` with ``items`` they are not used and may be ``None``.
+            context: ``items``, optional: the questions of each reference, as
+                :func:`rrg_rewards.data.check_question_items` accepts them. No questions are then made from the
+                references, and a row with ``None`` or without questions is unscorable.
 
         Returns:
-            ``value``: the score. ``details``, each ``(N,)``: mean grades of the questions on ``existence``, of those on
-            ``attributes``, and of the ``numeric``, ``categorical`` and ``location`` ones among these, NaN where there
-            is none; the numbers of questions (``items``) and of those ``answered``. In mode ``f1`` ``recall`` and
-            ``precision``, and all these with ``recall_`` or ``precision_`` before their names.
-            ``examinations``: questions, answers and grades.
+            ``value``: the score. ``details``, each ``(N,)``: mean grades of the questions on ``existence`` and on
+            ``attributes``, and of the ``numeric``, ``categorical`` and ``location`` questions on attributes, NaN if
+            there is no such question; the numbers of questions (``items``) and of answered questions (``answered``). In
+            mode ``f1``: ``recall`` and ``precision``, and the other details twice, with the prefixes ``recall_`` and
+            ``precision_``. ``examinations``: questions, answers and grades.
 
         Raises:
-            TypeError: If a report is no text or a row of ``items`` no list of questions, by argument and row; if a
-                context column is not known, or ``items`` are given in mode ``precision``, which asks about candidates.
-            ValueError: If lengths differ, or a question is not of the schema or has no answer that can be compared, by
-                row and number.
+            TypeError: If a report is not a text, or a row of ``items`` is not a list of questions, naming argument and
+                row; if a context column is unknown; if ``items`` are given in mode ``precision``, which makes questions
+                from candidates.
+            ValueError: If lengths differ, or a question is not in the schema or has no comparable answer, naming row
+                and number.
         """
         scores = super().score(preds, target, **context)
         assert isinstance(scores, FineBenchScores)
         return scores
 
-    def _choose(
-        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
-    ) -> tuple[Tensor, list[str], list[str], dict[str, list[Any]]]:
-        self._check_columns(context, ("items",))
-        if "items" in context and self.mode == "precision":
-            raise TypeError("mode 'precision' makes its questions of the candidates, so it takes no column items")
-        # What is no column at all is told by the checks of every metric.
-        if hasattr(context.get("items"), "__len__") and not isinstance(context["items"], str):
-            context = {"items": read_items(context["items"], self.index)}
-        return super()._choose(preds, target, context)
+    def _check_columns(self, columns: Mapping[str, Any]) -> None:
+        super()._check_columns(columns)
+        if "items" in columns and self.mode == "precision":
+            raise TypeError("mode 'precision' makes its questions from the candidates, so it takes no column items")
+
+    def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+        return {name: check_question_items(column, self.examiner.schema) for name, column in context.items()}
 
     def _scorable(
         self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
     ) -> Tensor:
         if "items" not in context:
             return super()._scorable(preds, target, context)
-        asked = torch.tensor([items is not None for items in context["items"]], dtype=torch.bool)
+        has_items = torch.tensor([items is not None for items in context["items"]], dtype=torch.bool)
         if self.mode == "f1":
-            return asked & super()._scorable(preds, target, context)
-        return asked & torch.tensor([report is not None for report in preds], dtype=torch.bool)
+            return has_items & super()._scorable(preds, target, context)
+        return has_items & torch.tensor([report is not None for report in preds], dtype=torch.bool)
 
     def _items(
         self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]
@@ -191,28 +196,28 @@ class CTFineBench(AskingMetric[FineBenchPair, Examination]):
         items = context.get("items", [None] * len(preds))
         return [FineBenchPair(*row) for row in zip(target, preds, items, strict=True)]
 
-    async def _ask(self, items: Sequence[FineBenchPair]) -> list[Examination | JudgeFailure]:
-        found = await asyncio.gather(*(self._ask_side(side, items) for side in SIDES[self.mode]))
+    async def _query(self, items: Sequence[FineBenchPair]) -> list[Examination | JudgeFailure]:
+        found = await asyncio.gather(*(self._query_side(side, items) for side in SIDES[self.mode]))
         return [_joined(SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
 
-    async def _ask_side(self, side: str, pairs: Sequence[FineBenchPair]) -> list[Graded | JudgeFailure]:
-        """Ask what one side states, of the other."""
+    async def _query_side(self, side: str, pairs: Sequence[FineBenchPair]) -> list[Graded | JudgeFailure]:
+        """Make questions from the reports of one side; grade the answers that the reports of the other side give."""
         recall = side == "recall"
         given = [pair.items if recall else None for pair in pairs]
-        asking = [pair.reference if recall else pair.candidate for pair in pairs]
+        sources = [pair.reference if recall else pair.candidate for pair in pairs]
         made = iter(
             await self.examiner.build(
-                [report for report, items in zip(asking, given, strict=True) if items is None],
-                # References come again; candidates do not.
+                [report for report, items in zip(sources, given, strict=True) if items is None],
+                # References recur in later batches; candidates do not.
                 remember=recall,
             )
         )
-        asked = [next(made) if items is None else items for items in given]
-        rows = [row for row, items in enumerate(asked) if not isinstance(items, JudgeFailure)]
+        questions = [next(made) if items is None else items for items in given]
         answering = [pair.candidate if recall else pair.reference for pair in pairs]
-        questions = [items for items in asked if not isinstance(items, JudgeFailure)]
-        graded = iter(await self.examiner.examine([answering[row] for row in rows], questions))
-        return [items if isinstance(items, JudgeFailure) else next(graded) for items in asked]
+        rows = [row for row, items in enumerate(questions) if not isinstance(items, JudgeFailure)]
+        usable = [items for items in questions if not isinstance(items, JudgeFailure)]
+        graded = iter(await self.examiner.examine([answering[row] for row in rows], usable))
+        return [items if isinstance(items, JudgeFailure) else next(graded) for items in questions]
 
     def _judged(self, results: Sequence[Examination | JudgeFailure]) -> FineBenchScores:
         return FineBenchScores.of(self.mode, results)
@@ -220,72 +225,63 @@ class CTFineBench(AskingMetric[FineBenchPair, Examination]):
     def _accumulate(self, scores: Scores) -> None:
         super()._accumulate(scores)
         assert isinstance(scores, FineBenchScores)
-        scored = scores.scored
-        self.score_sum += scores.value[scored].sum().to(self.device)
-        self.num_scored += int(scored.sum())
         examined = [one for one in scores.examinations if one is not None]
-        self.num_without_items += len(examined) - int(scored.sum())
+        self.num_without_items = self.num_without_items + len(examined) - int(scores.scored.sum())
         details = torch.stack([scores.details[name] for name in self.detail_names])
-        self.detail_sums += details.nansum(1).to(self.device)
-        self.detail_counts += (~details.isnan()).sum(1).to(self.device)
+        self.detail_sums = self.detail_sums + details.nansum(1).to(self.device)
+        self.detail_counts = self.detail_counts + (~details.isnan()).sum(1).to(self.device)
         for row, side in enumerate(SIDES[self.mode]):
             self._count(row, [one for examination in examined for one in examination.side(side)])
 
     def _count(self, row: int, answers: Sequence[GradedAnswer]) -> None:
-        """Add answers of a side to its rows of the tables."""
-        places = [self.index.place(one.item) for one in answers]
+        """Add the graded answers of a side to its row of the states."""
+        columns = [self.index[one.item.finding, one.item.attribute] for one in answers]
         kinds = [len(self.index) + KINDS.index(one.item.answer_type) for one in answers]
-        index = torch.tensor(places + kinds, dtype=torch.long, device=self.device)
+        index = torch.tensor(columns + kinds, dtype=torch.long, device=self.device)
         for name, values in (
             ("grade_sums", [one.grade for one in answers]),
             ("item_counts", [1] * len(answers)),
             ("answered_counts", [int(one.answer is not None) for one in answers]),
         ):
             table: Tensor = getattr(self, name)
-            table[row].index_add_(0, index, torch.tensor(values * 2, dtype=table.dtype, device=self.device))
-
-    def compute(self) -> Tensor:
-        """Mean score of the pairs scored so far: float64 scalar, NaN where there is none."""
-        return self.score_sum / self.num_scored
+            added = torch.zeros_like(table)
+            added[row].index_add_(0, index, torch.tensor(values * 2, dtype=table.dtype, device=self.device))
+            setattr(self, name, table + added)
 
     def counts(self) -> dict[str, Tensor]:
-        """Numbers of pairs so far, synced over processes as ``compute`` is, so every process must call it.
+        """Numbers of pairs so far, synced over processes as in ``compute``; every process must call this method.
 
         Returns:
-            int64 scalars: ``scored``, ``unscorable``, and among the latter ``without_items``, pairs on which there is
-            no question, and those that a judge failed on, by kind (``failed_deadline`` and so on).
+            int64 scalars: ``scored``; ``unscorable``, and among these ``without_items`` (pairs without a question) and
+            the failures of a judge by kind (``failed_deadline`` and so on).
         """
         with self._synced():
-            return {
-                "scored": self.num_scored.clone(),
-                "unscorable": self.num_unscorable.clone(),
-                "without_items": self.num_without_items.clone(),
-                **dict(zip((f"failed_{kind}" for kind in FAILURE_KINDS), self.num_failed.clone(), strict=True)),
-            }
+            return {**self._pair_counts(), "without_items": self.num_without_items.clone()}
 
     def statistics(self) -> dict[str, Tensor]:
-        """Means over reports of the details, each over the reports that have it, synced as ``compute`` is.
+        """Means of the details, each over the pairs that have it, synced as in ``compute``.
 
         Returns:
-            float64 scalars by the names of :meth:`score`'s details; NaN where no report has any.
+            float64 scalars by the names of the details of :meth:`score`; NaN if no pair has the detail.
         """
         with self._synced():
             means = self.detail_sums / self.detail_counts
         return dict(zip(self.detail_names, means, strict=True))
 
     def tables(self, side: str | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Grades pooled over all questions so far, synced as ``compute`` is, so every process must call it.
+        """Grades pooled over all questions so far, synced as in ``compute``; every process must call this method.
 
         Args:
-            side: ``"recall"`` or ``"precision"``; default: the mode's, and ``"recall"`` in mode ``f1``.
+            side: ``"recall"`` or ``"precision"``; default: the side that the mode grades, and ``"recall"`` in mode
+                ``f1``.
 
         Returns:
-            Tables ``finding``, ``attribute``, ``finding_attribute`` and ``answer_type``: of each a row for what was
-            asked about, with its names, the number of questions (``items``), the share of them that has an answer
-            (``answered``) and their mean grade (``score``).
+            Tables ``finding``, ``attribute``, ``finding_attribute`` and ``answer_type``. Each has one row per group
+            with at least one question: the names of the group, the number of questions (``items``), the share of
+            answered questions (``answered``) and the mean grade (``score``).
 
         Raises:
-            ValueError: If the mode does not ask about the side.
+            ValueError: If the mode does not grade the side.
 
         Example:
             >>> metric = CTFineBench()
@@ -295,13 +291,13 @@ class CTFineBench(AskingMetric[FineBenchPair, Examination]):
         """
         sides = SIDES[self.mode]
         if side is not None and side not in sides:
-            raise ValueError(f"mode {self.mode!r} asks about {' and '.join(sides)}, not about {side!r}")
+            raise ValueError(f"mode {self.mode!r} grades {' and '.join(sides)}, not {side!r}")
         row = sides.index(side) if side is not None else 0
         with self._synced():
             columns = [states[row].tolist() for states in (self.item_counts, self.answered_counts, self.grade_sums)]
         cells = list(zip(*columns, strict=True))
         pairs, kinds = cells[: len(self.index)], cells[len(self.index) :]
-        findings, attributes = zip(*self.index.pairs, strict=True)
+        findings, attributes = zip(*self.index, strict=True)
         return {
             "finding": _pooled({"finding": findings}, pairs),
             "attribute": _pooled({"attribute": attributes}, pairs),
@@ -320,7 +316,7 @@ def _joined(sides: Sequence[str], found: Sequence[Graded | JudgeFailure]) -> Exa
 
 
 def _pooled(names: Mapping[str, Sequence[str]], cells: Sequence[tuple[int, int, float]]) -> list[dict[str, Any]]:
-    """Rows of a table: sums of the cells of the same names, without those that are empty."""
+    """Return the rows of a table: sums of the cells with equal names, without empty groups."""
     sums: dict[tuple[str, ...], tuple[int, int, float]] = {}
     for name, cell in zip(zip(*names.values(), strict=True), cells, strict=True):
         items, answered, grades = sums.get(name, (0, 0, 0.0))

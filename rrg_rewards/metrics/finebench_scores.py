@@ -1,4 +1,4 @@
-"""CT-FineBench's scores of report pairs: what was asked, what was answered, and how right that is."""
+"""CT-FineBench's scores of report pairs, with their questions, answers and grades."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from torch import Tensor
 
 from rrg_rewards.functional.ct_finebench import ct_finebench_score
 from rrg_rewards.judges.base import JudgeFailure
-from rrg_rewards.judges.examiner import GradedAnswer
+from rrg_rewards.judges.question_answering import GradedAnswer
 from rrg_rewards.metrics.judged import JudgedScores
-from rrg_rewards.schemas import AnswerType
+from rrg_rewards.questions.schema import AnswerType
 
 __all__ = ["KINDS", "SIDES", "Examination", "FineBenchMode", "FineBenchScores", "Graded", "detail_names"]
 
 FineBenchMode = Literal["recall", "precision", "f1"]
-"""Whose statements are asked about: the reference's, as published; the candidate's; both."""
+"""Source of the questions: the reference (``"recall"``, as published), the candidate, or both."""
 
 SIDES: dict[str, tuple[str, ...]] = {"recall": ("recall",), "precision": ("precision",), "f1": ("recall", "precision")}
-"""The sides that a mode asks about."""
+"""Sides of a report pair whose questions each mode grades."""
 
 KINDS: tuple[str, ...] = get_args(AnswerType)
 """Kinds of questions."""
@@ -36,20 +36,21 @@ class Examination:
     """Questions on a report pair with their answers and grades.
 
     Args:
-        recall: What the reference states, answered by the candidate; empty where it is not asked.
-        precision: What the candidate states, answered by the reference; empty where it is not asked.
+        recall: Questions made from the reference, answered from the candidate; empty if the mode does not grade them.
+        precision: Questions made from the candidate, answered from the reference; empty if the mode does not grade
+            them.
     """
 
     recall: Graded = ()
     precision: Graded = ()
 
     def side(self, name: str) -> Graded:
-        """The answers of a side, by its name."""
+        """Return the graded answers of a side by its name."""
         return self.recall if name == "recall" else self.precision
 
 
 def _grades(answers: Sequence[Graded], part: str | None = None) -> Tensor:
-    """Mean grade of each pair's questions, or of those of one part; NaN where there is none."""
+    """Return the mean grade of each pair's questions, or of those in ``part``; NaN if there are none."""
     chosen = [[one.grade for one in row if part is None or _is_of(part, one)] for row in answers]
     return ct_finebench_score([grade for row in chosen for grade in row], [len(row) for row in chosen])
 
@@ -60,14 +61,14 @@ def _is_of(part: str, answer: GradedAnswer) -> bool:
 
 
 def _harmonic_mean(recall: Tensor, precision: Tensor) -> Tensor:
-    """F of both sides; one without questions earns nothing: a report that says nothing is not precise."""
+    """Return the harmonic mean of both sides; a side without questions counts as 0."""
     sides = torch.stack([recall, precision]).nan_to_num(0.0)
     f1 = 2 * sides.prod(0) / sides.sum(0).clamp(min=torch.finfo(torch.float64).tiny)
     return f1.masked_fill(recall.isnan() & precision.isnan(), _NAN)
 
 
 def detail_names(mode: str) -> list[str]:
-    """Names of a mode's details; where both sides are asked about, they bear the side's name.
+    """Return the names of a mode's details; in mode ``f1`` they start with the name of the side.
 
     Example:
         >>> detail_names("recall")
@@ -79,7 +80,7 @@ def detail_names(mode: str) -> list[str]:
 
 
 def _details(mode: str, examinations: Sequence[Examination]) -> Iterator[tuple[str, Tensor]]:
-    """Details of pairs by their names."""
+    """Yield the names and values of details."""
     for side in SIDES[mode]:
         answers = [examination.side(side) for examination in examinations]
         prefix = f"{side}_" if mode == "f1" else ""
@@ -91,44 +92,43 @@ def _details(mode: str, examinations: Sequence[Examination]) -> Iterator[tuple[s
         yield f"{prefix}answered", torch.tensor(answered, dtype=torch.float64)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FineBenchScores(JudgedScores):
     """CT-FineBench of report pairs with questions, answers and grades.
 
     Args:
-        value: The score, float64 tensor ``(N,)``; NaN where a pair is unscorable, nothing is asked or a judge failed.
-        details: Mean grades by kind of question and numbers of questions, each ``(N,)``; see
-            :meth:`CTFineBench.score`.
-        results: Examination or failure of each pair; ``None`` where it was not examined.
+        value: Score, float64 tensor ``(N,)``; NaN if a pair is unscorable, has no question, or a judge failed.
+        details: Mean grades and numbers of questions, each ``(N,)``; see :meth:`CTFineBench.score`.
+        results: Examination or failure of each pair; ``None`` if it was not examined.
     """
 
     @classmethod
     def of(cls, mode: str, results: Sequence[Examination | JudgeFailure]) -> "FineBenchScores":
-        """Scores of pairs that were examined.
+        """Compute the scores of pairs from their examinations.
 
         Args:
-            mode: Whose statements were asked about.
+            mode: Mode of the metric.
             results: Examination or failure of each pair.
         """
         examined = [result if isinstance(result, Examination) else Examination() for result in results]
         found = dict(_details(mode, examined))
         sides = [_grades([examination.side(side) for examination in examined]) for side in SIDES[mode]]
         values = _harmonic_mean(*sides) if mode == "f1" else sides[0]
-        # Without a score there are no parts of it, not even of 0 questions.
+        # A pair without a score has no details either, not even numbers of questions.
         details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in detail_names(mode)}
         return cls(values, details, results=tuple(results))
 
     @property
     def examinations(self) -> tuple[Examination | None, ...]:
-        """Questions, answers and grades of each pair; ``None`` where there are none."""
+        """Questions, answers and grades of each pair; ``None`` if there are none."""
         return tuple(result if isinstance(result, Examination) else None for result in self.results)
 
     @property
     def explanations(self) -> dict[str, list[str]]:
-        """What each report omits, gets wrong, invents and contradicts, and why a judge failed on it.
+        """Columns of descriptions of errors, and the judge's ``failure``.
 
-        ``omitted`` and ``wrong`` are of what the reference states, ``invented`` and ``contradicted`` of what the
-        candidate states.
+        ``omitted`` and ``wrong`` list statements of the reference, ``invented`` and ``contradicted`` statements of the
+        candidate.
         """
         found = [examination or Examination() for examination in self.examinations]
         return {
@@ -141,11 +141,11 @@ class FineBenchScores(JudgedScores):
 
 
 def _in_words(answers: Graded, answered: bool) -> str:
-    """Questions without an answer, or those whose answer is not right."""
-    told = []
+    """Describe the questions without an answer, or those with an answer that is not fully correct."""
+    described = []
     for one in answers:
         if (one.answer is not None) is not answered or one.grade == 1:
             continue
         given = f"{one.answer} for {one.item.answer}" if answered else one.item.answer
-        told.append(f"{one.item.finding}, {one.item.attribute}: {given}")
-    return "; ".join(told)
+        described.append(f"{one.item.finding}, {one.item.attribute}: {given}")
+    return "; ".join(described)

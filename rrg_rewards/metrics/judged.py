@@ -1,4 +1,4 @@
-"""Metrics whose per-report scores are read off what judges say of each pair."""
+"""Report metrics whose scores are computed from answers of judges."""
 
 import warnings
 from abc import abstractmethod
@@ -10,14 +10,17 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask, run_coroutine
+from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.columns import Column
+from rrg_rewards.utilities.precision import own_precision
+from rrg_rewards.utilities.processes import run_coroutine
 
-__all__ = ["FAILURE_KINDS", "AskingMetric", "JudgeWarning", "JudgedMetric", "JudgedScores"]
+__all__ = ["FAILURE_KINDS", "AsyncReportMetric", "JudgeWarning", "JudgedMetric", "JudgedScores"]
 
 FAILURE_KINDS: tuple[str, ...] = get_args(FailureKind)
-"""Why a judge may give no result, in the order in which failures are counted."""
+"""Kinds of judge failures, in the order of the counts in ``num_failed``."""
 
 
 class JudgeWarning(UserWarning):
@@ -28,48 +31,50 @@ Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class JudgedScores(Scores):
-    """Per-report scores with what the judge said.
+    """Per-report scores with the results of the judge.
 
     Args:
-        value: The score, float tensor ``(N,)``; NaN where a pair is unscorable, or the judge failed.
-        details: Sub-scores by name, each ``(N,)``; NaN where there is no score.
-        results: What the judge gave for each of the ``N`` pairs: its result, a
-            :class:`~rrg_rewards.judges.JudgeFailure`, or ``None`` where a pair was not fit to be judged.
+        value: Score, float tensor ``(N,)``; NaN if a pair is unscorable or the judge failed.
+        details: Sub-scores by name, each ``(N,)``; NaN for a pair without a score.
+        results: For each of the ``N`` pairs the judge's result, a :class:`~rrg_rewards.judges.JudgeFailure`, or
+            ``None`` if the pair was not judged.
     """
 
     results: tuple[Any, ...]
 
     @property
     def failures(self) -> dict[str, Tensor]:
-        """Which pairs the judge failed on, by each kind of failure: bool tensors ``(N,)``."""
+        """Pairs on which the judge failed, by kind of failure: bool tensors ``(N,)``."""
         kinds = [result.kind if isinstance(result, JudgeFailure) else None for result in self.results]
         return {name: torch.tensor([kind == name for kind in kinds], dtype=torch.bool) for name in FAILURE_KINDS}
 
     @property
     def explanations(self) -> dict[str, list[str]]:
-        """Why the judge failed on a pair, in words, and empty where it did not."""
-        failed = [result if isinstance(result, JudgeFailure) else None for result in self.results]
-        return {"failure": ["" if failure is None else f"{failure.kind}: {failure.reason}" for failure in failed]}
+        """Column ``failure``: kind and reason of the judge's failure on each pair; empty without a failure."""
+        results = self.results
+        return {"failure": [f"{one.kind}: {one.reason}" if isinstance(one, JudgeFailure) else "" for one in results]}
 
     def expand(self, rows: Tensor) -> Self:
-        """Put scores of the pairs chosen by ``rows`` back in their places; the others were not judged."""
+        """Return scores of ``N`` pairs: these scores where ``rows`` is true; the other pairs were not judged."""
         scores, results = super().expand(rows), iter(self.results)
         placed = tuple(next(results) if chosen else None for chosen in rows.tolist())
         return replace(self, value=scores.value, details=scores.details, results=placed)
 
 
-class AskingMetric(ReportMetric, Generic[Item, Result]):
-    """A report metric that asks about each pair, and may be given no result.
+class AsyncReportMetric(ReportMetric, Generic[Item, Result]):
+    """A report metric that queries judges about each pair, synchronously or asynchronously.
 
-    Subclasses say what is asked about a pair in :meth:`_items`, ask it in :meth:`_ask`, and turn results into scores in
-    :meth:`_judged`. A pair for which there is no result has no score: it is counted in ``num_unscorable`` and, by kind
-    of failure, in ``num_failed``, and a warning says how many there were.
+    Subclasses implement :meth:`_items`, :meth:`_query` and :meth:`_judged`. A pair on which a judge failed has no
+    score. It is counted in ``num_unscorable`` and, by kind of failure, in ``num_failed``, and a :class:`JudgeWarning`
+    reports the number of such pairs.
 
     Args:
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
     """
+
+    _reward_class = "AsyncMetricReward"
 
     num_failed: Tensor
 
@@ -80,43 +85,45 @@ class AskingMetric(ReportMetric, Generic[Item, Result]):
     @property
     @abstractmethod
     def is_immediate(self) -> bool:
-        """Whether nobody is waited for, so that there is nothing to run beside it."""
+        """Whether queries return without waiting; asynchronous scoring is then no faster."""
 
     @abstractmethod
     def _items(self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]) -> list[Item]:
-        """What to ask about pairs that are all scorable."""
+        """Return one query item for each pair; all pairs are scorable."""
 
     @abstractmethod
-    async def _ask(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
-        """Result of each item, in order, or why there is none."""
+    async def _query(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+        """Return the result or the failure of each item, in order."""
 
-    def _ask_now(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
-        """:meth:`_ask` for callers that are not asynchronous."""
-        return run_coroutine(self._ask(items))
+    def _query_now(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+        """Run :meth:`_query` from synchronous code."""
+        return run_coroutine(self._query(items))
 
     @abstractmethod
     def _judged(self, results: Sequence[Result | JudgeFailure]) -> JudgedScores:
-        """Scores of pairs that were asked about; NaN where there is no result."""
+        """Compute scores from results; NaN for failures."""
 
-    async def score_async(
-        self, preds: Sequence[str | None], target: Sequence[str | None], **context: Sequence[Any]
-    ) -> Scores:
-        """:meth:`score` without blocking the event loop while a judge is waited for; same arguments and result."""
+    async def score_async(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> Scores:
+        """Do the same as :meth:`score` without blocking the event loop while a judge answers."""
         rows, chosen_preds, chosen_target, chosen_context = self._choose(preds, target, context)
-        results = await self._ask(self._items(chosen_preds, chosen_target, chosen_context))
-        return self._warned(results).expand(rows)
+        results = await self._query(self._items(chosen_preds, chosen_target, chosen_context))
+        # Not around the query: other coroutines run while it waits.
+        with own_precision():
+            scores = self._checked_scores(results)
+        return self._expand(scores, rows)
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> JudgedScores:
-        return self._warned(self._ask_now(self._items(preds, target, context)))
+        return self._checked_scores(self._query_now(self._items(preds, target, context)))
 
-    def _warned(self, results: Sequence[Result | JudgeFailure]) -> JudgedScores:
+    def _checked_scores(self, results: Sequence[Result | JudgeFailure]) -> JudgedScores:
+        """Compute scores; warn if a judge failed."""
         scores = self._judged(results)
         counts = {kind: int(failed.sum()) for kind, failed in scores.failures.items()}
         if any(counts.values()):
-            told = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count)
-            # On each process and not only on the first: every one asks about reports of its own.
+            by_kind = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count)
+            # Warn on every process, because each process judges different reports.
             warnings.warn(
-                f"{self.name}: the judge failed on {sum(counts.values())} of {len(results)} report pairs ({told}), "
+                f"{self.name}: the judge failed on {sum(counts.values())} of {len(results)} report pairs ({by_kind}), "
                 "which have no score",
                 JudgeWarning,
                 stacklevel=2,
@@ -124,18 +131,25 @@ class AskingMetric(ReportMetric, Generic[Item, Result]):
         return scores
 
     def _accumulate(self, scores: Scores) -> None:
+        super()._accumulate(scores)
         failed = [failures.sum() for failures in scores.failures.values()]
-        self.num_failed += torch.stack(failed).to(self.device)
+        self.num_failed = self.num_failed + torch.stack(failed).to(self.device)
+
+    def _pair_counts(self) -> dict[str, Tensor]:
+        """Return the numbers of ``scored`` and ``unscorable`` pairs and of failures by kind (``failed_<kind>``)."""
+        names = ("scored", "unscorable", *(f"failed_{kind}" for kind in FAILURE_KINDS))
+        values = (self.num_scored.clone(), self.num_unscorable.clone(), *self.num_failed.clone())
+        return dict(zip(names, values, strict=True))
 
 
-class JudgedMetric(AskingMetric[Item, Result]):
-    """A report metric for which one judge is asked one question about each pair.
+class JudgedMetric(AsyncReportMetric[Item, Result]):
+    """A report metric with one judge, which is queried once for each pair.
 
-    Subclasses say what is asked about a pair in :meth:`_items`, and turn results into scores in :meth:`_judged`.
+    Subclasses implement :meth:`_items` and :meth:`_judged`.
 
     Args:
-        judge: A judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` takes them.
-        task: What the judge is asked.
+        judge: A judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` accepts them.
+        task: Prompt and answer format of the queries.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
     """
 
@@ -144,13 +158,17 @@ class JudgedMetric(AskingMetric[Item, Result]):
         self.judge = get_judge(judge)
         self.task = task
 
+    def extra_repr(self) -> str:
+        """Judge and task."""
+        return f"judge={self.judge!r}, task={self.task!r}"
+
     @property
     def is_immediate(self) -> bool:
-        """Whether the judge is not waited for."""
+        """Whether the judge answers without waiting."""
         return self.judge.is_immediate
 
-    async def _ask(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+    async def _query(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
         return await self.judge.evaluate(self.task, items)
 
-    def _ask_now(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+    def _query_now(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
         return self.judge.evaluate_now(self.task, items)

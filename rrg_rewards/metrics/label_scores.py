@@ -1,4 +1,4 @@
-"""Per-report scores that come from label matrices."""
+"""Per-report scores of CRG with the label matrices that they were computed from."""
 
 from dataclasses import dataclass, replace
 
@@ -10,15 +10,15 @@ from rrg_rewards.metrics.base import Scores
 __all__ = ["LabelScores"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LabelScores(Scores):
-    """Per-report CRG contributions with the labels they were made from.
+    """Per-report CRG contributions with the labels of both reports.
 
     Args:
-        value: Contributions, float64 tensor ``(N,)``; NaN where a pair is unscorable.
+        value: Contributions, float64 tensor ``(N,)``; NaN if a pair is unscorable.
         details: ``tp``, ``fn``, ``fp``, ``precision``, ``recall``, ``predicted_positives``, each ``(N,)``.
-        preds: Labels of the predictions, bool tensor ``(N, L)``, False where unscorable.
-        target: Labels of the references, bool tensor ``(N, L)``, False where unscorable.
+        preds: Labels of the predictions, bool tensor ``(N, L)``, False if unscorable.
+        target: Labels of the references, bool tensor ``(N, L)``, False if unscorable.
         labels: Names of the columns.
 
     Example:
@@ -34,14 +34,14 @@ class LabelScores(Scores):
 
     @property
     def explanations(self) -> dict[str, list[str]]:
-        """The labels ``missed`` and ``invented`` in each report."""
+        """Columns ``missed`` and ``invented``: names of the missed and invented labels of each report."""
         return {
             "missed": self._names(self.target & ~self.preds),
             "invented": self._names(self.preds & ~self.target),
         }
 
     def counts(self, dim: int | None = None) -> LabelCounts:
-        """Confusion counts of the scored pairs, as :func:`rrg_rewards.functional.label_counts` sums them."""
+        """Return the confusion counts of the scored pairs; see :func:`rrg_rewards.functional.label_counts`."""
         return label_counts(self.preds[self.scored], self.target[self.scored], dim=dim)
 
     @property
@@ -58,13 +58,13 @@ class LabelScores(Scores):
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
 
     def with_prior(self, prior: float | None) -> "LabelScores":
-        """The same labels scored with another prevalence of positive references.
+        """Return the contributions of the same labels for another prior.
 
         Args:
-            prior: Prevalence in (0, 1); ``None`` for that of these references.
+            prior: Prevalence of positive labels in (0, 1); ``None`` for the prevalence in these references.
 
         Raises:
-            ValueError: If the prior lies outside (0, 1).
+            ValueError: If the prior is outside (0, 1).
         """
         rows = self.scored
         value = self.value.clone()
@@ -72,7 +72,7 @@ class LabelScores(Scores):
         return replace(self, value=value)
 
     def expand(self, rows: Tensor) -> "LabelScores":
-        """Put scores of the pairs chosen by ``rows`` back in their places; unscorable pairs have no label."""
+        """Return scores of ``N`` pairs: these scores where ``rows`` is true; the other pairs have no labels."""
         preds, target = (labels.new_zeros(len(rows), labels.shape[1]) for labels in (self.preds, self.target))
         preds[rows], target[rows] = self.preds, self.target
         scores = super().expand(rows)

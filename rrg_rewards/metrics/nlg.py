@@ -1,4 +1,4 @@
-"""Metrics of natural language generation as report metrics: likeness of words, not of findings."""
+"""Metrics of natural language generation as report metrics. They compare words, not findings."""
 
 import re
 from collections.abc import Sequence
@@ -22,55 +22,33 @@ __all__ = ["BLEU", "ROUGE", "BERTScore", "RougeVariant"]
 RougeVariant = Literal["rouge1", "rouge2", "rougeL"]
 
 _WORD = re.compile(r"\w+|[^\w\s]")
-# What encoders of the BERT family take at most, and RoBERTa two fewer than it has places for.
+# Limit of encoders of the BERT family. RoBERTa accepts two tokens fewer than it has positions.
 _MOST_TOKENS = 510
 
 
-class _MeanMetric(ReportMetric):
-    """A report metric whose corpus value is the mean over reports."""
-
-    score_sum: Tensor
-    num_scored: Tensor
-    plot_lower_bound = 0.0
-    plot_upper_bound = 1.0
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("score_sum", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("num_scored", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
-
-    def _accumulate(self, scores: Scores) -> None:
-        self.score_sum += scores.value[scores.scored].sum().to(self.device)
-        self.num_scored += int(scores.scored.sum())
-
-    def compute(self) -> Tensor:
-        """Mean over the pairs scored so far: float64 scalar, NaN where there is none."""
-        return self.score_sum / self.num_scored
-
-
-class BLEU(_MeanMetric):
+class BLEU(ReportMetric):
     r"""BLEU of each candidate report against its reference, as torchmetrics computes it.
 
     .. math::
         \mathrm{BLEU} = \min(1, e^{1 - |r| / |c|}) \Bigl(\prod_{n=1}^{N} p_n\Bigr)^{1/N}
 
-    with the precisions :math:`p_n` of n-grams of words in lower case, punctuation apart. In [0, 1], higher is better;
-    the corpus value is the mean over reports, which is not the BLEU of the corpus. It counts words, not findings: a
-    fixed normal report scores well on a corpus of mostly normal ones.
+    with the candidate :math:`c`, the reference :math:`r`, and the precisions :math:`p_n` of n-grams of lower-case words
+    and punctuation marks. In [0, 1], higher is better. The corpus value is the mean over reports, which differs from
+    corpus BLEU. BLEU counts words, not findings: a fixed normal report scores well on mostly normal reports.
 
     Source: Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine Translation", 2002.
 
     Args:
         n_gram: :math:`N`, 1 to 4.
-        smooth: Whether precisions of two words on get one match more (Lin and Och, 2004), so that a report without a
-            common 4-gram is not worth 0.
+        smooth: Whether to add one match to the precisions for :math:`n \ge 2` (Lin and Och, 2004), so that a report
+            without a common 4-gram does not score 0.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
         ValueError: If ``n_gram`` is out of range.
 
     Example:
-        >>> from rrg_rewards.metrics.nlg import BLEU
+        >>> from rrg_rewards.metrics import BLEU
         >>> metric = BLEU(n_gram=2)
         >>> metric.update(["Small pleural effusion."], ["Small left pleural effusion."])
         >>> metric.compute()
@@ -78,6 +56,9 @@ class BLEU(_MeanMetric):
     """
 
     name = "bleu"
+    context = ()
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
 
     def __init__(self, n_gram: int = 4, smooth: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -88,31 +69,25 @@ class BLEU(_MeanMetric):
 
     @property
     def signature(self) -> str:
-        """What exactly is computed."""
+        """Metric, version and settings in one line."""
         return format_signature("bleu", n_gram=self.n_gram, smooth=self.smooth, case="lower", of="report")
 
-    def _score(
-        self,
-        preds: Sequence[str],
-        target: Sequence[str],
-        **context: Sequence[Any],
-    ) -> Scores:
-        self._check_columns(context, ())
+    def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
         pairs = zip(_words(preds), _words(target), strict=True)
         values = [float(bleu_score([pred], [[ref]], self.n_gram, self.smooth)) for pred, ref in pairs]
         return Scores(torch.tensor(values, dtype=torch.float64))
 
 
-class ROUGE(_MeanMetric):
+class ROUGE(ReportMetric):
     r"""ROUGE of each candidate report against its reference, as torchmetrics computes it.
 
-    ``rougeL`` is the F measure of the longest common subsequence of words, ``rouge1`` and ``rouge2`` those of common
-    words and pairs of words:
+    ``rougeL`` is the F measure of the longest common subsequence (LCS) of words. ``rouge1`` and ``rouge2`` replace its
+    length by the number of common words or of common word pairs.
 
     .. math::
         F = \frac{2 P R}{P + R}, \qquad P = \frac{\mathrm{LCS}(c, r)}{|c|}, \qquad R = \frac{\mathrm{LCS}(c, r)}{|r|}
 
-    In [0, 1], higher is better; the corpus value is the mean over reports. It counts words, not findings.
+    In [0, 1], higher is better. The corpus value is the mean over reports. ROUGE counts words, not findings.
 
     Source: Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 2004.
 
@@ -124,7 +99,7 @@ class ROUGE(_MeanMetric):
         ValueError: If the variant is unknown.
 
     Example:
-        >>> from rrg_rewards.metrics.nlg import ROUGE
+        >>> from rrg_rewards.metrics import ROUGE
         >>> metric = ROUGE()
         >>> metric.update(["Small pleural effusion."], ["Small left pleural effusion."])
         >>> metric.compute()
@@ -132,6 +107,9 @@ class ROUGE(_MeanMetric):
     """
 
     name = "rouge"
+    context = ()
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
 
     def __init__(self, variant: RougeVariant = "rougeL", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -141,16 +119,10 @@ class ROUGE(_MeanMetric):
 
     @property
     def signature(self) -> str:
-        """What exactly is computed."""
+        """Metric, version and settings in one line."""
         return format_signature("rouge", variant=self.variant, measure="f", of="report")
 
-    def _score(
-        self,
-        preds: Sequence[str],
-        target: Sequence[str],
-        **context: Sequence[Any],
-    ) -> Scores:
-        self._check_columns(context, ())
+    def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
         values = [
             float(rouge_score(pred, ref, rouge_keys=self.variant)[f"{self.variant}_fmeasure"])
             for pred, ref in zip(preds, target, strict=True)
@@ -158,29 +130,29 @@ class ROUGE(_MeanMetric):
         return Scores(torch.tensor(values, dtype=torch.float64))
 
 
-class BERTScore(_MeanMetric):
+class BERTScore(ReportMetric):
     r"""BERTScore F of each candidate report against its reference, without idf weights and rescaling.
 
-    With the contextual embeddings :math:`x` of the reference's tokens and :math:`\hat x` of the candidate's, of
-    length 1, special tokens left out,
+    With the contextual embeddings :math:`x` of the reference's tokens and :math:`\hat x` of the candidate's tokens,
+    normalised to length 1 and without special tokens,
 
     .. math::
         P = \frac{1}{|\hat x|} \sum_j \max_i x_i^\top \hat x_j, \qquad
         R = \frac{1}{|x|} \sum_i \max_j x_i^\top \hat x_j, \qquad F = \frac{2 P R}{P + R}
 
-    At most 1, in practice above 0; higher is better; the corpus value is the mean over reports. Nothing is sent
-    anywhere; code that comes with a model is never executed.
+    At most 1, in practice above 0, higher is better. The corpus value is the mean over reports. No data leave the
+    process, and code that comes with a model is never executed.
 
-    Equal to torchmetrics' ``bert_score`` of one pair at a time. Of several pairs, torchmetrics 1.9 compares reports
-    with those of other rows: it applies the order of lengths once more where it should undo it.
+    The value equals torchmetrics' ``bert_score`` for one pair at a time. For several pairs, torchmetrics 1.9 compares
+    reports from different rows, because it sorts by length a second time instead of restoring the order.
 
     Source: Zhang et al., "BERTScore: Evaluating Text Generation with BERT", 2020.
 
     Args:
-        model: Folder or Hub id of an encoder that ``AutoModel`` knows, with its tokenizer.
+        model: Folder or Hub id of an encoder that ``AutoModel`` supports, with its tokenizer.
         num_layers: Layer whose embeddings are compared; default: the last one.
-        batch_size: Pairs that run at once.
-        device: Where the model runs; default: this process' CUDA device where there is one, else the CPU.
+        batch_size: Number of pairs per batch.
+        device: Device of the model; default: the CUDA device of this process if there is one, else the CPU.
         revision: Revision of a Hub id.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
@@ -188,7 +160,7 @@ class BERTScore(_MeanMetric):
         FileNotFoundError: If there is no such folder.
 
     Example:
-        >>> from rrg_rewards.metrics.nlg import BERTScore
+        >>> from rrg_rewards.metrics import BERTScore
         >>> metric = BERTScore("roberta-large", num_layers=17)                      # doctest: +SKIP
         >>> metric.update(["Small effusion."], ["Small pleural effusion."])         # doctest: +SKIP
         >>> metric.compute()                                                        # doctest: +SKIP
@@ -196,6 +168,9 @@ class BERTScore(_MeanMetric):
     """
 
     name = "bertscore"
+    context = ()
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
 
     def __init__(
         self,
@@ -213,17 +188,11 @@ class BERTScore(_MeanMetric):
 
     @property
     def signature(self) -> str:
-        """What exactly is computed."""
+        """Metric, version and settings in one line."""
         layer = "last" if self.num_layers is None else self.num_layers
         return format_signature("bertscore", model=self.encoder.source, layer=layer, measure="f", idf=False)
 
-    def _score(
-        self,
-        preds: Sequence[str],
-        target: Sequence[str],
-        **context: Sequence[Any],
-    ) -> Scores:
-        self._check_columns(context, ())
+    def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
         values = [
             _greedy_f(*self._embed(preds[start:end]), *self._embed(target[start:end]))
             for start in range(0, len(preds), self.batch_size)
@@ -233,17 +202,17 @@ class BERTScore(_MeanMetric):
 
     @torch.no_grad()
     def _embed(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Embeddings of length 1 ``(N, T, D)``, and at which places there is a token ``(N, T)``."""
+        """Return normalised embeddings ``(N, T, D)``, and a mask of the tokens that are not special ``(N, T)``."""
         model = self.encoder.model
         tokens = {name: values.to(model.device) for name, values in self.encoder.tokenize(texts).items()}
-        own = tokens.pop("special_tokens_mask")
+        special = tokens.pop("special_tokens_mask")
         hidden = model(**tokens, output_hidden_states=True).hidden_states
         layer = hidden[-1 if self.num_layers is None else self.num_layers]
-        return functional.normalize(layer.float(), dim=-1), tokens["attention_mask"].bool() & ~own.bool()
+        return functional.normalize(layer.float(), dim=-1), tokens["attention_mask"].bool() & ~special.bool()
 
 
 def _greedy_f(preds: Tensor, preds_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
-    """F of each token's greatest similarity to one of the other side, 0 where a side has no token."""
+    """Return F of each token's maximum similarity to a token of the other report; 0 if a report has no token."""
     both = preds_mask.unsqueeze(2) & target_mask.unsqueeze(1)
     similarity = (preds @ target.transpose(1, 2)).masked_fill(~both, -1.0)
     precision = (similarity.amax(2) * preds_mask).sum(1) / preds_mask.sum(1)
@@ -253,7 +222,7 @@ def _greedy_f(preds: Tensor, preds_mask: Tensor, target: Tensor, target_mask: Te
 
 
 class _Encoder(Backend):
-    """The encoder behind BERTScore: loaded at the first report, once a process for all who use the same."""
+    """Encoder of BERTScore, loaded at the first report and shared in the process."""
 
     def __init__(self, model: str, device: str | None = None, revision: str | None = None) -> None:
         check_model_source(model)
@@ -262,32 +231,31 @@ class _Encoder(Backend):
         self.revision = revision
 
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments that rebuild this encoder."""
         return {"model": self.name, "device": self.device, "revision": self.revision}
 
     @property
     def source(self) -> str:
-        """The model as signatures name it."""
+        """Name and revision of the model, for signatures."""
         return self.name if self.revision is None else f"{self.name}@{self.revision}"
 
     @cached_property
     def model(self) -> Any:
-        """The encoder."""
         return load_frozen(_build_encoder, self.name, self.revision, device=self.device)
 
     @cached_property
     def tokenizer(self) -> Any:
-        """Its tokenizer."""
-        return require("transformers", extra="models").AutoTokenizer.from_pretrained(self.name, revision=self.revision)
+        return require("transformers", extra="models").AutoTokenizer.from_pretrained(
+            self.name, revision=self.revision, trust_remote_code=False
+        )
 
     @property
     def max_length(self) -> int:
-        """Tokens that the encoder takes at most; what is longer is cut."""
-        places = getattr(self.model.config, "max_position_embeddings", _MOST_TOKENS)
-        return min(int(places), _MOST_TOKENS)
+        """Maximum number of tokens; longer reports are cut."""
+        positions = getattr(self.model.config, "max_position_embeddings", _MOST_TOKENS)
+        return min(int(positions), _MOST_TOKENS)
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """Tokens of reports, padded to the longest."""
+        """Tokenise reports, padded to the longest."""
         tokens = self.tokenizer(
             list(texts),
             padding=True,
@@ -301,7 +269,7 @@ class _Encoder(Backend):
 
 def _build_encoder(name: str, revision: str | None) -> Any:
     return require("transformers", extra="models").AutoModel.from_pretrained(
-        name, revision=revision, dtype=torch.float32
+        name, revision=revision, dtype=torch.float32, trust_remote_code=False
     )
 
 

@@ -1,43 +1,30 @@
-"""Report metrics by name, for command lines and YAML files; a metric's module is imported when it is made."""
+"""Report metrics by name, for command lines and YAML files. A metric's module is imported at its first use."""
 
 import inspect
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["MetricEntry", "available_metrics", "make_metric", "metric_class", "metric_context", "metric_options"]
+__all__ = ["available_metrics", "make_metric", "metric_class", "metric_context", "metric_options", "required_options"]
 
 
-@dataclass(frozen=True)
-class MetricEntry:
-    """Where a metric is and which columns it uses besides the two reports.
-
-    Args:
-        path: ``module:Class`` of a :class:`rrg_rewards.metrics.ReportMetric`.
-        context: Names of the context columns that its ``score`` takes.
-    """
-
-    path: str
-    context: tuple[str, ...] = ()
-
-
-_METRICS: dict[str, MetricEntry] = {
-    "bertscore": MetricEntry("rrg_rewards.metrics.nlg:BERTScore"),
-    "bleu": MetricEntry("rrg_rewards.metrics.nlg:BLEU"),
-    "crepe": MetricEntry("rrg_rewards.metrics.crepe:CREPE"),
-    "crg": MetricEntry("rrg_rewards.metrics.crg:ReportCRG", context=("target_labels",)),
-    "crimson": MetricEntry("rrg_rewards.metrics.crimson:CRIMSON", context=("age", "sex", "indication")),
-    "rouge": MetricEntry("rrg_rewards.metrics.nlg:ROUGE"),
-    "er2score": MetricEntry("rrg_rewards.metrics.er2score:ER2Score"),
-    "ct_finebench": MetricEntry("rrg_rewards.metrics.ct_finebench:CTFineBench", context=("items",)),
+# ``module:Class`` of each metric.
+_METRICS: dict[str, str] = {
+    "bertscore": "rrg_rewards.metrics.nlg:BERTScore",
+    "bleu": "rrg_rewards.metrics.nlg:BLEU",
+    "crepe": "rrg_rewards.metrics.crepe:CREPE",
+    "crg": "rrg_rewards.metrics.crg:ReportCRG",
+    "crimson": "rrg_rewards.metrics.crimson:CRIMSON",
+    "ct_finebench": "rrg_rewards.metrics.ct_finebench:CTFineBench",
+    "er2score": "rrg_rewards.metrics.er2score:ER2Score",
+    "rouge": "rrg_rewards.metrics.nlg:ROUGE",
 }
 
 
 def available_metrics() -> list[str]:
-    """Names that :func:`make_metric` takes, sorted.
+    """Return the names that :func:`make_metric` accepts, sorted.
 
     Example:
         >>> "crg" in available_metrics()
@@ -46,45 +33,41 @@ def available_metrics() -> list[str]:
     return sorted(_METRICS)
 
 
-def _entry(name: str) -> MetricEntry:
-    if name not in _METRICS:
-        raise ValueError(unknown_name_message("metric", name, _METRICS))
-    return _METRICS[name]
-
-
 def metric_class(name: str) -> type[ReportMetric]:
-    """Class of a metric.
+    """Return the class of a metric.
 
     Raises:
-        ValueError: For an unknown metric, with the nearest known one.
+        ValueError: If the metric is unknown, naming the nearest one.
 
     Example:
         >>> metric_class("crg").__name__
         'ReportCRG'
     """
-    module, _, cls = _entry(name).path.partition(":")
+    if name not in _METRICS:
+        raise ValueError(unknown_name_message("metric", name, _METRICS))
+    module, _, cls = _METRICS[name].partition(":")
     metric: type[ReportMetric] = getattr(import_module(module), cls)
     return metric
 
 
 def metric_context(name: str) -> tuple[str, ...]:
-    """Names of the context columns that a metric uses besides predictions and references.
+    """Return the names of the context columns that a metric accepts.
 
     Raises:
-        ValueError: For an unknown metric, with the nearest known one.
+        ValueError: If the metric is unknown, naming the nearest one.
 
     Example:
         >>> metric_context("crg")
         ('target_labels',)
     """
-    return _entry(name).context
+    return metric_class(name).context or ()
 
 
 def metric_options(name: str) -> tuple[str, ...]:
-    """Names of the options that a metric takes.
+    """Return the names of a metric's options.
 
     Raises:
-        ValueError: For an unknown metric, with the nearest known one.
+        ValueError: If the metric is unknown, naming the nearest one.
 
     Example:
         >>> metric_options("crg")
@@ -94,15 +77,29 @@ def metric_options(name: str) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD)
 
 
+def required_options(name: str) -> tuple[str, ...]:
+    """Return the names of a metric's options without a default.
+
+    Raises:
+        ValueError: If the metric is unknown, naming the nearest one.
+
+    Example:
+        >>> required_options("bertscore"), required_options("crg")
+        (('model',), ())
+    """
+    parameters = inspect.signature(metric_class(name)).parameters
+    return tuple(option for option in metric_options(name) if parameters[option].default is inspect.Parameter.empty)
+
+
 def make_metric(name: str, **options: Any) -> ReportMetric:
     """Make a report metric by name.
 
     Args:
         name: One of :func:`available_metrics`.
-        options: The metric's own options. For those of every :class:`torchmetrics.Metric`, make the class itself.
+        options: Options of the metric. For the options of :class:`torchmetrics.Metric`, call the class.
 
     Raises:
-        ValueError: For an unknown metric or an option that it does not take, with the nearest known one.
+        ValueError: If the metric or an option is unknown, naming the nearest one.
 
     Example:
         >>> make_metric("crg", prior=0.2).prior

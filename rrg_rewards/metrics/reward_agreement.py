@@ -1,4 +1,4 @@
-"""How well predicted rewards order reports of one reference as their scores do."""
+"""Agreement of predicted rewards and true scores about the order of reports with the same reference."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,18 +12,18 @@ from rrg_rewards.metrics.base import ScalarMetric
 
 __all__ = ["GradedRewards", "RewardAgreement", "annotated_totals", "preference_pairs"]
 
-# Contributions are rounded to float32: what differs by less than so much of the largest one is tied.
+# Contributions are rounded to float32. Differences below this fraction of the largest contribution are ties.
 _TIE = 1e-6
-# Indices of references are kept as float32.
+# Indices of references are stored as float32, which represents integers exactly up to this number.
 _MOST_REFERENCES = 2**24
 
 
 class GradedRewards(NamedTuple):
-    """Predicted rewards of reports beside what their scores contribute, and how well the two agree.
+    """Predicted rewards and true contributions of reports.
 
     Args:
         rewards: ``(N, C)`` predicted rewards, float64.
-        contributions: ``(N, C)`` true contributions, float64; NaN where a criterion is not annotated.
+        contributions: ``(N, C)`` true contributions, float64; NaN if a criterion is not annotated.
         reference: ``(N,)`` index of each report's reference, int64.
     """
 
@@ -32,9 +32,9 @@ class GradedRewards(NamedTuple):
     reference: Tensor
 
     def accuracy(self) -> Tensor:
-        """Share of accepted/rejected pairs that predicted totals order rightly: float64, NaN without a pair.
+        """Return the share of accepted/rejected pairs that predicted totals order correctly: float64, NaN if none.
 
-        Totals are over the criteria that are annotated in both reports; a predicted tie is no agreement.
+        Totals are sums over the criteria that are annotated in both reports. A predicted tie is an error.
         """
         accepted, rejected = preference_pairs(self.contributions, self.reference)
         known = ~(self.contributions[accepted] - self.contributions[rejected]).isnan()
@@ -42,11 +42,12 @@ class GradedRewards(NamedTuple):
         return (difference > 0).double().mean()
 
     def statistics(self, criteria: Sequence[str]) -> dict[str, Tensor]:
-        """Accuracy by criterion, and rank correlations of totals: float64 scalars.
+        """Return accuracies by criterion and rank correlations of totals: float64 scalars.
 
-        ``accuracy_<criterion>`` is the share, of the accepted/rejected pairs that differ in the criterion, whose
-        rewards for it are ordered as its contributions are; NaN where no pair differs. ``kendall`` (tau-b) and
-        ``spearman`` are between predicted and true totals (:func:`annotated_totals`), also of different references.
+        ``accuracy_<criterion>``: among the accepted/rejected pairs that differ in the criterion, the share whose
+        predicted rewards for the criterion have the same order as the contributions; NaN if no pair differs.
+        ``kendall`` (tau-b) and ``spearman`` compare predicted and true totals (:func:`annotated_totals`) across
+        references.
 
         Args:
             criteria: Names of the ``C`` criteria.
@@ -65,12 +66,12 @@ class GradedRewards(NamedTuple):
 
 
 def preference_pairs(contributions: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
-    """All pairs of reports of one reference whose totals differ, the better one first.
+    """Return all pairs of reports with the same reference and different totals, the better report first.
 
-    Totals are over the criteria that are annotated in both reports of a pair.
+    Totals are sums over the criteria that are annotated in both reports of a pair.
 
     Args:
-        contributions: ``(N, C)`` contributions; NaN where a criterion is not annotated.
+        contributions: ``(N, C)`` contributions; NaN if a criterion is not annotated.
         reference: ``(N,)`` index of each report's reference.
 
     Returns:
@@ -89,7 +90,7 @@ def preference_pairs(contributions: Tensor, reference: Tensor) -> tuple[Tensor, 
         within = torch.combinations(torch.arange(size, device=reference.device), 2)
         found.append((starts[sizes == size, None, None] + within).reshape(-1, 2))
     first, second = order[torch.cat(found)].T
-    # NaN in either leaves the criterion out of both totals.
+    # NaN in one report excludes the criterion from both totals.
     margin = (contributions[first] - contributions[second]).double().nansum(1)
     rows = torch.where((margin > 0)[:, None], torch.stack([first, second], 1), torch.stack([second, first], 1))
     rows = rows[margin.abs() > _tie(contributions)]
@@ -97,17 +98,16 @@ def preference_pairs(contributions: Tensor, reference: Tensor) -> tuple[Tensor, 
 
 
 def annotated_totals(rewards: Tensor, contributions: Tensor) -> tuple[Tensor, Tensor]:
-    """Predicted and true sums of what is annotated in the same way, so that they can be compared.
+    """Return comparable predicted and true totals of reports.
 
-    Criteria that no report is annotated with are left out of sums, and then reports with a criterion that is not
-    annotated.
+    Criteria that are annotated in no report are excluded first; then reports with a missing annotation are excluded.
 
     Args:
         rewards: ``(N, C)`` predicted rewards.
-        contributions: ``(N, C)`` true contributions; NaN where a criterion is not annotated.
+        contributions: ``(N, C)`` true contributions; NaN if a criterion is not annotated.
 
     Returns:
-        Predicted and true sums of the ``M`` reports that are left, each ``(M,)``.
+        Predicted and true totals of the ``M`` remaining reports, each ``(M,)``.
 
     Example:
         >>> contributions = torch.tensor([[-1.0, 0.0, torch.nan], [-2.0, torch.nan, torch.nan]])
@@ -125,18 +125,19 @@ def _tie(contributions: Tensor) -> float:
 
 
 class RewardAgreement(ScalarMetric):
-    r"""Share of accepted/rejected pairs that the total of predicted rewards orders as the true totals do.
+    r"""Share of accepted/rejected pairs whose total predicted rewards have the same order as the true totals.
 
-    A pair is two reports of one reference whose true totals differ; a predicted tie is no agreement. A report's pairs
-    may lie on other processes: rewards and contributions of every report are kept and sent between processes,
-    ``2 C + 1`` float32 a report, so that the value is that of one process, however unevenly reports are spread.
+    A pair consists of two reports with the same reference and different true totals. A predicted tie is an error. In
+    [0, 1], higher is better. The reports of a pair may be on different processes, so the states contain ``2 C + 1``
+    float32 values for each report. They are gathered from all processes, so the result does not depend on the
+    distribution of the reports over processes.
 
     Args:
         criteria: Names of the ``C`` criteria.
         kwargs: Arguments of ``torchmetrics.Metric``.
 
     Raises:
-        ValueError: If there is no criterion, or one is named twice.
+        ValueError: If there is no criterion, or a name is repeated.
 
     Example:
         >>> metric = RewardAgreement(["location", "severity"])
@@ -152,15 +153,15 @@ class RewardAgreement(ScalarMetric):
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 
-    # One tensor while they are synced.
+    # torchmetrics replaces the list by one tensor while the state is synced.
     rows: list[Tensor]
 
     def __init__(self, criteria: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not criteria or len(set(criteria)) < len(criteria):
-            raise ValueError(f"criteria must be one name or more, each once, got {list(criteria)}")
+            raise ValueError(f"criteria must be distinct names, at least one, got {list(criteria)}")
         self.criteria = tuple(criteria)
-        # Flat: what torchmetrics sends in place of the values of a process without any has one dimension.
+        # The state is flat, because torchmetrics gathers a one-dimensional placeholder from a process without data.
         self.add_state("rows", [], dist_reduce_fx="cat")
 
     def update(self, rewards: Tensor, contributions: Tensor, reference: Tensor) -> None:
@@ -168,11 +169,12 @@ class RewardAgreement(ScalarMetric):
 
         Args:
             rewards: ``(N, C)`` predicted rewards.
-            contributions: ``(N, C)`` true contributions; NaN where a criterion is not annotated.
-            reference: ``(N,)`` index of each report's reference, the same on all processes, from 0 on.
+            contributions: ``(N, C)`` true contributions; NaN if a criterion is not annotated.
+            reference: ``(N,)`` index of each report's reference, at least 0; a reference has the same index on all
+                processes.
 
         Raises:
-            ValueError: If a shape is another one, a predicted reward is not finite, or an index is too large.
+            ValueError: If a shape is wrong, a predicted reward is not finite, or an index is too large.
         """
         shape = (len(rewards), len(self.criteria))
         if tuple(rewards.shape) != shape or tuple(contributions.shape) != shape or reference.shape != shape[:1]:
@@ -188,23 +190,23 @@ class RewardAgreement(ScalarMetric):
         self.rows.append(torch.cat(parts, 1).flatten())
 
     def compute(self) -> Tensor:
-        """Share of pairs that are ordered rightly: float64, NaN without a pair."""
+        """Share of correctly ordered pairs: float64, NaN without a pair."""
         return self._graded().accuracy()
 
     def graded(self) -> GradedRewards:
-        """Rewards and contributions of all reports on all processes.
+        """Return the rewards and contributions of all reports on all processes.
 
-        Every process must call it; the order of rows is that of processes, then of updates.
+        Every process must call this method. Rows are ordered by process, then by update.
         """
         with self._synced():
             return self._graded()
 
     def statistics(self) -> dict[str, Tensor]:
-        """:meth:`GradedRewards.statistics` over all processes. Every process must call it."""
+        """Return :meth:`GradedRewards.statistics` over all processes. Every process must call this method."""
         return self.graded().statistics(self.criteria)
 
     def _graded(self) -> GradedRewards:
-        flat = dim_zero_cat(self.rows) if len(self.rows) else torch.zeros(0, device=self.device)
+        flat = dim_zero_cat(self.rows) if len(self.rows) else torch.zeros(0, dtype=torch.float32, device=self.device)
         size = len(self.criteria)
         rows = flat.reshape(-1, 2 * size + 1)
         return GradedRewards(rows[:, :size].double(), rows[:, size:-1].double(), rows[:, -1].long())

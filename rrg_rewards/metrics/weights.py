@@ -1,4 +1,4 @@
-"""Weights of sub-scores that a user names."""
+"""Weights of sub-scores by name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,16 +10,16 @@ __all__ = ["named_weights"]
 
 
 def named_weights(given: Mapping[str, Any], known: Sequence[str], kind: str, default: float) -> tuple[float, ...]:
-    """Weights in the order of the names that there are.
+    """Return weights in the order of all names.
 
     Args:
         given: Weights by name.
         known: All names.
-        kind: What a name is, for messages.
-        default: Weight of a name that is not given.
+        kind: Kind of the names, for messages.
+        default: Weight of the names that are not in ``given``.
 
     Raises:
-        ValueError: If a name is unknown, or a weight is no finite number from 0 on.
+        ValueError: If a name is unknown, or a weight is not a finite number of at least 0.
 
     Example:
         >>> named_weights({"wrong_location": 2}, ["false_finding", "wrong_location"], "error category", 1.0)

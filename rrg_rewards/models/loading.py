@@ -1,4 +1,4 @@
-"""How every model that is used and not trained is loaded: judges, labelers and encoders behind metrics and rewards."""
+"""Loading of models for inference: judges, labelers and encoders of metrics and rewards."""
 
 import os
 import sys
@@ -12,6 +12,8 @@ from weakref import WeakValueDictionary
 import torch
 from torch import nn
 
+from rrg_rewards.utilities.precision import own_precision
+
 __all__ = ["load_frozen", "process_device"]
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -19,19 +21,18 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 @dataclass(frozen=True)
 class _Loaded:
-    """What a process has loaded, and the lock under which it loads.
+    """Models that a process has loaded, and the lock for loading.
 
-    Held weakly: a model lives as long as a reward, labeler or metric that uses it. A cache of a fixed size would load
-    a model anew in each step where a run has one model more than the cache has places, and keep models of rewards
-    that are gone.
+    References are weak: a model lives as long as a reward, labeler or metric that uses it. A cache of fixed size would
+    keep the models of deleted rewards, and could reload models in every step.
     """
 
     models: "WeakValueDictionary[Hashable, nn.Module]" = field(default_factory=WeakValueDictionary)
-    # A build may itself load a frozen model.
+    # Reentrant, because a build may load another frozen model.
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-# By process id: a forked child inherits a lock that a thread of its parent may hold for ever, and models on a device
+# The key is the process id, because a forked child inherits locks that no thread will release, and models on a device
 # that it cannot use.
 _loaded: dict[int, _Loaded] = {}
 
@@ -42,23 +43,25 @@ def load_frozen(
     dtype: torch.dtype | None = None,
     device: str | torch.device | None = None,
 ) -> ModuleT:
-    """Build a model for inference, once a process for all who ask for the same.
+    """Build a model for inference, once per process and set of arguments.
 
-    The model is in eval mode, takes no gradients and is whole on every process, also where the policy trains under
-    DeepSpeed ZeRO-3, which partitions whatever is built meanwhile. The state of torch's random generators is left as
-    it was, so a run whose reward loads late draws the same numbers as one whose reward is loaded already.
+    The model is in eval mode, without gradients, and complete on every process. This holds under DeepSpeed ZeRO-3, too,
+    which otherwise partitions every model that is built. The state of torch's random generators is restored, so the
+    time of loading does not change the random numbers of a run. Torch's default type, which
+    trainers change in their steps, has no effect on the model.
 
-    Who asks must hold the model: when nobody does any more, it is freed. Loading is safe from several threads, but
-    not beside another thread that builds the policy, for which ZeRO-3 would be off as well.
+    Keep a reference to the model; otherwise it is freed. Loading is thread-safe, but no other thread may build the
+    policy at the same time, because ZeRO-3 is switched off for it, too.
 
     Args:
-        build: Makes the model, on the CPU. A function of a module: two lambdas are never the same.
-        arguments: Arguments of ``build``; with it, ``dtype`` and ``device`` they tell models apart.
+        build: Function that makes the model on the CPU. Use a module-level function; two lambdas are never equal.
+        arguments: Arguments of ``build``. The model is identified by ``build``, ``arguments``, ``dtype`` and
+            ``device``.
         dtype: Floating-point type of parameters and buffers; default: as built.
-        device: Where the model runs; default: :func:`process_device`.
+        device: Device of the model; default: :func:`process_device`.
 
     Raises:
-        RuntimeError: If parameters are partitioned or empty all the same, naming them.
+        RuntimeError: If parameters are partitioned or empty nevertheless, naming them.
 
     Example:
         >>> from torch import nn
@@ -69,14 +72,14 @@ def load_frozen(
         True
     """
     place = process_device(device)
-    # setdefault: threads that come at once get the same lock.
+    # `setdefault`, so that concurrent threads get the same lock.
     loaded = _loaded.setdefault(os.getpid(), _Loaded())
     key = (build, arguments, dtype, place)
     with loaded.lock:
         model = loaded.models.get(key)
         if model is None:
-            # Out of inference mode, in which a reward may call: what is made there can be part of no graph.
-            with torch.inference_mode(False), _random_state_kept(place), _unpartitioned():
+            # Leave inference mode, because tensors that are made in it cannot be part of an autograd graph.
+            with torch.inference_mode(False), own_precision(), _random_state_kept(place), _unpartitioned():
                 model = build(*arguments).to(device=place, dtype=dtype)
             _check_whole(model)
             loaded.models[key] = model.eval().requires_grad_(False)
@@ -84,12 +87,12 @@ def load_frozen(
 
 
 def process_device(device: str | torch.device | None = None) -> torch.device:
-    """The device that this process computes on.
+    """Return the device of this process.
 
     Args:
-        device: A device to use in place of the default, which is CUDA where there is one, else the CPU. CUDA without
-            a number is the process' own device: the current one where one was set, else that of ``LOCAL_RANK``, so
-            that processes which a launcher started do not all use the first.
+        device: A device; default: CUDA if it is available, else the CPU. CUDA without an index is the current device if
+            one was set, else the device with the index ``LOCAL_RANK``, so that the processes of a launcher use
+            different devices.
 
     Example:
         >>> process_device("cpu")
@@ -104,21 +107,21 @@ def process_device(device: str | torch.device | None = None) -> torch.device:
 
 @contextmanager
 def _random_state_kept(device: torch.device) -> Iterator[None]:
-    """Give the CPU's and the device's generators their state back."""
+    """Restore the random generators of the CPU and the device on exit."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         yield
 
 
 @contextmanager
 def _unpartitioned() -> Iterator[None]:
-    """Switch off what partitions models while they are built; nothing is imported that is not in use already."""
+    """Switch off the partitioning of models while they are built, without importing packages."""
     with _without_trainers_zero3(), _outside_zero_init():
         yield
 
 
 @contextmanager
 def _without_trainers_zero3() -> Iterator[None]:
-    """Hide the training arguments' DeepSpeed configuration, by which transformers partitions each model it makes."""
+    """Hide the DeepSpeed configuration of the training arguments; with it, transformers partitions new models."""
     integration: Any = sys.modules.get("transformers.integrations.deepspeed")
     if integration is None:
         yield
@@ -133,9 +136,9 @@ def _without_trainers_zero3() -> Iterator[None]:
 
 @contextmanager
 def _outside_zero_init() -> Iterator[None]:
-    """Leave a surrounding ``deepspeed.zero.Init``, which patches every module's constructor."""
+    """Leave a surrounding ``deepspeed.zero.Init``, which patches the constructors of all modules."""
     zero: Any = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
-    # Left already where one load is part of another: patching twice would lose the constructors.
+    # In a nested load, the outer load has left it already. Leaving it twice would lose the constructors.
     if zero is None or zero.top_level_context is None or not zero.top_level_context.patched:
         yield
         return
@@ -147,7 +150,7 @@ def _outside_zero_init() -> Iterator[None]:
 
 
 def _check_whole(model: nn.Module) -> None:
-    # DeepSpeed marks what it partitions by an attribute.
+    # DeepSpeed marks partitioned parameters by an attribute.
     split = [name for name, value in model.named_parameters() if value.numel() == 0 or "ds_id" in vars(value)]
     if split:
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Division of sequences of different lengths into batches with little padding."""
+"""Batches of sequences of similar length, with little padding."""
 
 from collections.abc import Sequence
 
@@ -6,19 +6,20 @@ __all__ = ["packed_batches"]
 
 
 def packed_batches(lengths: Sequence[int], token_budget: int, batch_cost: int = 0) -> list[list[int]]:
-    r"""Divide sequences into the batches that cost least.
+    r"""Divide sequences into batches of minimal total cost.
 
-    Sequences are sorted by length and divided so that the sum over batches of ``batch_cost`` and of padded tokens
-    (rows times the longest) is least, while no batch has more than ``token_budget`` padded tokens; a sequence longer
-    than that is a batch of its own. The longest come first, so that a batch too large for the memory fails at once.
+    Sequences are sorted by length and divided to minimise the sum over batches of ``batch_cost`` and the padded tokens
+    (rows times the longest sequence). No batch has more than ``token_budget`` padded tokens, except for a longer
+    sequence, which is the only one in its batch. The longest sequences come first, so that a batch that exceeds the
+    memory fails early.
 
     Args:
-        lengths: Tokens of each of ``N`` sequences.
-        token_budget: Padded tokens of a batch at most.
-        batch_cost: What a batch costs besides its tokens, in tokens.
+        lengths: Number of tokens of each of ``N`` sequences.
+        token_budget: Maximum number of padded tokens of a batch.
+        batch_cost: Fixed cost of a batch, in tokens.
 
     Returns:
-        Indices of the sequences in each batch; every index once.
+        Indices of the sequences in each batch; every index occurs once.
 
     Example:
         >>> packed_batches([10, 500, 12, 480], token_budget=1024, batch_cost=64)
@@ -27,7 +28,7 @@ def packed_batches(lengths: Sequence[int], token_budget: int, batch_cost: int = 
         [[0, 2, 3, 1]]
     """
     order = sorted(range(len(lengths)), key=lambda index: lengths[index])
-    # Of the first `end` sequences: the least cost, and where the last of the batches that give it begins.
+    # least[end] is the minimal cost of the first `end` sequences, begins[end] the start of their last batch.
     least, begins = [0.0], [0]
     for end in range(1, len(order) + 1):
         longest = lengths[order[end - 1]]

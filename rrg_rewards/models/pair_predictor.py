@@ -1,12 +1,13 @@
-"""What models that score report pairs have in common at work: how they are given, loaded, batched and named."""
+"""Base of the predictors of CREPE and ER²Score: loading, batching, precision and progress."""
 
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,110 +16,123 @@ from rrg_rewards.models.state_dicts import weights_hash
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_model_source, check_reports
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.precision import own_precision
 
-__all__ = ["PairPredictor", "Precision"]
+__all__ = ["PairPredictor", "PairPredictorOptions", "Precision"]
 
 Precision = Literal["float32", "bfloat16", "float16"]
 
 T = TypeVar("T")
 
-_PRECISIONS = ("float32", "bfloat16", "float16")
-# What a batch costs besides its tokens, in tokens: a GPU waits for the launches of its kernels.
+# Fixed cost of a batch, in tokens. On a GPU, it is the cost of launching kernels.
 _BATCH_COST = {"cpu": 64}
 _BATCH_COST_ELSEWHERE = 4096
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PairPredictorOptions:
+    """Options of every :class:`PairPredictor`.
+
+    Args:
+        max_length: Maximum number of tokens of a sequence; default: that of the model.
+        token_budget: Maximum number of tokens of a batch, padding included. A longer sequence is the only one in its
+            batch.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
+        device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
+        revision: Revision of a Hub id.
+        progress: Whether to show a progress bar on stderr.
+
+    Raises:
+        ValueError: If ``dtype`` is unknown or ``token_budget`` is not positive.
+    """
+
+    max_length: int | None = None
+    token_budget: int = 8192
+    dtype: Precision = "float32"
+    device: str | None = None
+    revision: str | None = None
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in get_args(Precision):
+            raise ValueError(f"dtype must be one of {', '.join(get_args(Precision))}, got {self.dtype!r}")
+        if self.token_budget < 1:
+            raise ValueError(f"token_budget must be positive, got {self.token_budget}")
+
+
 class PairPredictor(Backend, ABC):
-    """Numbers of report pairs by a model that reads both reports.
+    """Predict numbers for report pairs with a model that reads both reports.
 
-    Equal pairs run once. The model is loaded at the first pair, once a process for all who use the same
-    (:func:`rrg_rewards.models.loading.load_frozen`). Nothing is sent anywhere. A model given as an object is used as it
-    is, in eval mode while it runs: it is shared by copies, follows its own device, and cannot be pickled.
+    Distinct pairs run once each. The model is loaded at the first pair, and once per process for all predictors with
+    the same model and options (:func:`rrg_rewards.models.loading.load_frozen`). No data leave the process.
 
-    Subclasses read the configuration, load, and run distinct pairs.
+    A model that is passed as an object is used unchanged: copies of the predictor share it, it runs in eval mode on its
+    own device, and the predictor cannot be pickled.
+
+    Subclasses read the configuration, load the model and run distinct pairs.
 
     Args:
         model: Folder or Hub id of a model, or the model.
         tokenizer: The tokenizer, or its folder or Hub id; default: the model's.
-        token_budget: Tokens of a batch at most, padding included.
-        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
-        device: Where a loaded model runs; default: this process' CUDA device where there is one, else the CPU.
-        revision: Revision of a Hub id.
-        progress: Whether a bar on stderr shows how far a call is.
+        options: Options of the subclass.
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        ValueError: If a setting is unknown or out of range.
+        ValueError: If the configuration belongs to another kind of model, a model object has no tokenizer, or
+            ``max_length`` is longer than the model allows.
     """
 
     title: ClassVar[str]
-    """What a bar of progress is called."""
+    """Label of the progress bar."""
+
+    _model_kind: ClassVar[str]
+    """Class of the model with its article, for messages."""
+
+    _part: ClassVar[str]
+    """Part of the model that limits ``max_length``, for messages."""
 
     _advice: ClassVar[str]
-    """What to do about pairs that are cut."""
+    """Advice for pairs that were cut, for the log."""
 
-    max_length: int
+    options: PairPredictorOptions
 
-    def __init__(
-        self,
-        model: str | Path | nn.Module,
-        tokenizer: Any,
-        *,
-        token_budget: int,
-        dtype: Precision,
-        device: str | None,
-        revision: str | None,
-        progress: bool,
-    ) -> None:
-        if dtype not in _PRECISIONS:
-            raise ValueError(f"dtype must be one of {', '.join(_PRECISIONS)}, got {dtype!r}")
-        if token_budget < 1:
-            raise ValueError(f"token_budget must be positive, got {token_budget}")
+    def __init__(self, model: str | Path | nn.Module, tokenizer: Any, options: PairPredictorOptions) -> None:
         self._given = model if isinstance(model, nn.Module) else None
         self.model = type(model).__name__ if isinstance(model, nn.Module) else str(model)
         if self._given is None:
             check_model_source(self.model)
         self.tokenizer = tokenizer
-        self.token_budget = token_budget
-        self.dtype: Precision = dtype
-        self.device = device
-        self.revision = revision
-        self.progress = progress
-        self._told_of_long_pairs = False
+        self.options = options
+        self.config = self._given_config() if self._given is not None else self._load_config()
+        if self._given is not None and tokenizer is None and getattr(self._given, "tokenizer", None) is None:
+            raise ValueError("a model given as an object needs its tokenizer")
+        self.max_length = self._checked_length()
+        self._warned_of_long_pairs = False
 
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments that rebuild this predictor.
+        """Return the keyword arguments that rebuild this predictor.
 
         Raises:
-            TypeError: If the model was given as an object, which is no argument to be written down.
+            TypeError: If the model was passed as an object, which cannot be written as an argument.
         """
         if self._given is not None:
             raise TypeError(
-                f"a {self.model} given as an object cannot be pickled with what uses it; write it by save_pretrained, "
-                "its tokenizer too, and give the folder"
+                f"a {self.model} given as an object cannot be pickled; write it and its tokenizer by save_pretrained, "
+                "and give the folder"
             )
-        return {
-            "model": self.model,
-            "tokenizer": self.tokenizer,
-            "max_length": self.max_length,
-            "token_budget": self.token_budget,
-            "dtype": self.dtype,
-            "device": self.device,
-            "revision": self.revision,
-            "progress": self.progress,
-        }
+        return {"model": self.model, "tokenizer": self.tokenizer, "options": self.options}
 
     @property
     def weights_name(self) -> str:
-        """The model by name and the first digits of its weights' SHA-256."""
+        """Name of the model and the first digits of the SHA-256 of its weights."""
         if self._given is not None:
             return f"{self.model}@{weights_hash(self._given.state_dict())}"
         return f"{Path(self.model).name}@{self._weights_hash}"
 
     def __call__(self, references: Sequence[str], candidates: Sequence[str]) -> Tensor:
-        """Numbers of report pairs.
+        """Predict numbers for report pairs.
 
         Args:
             references: ``N`` reference reports.
@@ -128,7 +142,7 @@ class PairPredictor(Backend, ABC):
             ``(N, C)``, float32 on the CPU.
 
         Raises:
-            TypeError: If a report is no text, by argument and row.
+            TypeError: If a report is not a text, naming argument and row.
             ValueError: If lengths differ.
         """
         check_reports("references", references)
@@ -136,64 +150,96 @@ class PairPredictor(Backend, ABC):
         pairs = list(zip(references, candidates, strict=True))
         unique = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
         if not unique:
-            return torch.zeros(0, self._num_outputs)
-        found = self._predict([pair[0] for pair in unique], [pair[1] for pair in unique])
+            return torch.zeros(0, self._num_outputs, dtype=torch.float32)
+        with own_precision():
+            found = self._predict([pair[0] for pair in unique], [pair[1] for pair in unique])
         return found[[unique[pair] for pair in pairs]]
 
     @property
     def batch_cost(self) -> int:
-        """What a batch costs besides its tokens, in tokens, where the model runs."""
-        return _BATCH_COST.get(self._place.type, _BATCH_COST_ELSEWHERE)
+        """Fixed cost of a batch on the model's device, in tokens."""
+        return _BATCH_COST.get(self._device.type, _BATCH_COST_ELSEWHERE)
 
     @property
     @abstractmethod
     def _num_outputs(self) -> int:
-        """Numbers of a pair."""
+        """Number of outputs per pair."""
 
     @abstractmethod
     def _predict(self, references: Sequence[str], candidates: Sequence[str]) -> Tensor:
-        """Numbers of distinct pairs, at least one: float32 ``(N, C)`` on the CPU."""
+        """Return the outputs of at least one distinct pair: float32 ``(N, C)`` on the CPU."""
+
+    @property
+    @abstractmethod
+    def _config_class(self) -> type:
+        """Class of the model's configuration."""
+
+    @abstractmethod
+    def _load_config(self) -> Any:
+        """Load the configuration of a model that is not passed as an object."""
 
     @abstractmethod
     def _load(self) -> nn.Module:
-        """The model, where none was given as an object."""
+        """Load a model that is not passed as an object."""
+
+    @abstractmethod
+    def _load_tokenizer(self) -> Any:
+        """Load a tokenizer that is not passed as an object."""
 
     @abstractmethod
     def _weight_files(self) -> Path | list[Path]:
-        """The files by which the model's weights are named."""
+        """The files whose hash identifies the weights."""
+
+    @abstractmethod
+    def _lengths(self) -> tuple[int, int | None]:
+        """Default of ``max_length``, and its limit if there is one."""
+
+    def _given_config(self) -> Any:
+        config = getattr(self._given, "config", None)
+        if not isinstance(config, self._config_class):
+            raise ValueError(f"model must be {self._model_kind}, a folder or a Hub id, got {self.model}")
+        return config
+
+    def _checked_length(self) -> int:
+        default, limit = self._lengths()
+        chosen = self.options.max_length
+        if chosen is not None and limit is not None and chosen > limit:
+            raise ValueError(f"max_length is {chosen}, but the {self._part} takes {limit} tokens at most")
+        return default if chosen is None else chosen
 
     @property
-    def _place(self) -> torch.device:
-        """Where the model runs."""
+    def _device(self) -> torch.device:
         return next(self._model.parameters()).device
 
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self._place.type, dtype=getattr(torch, self.dtype), enabled=self.dtype != "float32")
+    def _to_device(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: values.to(self._device) for name, values in batch.items()}
 
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        """Put a model that is given in the midst of its training in eval mode for a while, without gradients."""
+    def _inference(self) -> Iterator[None]:
+        """Run the model in eval mode, without gradients and under autocast; restore its mode afterwards."""
+        dtype = self.options.dtype
+        autocast = torch.autocast(self._device.type, dtype=getattr(torch, dtype), enabled=dtype != "float32")
         was_training = self._model.training
         self._model.eval()
         try:
-            with torch.no_grad(), self._autocast():
+            with torch.no_grad(), autocast:
                 yield
         finally:
             self._model.train(was_training)
 
-    def _shown(self, batches: Sequence[T]) -> Iterable[T]:
-        """The batches, with a bar on stderr where one is wanted."""
-        if not self.progress:
+    def _with_progress(self, batches: Sequence[T]) -> Iterable[T]:
+        """Iterate over the batches, with a progress bar on stderr if requested."""
+        if not self.options.progress:
             return batches
         progress = require("rich.progress", extra="models")
         console = require("rich.console", extra="models").Console(stderr=True)
         shown: Iterable[T] = progress.track(batches, description=self.title, console=console)
         return shown
 
-    def _tell_of_long_pairs(self, num_cut: int, num_pairs: int) -> None:
-        # Once: a reward meets such pairs in every step.
-        if num_cut and not self._told_of_long_pairs:
-            self._told_of_long_pairs = True
+    def _warn_of_long_pairs(self, num_cut: int, num_pairs: int) -> None:
+        # Warn once, because a reward may receive such pairs in every step.
+        if num_cut and not self._warned_of_long_pairs:
+            self._warned_of_long_pairs = True
             _log.warning(
                 "%d of %d report pairs have more than %d tokens and were cut; %s",
                 num_cut,
@@ -205,6 +251,11 @@ class PairPredictor(Backend, ABC):
     @cached_property
     def _model(self) -> nn.Module:
         return self._load() if self._given is None else self._given
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        named = self.tokenizer is None or isinstance(self.tokenizer, str | Path)
+        return self._load_tokenizer() if named else self.tokenizer
 
     @cached_property
     def _weights_hash(self) -> str:

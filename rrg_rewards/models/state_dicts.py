@@ -1,4 +1,4 @@
-"""Weight files read without executing what is pickled in them, and checked key by key."""
+"""Reading of weight files without executing pickled code, and checks of their keys and shapes."""
 
 import hashlib
 import json
@@ -17,16 +17,16 @@ _NAMED_KEYS = 5
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
-    """Read a state_dict: safetensors, or what ``torch.save`` wrote, with ``weights_only=True``.
+    """Read a state_dict from safetensors, or from a file of ``torch.save`` with ``weights_only=True``.
 
     Raises:
-        ValueError: If the file is torn, or holds anything but named tensors.
+        ValueError: If the file is corrupt, or contains anything but named tensors.
     """
     try:
         if path.suffix == ".safetensors":
             state: object = require("safetensors.torch", extra="models").load_file(path)
         else:
-            # Files of torch's older format cannot be mapped.
+            # Files in torch's older format cannot be memory-mapped.
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except (FileNotFoundError, PermissionError):
         raise
@@ -38,10 +38,10 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
 
 
 def read_state_dicts(path: Path) -> dict[str, Tensor]:
-    """Read a state_dict that may be spread over several files: a weight file, or an index that lists them.
+    """Read a state_dict from a weight file, or from all files that an index lists.
 
     Raises:
-        ValueError: If a file is torn, or the files do not hold what the index lists.
+        ValueError: If a file is corrupt, or the files do not contain the tensors that the index lists.
     """
     if path.suffix != ".json":
         return read_state_dict(path)
@@ -63,7 +63,7 @@ def check_state_dict(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]
     """Raise unless two state_dicts have the same keys and shapes.
 
     Raises:
-        ValueError: Naming the keys that are missing, unexpected or misshapen.
+        ValueError: If keys are missing, unexpected or misshapen, naming them.
 
     Example:
         >>> import torch
@@ -87,10 +87,11 @@ def check_state_dict(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]
 
 
 def weights_hash(weights: Path | Sequence[Path] | Mapping[str, Tensor]) -> str:
-    """First digits of the SHA-256 of weights.
+    """Return the first digits of the SHA-256 of weights.
 
     Args:
-        weights: A weight file, an index of several, several files in their order, or a state_dict, whose values count.
+        weights: A weight file, an index of weight files, several files in order, or a state_dict, whose values are
+            hashed.
 
     Example:
         >>> import torch
@@ -110,7 +111,7 @@ def weights_hash(weights: Path | Sequence[Path] | Mapping[str, Tensor]) -> str:
 
 
 def _listed(path: Path) -> list[Path]:
-    """The files that an index lists, or the one file that is none."""
+    """Return the files that an index lists, or the file itself if it is not an index."""
     if path.suffix != ".json":
         return [path]
     listed = json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()

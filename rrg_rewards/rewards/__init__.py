@@ -1,4 +1,4 @@
-"""Reward callables for TRL: a metric's per-report score with a sign, rewards of form, and compositions of both."""
+"""Reward functions for TRL: scores of metrics, rewards for the form of a report, and composed rewards."""
 
 from rrg_rewards.rewards.asynchronous import AsyncMetricReward
 from rrg_rewards.rewards.base import MetricReward, Reward

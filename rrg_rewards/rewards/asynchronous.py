@@ -1,25 +1,24 @@
-"""Rewards that wait for a judge without keeping the trainer's other rewards waiting."""
+"""Rewards of judged metrics that run concurrently with the other rewards of a trainer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rrg_rewards.metrics.base import Scores
-from rrg_rewards.metrics.judged import AskingMetric
+from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.rewards.base import Completion, MetricReward
 
 __all__ = ["AsyncMetricReward"]
 
 
 class AsyncMetricReward(MetricReward):
-    """A judged metric as an asynchronous reward function: a trainer awaits it together with others of its kind.
+    """An asynchronous reward function that wraps a metric with a judge and runs concurrently with other rewards.
 
-    Calling it gives a coroutine of what :class:`MetricReward` returns, and logs the same. TRL awaits such objects from
-    version 1.14 on; for an older one, or a trainer that takes plain functions only, ``MetricReward(metric)`` waits for
-    the judge itself.
+    A call returns a coroutine. Its result and the logged values are those of :class:`MetricReward`. For
+    trainers that only support plain functions, use ``MetricReward(metric)``, which blocks until the judge has answered.
 
     Args:
         metric: A metric with a judge.
-        options: As :class:`MetricReward` takes them.
+        options: Arguments of :class:`MetricReward`.
 
     Raises:
         TypeError: If the metric has no judge.
@@ -39,26 +38,23 @@ class AsyncMetricReward(MetricReward):
         [1.0]
     """
 
-    metric: AskingMetric[Any, Any]
+    metric: AsyncReportMetric[Any, Any]
 
-    def __init__(self, metric: AskingMetric[Any, Any], **options: Any) -> None:
-        if not isinstance(metric, AskingMetric):
-            raise TypeError(f"metric must be one with a judge, got {type(metric).__name__}; use MetricReward")
+    def __init__(self, metric: AsyncReportMetric[Any, Any], **options: Any) -> None:
+        if not isinstance(metric, AsyncReportMetric):
+            raise TypeError(f"metric must be a metric with a judge, got {type(metric).__name__}; use MetricReward")
         super().__init__(metric, **options)
 
     async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
-        """:meth:`MetricReward.score` without blocking the event loop while the judge is waited for."""
+        """Score completions as :meth:`MetricReward.score` does, without blocking the event loop."""
         preds, references, context = self._metric_inputs(completions, columns)
         return await self.metric.score_async(preds, references, **context)
 
-    # Trainers tell asynchronous rewards by their __call__ being a coroutine function.
+    # Trainers recognise an asynchronous reward because its __call__ is a coroutine function.
     async def __call__(  # type: ignore[override]
-        self,
-        completions: Sequence[Completion],
-        *,
-        log_metric: Callable[[str, float], None] | None = None,
-        log_extra: Callable[[str, list[Any]], None] | None = None,
-        **columns: Any,
+        self, completions: Sequence[Completion], **columns: Any
     ) -> list[float | None]:
-        """Reward completions: as :meth:`MetricReward.__call__`, to be awaited."""
-        return self._finish(await self.score_async(completions, **columns), log_metric, log_extra)
+        """Reward completions as :meth:`MetricReward.__call__` does."""
+        log_metric, log_extra = columns.pop("log_metric", None), columns.pop("log_extra", None)
+        scores = await self.score_async(completions, **columns)
+        return self._finish(scores, len(completions), log_metric, log_extra)

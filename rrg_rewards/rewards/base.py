@@ -1,8 +1,9 @@
-"""Rewards as callables of TRL, and a metric's per-report score as one."""
+"""The base class of reward functions for TRL, and the reward that wraps a report metric."""
 
+import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from torch import Tensor
@@ -10,26 +11,26 @@ from typing_extensions import Self
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
 
-__all__ = ["Completion", "MetricReward", "Reward", "completion_text", "completion_texts"]
+__all__ = ["Completion", "MetricReward", "Reward", "completion_text", "completion_texts", "is_asynchronous"]
 
 Completion = str | Sequence[Mapping[str, Any]]
 
-# What a trainer passes besides the columns of the data set.
+# Arguments that trainers pass in addition to the columns of the data set.
 _TRAINER_ARGUMENTS = frozenset({"prompts", "completion_ids", "trainer_state", "environments"})
 
 
 def completion_text(completion: Completion) -> str | None:
-    """Report text of a completion, plain or conversational.
+    """Return the report text of a plain or conversational completion.
 
     Args:
-        completion: A text, or a list of messages ``{"role": ..., "content": ...}`` whose content is a text or a list
-            of parts ``{"type": "text", "text": ...}``.
+        completion: A text, or a list of messages ``{"role": ..., "content": ...}``. The content of a message is a text
+            or a list of parts ``{"type": "text", "text": ...}``.
 
     Returns:
-        The text, or that of the last assistant message; ``None`` where no assistant message is present.
+        The text, or the text of the last assistant message; ``None`` if there is no assistant message.
 
     Raises:
-        TypeError: If the completion is neither.
+        TypeError: If the completion is neither a text nor a list of messages.
 
     Example:
         >>> completion_text([{"role": "assistant", "content": [{"type": "text", "text": "No effusion."}]}])
@@ -40,10 +41,10 @@ def completion_text(completion: Completion) -> str | None:
     if not isinstance(completion, Sequence) or not all(isinstance(message, Mapping) for message in completion):
         raise TypeError(f"a completion must be a text or a list of messages, got {type(completion).__name__}")
     messages = cast(Sequence[Mapping[str, Any]], completion)
-    said = [message for message in messages if message.get("role") == "assistant"]
-    if not said:
+    replies = [message for message in messages if message.get("role") == "assistant"]
+    if not replies:
         return None
-    content = said[-1].get("content") or ""
+    content = replies[-1].get("content") or ""
     if isinstance(content, str):
         return content
     parts = [part if isinstance(part, Mapping) else {} for part in content]
@@ -54,10 +55,10 @@ def completion_text(completion: Completion) -> str | None:
 
 
 def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
-    """Report texts of a batch of completions; see :func:`completion_text`.
+    """Return the report texts of a batch of completions; see :func:`completion_text`.
 
     Raises:
-        TypeError: If ``completions`` is one string, or one of them is no completion.
+        TypeError: If ``completions`` is one string, or an element is not a completion.
 
     Example:
         >>> completion_texts(["No effusion.", []])
@@ -68,22 +69,39 @@ def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
     return [completion_text(completion) for completion in completions]
 
 
-class Reward(ABC):
-    """What a reward is to a trainer: a small picklable callable with a name that reads columns of the data set.
+def is_asynchronous(reward: Any) -> bool:
+    """Whether a reward function, which may be a plain function, is asynchronous.
 
-    Subclasses score completions in :meth:`score`; the rest follows. What a reward has learned in training beyond its
-    arguments is in :meth:`state_dict`, for checkpoints.
+    Example:
+        >>> from rrg_rewards.rewards import make_reward
+        >>> is_asynchronous(make_reward("crg", prior=0.2))
+        False
+    """
+    return inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__)
+
+
+class Reward(ABC):
+    """Base class of rewards: small picklable callables with a name that read columns of the data set.
+
+    Subclasses implement :meth:`score`. Those that collect statistics in training also implement :meth:`state_dict`.
 
     Args:
-        name: ``__name__`` of the reward, under which a trainer logs it; two rewards of one run must differ.
-        log_explanations: Add what was wrong in each report, in words, to the trainer's table of completions.
+        name: Name under which trainers log the reward, stored as ``__name__``; must be unique in a run.
+        log_explanations: Add a description of each report's errors to the trainer's table of completions.
+        log_details: Log all sub-scores, not only the main ones, and the failures of a judge by kind.
     """
 
     __name__: str
 
-    def __init__(self, name: str, log_explanations: bool = False) -> None:
+    def __init__(self, name: str, log_explanations: bool = False, log_details: bool = False) -> None:
         self.__name__ = name
         self.log_explanations = log_explanations
+        self.log_details = log_details
+
+    @classmethod
+    def from_options(cls, **options: Any) -> "Reward":
+        """Make a reward from its options. A subclass may return an instance of a different class."""
+        return cls(**options)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.__name__!r})"
@@ -91,7 +109,7 @@ class Reward(ABC):
     @property
     @abstractmethod
     def signature(self) -> str:
-        """What exactly is rewarded."""
+        """Identifier of the reward, including versions and settings."""
 
     @property
     @abstractmethod
@@ -100,39 +118,39 @@ class Reward(ABC):
 
     @abstractmethod
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
-        """Scores of completions, without touching what the reward has learned.
+        """Score completions without updating the state of the reward.
 
         Args:
             completions: ``N`` completions, texts or lists of messages.
             columns: ``N`` values of each column of the data set.
 
         Raises:
-            ValueError: If a column that the reward reads is missing, or a length differs.
+            ValueError: If a column that the reward reads is missing, or columns differ in length.
         """
 
     def rewards(self, scores: Scores) -> list[float | None]:
-        """Rewards of scores: what a trainer gets, ``None`` where a completion is unscorable."""
+        """Convert scores to rewards; ``None`` for unscorable completions."""
         return [None if math.isnan(value) else self._reward(value) for value in scores.value.tolist()]
 
     def fit(self, **columns: Sequence[Any]) -> Self:  # noqa: ARG002 (for subclasses)
-        """Learn what the reward needs of the training set, given as whole :attr:`columns`; most need nothing."""
+        """Fit the reward to the :attr:`columns` of the training set; does nothing by default."""
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """What the reward has learned since training began, as plain data; most learn nothing."""
+        """Return the statistics that were collected in training as plain data; empty by default."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave.
+        """Restore the state that :meth:`state_dict` returned.
 
         Raises:
-            ValueError: If the state is another reward's.
+            ValueError: If the state belongs to another reward.
         """
         if state:
             raise ValueError(f"reward {self.__name__!r} has no state, but was given {', '.join(state)}")
 
-    def synchronize(self) -> None:  # noqa: B027 (most have nothing to share)
-        """Share what was learned since the last time with all processes, each of which calls it; for callbacks."""
+    def synchronize(self) -> None:  # noqa: B027 (most rewards have no state)
+        """Share statistics between processes. Callbacks call this method on every process."""
 
     def __call__(
         self,
@@ -147,47 +165,63 @@ class Reward(ABC):
         Args:
             completions: ``N`` completions, texts or lists of messages.
             log_metric: Called with the name and value of each sub-score.
-            log_extra: Called with the name and ``N`` values of each explanation, with ``log_explanations``.
-            columns: ``N`` values of each column of the data set, and what else a trainer passes.
+            log_extra: Called with the name and ``N`` values of each explanation if ``log_explanations`` is set.
+            columns: ``N`` values of each column of the data set, and further arguments of the trainer.
 
         Returns:
-            ``N`` rewards; ``None`` where a completion is unscorable.
+            ``N`` rewards; ``None`` for unscorable completions.
 
         Raises:
-            ValueError: If a column that the reward reads is missing, or a length differs.
+            ValueError: If a column that the reward reads is missing, columns differ in length, or a reward is infinite
+                or missing.
         """
-        return self._finish(self._score(completions, columns), log_metric, log_extra)
+        return self._finish(self._score(completions, columns), len(completions), log_metric, log_extra)
 
     def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
-        """Score a batch in training."""
+        """Return the scores of a training batch; may update the state of the reward."""
         return self.score(completions, **columns)
 
     def _finish(
         self,
         scores: Scores,
+        num_completions: int,
         log_metric: Callable[[str, float], None] | None,
         log_extra: Callable[[str, list[Any]], None] | None,
     ) -> list[float | None]:
-        """Log a batch's scores and make rewards of them."""
+        """Log the scores of a batch and return its rewards."""
+        rewards = self.rewards(scores)
+        if len(rewards) != num_completions:
+            raise ValueError(
+                f"reward {self.__name__!r} returned {len(rewards)} rewards for {num_completions} completions"
+            )
+        for row, value in enumerate(rewards):
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"reward {self.__name__!r} is {value} for completion {row}; use None if it has none")
         if log_metric is not None:
+            # A mean over no rows is not logged. Trainers would average NaN with the values of other processes.
             for name, value in self._sub_scores(scores).items():
-                log_metric(f"{self.__name__}/{name}", value)
+                if not math.isnan(value):
+                    log_metric(f"{self.__name__}/{name}", value)
         if log_extra is not None and self.log_explanations:
             for name, texts in scores.explanations.items():
                 log_extra(f"{self.__name__}/{name}", texts)
-        return self.rewards(scores)
+        return rewards
 
     def _reward(self, value: float) -> float:
-        """Reward of a score."""
+        """Convert one score to a reward."""
         return value
 
     def _sub_scores(self, scores: Scores) -> dict[str, float]:
-        """What to log of a batch: the same names in each call."""
-        details = {name: float(detail.double().nanmean()) for name, detail in scores.details.items()}
-        failed = {f"failed_{kind}": _share(rows) for kind, rows in scores.failures.items()}
-        # A pair fails in one way at most.
-        failed |= {"failed": sum(failed.values())} if failed else {}
+        """Return the values to log for a batch; NaN for a mean over no rows."""
+        details = {name: float(scores.details[name].double().nanmean()) for name in self._logged_details(scores)}
+        kinds = {f"failed_{kind}": _share(rows) for kind, rows in scores.failures.items()}
+        # A pair has at most one kind of failure.
+        failed = {"failed": sum(kinds.values()), **(kinds if self.log_details else {})} if kinds else {}
         return {**details, **failed, "unscorable": _share(~scores.scored)}
+
+    def _logged_details(self, scores: Scores) -> Iterable[str]:
+        """Return the names of the sub-scores to log."""
+        return scores.details
 
     def _column(self, columns: Mapping[str, Any], name: str) -> Sequence[Any]:
         if name not in columns:
@@ -205,29 +239,31 @@ class Reward(ABC):
 class MetricReward(Reward):
     r"""A report metric as a reward function for TRL's trainers (GRPO, RLOO and others that take ``reward_funcs``).
 
-    The reward of a completion is the metric's :meth:`~rrg_rewards.metrics.ReportMetric.score` for it against the
-    reference, times :math:`-1` where lower is better, so that the policy always climbs. It is ``None``, which a trainer
-    skips, where the metric cannot score the pair; a failure of the code raises.
+    The reward is the score of the completion against the reference
+    (:meth:`rrg_rewards.metrics.ReportMetric.score`), multiplied by :math:`-1` if lower is better. If the metric cannot
+    score a pair, the reward is ``None``, and trainers skip the completion. Exceptions are not caught.
 
-    The object is picklable and small, makes no collective call, and logs by ``log_metric`` the same names in each
-    call, as gathering over processes needs: ``{name}/unscorable`` (fraction of the batch), one name for each
-    sub-score of the metric, its mean over the scored rows, and for a metric with a judge ``{name}/failed`` and
-    ``{name}/failed_{kind}`` for each kind of failure (fractions of the batch). A mean over nothing is NaN, never 0:
-    trainers leave NaN out of what they log.
+    The object is small and picklable and makes no collective calls. With ``log_metric``, it logs
+
+    - ``{name}/unscorable``, the fraction of unscorable completions in the batch;
+    - ``{name}/{sub-score}``, the mean over the scored rows of each sub-score in ``ReportMetric.main_details``;
+    - ``{name}/failed``, the fraction of the batch for which the judge failed, if the metric has a judge.
+
+    With ``log_details``, it logs all sub-scores, and ``{name}/failed_{kind}`` for each kind of failure. A mean over no
+    rows is not logged.
 
     Args:
-        metric: The metric. Its state is never touched.
-        name: ``__name__`` of the reward, under which a trainer logs it; two rewards of one run must differ. Default:
-            the metric's.
-        reference_column: Column of reference reports in the data set; ``None`` for a metric that takes no reference
-            text.
-        context_columns: Further columns that the metric takes, all under their own names, or as a mapping of the
-            metric's keyword to the column's name.
-        log_explanations: Add what was wrong in each report, in words, to the trainer's table of completions.
+        metric: The metric. Its state is never updated.
+        name: Name under which trainers log the reward; must be unique in a run. Default: the name of the metric.
+        reference_column: Column of reference reports in the data set; ``None`` if the metric uses no reference text.
+        context_columns: Further columns that the metric uses: a list of names, or a mapping from the metric's keywords
+            to column names.
+        log_explanations: Add a description of each report's errors to the trainer's table of completions.
+        log_details: Log all sub-scores, not only the main ones, and the failures of a judge by kind.
 
     Raises:
-        TypeError: If ``metric`` is no report metric.
-        ValueError: If the metric does not say whether higher is better; when called, if a column is missing.
+        TypeError: If ``metric`` is not a report metric.
+        ValueError: If the metric does not define whether higher is better; when called, if a column is missing.
 
     Example:
         >>> from rrg_rewards.metrics import ReportCRG
@@ -247,14 +283,19 @@ class MetricReward(Reward):
         reference_column: str | None = "reference",
         context_columns: Mapping[str, str] | Sequence[str] = (),
         log_explanations: bool = False,
+        log_details: bool = False,
     ) -> None:
         if not isinstance(metric, ReportMetric):
             raise TypeError(f"metric must be a report metric, got {type(metric).__name__}")
         if metric.higher_is_better is None:
-            raise ValueError(f"{type(metric).__name__} does not say whether higher is better, so it is no reward")
-        super().__init__(name or metric.name, log_explanations)
+            raise ValueError(f"{type(metric).__name__} cannot be a reward: it does not define whether higher is better")
+        super().__init__(name or metric.name, log_explanations, log_details)
         self.metric = metric
         self.reference_column = reference_column
+        if isinstance(context_columns, str):
+            raise TypeError(
+                f"context_columns must be a list of names or a mapping, got {context_columns!r}; pass a list"
+            )
         if isinstance(context_columns, Mapping):
             self.context_columns = dict(context_columns)
         else:
@@ -262,12 +303,12 @@ class MetricReward(Reward):
 
     @property
     def sign(self) -> int:
-        """What the metric's score is multiplied by: 1 where higher is better, else -1."""
+        """Sign of the reward: 1 if a higher score is better, else -1."""
         return 1 if self.metric.higher_is_better else -1
 
     @property
     def signature(self) -> str:
-        """What exactly is rewarded: the metric's signature, what it is told besides the reports, and the sign."""
+        """Signature of the metric, its context columns and the sign of the reward."""
         context = f"|context:{','.join(self.context_columns)}" if self.context_columns else ""
         return f"{self.metric.signature}{context}|sign:{self.sign:+d}"
 
@@ -278,31 +319,26 @@ class MetricReward(Reward):
         return (*reference, *self.context_columns.values())
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
-        """The metric's scores of completions, without a sign, and without touching what the reward has learnt.
-
-        Args:
-            completions: ``N`` completions, texts or lists of messages.
-            columns: ``N`` values of each column of the data set.
-
-        Raises:
-            ValueError: If a column that the reward reads is missing, or a length differs.
-        """
+        """Return the scores of the metric, without the sign of the reward; see :meth:`Reward.score`."""
         preds, references, context = self._metric_inputs(completions, columns)
         return self.metric.score(preds, references, **context)
 
     def _reward(self, value: float) -> float:
-        """Reward of a score."""
         return self.sign * value
+
+    def _logged_details(self, scores: Scores) -> Iterable[str]:
+        main = self.metric.main_details
+        return scores.details if main is None or self.log_details else main
 
     def _metric_inputs(
         self, completions: Sequence[Completion], columns: Mapping[str, Any]
     ) -> tuple[list[str | None], Sequence[str | None], dict[str, Sequence[Any]]]:
-        """What the metric takes: texts of the completions, references and context."""
+        """Return the arguments of the metric: completion texts, references and context."""
         texts = completion_texts(completions)
         return texts, *self._inputs(columns, len(texts))
 
     def _inputs(self, columns: Mapping[str, Any], length: int) -> tuple[Sequence[str | None], dict[str, Sequence[Any]]]:
-        """References and context of ``length`` rows."""
+        """Return the references and the context of ``length`` rows."""
         context = {keyword: self._column(columns, column) for keyword, column in self.context_columns.items()}
         if self.reference_column is None:
             return [None] * length, context

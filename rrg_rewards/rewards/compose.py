@@ -1,9 +1,9 @@
-"""Several rewards as one: weighted, gated, normalised and clipped."""
+"""Weighted sums of rewards with normalisation, clipping and gates."""
 
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,9 @@ from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.metrics.base import Scores
-from rrg_rewards.rewards.base import Completion, Reward
-from rrg_rewards.rewards.running import RunningMoments
+from rrg_rewards.rewards.base import Completion, Reward, is_asynchronous
+from rrg_rewards.rewards.registry import make_reward, name_and_options
+from rrg_rewards.rewards.running_moments import RunningMoments
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["AsyncComposedReward", "ComposedReward", "Gate", "RewardPart", "compose"]
@@ -21,12 +22,12 @@ __all__ = ["AsyncComposedReward", "ComposedReward", "Gate", "RewardPart", "compo
 
 @dataclass(frozen=True)
 class Gate:
-    """When a part of a composed reward counts: where another part's reward is high enough.
+    """A gate of a part of a composed reward, which is open if the reward of another part is high enough.
 
     Args:
         on: Name of the other part.
-        at_least: Least reward of the other part, as that gives it, with which the gate is open.
-        otherwise: What the gated part counts where the gate is closed.
+        at_least: Minimum unweighted reward of the other part for which the gate is open.
+        otherwise: Value of the gated part if the gate is closed.
 
     Example:
         >>> Gate(on="crg", at_least=0.0).otherwise
@@ -40,17 +41,17 @@ class Gate:
 
 @dataclass(frozen=True)
 class RewardPart:
-    r"""A reward, and how it enters a composed one: normalised, then clipped, then weighed.
+    r"""A part of a composed reward: a reward that is normalised, then clipped, then weighted.
 
     Args:
         reward: The reward.
-        weight: Its factor in the sum; 0 for a part that only gates others.
-        normalize: Whether its running mean is taken off and it is divided by its running standard deviation.
-        clip: Least and greatest value.
-        gate: When it counts at all; default: always.
+        weight: Weight of the part in the sum; 0 for a part that is only used in gates.
+        normalize: Whether to subtract the running mean and divide by the running standard deviation.
+        clip: Lower and upper bound.
+        gate: Gate of the part. Default: no gate.
 
     Raises:
-        ValueError: If the weight is not finite, or the clip does not rise.
+        ValueError: If the weight is not finite, or the lower bound is not below the upper bound.
     """
 
     reward: Reward
@@ -64,16 +65,16 @@ class RewardPart:
         if not math.isfinite(self.weight):
             raise ValueError(f"the weight of part {self.name!r} must be finite, got {self.weight}")
         if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
-            raise ValueError(f"the clip of part {self.name!r} must be two rising numbers, got {self.clip}")
+            raise ValueError(f"the clip of part {self.name!r} must be two increasing numbers, got {self.clip}")
 
     @property
     def name(self) -> str:
-        """Name of the part: its reward's."""
+        """Name of the reward."""
         return self.reward.__name__
 
     @property
     def signature(self) -> str:
-        """What exactly the part adds."""
+        """Signature of the reward with the settings of the part."""
         shaped = [f"{self.weight:g}*{{{self.reward.signature}}}"]
         shaped += ["normalized"] if self.normalize else []
         shaped += [f"clip:{self.clip[0]:g},{self.clip[1]:g}"] if self.clip is not None else []
@@ -82,14 +83,14 @@ class RewardPart:
         return "|".join(shaped)
 
     def value(self, reward: float | None, gate: float | None) -> float | None:
-        """What the part adds for a completion, before its weight.
+        """Return the unweighted contribution of the part for one completion.
 
         Args:
-            reward: The part's reward.
-            gate: The reward of the part that the gate is on.
+            reward: Reward of the part.
+            gate: Reward of the part that the gate depends on.
 
         Returns:
-            A number, or ``None`` if it takes a reward that is missing.
+            The contribution, or ``None`` if a required reward is missing.
         """
         if self.gate is not None:
             if gate is None:
@@ -104,36 +105,37 @@ class RewardPart:
 
 
 class ComposedReward(Reward):
-    r"""A weighted sum of rewards, each normalised, clipped and gated as its part says.
+    r"""A weighted sum of rewards, each normalised, clipped and gated.
 
     .. math::
         r = \sum_k w_k\, g_k\, \operatorname{clip}\Bigl(\frac{r_k - \bar r_k}{s_k}\Bigr)
 
-    A missing reward (``None``) makes the sum ``None``, so that a trainer leaves the completion out: trainers that add
-    up separate rewards count a missing one as 0, which favours or punishes the completion for it. Only a reward behind
-    a closed gate is not missed. Each part is called once, whatever depends on it.
+    If a reward is missing (``None``), the sum is ``None``, and trainers skip the completion. (Trainers that sum
+    separate rewards count a missing reward as 0, which favours or penalises the completion.) A missing reward has no
+    effect if the gate of its part is closed. Each part is called once per batch.
 
-    Running means and deviations are those of all earlier batches, in all processes, and are 0 and 1 in the first one.
-    :class:`rrg_rewards.callbacks.TrainerRewardStateCallback` (TRL) and
-    :class:`rrg_rewards.callbacks.RewardStateCallback` (Lightning) share them after each step, and save them with
+    Running means and standard deviations are computed over all earlier batches of all processes. In the first batch,
+    they are 0 and 1. :class:`rrg_rewards.callbacks.TrainerRewardStateCallback` (TRL) and
+    :class:`rrg_rewards.callbacks.RewardStateCallback` (Lightning) synchronise them after each step and save them in
     checkpoints.
 
-    Logged besides what the parts log: ``{name}/{part}``, the mean that a part adds with its weight,
-    ``{name}/open_{part}``, the share of completions for which its gate is open, and ``{name}/unscorable``.
+    Each part logs its values. The composed reward also logs ``{name}/{part}``, the mean weighted contribution of a
+    part; ``{name}/open_{part}``, the fraction of completions for which its gate is open; and ``{name}/unscorable``.
 
     Args:
-        parts: The parts, or mappings as in YAML: ``name`` and options as :func:`rrg_rewards.rewards.make_reward` takes
-            them, ``as`` (name under which the part is logged), ``weight``, ``normalize``, ``clip`` and ``gate`` (a
-            mapping of ``on``, ``at_least`` and ``otherwise``).
-        reference_column: Column of references of parts that are given as mappings and name none.
-        name: ``__name__`` of the reward.
+        parts: The parts. A part may be a mapping, as in YAML, with ``name`` and options of
+            :func:`rrg_rewards.rewards.make_reward`, ``as`` (name under which the part is logged), ``weight``,
+            ``normalize``, ``clip`` and ``gate`` (a mapping with ``on``, ``at_least`` and ``otherwise``).
+        reference_column: Default column of references for parts that are mappings.
+        name: Name under which trainers log the reward.
 
     Raises:
-        ValueError: If there is no part, two have the same name, a gate is on no other part, or an option is unknown.
-        TypeError: If a part is asynchronous: then it takes an :class:`AsyncComposedReward`.
+        ValueError: If there is no part, two parts have the same name, a gate depends on an unknown part, or an option
+            is unknown.
+        TypeError: If a part is asynchronous; use :class:`AsyncComposedReward`.
 
     Example:
-        Fluency counts only where the clinical reward is positive:
+        The reward for fluency counts only if the clinical reward is positive:
 
         >>> from rrg_rewards.rewards import ComposedReward
         >>> reward = ComposedReward([
@@ -145,7 +147,7 @@ class ComposedReward(Reward):
         [0.677..., -0.277...]
     """
 
-    _awaits = False
+    _allows_asynchronous = False
 
     def __init__(
         self,
@@ -165,13 +167,18 @@ class ComposedReward(Reward):
             others = [one for one in names if one != part.name]
             if part.gate is not None and part.gate.on not in others:
                 raise ValueError(f"part {part.name!r}: {unknown_name_message('gate on part', part.gate.on, others)}")
-        waited = [part.name for part in self.parts if is_asynchronous(part.reward)]
-        if waited and not self._awaits:
-            raise TypeError(f"part {waited[0]!r} is asynchronous: compose it by compose() or make_reward('composed')")
+        asynchronous = [part.name for part in self.parts if is_asynchronous(part.reward)]
+        if asynchronous and not self._allows_asynchronous:
+            raise TypeError(f"part {asynchronous[0]!r} is asynchronous; use compose() or make_reward('composed')")
+
+    @classmethod
+    def from_options(cls, **options: Any) -> "ComposedReward":
+        """Compose the parts; see :func:`compose`."""
+        return compose(**options)
 
     @property
     def signature(self) -> str:
-        """What exactly is rewarded."""
+        """Signatures of the parts."""
         return " + ".join(part.signature for part in self.parts)
 
     @property
@@ -180,59 +187,51 @@ class ComposedReward(Reward):
         return tuple(dict.fromkeys(column for part in self.parts for column in part.reward.columns))
 
     def fit(self, **columns: Sequence[Any]) -> Self:
-        """Let each part learn what it needs of the training set."""
+        """Fit each part on the training set."""
         for part in self.parts:
             part.reward.fit(**{column: columns[column] for column in part.reward.columns if column in columns})
         return self
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
-        """Sums and what each part adds, without touching running statistics."""
+        """Return the sums and the contributions of the parts, without updating running statistics."""
         scored = [part.reward.rewards(part.reward.score(completions, **columns)) for part in self.parts]
         return self._compose(scored)
 
     def state_dict(self) -> dict[str, Any]:
-        """Running statistics and states of the parts, by name."""
+        """Return the running statistics and the states of the parts by name."""
         return {
             part.name: {"reward": part.reward.state_dict(), "moments": part.moments.state_dict()} for part in self.parts
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave.
+        """Restore the state that :meth:`state_dict` returned.
 
         Raises:
-            ValueError: If the state is of other parts.
+            ValueError: If the state belongs to other parts.
         """
         names = [part.name for part in self.parts]
         if list(state) != names:
-            raise ValueError(f"the state of reward {self.__name__!r} is of parts {list(state)}, but it has {names}")
+            raise ValueError(f"reward {self.__name__!r} has the parts {names}, but the state has {list(state)}")
         for part in self.parts:
             part.reward.load_state_dict(state[part.name]["reward"])
             part.moments.load_state_dict(state[part.name]["moments"])
 
     def synchronize(self) -> None:
-        """Share running statistics with all processes, each of which calls it."""
+        """Synchronise running statistics; every process must call this method."""
         for part in self.parts:
             part.reward.synchronize()
             if part.normalize:
                 part.moments.synchronize()
 
-    def __call__(
-        self,
-        completions: Sequence[Completion],
-        *,
-        log_metric: Callable[[str, float], None] | None = None,
-        log_extra: Callable[[str, list[Any]], None] | None = None,
-        **columns: Any,
-    ) -> list[float | None]:
-        """Reward completions; see :class:`rrg_rewards.rewards.Reward`."""
-        given = {"log_metric": log_metric, "log_extra": log_extra, **columns}
-        return self._finish_parts([part.reward(completions, **given) for part in self.parts], log_metric)
+    def __call__(self, completions: Sequence[Completion], **columns: Any) -> list[float | None]:
+        """Reward completions; see :meth:`Reward.__call__`."""
+        return self._finish_parts([part.reward(completions, **columns) for part in self.parts], columns)
 
     def _finish_parts(
-        self, rewards: Sequence[Sequence[float | None]], log_metric: Callable[[str, float], None] | None
+        self, rewards: Sequence[Sequence[float | None]], columns: Mapping[str, Any]
     ) -> list[float | None]:
-        """Compose a batch's rewards by part, log them, and only then take them into the running statistics."""
-        composed = self._finish(self._compose(rewards), log_metric, None)
+        """Log and return the composed rewards of a batch, and add the parts' rewards to the running statistics."""
+        composed = self._finish(self._compose(rewards), len(rewards[0]), columns.get("log_metric"), None)
         for part, own in zip(self.parts, rewards, strict=True):
             if part.normalize:
                 part.moments.add(reward for reward in own if reward is not None)
@@ -256,34 +255,28 @@ class ComposedReward(Reward):
 
 
 class AsyncComposedReward(ComposedReward):
-    """A composed reward whose parts wait for a judge, all at the same time.
+    """A composed reward whose asynchronous parts run concurrently.
 
     Args:
-        parts: As :class:`ComposedReward` takes them; asynchronous ones are awaited together.
-        options: As :class:`ComposedReward` takes them.
+        parts: Parts of which some may be asynchronous; see :class:`ComposedReward`.
+        options: Further arguments of :class:`ComposedReward`.
     """
 
-    _awaits = True
+    _allows_asynchronous = True
 
-    # Trainers tell asynchronous rewards by their __call__ being a coroutine function.
+    # Trainers recognise an asynchronous reward because its __call__ is a coroutine function.
     async def __call__(  # type: ignore[override]
-        self,
-        completions: Sequence[Completion],
-        *,
-        log_metric: Callable[[str, float], None] | None = None,
-        log_extra: Callable[[str, list[Any]], None] | None = None,
-        **columns: Any,
+        self, completions: Sequence[Completion], **columns: Any
     ) -> list[float | None]:
-        """Reward completions, to be awaited."""
-        given = {"log_metric": log_metric, "log_extra": log_extra, **columns}
+        """Reward completions as :meth:`ComposedReward.__call__` does."""
 
         async def call(reward: Any) -> list[float | None]:
-            called = reward(completions, **given)
+            called = reward(completions, **columns)
             rewarded: list[float | None] = await called if inspect.isawaitable(called) else called
             return rewarded
 
         rewards = await asyncio.gather(*(call(part.reward) for part in self.parts))
-        return self._finish_parts(rewards, log_metric)
+        return self._finish_parts(rewards, columns)
 
 
 def compose(
@@ -292,9 +285,9 @@ def compose(
     reference_column: str | None = "reference",
     name: str = "composed",
 ) -> ComposedReward:
-    """Compose rewards: a :class:`ComposedReward`, or an :class:`AsyncComposedReward` if a part is asynchronous.
+    """Make a :class:`ComposedReward`, or an :class:`AsyncComposedReward` if a part is asynchronous.
 
-    Takes what :class:`ComposedReward` takes.
+    The arguments are those of :class:`ComposedReward`.
 
     Example:
         >>> from rrg_rewards.rewards import compose
@@ -302,19 +295,8 @@ def compose(
         ('reference',)
     """
     built = [part if isinstance(part, RewardPart) else _part(part, reference_column) for part in parts]
-    waits = any(is_asynchronous(part.reward) for part in built)
-    return (AsyncComposedReward if waits else ComposedReward)(built, name=name)
-
-
-def is_asynchronous(reward: Any) -> bool:
-    """Whether calling a reward gives something to be awaited.
-
-    Example:
-        >>> from rrg_rewards.rewards import make_reward
-        >>> is_asynchronous(make_reward("crg", prior=0.2))
-        False
-    """
-    return inspect.iscoroutinefunction(type(reward).__call__)
+    asynchronous = any(is_asynchronous(part.reward) for part in built)
+    return (AsyncComposedReward if asynchronous else ComposedReward)(built, name=name)
 
 
 def _tensor(values: Iterable[float | None]) -> Tensor:
@@ -322,21 +304,15 @@ def _tensor(values: Iterable[float | None]) -> Tensor:
 
 
 def _part(setting: Mapping[str, Any], reference_column: str | None) -> RewardPart:
-    # Rewards by name include composed ones.
-    from rrg_rewards.rewards.registry import make_reward
-
     if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
         raise ValueError(f"parts: each must be a RewardPart, or a mapping with a name, got {setting!r}")
-    options = {"reference_column": reference_column, **setting}
-    name = options.pop("name")
+    name, options = name_and_options(setting, reference_column)
     shaping = {key: options.pop(key) for key in ("weight", "normalize", "clip", "gate") if key in options}
-    if "as" in options:
-        options["name"] = options.pop("as")
     if isinstance(gate := shaping.get("gate"), Mapping):
         try:
             shaping["gate"] = Gate(**gate)
         except TypeError as error:
-            raise ValueError(f"gate of part {name!r} must have on, at_least and maybe otherwise, got {gate}") from error
+            raise ValueError(f"gate of part {name!r} takes on, at_least and optional otherwise, got {gate}") from error
     if shaping.get("clip") is not None:
         shaping["clip"] = tuple(shaping["clip"])
     return RewardPart(make_reward(name, **options), **shaping)

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from rrg_rewards.metrics.crepe import CREPE
-from rrg_rewards.models.crepe_encoding import LongReports
-from rrg_rewards.models.crepe_predictor import Precision
+from rrg_rewards.models.crepe.predictor import CrepeOptions
 from rrg_rewards.rewards.base import MetricReward
+from rrg_rewards.utilities.options import takes_options
 
 __all__ = ["CrepeReward", "RewardShape"]
 
@@ -18,39 +18,32 @@ RewardShape = Literal["linear", "exponential"]
 
 
 class CrepeReward(MetricReward):
-    r"""Predicted errors of a completion as a reward: the fewer, the higher.
+    r"""Reward a completion for a low number of predicted errors.
 
-    With the score :math:`S`, the sum of predicted error counts, weighted where weights are given:
+    :math:`S` is the CREPE score, the weighted sum of the predicted error counts. The reward is
 
-    - ``shape="linear"``: :math:`-S`, at most 0. Every error costs the same, so a long report with many errors weighs
-      heavily in a batch.
-    - ``shape="exponential"``: :math:`e^{-S/\tau}` in (0, 1]. The first errors cost most, and a hopeless report costs
-      no more than a bad one.
+    - :math:`-S`, at most 0, for ``shape="linear"``. Each error reduces the reward by the same amount, so a report with
+      many errors has a large effect on its batch.
+    - :math:`e^{-S/\tau}` in (0, 1] for ``shape="exponential"``. The first errors reduce the reward most.
 
-    Logged for each batch, under the reward's name: the mean predicted count of each category, and ``unscorable``.
+    For each batch, the reward logs the mean predicted count of each category, and ``unscorable``.
 
-    Source: Cho et al., "CREPE". Weights by category are an answer to a limitation that the paper names.
+    Source: Cho et al., "CREPE". The paper does not weight categories and states this as a limitation.
 
     Args:
         model: Folder or Hub id of a CREPE model, or a :class:`rrg_rewards.models.CrepeModel`.
         shape: ``"linear"`` or ``"exponential"``.
-        tau: :math:`\tau`, errors by which an exponential reward falls to 0.37 of what it was.
-        weights: What an error counts by category; 1 where a category is not named.
-        tokenizer: The tokenizer, or its folder or Hub id; default: the model's folder.
-        max_length: Tokens of a pair at most; default: 512, or what the encoder takes if that is less.
-        long_reports: ``"truncate"`` or ``"chunks"``, for pairs that are longer.
-        token_budget: Tokens of a batch at most, padding included.
-        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
-        compile: Whether the model is compiled by ``torch.compile``.
-        device: Where a loaded model runs; default: this process' CUDA device where there is one, else the CPU.
-        revision: Revision of a Hub id.
+        tau: :math:`\tau`, the number of errors that multiplies an exponential reward by 0.37.
+        weights: Weights of the categories by name; 1 for categories that are not given.
+        tokenizer: The tokenizer, or its folder or Hub id. Default: the folder of the model.
         reference_column: Column of reference reports.
-        name: ``__name__`` of the reward.
-        log_explanations: Add the likely errors to the trainer's table of completions.
+        name: Name under which trainers log the reward.
+        log_explanations: Whether to add the likely errors to the trainer's table of completions.
+        options: Fields of :class:`rrg_rewards.models.crepe.predictor.CrepeOptions`.
 
     Raises:
-        FileNotFoundError: If there is no such folder.
-        ValueError: If a setting is unknown or out of range; when called, if the column is missing.
+        FileNotFoundError: If the folder does not exist.
+        ValueError: If an option is unknown or out of range; when called, if the reference column is missing.
 
     Example:
         >>> reward = CrepeReward("gihuncho/crepe-biomedbert", shape="exponential", tau=2.0)  # doctest: +SKIP
@@ -60,6 +53,7 @@ class CrepeReward(MetricReward):
 
     metric: CREPE
 
+    @takes_options(options=CrepeOptions())
     def __init__(
         self,
         model: str | Path | nn.Module,
@@ -68,16 +62,10 @@ class CrepeReward(MetricReward):
         tau: float = 2.0,
         weights: Mapping[str, float] | None = None,
         tokenizer: Any = None,
-        max_length: int | None = None,
-        long_reports: LongReports = "truncate",
-        token_budget: int = 8192,
-        dtype: Precision = "float32",
-        compile: bool = False,  # noqa: A002 (torch's word for it)
-        device: str | None = None,
-        revision: str | None = None,
         reference_column: str | None = "reference",
         name: str | None = None,
         log_explanations: bool = False,
+        options: CrepeOptions,
     ) -> None:
         if shape not in get_args(RewardShape):
             raise ValueError(f"shape must be 'linear' or 'exponential', got {shape!r}")
@@ -85,25 +73,14 @@ class CrepeReward(MetricReward):
             raise ValueError(f"tau must be positive and finite, got {tau}")
         if reference_column is None:
             raise ValueError("crepe needs a reference_column")
-        metric = CREPE(
-            model,
-            tokenizer,
-            weights=weights,
-            max_length=max_length,
-            long_reports=long_reports,
-            token_budget=token_budget,
-            dtype=dtype,
-            compile=compile,
-            device=device,
-            revision=revision,
-        )
+        metric = CREPE(model, tokenizer, weights=weights, **vars(options))
         super().__init__(metric, name=name, reference_column=reference_column, log_explanations=log_explanations)
         self.shape = shape
         self.tau = tau
 
     @property
     def signature(self) -> str:
-        """What exactly is rewarded."""
+        """Signature of the metric and the shape of the reward."""
         if self.shape == "linear":
             return super().signature
         return f"{self.metric.signature}|shape:exponential|tau:{self.tau:g}"

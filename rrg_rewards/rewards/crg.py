@@ -19,46 +19,45 @@ PriorMode = Literal["dataset", "running"]
 
 
 class CRGReward(MetricReward):
-    r"""What a completion contributes to the corpus CRG score: a reward whose mean is CRG through a monotone map.
-
-    With prevalence :math:`p` of positive labels in the references and :math:`L` labels,
+    r"""The contribution of a completion to the corpus CRG score. CRG is a monotone function of the mean reward.
 
     .. math::
         \rho_i = \frac{TP_i - FN_i}{p L} - \frac{2 FP_i}{(1 - p) L}
 
-    (see :func:`rrg_rewards.functional.crg_contributions`; at most :math:`1/p`, 0 for a report with nothing to find and
-    nothing invented). The prior :math:`p` decides what a miss costs against an invention:
+    where :math:`p` is the prevalence of positive labels in the references and :math:`L` the number of labels; see
+    :func:`rrg_rewards.functional.crg_contributions`. Higher is better, at most :math:`1/p`. The reward is 0 if neither
+    the reference nor the completion has a positive label. The prior :math:`p` sets the cost of a false negative
+    relative to a false positive:
 
-    - ``prior="dataset"`` or a number: one fixed :math:`p`, given, or measured once by :meth:`fit` on the training
-      references. The objective is the same in every step and on every process, and where :math:`p` is the corpus'
-      prevalence the mean reward is the corpus score, :math:`CRG = 1/(2 - \overline{\rho})`.
-    - ``prior="running"``: :math:`p` is the prevalence among all references that this process has rewarded so far, this
-      batch and those of evaluations included. It needs no pass over the data, but is biased early on: the first
-      batches set :math:`p` by few reports, so the trade-off between misses and inventions drifts until it settles,
-      rewards of one completion differ from step to step, and each process has its own :math:`p` even within a group
-      that spans processes. A resumed run counts anew unless the reward was pickled.
+    - ``prior="dataset"`` or a number: :math:`p` is constant. :meth:`fit` computes it from the training references
+      unless it is given. The objective is the same in all steps and processes. If :math:`p` is the prevalence of the
+      corpus, :math:`CRG = 1/(2 - \overline{\rho})` with the mean reward :math:`\overline{\rho}`.
+    - ``prior="running"``: :math:`p` is the prevalence in all references that this process has rewarded so far,
+      including the current batch and evaluations. No pass over the data is needed, but :math:`p` is at first estimated
+      from few reports, the reward of a given completion changes from step to step, and :math:`p` differs between
+      processes, also within a group of completions. A resumed run continues the count only if the state of the reward
+      was saved.
 
-    Before a running prior has seen any positive label, a reward is its limit :math:`-2 FP_i / L`.
+    Until a running prior has seen a positive label, the reward is the limit :math:`-2 FP_i / L`.
 
-    Logged for each batch, under the reward's name: ``tp``, ``fn``, ``fp`` and ``predicted_positives`` per scored
-    report, ``precision`` and ``recall`` pooled over the batch (NaN where nothing was predicted, or nothing was to be
-    found: the ratios of the logged ``tp``, ``fn`` and ``fp`` are exact over any stretch of steps), ``unscorable``, and
-    ``prior``.
+    For each batch, the reward logs the means of ``tp``, ``fn``, ``fp`` and ``predicted_positives`` over the scored
+    reports; ``precision`` and ``recall`` of the batch (not without a predicted or a reference positive, respectively);
+    ``unscorable``; and ``prior``. To compute precision or recall over several steps, sum ``tp``, ``fn`` and ``fp``.
 
     Source: Hamamci et al., "CRG Score", MIDL 2025.
 
     Args:
-        labeler: A labeler, or its name as :func:`rrg_rewards.labelers.get_labeler` takes it.
+        labeler: A labeler, or its name; see :func:`rrg_rewards.labelers.get_labeler`.
         prior: ``"dataset"``, ``"running"``, or the prevalence in (0, 1).
-        label_column: Column of known reference labels, ``L`` values of 0 or 1 each in the labeler's order, used in
-            place of labels read off the reference text.
-        reference_column: Column of reference reports; may be ``None`` where ``label_column`` is given.
-        name: ``__name__`` of the reward.
-        log_explanations: Add the labels missed and invented to the trainer's table of completions.
+        label_column: Column of known reference labels: lists of ``L`` values 0 or 1 in the order of the labeler. If
+            given, the labeler is not applied to references.
+        reference_column: Column of reference reports; may be ``None`` if ``label_column`` is given.
+        name: Name under which trainers log the reward.
+        log_explanations: Add the missed and invented labels to the trainer's table of completions.
 
     Raises:
-        ValueError: For an unknown prior or labeler, or if neither column is given; when called, if a column is missing
-            or the prior has yet to be fitted.
+        ValueError: If the prior or the labeler is unknown, or neither column is given; when called, if a column is
+            missing or the prior is not fitted.
 
     Example:
         >>> from rrg_rewards.rewards import CRGReward
@@ -98,27 +97,27 @@ class CRGReward(MetricReward):
 
     @property
     def prior(self) -> float | None:
-        """Prevalence in use; ``None`` where it is not fitted, or no reference has been seen."""
+        """The current prevalence; ``None`` if it is not fitted, or before the first reference."""
         if self.prior_mode != "running":
             return self.metric.prior
         return self._positives / self._labels if self._labels else None
 
     @property
     def signature(self) -> str:
-        """What exactly is rewarded."""
+        """Labeler, prior and sign of the reward."""
         prior = "running" if self.prior_mode == "running" else self.prior
         return format_signature(
             "crg", labeler=f"{{{self.metric.labeler.signature}}}", prior=prior, sign=f"{self.sign:+d}"
         )
 
     def fit(self, **columns: Sequence[Any]) -> Self:
-        """Measure the prior on the training set, with ``prior="dataset"``; otherwise do nothing.
+        """Compute the prior from the training set if ``prior="dataset"``; otherwise do nothing.
 
         Args:
-            columns: The data set's whole reference column, and its label column where one is set.
+            columns: The complete reference column of the data set, and the complete label column if one is set.
 
         Raises:
-            ValueError: If a column is missing, or the references hold no positive or no negative label.
+            ValueError: If a column is missing, or the references contain no positive or no negative label.
         """
         if self.prior_mode == "dataset":
             name = self.columns[0]
@@ -126,22 +125,16 @@ class CRGReward(MetricReward):
             prior = self.metric.prevalence(references, **context)
             if not 0 < prior < 1:
                 missing = "positive" if prior == 0 else "negative"
-                raise ValueError(
-                    f"the references of the training set hold no {missing} label, so CRG is undefined on it"
-                )
+                raise ValueError(f"CRG is undefined on the training set: its references have no {missing} label")
             self.metric.prior = prior
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """Labels counted for a running prior; nothing for others, which are arguments or measured by :meth:`fit`."""
+        """Return the label counts of a running prior; empty for other priors."""
         return {"positives": self._positives, "labels": self._labels} if self.prior_mode == "running" else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave.
-
-        Raises:
-            ValueError: If the state is another reward's.
-        """
+        """Restore the state that :meth:`state_dict` returned; see :meth:`Reward.load_state_dict`."""
         if state.keys() != self.state_dict().keys():
             raise ValueError(
                 f"the state of reward {self.__name__!r} has {sorted(self.state_dict())}, got {sorted(state)}"
@@ -150,17 +143,17 @@ class CRGReward(MetricReward):
             self._positives, self._labels = int(state["positives"]), int(state["labels"])
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> LabelScores:
-        """Contributions of completions to the corpus CRG, with the prior in use.
+        """Return the contributions of completions to the corpus CRG with the current prior.
 
-        A running prior is not updated, and that of the given references takes its place before any was seen.
+        A running prior is not updated. If it has no reference yet, the prevalence of the given references is used.
 
         Raises:
-            ValueError: If the prior has yet to be fitted, a column is missing, or a length differs.
+            ValueError: If the prior is not fitted, a column is missing, or columns differ in length.
         """
         if self.prior_mode == "dataset" and self.prior is None:
             arguments = ", ".join(f"{column}=dataset[{column!r}]" for column in self.columns)
             raise ValueError(
-                f"reward {self.__name__!r} has prior='dataset', which is measured on the training set: call "
+                f"reward {self.__name__!r} has prior='dataset', which is computed from the training set: call "
                 f"reward.fit({arguments}) before training, or give the prevalence as a number"
             )
         scores = super().score(completions, **columns)
@@ -177,7 +170,7 @@ class CRGReward(MetricReward):
         return self._with_running_prior(scores)
 
     def _with_running_prior(self, scores: LabelScores) -> LabelScores:
-        # At 0 or 1 no reference seen differs from another: CRG's weights have no meaning, its limit has.
+        # For a prior of 0 or 1, the weights of CRG are undefined; `None` selects the limit of the contributions.
         prior = self.prior
         return scores.with_prior(prior if prior is not None and 0 < prior < 1 else None)
 

@@ -1,4 +1,4 @@
-"""How likely a report's wording is, as a reward that keeps a policy's language near to what it was."""
+"""The likelihood of a report under a language model, a reward for natural language."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,36 +14,37 @@ from rrg_rewards.rewards.shaping import TextReward
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["LikelihoodReward"]
 
 
 class LikelihoodReward(TextReward):
-    r"""An anchor in likely wording: the mean log-likelihood of a report's tokens under a frozen language model.
+    r"""The mean log-likelihood of a report's tokens under a frozen language model.
 
     .. math::
         r = \max\Bigl(\frac1T \sum_t \log p(y_t \mid y_{<t}),\ \text{floor}\Bigr)
 
-    in nats a token, at most 0, with the model's start of text before the first token where it has one. A policy that
-    is paid for likelihood alone writes the likeliest report, a normal one: use it as a small part of a composed
-    reward, clipped from above at what references reach.
+    The unit is nats per token. The reward is at most 0; higher is better. The first token of the report follows the
+    start-of-text token if the model has one. The likelihood is highest for normal reports. Use it with a small weight
+    in a composed reward, with the mean value of the references as the upper bound of ``clip``.
 
-    A model that a trainer shards (ZeRO-3) does not touch this one, which is whole on every process.
+    Every process loads the complete model, even if the trainer shards the policy (ZeRO-3).
 
     Args:
         model: Folder or Hub id of a causal language model, such as the policy before training.
-        floor: Least reward of a report, since one odd token can cost more than all others together.
-        max_length: Tokens of a report that are read; what is longer is cut.
-        batch_size: Reports that run at once.
+        floor: Lower bound of the reward. Without it, a single unlikely token can dominate the mean.
+        max_length: Maximum number of tokens of a report; longer reports are truncated.
+        batch_size: Number of reports that the model reads at a time.
         dtype: ``"float32"`` or ``"bfloat16"``.
-        device: Where the model runs; default: this process' CUDA device where there is one, else the CPU.
+        device: Device of the model. Default: the CUDA device of the process if there is one, else the CPU.
         revision: Revision of a Hub id.
-        name: ``__name__`` of the reward.
+        name: Name under which trainers log the reward.
 
     Raises:
-        FileNotFoundError: If there is no such folder.
-        ValueError: If a number is out of range.
+        FileNotFoundError: If the folder does not exist.
+        ValueError: If an argument is out of range.
 
     Example:
         >>> from rrg_rewards.rewards import LikelihoodReward
@@ -75,7 +76,7 @@ class LikelihoodReward(TextReward):
 
     @property
     def signature(self) -> str:
-        """What exactly is rewarded."""
+        """Name and settings of the reward."""
         own = self.language_model.arguments()
         source = own["model"] if own["revision"] is None else f"{own['model']}@{own['revision']}"
         return format_signature(
@@ -86,12 +87,12 @@ class LikelihoodReward(TextReward):
         values: list[float] = []
         for start in range(0, len(texts), self.batch_size):
             values += self.language_model.mean_log_likelihoods(texts[start : start + self.batch_size])
-        # A report without a token is no report: what could be less likely.
+        # A report without tokens has no mean and gets the lowest reward.
         return [self.floor if math.isnan(value) else max(value, self.floor) for value in values]
 
 
 class _LanguageModel(Backend):
-    """A frozen causal language model, loaded at the first report."""
+    """A frozen causal language model, loaded lazily."""
 
     def __init__(self, model: str, max_length: int, dtype: str, device: str | None, revision: str | None) -> None:
         check_model_source(model)
@@ -106,25 +107,26 @@ class _LanguageModel(Backend):
         }
 
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments that rebuild this model."""
+        """Return the keyword arguments of the constructor."""
         return dict(self._arguments)
 
     @cached_property
     def _model(self) -> Any:
         own = self._arguments
-        kind = getattr(torch, own["dtype"])
-        return load_frozen(_build_language_model, own["model"], own["revision"], dtype=kind, device=own["device"])
+        dtype = getattr(torch, own["dtype"])
+        return load_frozen(_build_language_model, own["model"], own["revision"], dtype=dtype, device=own["device"])
 
     @cached_property
     def _tokenizer(self) -> Any:
         transformers = require("transformers", extra="models")
         return transformers.AutoTokenizer.from_pretrained(
-            self._arguments["model"], revision=self._arguments["revision"]
+            self._arguments["model"], revision=self._arguments["revision"], trust_remote_code=False
         )
 
+    @own_precision()
     @torch.no_grad()
     def mean_log_likelihoods(self, texts: Sequence[str]) -> list[float]:
-        """Mean log-likelihood of each report's tokens; NaN of a report without any that can be predicted."""
+        """Return the mean log-likelihood of the tokens of each report; NaN if no token is predicted."""
         start = [] if self._tokenizer.bos_token_id is None else [self._tokenizer.bos_token_id]
         tokens = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]
         rows = [[*start, *own][: self._arguments["max_length"]] for own in tokens]
@@ -143,4 +145,6 @@ class _LanguageModel(Backend):
 
 def _build_language_model(name: str, revision: str | None) -> Any:
     transformers = require("transformers", extra="models")
-    return transformers.AutoModelForCausalLM.from_pretrained(name, revision=revision, dtype=torch.float32)
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        name, revision=revision, dtype=torch.float32, trust_remote_code=False
+    )

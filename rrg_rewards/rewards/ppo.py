@@ -1,4 +1,4 @@
-"""Rewards as the reward model that TRL's PPO trainer asks for."""
+"""A reward model for TRL's PPO trainer that calls reward functions."""
 
 import inspect
 import math
@@ -11,33 +11,34 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rrg_rewards.judges.base import run_coroutine
 from rrg_rewards.rewards.base import Reward
+from rrg_rewards.utilities.processes import run_coroutine
 
 __all__ = ["RewardFunctionModel"]
 
 
 class RewardFunctionModel(nn.Module):
-    """Rewards on report text in the place of a reward model, for ``trl.experimental.ppo.PPOTrainer`` (TRL <= 1.12).
+    """A reward model that calls reward functions, for ``trl.experimental.ppo.PPOTrainer`` (TRL <= 1.12).
 
-    A reward model reads token ids and gives a number a token, of which the trainer takes the last one. This one finds
-    out by the first tokens which prompt a row begins with, decodes what follows as the completion, and gives the
-    rewards of completions and the prompts' columns at every token. It has no parameters, and is called with
-    the rows of its process alone, as reward functions are.
+    A reward model returns one number for each token, and the trainer uses the last number. This model finds the prompt
+    at the start of a sequence, decodes the remaining tokens as the completion, and returns the reward of the completion
+    at every token. It has no parameters. Each process scores its own rows.
 
-    PPO needs a number for each completion. One that is unscorable raises, or gets the number that ``unscorable`` says.
+    PPO requires a number for each completion. An unscorable completion raises an error unless ``unscorable`` is set.
 
     Args:
-        reward: A reward, or several whose sum counts.
-        tokenizer: The policy's tokenizer, with a padding token that is no end of text.
-        prompts: Token ids of each row's prompt, without padding, all different: the trainer's ``input_ids``.
-        columns: Columns of the data set that the rewards read, a value a row.
-        weights: Factors of the rewards; default: 1 each.
-        unscorable: Reward of completions that cannot be scored; default: none, they raise.
+        reward: A reward, or several rewards, which are summed.
+        tokenizer: The tokenizer of the policy. Its padding token must differ from its end-of-text token.
+        prompts: Token ids of the prompt of each row without padding, as in the trainer's ``input_ids``. All prompts
+            must differ.
+        columns: Columns of the data set that the rewards read, one value for each row.
+        weights: Weights of the rewards. Default: 1 each.
+        unscorable: Reward of unscorable completions; ``None`` raises an error.
 
     Raises:
-        ValueError: If lengths differ, a column is missing, two prompts are equal or one begins with another, or padding
-            is the end of text; when called, if a row begins with no known prompt, or a completion is unscorable.
+        ValueError: If lengths differ, a column is missing, two prompts are equal, a prompt is a prefix of another one,
+            or the padding token is the end-of-text token; when called, if a sequence starts with no known prompt or a
+            completion is unscorable.
 
     Example:
         >>> from rrg_rewards.rewards import make_reward
@@ -51,7 +52,7 @@ class RewardFunctionModel(nn.Module):
         >>> PPOTrainer(..., reward_model=model)                                             # doctest: +SKIP
     """
 
-    # The trainer calls the attribute of this name, then `score` on its last hidden state.
+    # The trainer calls the attribute that has this name, then calls `score` with the last hidden state.
     base_model_prefix = "reader"
 
     def __init__(
@@ -71,8 +72,8 @@ class RewardFunctionModel(nn.Module):
             raise ValueError(f"each reward needs a weight: {len(self.rewards)} rewards, {len(self.weights)} weights")
         if tokenizer.pad_token_id is None or tokenizer.pad_token_id == tokenizer.eos_token_id:
             raise ValueError(
-                "PPO tells padding from the end of a completion by its token: give the tokenizer a padding token of "
-                "its own, as in tokenizer.add_special_tokens({'pad_token': '<pad>'}), and resize the models"
+                "PPO needs a padding token that differs from the end of text: give the tokenizer one, as in "
+                "tokenizer.add_special_tokens({'pad_token': '<pad>'}), and resize the models"
             )
         if unscorable is not None and not math.isfinite(unscorable):
             raise ValueError(f"unscorable must be a finite number or None, got {unscorable}")
@@ -82,14 +83,14 @@ class RewardFunctionModel(nn.Module):
         self.lengths = sorted({len(prompt) for prompt in self.rows})
         self.unscorable = unscorable
         self._logged: dict[str, list[float]] = defaultdict(list)
-        # DeepSpeed sizes its buffers by it.
+        # DeepSpeed reads the size of its buffers from this attribute.
         self.config = SimpleNamespace(hidden_size=1)
 
     def reader(self, input_ids: Tensor, attention_mask: Tensor, **_: Any) -> SimpleNamespace:
-        """Rewards of token sequences in the form of a model's output: ``hidden_states`` with one of ``(N, T, 1)``.
+        """Return a model output whose only hidden state, of shape ``(N, T, 1)``, contains the rewards of sequences.
 
         Args:
-            input_ids: Token ids ``(N, T)``: a prompt and its completion, padded on either side.
+            input_ids: Token ids ``(N, T)`` of prompts and completions, padded on either side.
             attention_mask: ``(N, T)``, 0 at padding.
         """
         sequences = [row[mask.bool()].tolist() for row, mask in zip(input_ids, attention_mask, strict=True)]
@@ -97,15 +98,15 @@ class RewardFunctionModel(nn.Module):
         return SimpleNamespace(hidden_states=(values[:, None, None].expand(*input_ids.shape, 1),))
 
     def score(self, hidden_states: Tensor) -> Tensor:
-        """What a reward head would do: nothing, the rewards are there."""
+        """Return the hidden states, which are the rewards."""
         return hidden_states
 
     def forward(self, **inputs: Any) -> Tensor:
-        """Rewards ``(N, T, 1)``: :meth:`score` of :meth:`reader`."""
+        """Return the rewards ``(N, T, 1)``."""
         return self.score(self.reader(**inputs).hidden_states[-1])
 
     def take_logged(self) -> dict[str, float]:
-        """Means of what the rewards have logged since the last call: PPO's trainer offers them no place to."""
+        """Return the means of the values that the rewards have logged since the last call, by name."""
         means = {name: sum(values) / len(values) for name, values in self._logged.items() if values}
         self._logged.clear()
         return means
@@ -128,14 +129,14 @@ class RewardFunctionModel(nn.Module):
         return totals
 
     def _split(self, sequence: Sequence[int]) -> tuple[int, list[int]]:
-        """The row that a sequence begins with the prompt of, and its completion."""
+        """Return the row whose prompt starts the sequence, and the token ids of the completion."""
         for length in self.lengths:
             row = self.rows.get(tuple(sequence[:length]))
             if row is not None:
                 return row, list(sequence[length:])
         raise ValueError(
-            "a sequence begins with no known prompt: prompts must be the trainer's own input_ids, token by token, "
-            "neither cut nor with tokens added"
+            "a sequence begins with no known prompt: prompts must equal the trainer's input_ids, without truncation or "
+            "added tokens"
         )
 
     def _scored(self, value: float | None, reward: Reward, row: int) -> float:
@@ -143,8 +144,8 @@ class RewardFunctionModel(nn.Module):
             return value
         if self.unscorable is None:
             raise ValueError(
-                f"reward {reward.__name__!r} cannot score the completion of row {row}, and PPO needs a number: leave "
-                "out rows without a reference, or set unscorable to what such a completion is worth"
+                f"reward {reward.__name__!r} cannot score the completion of row {row}, and PPO requires a number: "
+                "remove rows without a reference, or set unscorable to the reward of unscorable completions"
             )
         return self.unscorable
 
@@ -169,16 +170,15 @@ def _rows_by_prompt(prompts: Sequence[Sequence[int]]) -> dict[tuple[int, ...], i
             raise ValueError(f"the prompt of row {row} is empty")
         if key in rows:
             raise ValueError(
-                f"rows {rows[key]} and {row} have the same prompt, so that PPO could not tell whose completion it "
-                "scores: keep one of them"
+                f"rows {rows[key]} and {row} have the same prompt, but PPO finds rows by their prompts: keep one row"
             )
         rows[key] = row
     ordered = sorted(rows)
-    # Sorted, a prompt stands right before the first one that begins with it.
+    # In sorted order, a prompt directly precedes the first prompt that begins with it.
     for shorter, longer in pairwise(ordered):
         if longer[: len(shorter)] == shorter:
             raise ValueError(
-                f"the prompt of row {rows[longer]} begins with that of row {rows[shorter]}, so that completions of the "
-                "two could be confused: end prompts alike, as by 'Impression:'"
+                f"the prompt of row {rows[longer]} begins with that of row {rows[shorter]}, but PPO finds rows by "
+                "their prompts: end all prompts with the same text, such as 'Impression:'"
             )
     return rows

@@ -1,21 +1,29 @@
 """Rewards by name, for command lines and YAML files."""
 
 import inspect
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.judged import AskingMetric
-from rrg_rewards.metrics.registry import available_metrics, metric_class, metric_context
+from rrg_rewards.metrics.judged import AsyncReportMetric
+from rrg_rewards.metrics.registry import available_metrics, metric_class
 from rrg_rewards.rewards.asynchronous import AsyncMetricReward
 from rrg_rewards.rewards.base import MetricReward, Reward
-from rrg_rewards.rewards.compose import ComposedReward, compose
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["available_rewards", "check_reward_options", "make_reward"]
+__all__ = [
+    "RewardSetting",
+    "available_rewards",
+    "check_reward_options",
+    "make_reward",
+    "name_and_options",
+    "parse_reward",
+]
 
-# Rewards that do more than a metric's score; imported when asked for. Every other metric is wrapped.
+# Rewards with a class of their own, which are imported lazily. Other names are those of metrics to wrap.
 _REWARDS = {
     "composed": "rrg_rewards.rewards.compose:ComposedReward",
     "crepe": "rrg_rewards.rewards.crepe:CrepeReward",
@@ -29,7 +37,7 @@ _OF_EVERY_REWARD = inspect.signature(MetricReward).parameters.keys() - {"metric"
 
 
 def available_rewards() -> tuple[str, ...]:
-    """Names that :func:`make_reward` knows: every metric, some with more to set.
+    """Return the names that :func:`make_reward` accepts: all metrics and further rewards.
 
     Example:
         >>> "crg" in available_rewards()
@@ -51,11 +59,9 @@ def _load(name: str) -> type[Reward] | type[ReportMetric]:
     return found
 
 
-def _split(name: str, cls: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of the reward, and of the metric that it wraps."""
-    if issubclass(cls, Reward):
-        return dict(options), {}
-    context = {f"{keyword}_column": keyword for keyword in _context(name)}
+def _split(cls: type[ReportMetric], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of the reward and the options of the wrapped metric."""
+    context = {f"{keyword}_column": keyword for keyword in cls.context or ()}
     reward = {key: value for key, value in options.items() if key in _OF_EVERY_REWARD}
     given = {context[key]: column for key, column in options.items() if key in context and column is not None}
     if given:
@@ -66,16 +72,11 @@ def _split(name: str, cls: type[Any], options: Mapping[str, Any]) -> tuple[dict[
     return reward, metric
 
 
-def _context(name: str) -> tuple[str, ...]:
-    """Names of the context columns that a metric takes, if it is one that is known by name."""
-    return metric_context(name) if name in available_metrics() else ()
-
-
 def check_reward_options(name: str, /, **options: Any) -> None:
-    """Check a reward's name and the names of its options without making it: no model is loaded.
+    """Check the name of a reward and the names of its options without loading a model.
 
     Raises:
-        ValueError: For an unknown reward or option, with the nearest known one.
+        ValueError: If the reward or an option is unknown; the message names the nearest known one.
 
     Example:
         >>> check_reward_options("crg", priorr="running")
@@ -90,34 +91,33 @@ def check_reward_options(name: str, /, **options: Any) -> None:
 
 
 def _known_options(name: str, cls: type[Any]) -> set[str] | None:
-    """Names of the options of a reward and of the metric that it wraps; ``None`` where it may take any."""
+    """Return the names of the options of a reward and of the wrapped metric; ``None`` if all names are accepted."""
     parameters = inspect.signature(cls).parameters.values()
     named = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
-    # What else a metric of ours takes is torchmetrics' own, and of no use to a reward, which has no state.
+    # Further arguments of registered metrics are arguments of torchmetrics and have no effect on a reward.
     if len(named) < len(parameters) and name not in available_metrics():
         return None
     if issubclass(cls, Reward):
         return named
-    return named | _OF_EVERY_REWARD | {f"{keyword}_column" for keyword in _context(name)}
+    return named | _OF_EVERY_REWARD | {f"{keyword}_column" for keyword in cls.context or ()}
 
 
 def make_reward(name: str, /, reference_column: str | None = "reference", **options: Any) -> Reward:
-    """Make a reward from its name and options, as they stand in a YAML file.
+    """Make a reward from its name and options, as in a YAML file.
 
-    A metric whose judge is waited for becomes an :class:`AsyncMetricReward`, which is called with ``await``; every
-    other one a :class:`MetricReward`. So does a composed reward of which a part is asynchronous.
+    A metric that waits for a judge is wrapped in an :class:`AsyncMetricReward`, whose calls must be awaited. All other
+    metrics are wrapped in a :class:`MetricReward`. A composed reward with an asynchronous part is asynchronous.
 
     Args:
-        name: A name of :func:`available_rewards`, or ``"module:Class"`` of a :class:`Reward`, or of a
+        name: A name of :func:`available_rewards`, or ``"module:Class"`` of a :class:`Reward` or of a
             :class:`rrg_rewards.metrics.ReportMetric`, which is wrapped.
-        reference_column: Column of reference reports in the data set; of no meaning to a reward that reads none.
-        options: Further arguments of the reward, and of the metric that it wraps; ``name=`` among them is the name
-            under which the reward is logged. For each context column that a wrapped metric takes
-            (:func:`rrg_rewards.metrics.registry.metric_context`) its name and ``_column`` say how it is called in the
-            data set: ``items_column="questions"``, ``age_column="PatientAge"``; ``None`` leaves it out.
+        reference_column: Column of reference reports in the data set; ignored if the reward reads no references.
+        options: Further arguments of the reward and of the wrapped metric. ``name`` is the name under which the reward
+            is logged. For each keyword in the metric's ``context``, the option ``{keyword}_column`` is the column of
+            the data set: ``items_column="questions"``, ``age_column="PatientAge"``. ``None`` omits the column.
 
     Raises:
-        ValueError: For an unknown name or option.
+        ValueError: If the name or an option is unknown.
 
     Example:
         >>> from rrg_rewards.rewards import make_reward
@@ -132,12 +132,74 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
     if known is None or "reference_column" in known:
         options = {"reference_column": reference_column, **options}
     check_reward_options(name, **options)
-    reward_options, metric_options = _split(name, cls, options)
-    if issubclass(cls, ComposedReward):
-        return compose(**reward_options)
     if issubclass(cls, Reward):
-        return cls(**reward_options)
+        return cls.from_options(**options)
+    reward_options, metric_options = _split(cls, options)
     metric = cls(**metric_options)
-    if isinstance(metric, AskingMetric) and not metric.is_immediate:
+    if isinstance(metric, AsyncReportMetric) and not metric.is_immediate:
         return AsyncMetricReward(metric, **reward_options)
     return MetricReward(metric, **reward_options)
+
+
+@dataclass(frozen=True)
+class RewardSetting:
+    """Name, weight and options of a reward in a YAML file.
+
+    Args:
+        name: Name of the reward for :func:`make_reward`.
+        weight: Weight of the reward in the sum of all rewards.
+        options: Arguments of the reward.
+    """
+
+    name: str
+    weight: float
+    options: Mapping[str, Any]
+
+    @property
+    def logged_name(self) -> str:
+        """Name under which the reward is logged."""
+        return str(self.options.get("name", self.name))
+
+    def make(self) -> Reward:
+        """Make the reward."""
+        return make_reward(self.name, **self.options)
+
+
+def parse_reward(setting: str | Mapping[str, Any], reference_column: str) -> RewardSetting:
+    """Parse a reward given as a name, a mapping, or a mapping in JSON.
+
+    Args:
+        setting: A mapping with ``name`` and optionally ``weight`` (default 1), ``as`` (name under which the reward is
+            logged) and options of the reward; or this mapping as JSON; or only the name.
+        reference_column: Column of references if the options contain none.
+
+    Raises:
+        ValueError: If the setting is malformed; the message names the key.
+
+    Example:
+        >>> parse_reward({"name": "crg", "weight": 2, "prior": "running"}, "impression")
+        RewardSetting(name='crg', weight=2.0, options={'reference_column': 'impression', 'prior': 'running'})
+    """
+    if isinstance(setting, str):
+        setting = json.loads(setting) if setting.lstrip().startswith("{") else {"name": setting}
+    if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
+        raise ValueError(f"rewards: each must be a name, or a mapping with a name, got {setting!r}")
+    name, options = name_and_options(setting, reference_column)
+    weight = options.pop("weight", 1.0)
+    if isinstance(weight, bool) or not isinstance(weight, int | float):
+        raise ValueError(f"rewards: weight of {name!r} must be a number, got {weight!r}")
+    return RewardSetting(name, float(weight), options)
+
+
+def name_and_options(setting: Mapping[str, Any], reference_column: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the name of the reward in a mapping, and its options; ``as`` becomes the option ``name``.
+
+    Example:
+        >>> name_and_options({"name": "crg", "as": "labels"}, None)
+        ('crg', {'reference_column': None, 'name': 'labels'})
+    """
+    options = {"reference_column": reference_column, **setting}
+    name = options.pop("name")
+    if "as" in options:
+        options["name"] = options.pop("as")
+    return name, options

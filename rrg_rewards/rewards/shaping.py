@@ -1,7 +1,6 @@
-"""Rewards of form: length, repetition, sections. They keep a policy's reports readable, not true."""
+"""Rewards for length, repetition and sections. They measure readability, not clinical correctness."""
 
 import re
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,44 +18,48 @@ _WORD = re.compile(r"\w+")
 
 
 class TextReward(Reward):
-    """A reward of a completion's own text."""
+    """Base class of rewards that depend only on the text of the completion."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the data set that the reward reads: none."""
+        """Columns of the data set that the reward reads; empty."""
         return ()
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
-        """Rewards of completions; NaN where a completion holds no assistant message."""
+        """Score completions; NaN for completions without an assistant message."""
         texts = completion_texts(completions)
         known = [text for text in texts if text is not None]
         given = torch.tensor([text is not None for text in texts], dtype=torch.bool)
         values = torch.tensor(self._values(known, given, columns), dtype=torch.float64)
         return Scores(values).expand(given)
 
-    @abstractmethod
-    def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:
-        """Rewards of the texts that are given."""
+    def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:  # noqa: ARG002
+        """Return the rewards of the texts. ``given`` is true for completions that have a text."""
+        return [self._value(text) for text in texts]
+
+    def _value(self, text: str) -> float:
+        """Return the reward of a text; used by the default :meth:`_values`."""
+        raise NotImplementedError
 
 
 class OverlongPenalty(TextReward):
-    r"""A penalty of reports that are too long, which begins softly.
-
-    With length :math:`L`, limit :math:`m` and buffer :math:`b`,
+    r"""A soft penalty for reports that are too long.
 
     .. math::
         r = \begin{cases} 0 & L \le m - b \\ \frac{(m - b) - L}{b} & m - b < L \le m \\ -1 & L > m \end{cases}
 
+    where :math:`L` is the length, :math:`m` the limit and :math:`b` the buffer.
+
     Source: Yu et al., "DAPO", Eq. 13 (soft overlong punishment).
 
     Args:
-        max_length: :math:`m`, the length from which on the penalty is whole.
-        buffer: :math:`b`, over how much it grows; 0 for a step.
+        max_length: :math:`m`, the length above which the penalty is -1.
+        buffer: :math:`b`, the length over which the penalty increases; 0 for a step function.
         unit: ``"words"``, or ``"tokens"`` of the policy, which trainers pass as ``completion_ids``.
-        name: ``__name__`` of the reward.
+        name: Name under which trainers log the reward.
 
     Raises:
-        ValueError: If the numbers do not fit, or the unit is unknown; when called, if there are no ``completion_ids``.
+        ValueError: If a number is out of range or the unit is unknown; when called, if ``completion_ids`` is missing.
 
     Example:
         >>> from rrg_rewards.rewards import OverlongPenalty
@@ -75,7 +78,7 @@ class OverlongPenalty(TextReward):
         super().__init__(name)
         if not 0 <= buffer <= max_length or max_length < 1:
             raise ValueError(
-                f"max_length must be positive and buffer lie in [0, max_length], got {max_length}, {buffer}"
+                f"max_length must be positive and buffer must be in [0, max_length], got {max_length}, {buffer}"
             )
         if unit not in ("words", "tokens"):
             raise ValueError(f"unit must be 'words' or 'tokens', got {unit!r}")
@@ -85,7 +88,7 @@ class OverlongPenalty(TextReward):
 
     @property
     def signature(self) -> str:
-        """What exactly is rewarded."""
+        """Name and settings of the reward."""
         return format_signature("overlong", max_length=self.max_length, buffer=self.buffer, unit=self.unit)
 
     def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:
@@ -107,19 +110,19 @@ class OverlongPenalty(TextReward):
 
 
 class RepetitionPenalty(TextReward):
-    r"""A penalty of reports that repeat themselves: the share of n-grams of words that were there before.
+    r"""A penalty for repetition: the negated fraction of word n-grams that occurred earlier in the report.
 
     .. math::
         r = \frac{|\text{distinct n-grams}|}{|\text{n-grams}|} - 1 \in (-1, 0]
 
-    0 for a report of fewer than :math:`n` words. Reports repeat short turns of phrase honestly ("there is no"): four
-    words or more are rarely the same twice unless the policy turns in circles.
+    The reward is 0 for a report with fewer than :math:`n` words. Correct reports repeat short phrases, such as "there
+    is no", but rarely four or more words.
 
     Source: distinct-n of Li et al., "A Diversity-Promoting Objective Function for Neural Conversation Models", 2016.
 
     Args:
-        n_gram: :math:`n`, words of an n-gram.
-        name: ``__name__`` of the reward.
+        n_gram: :math:`n`, number of words of an n-gram.
+        name: Name under which trainers log the reward.
 
     Raises:
         ValueError: If ``n_gram`` is not positive.
@@ -138,29 +141,27 @@ class RepetitionPenalty(TextReward):
 
     @property
     def signature(self) -> str:
-        """What exactly is rewarded."""
+        """Name and settings of the reward."""
         return format_signature("repetition", n_gram=self.n_gram, case="lower")
 
-    def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:  # noqa: ARG002
-        return [self._penalty(_WORD.findall(text.lower())) for text in texts]
-
-    def _penalty(self, words: Sequence[str]) -> float:
+    def _value(self, text: str) -> float:
+        words = _WORD.findall(text.lower())
         grams = [tuple(words[start : start + self.n_gram]) for start in range(len(words) - self.n_gram + 1)]
         return len(set(grams)) / len(grams) - 1.0 if grams else 0.0
 
 
 class FormatReward(TextReward):
-    r"""A reward of reports that have the sections they should have, in their order.
+    r"""A reward for reports that contain the required sections in order.
 
-    The reward is the share of sections that are there, each headed by its name and a colon at the start of a line and
-    followed by text, as far as they stand in the given order: the longest rising sequence of them counts. In [0, 1].
+    The reward is in [0, 1]: the length of the longest subsequence of sections in the required order, divided by the
+    number of required sections. A section begins with its name and a colon at the start of a line and contains text.
 
     Args:
-        sections: Names of the sections, in order; case does not matter.
-        name: ``__name__`` of the reward.
+        sections: Names of the sections in order, case-insensitive.
+        name: Name under which trainers log the reward.
 
     Raises:
-        ValueError: If there is no section, or two are the same.
+        ValueError: If there is no section, or two sections are equal.
 
     Example:
         >>> from rrg_rewards.rewards import FormatReward
@@ -177,23 +178,20 @@ class FormatReward(TextReward):
         if len(set(self.sections)) < len(self.sections):
             raise ValueError(f"sections must differ, got {', '.join(sections)}")
         names = "|".join(re.escape(section) for section in self.sections)
-        # Text must follow before the next line that is a header.
+        # A section must contain text before the next header.
         self._header = re.compile(rf"^[ \t]*({names})[ \t]*:(?=\s*\S)(?!\s*(?:{names})[ \t]*:)", re.I | re.M)
 
     @property
     def signature(self) -> str:
-        """What exactly is rewarded."""
+        """Name and settings of the reward."""
         return format_signature("format", sections=",".join(self.sections))
 
-    def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:  # noqa: ARG002
-        return [self._share(text) for text in texts]
-
-    def _share(self, text: str) -> float:
+    def _value(self, text: str) -> float:
         places: dict[int, int] = {}
         for match in self._header.finditer(text):
             places.setdefault(self.sections.index(match[1].casefold()), match.start())
         longest: list[int] = []
-        # Few sections: for each, the longest sequence that ends with it.
+        # For each section, compute the length of the longest ordered subsequence that ends with it.
         for number in range(len(self.sections)):
             before = [
                 length

@@ -1,6 +1,5 @@
-"""Label sets, error categories and scoring systems: names, order, weights, as typed data."""
+"""Label sets, error categories and scoring systems."""
 
-from rrg_rewards.schemas.attributes import AttributeSpec, FindingSpec, QuestionSchema, get_question_schema
 from rrg_rewards.schemas.errors import (
     ATTRIBUTE_ERROR_TYPES,
     ATTRIBUTE_WEIGHTS,
@@ -11,7 +10,6 @@ from rrg_rewards.schemas.errors import (
     AttributeErrorType,
 )
 from rrg_rewards.schemas.labels import CHEXBERT, CT_RATE, LABEL_SCHEMAS, MERLIN, LabelSchema, get_label_schema
-from rrg_rewards.schemas.questions import AnswerType, QAItem
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
 
 __all__ = [
@@ -25,16 +23,10 @@ __all__ = [
     "REXVAL_ERRORS",
     "SIGNIFICANCE_WEIGHTS",
     "UNKNOWN_WEIGHT",
-    "AnswerType",
     "AttributeErrorType",
-    "AttributeSpec",
     "Criterion",
-    "FindingSpec",
     "LabelSchema",
-    "QAItem",
-    "QuestionSchema",
     "ScoringSystem",
     "get_label_schema",
-    "get_question_schema",
     "get_scoring_system",
 ]

@@ -1,4 +1,4 @@
-"""What can be wrong with a candidate report, and what it weighs."""
+"""Types of errors in a candidate report, and their weights."""
 
 from typing import Literal, get_args
 
@@ -24,7 +24,7 @@ ATTRIBUTE_WEIGHTS = {"significant": 0.5, "negligible": 0.0}
 """Severity of an attribute error and its weight (CRIMSON, Section 3.2)."""
 
 UNKNOWN_WEIGHT = 0.25
-"""Weight of a significance or severity that is none of these, as in CRIMSON's published code."""
+"""Weight of an unknown significance or severity, as in CRIMSON's published code."""
 
 AttributeErrorType = Literal[
     "location",
@@ -38,7 +38,7 @@ AttributeErrorType = Literal[
 ]
 
 ATTRIBUTE_ERROR_TYPES: tuple[AttributeErrorType, ...] = get_args(AttributeErrorType)
-"""What can be wrong about a finding that both reports hold (CRIMSON, Section 3.2)."""
+"""Types of attribute errors of a finding that both reports contain (CRIMSON, Section 3.2)."""
 
 ERROR_CATEGORIES = (
     "false_finding",
@@ -48,7 +48,7 @@ ERROR_CATEGORIES = (
     "false_comparison",
     "omitted_comparison",
 )
-"""What errors of a candidate report are counted by, in the order A to F of ReXVal and CREPE (Section 3.1)."""
+"""Categories of errors in a candidate report, in the order A to F of ReXVal and CREPE (Section 3.1)."""
 
 REXVAL_ERRORS = {
     "A": "False prediction of finding",
@@ -58,4 +58,4 @@ REXVAL_ERRORS = {
     "E": "Mention of comparison not present in the reference impression",
     "F": "Omission of comparison describing a change from a previous study",
 }
-"""The same by letter, in the words of ReXVal's protocol (Yu et al., 2023)."""
+"""The same categories by letter, with the wording of ReXVal's protocol (Yu et al., 2023)."""

@@ -1,9 +1,8 @@
-"""Scoring systems: by which criteria a candidate report is judged, and how they make one total."""
+"""Scoring systems: criteria for grading a candidate report, and the total of their sub-scores."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -11,13 +10,14 @@ import yaml
 
 from rrg_rewards.schemas.criteria import Criterion, CriterionKind, is_number, two_numbers
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.package_data import package_yaml, package_yaml_names
 
 __all__ = ["Criterion", "CriterionKind", "Direction", "ScoringSystem", "get_scoring_system", "scoring_system_names"]
 
 Direction = Literal["deduct", "add"]
-"""Whether sub-scores are taken from the base, as errors are, or added to it, as marks are."""
+"""Whether the sub-scores are errors, which are deducted from the base, or marks, which are added to it."""
 
-_SHIPPED = files("rrg_rewards.schemas").joinpath("scoring_systems")
+_PACKAGE = "rrg_rewards.schemas.scoring_systems"
 
 
 @dataclass(frozen=True)
@@ -27,22 +27,23 @@ class ScoringSystem:
     .. math::
         T = b - \sum_i W_i S_i \quad\text{(deduct)}, \qquad T = b + \sum_i W_i S_i \quad\text{(add)}
 
-    What a criterion adds to the total, :math:`\mp W_i S_i`, is its contribution: what a reward model's head learns.
+    The contribution of a criterion to the total is :math:`\mp W_i S_i`. Each head of a reward model learns one
+    contribution.
 
     Args:
-        name: Name by which the system is known in signatures.
+        name: Name of the system in signatures.
         criteria: The criteria, in the order of sub-scores.
         base: :math:`b`, the total of a report with sub-scores 0.
         direction: ``deduct`` for errors, ``add`` for marks.
-        total_range: Least and greatest total that the author of the system means it to have; checked against the
-            criteria, so that a forgotten criterion or weight shows. Finite, so a count needs a range with an end.
-            Default: whatever follows from the criteria.
-        source: Where the system was published.
-        tiers: Levels of quality, each the least and the greatest total of a report that is written for it.
+        total_range: Intended lowest and highest total. It is checked against the criteria, to detect a forgotten
+            criterion or weight. It must be finite, and therefore counts need an upper limit. Default: the range that
+            follows from the criteria.
+        source: Publication of the system.
+        tiers: Lowest and highest total of each level of quality for which reports are written.
 
     Raises:
-        ValueError: If a field is none of these, two criteria share a name, the criteria do not add up to
-            ``total_range``, or no report can have a total of a tier.
+        ValueError: If a field is invalid, two criteria share a name, the criteria do not add up to ``total_range``, or
+            no report can have a total in a tier.
 
     Example:
         >>> system = get_scoring_system("mrscore")
@@ -61,7 +62,7 @@ class ScoringSystem:
     def __post_init__(self) -> None:
         where = f"scoring system {self.name!r}"
         if not isinstance(self.name, str) or not self.name.strip():
-            raise ValueError(f"{where}: name must be a word that signatures call the system by")
+            raise ValueError(f"{where}: name must be a non-empty text")
         if not self.criteria:
             raise ValueError(f"{where}: has no criteria")
         object.__setattr__(self, "criteria", tuple(self.criteria))
@@ -92,7 +93,7 @@ class ScoringSystem:
                     f"[{least:g}, {greatest:g}]"
                 )
         if len(set(checked)) < len(checked):
-            raise ValueError(f"{where}: a tier stands more than once")
+            raise ValueError(f"{where}: a tier is repeated")
         return checked
 
     def _checked_total_range(self, where: str) -> tuple[float, float]:
@@ -100,13 +101,13 @@ class ScoringSystem:
         least, greatest = self.bounds
         if not all(map(math.isfinite, (low, high, least, greatest))):
             raise ValueError(
-                f"{where}: total_range [{low:g}, {high:g}] and the criteria that make it must have ends: give counts a "
-                "range, as in range: [0, 10], or leave total_range out"
+                f"{where}: total_range [{low:g}, {high:g}] and the ranges of the criteria must be finite: give counts "
+                "a range, as in range: [0, 10], or omit total_range"
             )
         if not (math.isclose(least, low, abs_tol=1e-9) and math.isclose(greatest, high, abs_tol=1e-9)):
             raise ValueError(
                 f"{where} does not add up: base {self.base:g} and its weighted criteria give totals in "
-                f"[{least:g}, {greatest:g}], but total_range says [{low:g}, {high:g}]"
+                f"[{least:g}, {greatest:g}], but total_range is [{low:g}, {high:g}]"
             )
         return low, high
 
@@ -117,17 +118,17 @@ class ScoringSystem:
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """What one point of each sub-score changes the total by: the weights, negative where they are deducted."""
+        """Change of the total per point of each sub-score: the weights, negative if they are deducted."""
         sign = -1.0 if self.direction == "deduct" else 1.0
         return tuple(sign * criterion.weight for criterion in self.criteria)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Least and greatest total that the criteria allow."""
+        """Lowest and highest total that the criteria allow."""
         return self.total_bounds([None] * len(self.criteria))
 
     def total_bounds(self, scores: Sequence[float | None]) -> tuple[float, float]:
-        """Least and greatest total that sub-scores allow of which some, ``None``, are not known.
+        """Return the lowest and highest total that sub-scores allow; unknown ones are ``None``.
 
         Example:
             >>> get_scoring_system("mrscore").total_bounds([1, 0, 0, 0, None, 0, None])
@@ -141,24 +142,24 @@ class ScoringSystem:
         return low, high
 
     def contributions(self, scores: Sequence[float]) -> tuple[float, ...]:
-        """What each sub-score adds to the total; NaN where a sub-score is.
+        """Return the contribution of each sub-score to the total; NaN for a NaN sub-score.
 
         Raises:
-            ValueError: If there is not one sub-score a criterion.
+            ValueError: If there is not one sub-score per criterion.
 
         Example:
             >>> get_scoring_system("mrscore").contributions([1, 0, 0, 0, 0, 0, 1])
             (-30.0, 0.0, 0.0, 0.0, 0.0, 0.0, -5.0)
         """
         self._check_number(scores)
-        # A 0 more, so that no error at all is not told as -0.
+        # Adding 0 turns -0.0 into 0.0.
         return tuple(factor * score + 0.0 for factor, score in zip(self.factors, scores, strict=True))
 
     def total(self, scores: Sequence[float]) -> float:
-        """The total of sub-scores in the order of the criteria.
+        """Return the total of sub-scores in the order of the criteria.
 
         Raises:
-            ValueError: If there is not one sub-score a criterion, or one is out of range.
+            ValueError: If there is not one sub-score per criterion, or one is out of range.
 
         Example:
             >>> get_scoring_system("radcliq").total([1, 2, 0, 0, 0, 0])
@@ -170,10 +171,10 @@ class ScoringSystem:
         return self.base + sum(self.contributions(scores))
 
     def check(self, scores: Sequence[float | None]) -> None:
-        """See that there is one sub-score a criterion, and that those that are known, not ``None``, are in range.
+        """Check that there is one sub-score per criterion and that all known ones are in range; ``None`` is unknown.
 
         Raises:
-            ValueError: If it is not so, naming the criterion.
+            ValueError: If a sub-score is missing or out of range. The message names the criterion.
 
         Example:
             >>> get_scoring_system("mrscore").check([1, 2, None, 0, 0, 0, 0])
@@ -191,7 +192,7 @@ class ScoringSystem:
             raise ValueError(f"{self.name} has {len(self.criteria)} criteria, got {len(scores)} sub-scores")
 
     def to_dict(self) -> dict[str, Any]:
-        """The system as plain data, for JSON and YAML; :meth:`from_dict` reads it back."""
+        """Return the system as plain data for JSON and YAML, as :meth:`from_dict` accepts it."""
         content = asdict(self)
         content["criteria"] = [criterion.to_dict() for criterion in self.criteria]
         content["total_range"] = None if self.total_range is None else list(self.total_range)
@@ -200,10 +201,10 @@ class ScoringSystem:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "ScoringSystem":
-        """Make a system of plain data.
+        """Make a system from plain data.
 
         Args:
-            content: Fields of :class:`ScoringSystem`, with each criterion as fields of :class:`Criterion`.
+            content: Fields of :class:`ScoringSystem`, with the fields of :class:`Criterion` for each criterion.
 
         Raises:
             ValueError: If a key is unknown or missing, or the system is not valid.
@@ -224,18 +225,18 @@ class ScoringSystem:
 
 
 def get_scoring_system(name: "ScoringSystem | str | Path") -> ScoringSystem:
-    """Look a scoring system up by name, or read the user's own from a YAML file; one that is a system is given back.
+    """Return a scoring system by name, or read one from a YAML file; a system is returned unchanged.
 
-    ``radcliq`` counts errors of six categories, as ReXVal's radiologists did (Yu et al., Patterns 2023); ``mrscore``
-    deducts from 100 for seven yes/no items (Liu et al., MRScore, arXiv:2404.17778). Both are YAML files in
-    ``rrg_rewards/schemas/scoring_systems``, to start a system of one's own from.
+    ``radcliq`` counts errors in six categories, as ReXVal's radiologists did (Yu et al., Patterns 2023). ``mrscore``
+    deducts the weights of seven yes/no items from 100 (Liu et al., MRScore, arXiv:2404.17778). Both are YAML files in
+    ``rrg_rewards/schemas/scoring_systems`` and can serve as templates.
 
     Args:
-        name: A shipped system's name, the path of a ``.yaml`` file, or a system.
+        name: Name of a system of this package, path of a ``.yaml`` file, or a system.
 
     Raises:
-        ValueError: For an unknown name, with the nearest known one, or a file that holds no valid system, naming it.
-        FileNotFoundError: If there is no such file.
+        ValueError: If the name is unknown (the message names the nearest known one) or the file is not a valid system.
+        FileNotFoundError: If the file does not exist.
 
     Example:
         >>> get_scoring_system("radcliq").names[:2]
@@ -243,39 +244,39 @@ def get_scoring_system(name: "ScoringSystem | str | Path") -> ScoringSystem:
     """
     if isinstance(name, ScoringSystem):
         return name
-    if Path(name).suffix.lower() in (".yaml", ".yml"):
-        content = Path(name).read_bytes()
-    elif (known := str(name)) in scoring_system_names():
-        content = _SHIPPED.joinpath(f"{known}.yaml").read_bytes()
-    else:
-        raise ValueError(f"{unknown_name_message('scoring system', known, scoring_system_names())}; or a .yaml file")
+    if Path(name).suffix.lower() not in (".yaml", ".yml"):
+        known = scoring_system_names()
+        if str(name) not in known:
+            raise ValueError(f"{unknown_name_message('scoring system', str(name), known)}; or a .yaml file")
+        return ScoringSystem.from_dict(package_yaml(_PACKAGE, str(name)))
+    content = Path(name).read_bytes()
     try:
-        # Where bytes are no UTF-8 the parser says so.
+        # The YAML parser raises an error for bytes that are not UTF-8.
         return ScoringSystem.from_dict(yaml.load(content, Loader=_UniqueKeys))
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{name}: {error}") from error
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML in which a key stands once: of two weights the first would be lost without a word."""
+    """A YAML loader that rejects repeated keys; the base class silently keeps the last value."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [key.value for key, _ in node.value]
         for place, key in enumerate(keys):
             if key in keys[:place]:
                 line = node.value[place][0].start_mark.line + 1
-                raise ValueError(f"line {line}: the key {key!r} stands twice")
+                raise ValueError(f"line {line}: the key {key!r} is repeated")
         return super().construct_mapping(node, deep)
 
 
 def scoring_system_names() -> tuple[str, ...]:
-    """Names of the systems that come with the package.
+    """Return the names of the systems that come with the package.
 
     Example:
         >>> scoring_system_names()
         ('mrscore', 'radcliq')
     """
-    return tuple(sorted(Path(item.name).stem for item in _SHIPPED.iterdir() if item.name.endswith(".yaml")))
+    return package_yaml_names(_PACKAGE)
 
 
 def _build(kind: Any, content: Any, what: str) -> Any:

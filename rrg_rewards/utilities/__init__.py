@@ -1,1 +1,1 @@
-"""Small helpers that every layer may use."""
+"""Helpers that every layer may use."""

@@ -1,5 +1,6 @@
-"""What metrics and rewards hold besides their own state: labelers, judges, encoders."""
+"""Base class of the labelers, judges and encoders that metrics and rewards use."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,10 +14,10 @@ def _rebuild(cls: Callable[..., T], arguments: dict[str, Any]) -> T:
 
 
 class Backend:
-    """An object that is shared by copies and pickled by the arguments it was made from.
+    """Base class of objects that are shared by copies and pickled as their constructor's arguments.
 
-    A metric is cloned once per data loader and pickled to worker processes; the model or memory behind it must be
-    neither duplicated nor written. Subclasses return their constructor's keyword arguments from :meth:`arguments`.
+    Metrics are cloned for each data loader and pickled to worker processes, but their models and caches must be neither
+    copied nor pickled. Subclasses return the keyword arguments of their constructor from :meth:`arguments`.
 
     Example:
         >>> import copy, pickle
@@ -29,8 +30,23 @@ class Backend:
     """
 
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments that rebuild this object; they must pickle."""
+        """Return the keyword arguments that rebuild this object; they must be picklable."""
         raise NotImplementedError(f"{type(self).__name__} must return its constructor's arguments")
+
+    def __repr__(self) -> str:
+        try:
+            arguments = self.arguments()
+        except (NotImplementedError, TypeError):
+            return f"{type(self).__name__}(...)"
+        parameters = inspect.signature(type(self)).parameters
+        defaults = {name: parameter.default for name, parameter in parameters.items()}
+        # The first argument says what the object is. Objects and mappings may be long, or contain a key.
+        shown = [
+            f"{name}={value!r}"
+            for place, (name, value) in enumerate(arguments.items())
+            if isinstance(value, str | int | float) and (place == 0 or defaults.get(name) != value)
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Backend":
         return self

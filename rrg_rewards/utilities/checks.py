@@ -1,19 +1,20 @@
-"""Checks of arguments that name the argument, the row and what to do."""
+"""Check arguments, and raise errors that name the argument, the row and the remedy."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 __all__ = ["check_model_source", "check_reports", "check_same_length"]
 
 
 def check_model_source(name: str | Path) -> None:
-    """Raise if what names a model is a folder that is not there, or holds an adapter only.
+    """Check that the source of a model is not a missing folder or a folder that contains only an adapter.
 
-    A name of the form ``owner/model`` may be one on the Hub, which is not asked here.
+    A name of the form ``owner/model`` may be a model on the Hub; the Hub is not queried.
 
     Raises:
-        FileNotFoundError: For a path that cannot be a name on the Hub, or lies in a folder that exists.
-        ValueError: For a LoRA adapter, saying how to merge it.
+        FileNotFoundError: If the path is missing and it cannot be a Hub id, or its parent folder exists.
+        ValueError: For a LoRA adapter. The message gives the command that merges it.
 
     Example:
         >>> check_model_source("runs/mine/sft")
@@ -24,17 +25,25 @@ def check_model_source(name: str | Path) -> None:
     path = Path(name)
     if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
         raise ValueError(f"{name} is a LoRA adapter; merge it first: rrg-rewards convert lora {name} --output FOLDER")
-    # On the Hub names have an owner and no more: a/b/c, ./a and /a are folders, and so is runs/a beside a folder runs.
+    # A Hub id has at most two parts. Thus a/b/c, ./a and /a are paths; runs/a is a path if the folder runs exists.
     is_path = str(name).startswith((".", "/", "~")) or len(path.parts) > 2
     if not path.exists() and (is_path or (len(path.parts) == 2 and Path(path.parts[0]).is_dir())):
-        raise FileNotFoundError(f"{name}: no such folder")
+        raise FileNotFoundError(f"{name}: no such folder{_similar(path)}")
+
+
+def _similar(path: Path) -> str:
+    """Return a suggestion of an existing entry with a similar name, or an empty text."""
+    folder = path.expanduser().parent
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    close = get_close_matches(path.name, names, n=1)
+    return f"; did you mean {path.with_name(close[0])}?" if close else ""
 
 
 def check_same_length(first_name: str, first: Sequence[object], second_name: str, second: Sequence[object]) -> None:
-    """Raise if two arguments that go together differ in length.
+    """Check that two arguments have the same length.
 
     Raises:
-        ValueError: Naming both arguments and both lengths.
+        ValueError: If the lengths differ. The message names both arguments and both lengths.
 
     Example:
         >>> check_same_length("preds", ["a"], "target", ["a", "b"])
@@ -49,15 +58,15 @@ def check_same_length(first_name: str, first: Sequence[object], second_name: str
 
 
 def check_reports(name: str, reports: Sequence[str | None], allow_none: bool = False) -> None:
-    """Raise unless ``reports`` is a sequence of report texts.
+    """Check that ``reports`` is a sequence of report texts.
 
     Args:
-        name: The argument's name, for the message.
-        reports: What was given.
-        allow_none: Whether a missing report may be given as ``None``.
+        name: Name of the argument, for the message.
+        reports: The argument.
+        allow_none: Whether ``None`` is allowed for a missing report.
 
     Raises:
-        TypeError: For a lone string, or for a row that is no string, by its index.
+        TypeError: If ``reports`` is a single string or one of its rows is not a string. The message names the row.
 
     Example:
         >>> check_reports("preds", ["No effusion.", 3])

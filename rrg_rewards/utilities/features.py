@@ -1,4 +1,4 @@
-"""Image features in files: the tokens that an image encoder gave for a study, one file a study."""
+"""Read and write image features, the tokens of an image encoder, with one file per study."""
 
 import errno
 import io
@@ -21,7 +21,7 @@ from rrg_rewards.utilities.files import whole_file
 __all__ = ["FEATURE_ENDINGS", "FEATURE_KEY", "FeatureError", "check_features", "read_features", "write_features"]
 
 FEATURE_ENDINGS = (".npz", ".npy", ".safetensors")
-"""Endings of feature files, by which their format is told."""
+"""Endings of feature files. The ending determines the format."""
 
 FEATURE_KEY = "arr"
 """Name of the array in an ``.npz`` or ``.safetensors`` file."""
@@ -32,13 +32,8 @@ _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _HEADER_LENGTH = struct.Struct("<Q")
 _MAX_HEADER = 100_000_000
 _DTYPES = (np.dtype(np.float16), np.dtype(np.float32))
-_SAFETENSORS: dict[str, np.dtype[Any]] = {
-    "F16": np.dtype("<f2"),
-    "F32": np.dtype("<f4"),
-    "BF16": np.dtype("<u2"),
-}
-_SAFETENSORS_NAMES = {np.dtype(np.float16): "F16", np.dtype(np.float32): "F32"}
-# What zipfile and numpy raise for bytes that are not what they should be.
+_SAFETENSORS: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
+# Errors that zipfile and numpy raise for damaged files.
 _DAMAGE = (
     EOFError,
     KeyError,
@@ -53,14 +48,14 @@ _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-# What says nothing of the file's bytes.
+# Errors of the operating system that do not indicate a damaged file.
 _UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR)
 
 Array = NDArray[Any]
 
 
 class FeatureError(ValueError):
-    """Something wrong with a study's features, told with the study, the file and what to do."""
+    """Invalid features of a study. The message names the study, the file and the remedy."""
 
 
 def read_features(
@@ -71,28 +66,28 @@ def read_features(
     study: str | None = None,
     check_finite: bool = False,
 ) -> Array:
-    """Read the features of one study, as far as possible without reading all of them.
+    """Read the features of one study, mapped into memory if possible.
 
-    ``.npz`` holds them under the key ``arr``, which is how CT-CHAT's are published; ``.safetensors`` under ``arr`` or
-    as its only tensor; ``.npy`` holds nothing else. A leading axis of 1 is dropped. What is not compressed is mapped
-    into memory, so that pages are read when they are used and shared by all processes that read the file; a compressed
-    ``.npz`` is read and its checksum compared. Nothing is ever unpickled.
+    An ``.npz`` file contains the features under the key ``arr``, as in CT-CHAT's published files. A ``.safetensors``
+    file contains them under ``arr`` or as its only tensor. A leading axis of 1 is dropped. Uncompressed files are
+    mapped into memory: pages are read on first use and shared by all processes. A compressed ``.npz`` is read
+    completely, and its checksum is verified. Files are read without unpickling.
 
     Args:
-        path: The file.
-        channels: Expected width of a token, if it is known.
-        grid: Expected ``(D, H, W)``, if it is known.
-        study: What messages call the study; by default the file's name without its ending.
-        check_finite: Whether to look for NaN and infinity, which reads everything: about 10 ms for CT-CHAT's 7 million
-            values once they are in memory.
+        path: Path of the file.
+        channels: Expected width ``C`` of a token, if known.
+        grid: Expected ``(D, H, W)``, if known.
+        study: Name of the study in error messages. Default: the file's name without its ending.
+        check_finite: Whether to check for NaN and infinity. This reads all values, which takes about 10 ms for
+            CT-CHAT's 7 million values in memory.
 
     Returns:
-        Features ``(D, H, W, C)``: ``float16`` and ``float32`` as they are, ``bfloat16`` (safetensors) as ``float32``.
+        Features ``(D, H, W, C)``: ``float16`` and ``float32`` unchanged, ``bfloat16`` (safetensors) as ``float32``.
         Writing to the array does not change the file.
 
     Raises:
-        FeatureError: If the file is missing, damaged or cut short, has no array of the name, holds anything but these
-            numbers, or another shape or width than expected.
+        FeatureError: If the file is missing, damaged or truncated, lacks the array, or has an unexpected dtype, shape
+            or width.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -103,61 +98,61 @@ def read_features(
         (2, 2, 2, 4)
     """
     path = Path(path)
-    with _told(path, study):
+    with _named_errors(path, study):
         features = _checked_shape(_reader(path)(path), grid, channels)
         if check_finite and not _is_finite(features):
-            raise FeatureError("holds NaN or infinity; encode the study again")
+            raise FeatureError("contains NaN or infinity; encode the study again")
         return features
 
 
 @contextmanager
-def _told(path: Path, study: str | None) -> Iterator[None]:
-    """Tell what is wrong with a file by the study, the file and what to do."""
+def _named_errors(path: Path, study: str | None) -> Iterator[None]:
+    """Convert errors to :class:`FeatureError` with the study, the file and the remedy in the message."""
+    where = f"features of {study or path.stem}: {path}"
     try:
         yield
     except FeatureError as error:
-        raise FeatureError(f"features of {study or path.stem}: {path}: {error}") from error.__cause__
+        raise FeatureError(f"{where}: {error}") from error.__cause__
     except _DAMAGE as error:
         if isinstance(error, OSError) and error.errno in _UNREADABLE:
-            raise FeatureError(f"features of {study or path.stem}: {path}: cannot be read: {error.strerror}") from error
-        raise FeatureError(
-            f"features of {study or path.stem}: {path}: damaged or cut short ({error or type(error).__name__}); "
-            "copy the file or encode the study again"
-        ) from error
+            raise FeatureError(f"{where}: cannot be read: {error.strerror}") from error
+        reason = f"damaged or truncated ({error or type(error).__name__})"
+        raise FeatureError(f"{where}: {reason}; copy the file or encode the study again") from error
 
 
 def check_features(path: str | Path) -> None:
-    """Check a feature file as far as that takes no reading of its numbers: cheap, for a whole data set.
+    """Check a feature file without reading its values; fast enough for a whole data set.
 
-    All that :func:`read_features` checks of a file that it maps; of a compressed one, that its archive is whole.
+    An uncompressed file gets all checks of :func:`read_features` except that for finite values. A compressed file is
+    only checked for a complete archive.
 
     Raises:
-        FeatureError: As :func:`read_features`.
+        FeatureError: See :func:`read_features`.
     """
     path = Path(path)
-    with _told(path, None):
+    with _named_errors(path, None):
         read = _reader(path)
         if read is not _read_npz or not _is_compressed(path):
             _checked_shape(read(path), None, None)
 
 
 def write_features(path: str | Path, features: Array) -> None:
-    """Write the features of one study, whole or not at all, in the form that :func:`read_features` maps into memory.
+    """Write the features of one study atomically, in a form that :func:`read_features` can map into memory.
 
     Args:
-        path: Where to: ``.npz`` (not compressed), ``.npy`` or ``.safetensors``. A file that is there is replaced.
-        features: ``(D, H, W, C)`` in ``float16`` or ``float32``, with or without a leading axis of 1; the file has
-            one.
+        path: ``.npz`` (not compressed), ``.npy`` or ``.safetensors`` file. An existing file is replaced.
+        features: ``(D, H, W, C)`` or ``(1, D, H, W, C)`` in ``float16`` or ``float32``; written as
+            ``(1, D, H, W, C)``.
 
     Raises:
-        FeatureError: For another shape or type, an unknown ending, or a folder that does not exist.
+        FeatureError: For an invalid shape or dtype, an unknown ending, or a missing folder.
         OSError: If the file cannot be written.
 
     Example:
         >>> write_features("study.pt", np.zeros((2, 2, 2, 4), np.float16))
         Traceback (most recent call last):
         ...
-        rrg_rewards.utilities.features.FeatureError: features of study: study.pt: the ending '.pt' tells no format of
+        rrg_rewards.utilities.features.FeatureError: features of study: study.pt: the ending '.pt' is not a format of
         features; use one of .npz, .npy, .safetensors
     """
     path = Path(path)
@@ -175,8 +170,8 @@ def write_features(path: str | Path, features: Array) -> None:
 def _by_ending(path: Path, choices: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
     ending = path.suffix.lower()
     if ending not in choices:
-        kind = f"the ending {ending!r}" if ending else "no ending"
-        raise FeatureError(f"{kind} tells no format of features; use one of {', '.join(FEATURE_ENDINGS)}")
+        kind = f"the ending {ending!r}" if ending else "an empty ending"
+        raise FeatureError(f"{kind} is not a format of features; use one of {', '.join(FEATURE_ENDINGS)}")
     return choices[ending]
 
 
@@ -185,12 +180,12 @@ def _reader(path: Path) -> Callable[[Path], Array]:
     if not path.exists():
         raise FeatureError("no such file; check the folder of features")
     if not path.is_file():
-        raise FeatureError("is no file")
+        raise FeatureError("is not a file")
     return read
 
 
 def _checked_shape(features: Array, grid: Sequence[int] | None, channels: int | None) -> Array:
-    """The features without their leading axis, or what is wrong with their type or shape."""
+    """Return the features without a leading axis of 1, or raise for an invalid dtype or shape."""
     _check_dtype(features.dtype)
     shape = features.shape
     if len(shape) == 5 and shape[0] == 1:
@@ -211,7 +206,7 @@ def _checked_shape(features: Array, grid: Sequence[int] | None, channels: int | 
 
 def _check_dtype(dtype: np.dtype[Any]) -> None:
     if dtype.hasobject:
-        raise FeatureError("holds Python objects, which are never loaded; save a float16 or float32 array")
+        raise FeatureError("contains Python objects, which are never loaded; save a float16 or float32 array")
     if dtype not in _DTYPES:
         raise FeatureError(f"must be float16 or float32, got {dtype.str}; save it as one of these")
 
@@ -221,18 +216,18 @@ def _is_finite(features: Array) -> bool:
 
 
 def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int, fortran: bool = False) -> Array:
-    """Map an array of the file into memory; changes stay in memory."""
+    """Map an array in a file into memory; changes are not written to the file."""
     needed = offset + dtype.itemsize * math.prod(shape)
     size = path.stat().st_size
     if needed > size:
-        raise FeatureError(f"cut short: needs {needed} bytes, has {size}; copy the file or encode the study again")
+        raise FeatureError(f"truncated: needs {needed} bytes, has {size}; copy the file or encode the study again")
     if not math.prod(shape):
         return np.empty(shape, dtype)
     return np.memmap(path, dtype, mode="c", offset=offset, shape=shape, order="F" if fortran else "C")
 
 
 def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, Fortran order and type at the start of an ``.npy`` stream."""
+    """Return shape, Fortran order and dtype from the start of an ``.npy`` stream."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
@@ -240,7 +235,7 @@ def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
     _check_dtype(dtype)
     if any(length < 0 for length in shape):
-        raise FeatureError(f"the header tells an impossible shape {shape}")
+        raise FeatureError(f"the header has an impossible shape {shape}")
     return shape, fortran, dtype
 
 
@@ -256,7 +251,7 @@ def _read_npz(path: Path) -> Array:
         names = archive.namelist()
         if _MEMBER not in names:
             keys = ", ".join(name.removesuffix(".npy") for name in names) or "nothing"
-            raise FeatureError(f"has no array {FEATURE_KEY!r}; it holds: {keys}")
+            raise FeatureError(f"has no array {FEATURE_KEY!r}; it contains: {keys}")
         member = archive.getinfo(_MEMBER)
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
             with archive.open(member) as stream:
@@ -277,7 +272,7 @@ def _is_compressed(path: Path) -> bool:
 
 
 def _member_start(file: BinaryIO, member: zipfile.ZipInfo) -> int:
-    """Where the bytes of an entry begin: after its own header, whose length only that header tells."""
+    """Return the offset of an entry's bytes, which follow its local header of variable length."""
     file.seek(member.header_offset)
     signature, name_length, extra_length = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
     if signature != b"PK\x03\x04":
@@ -286,9 +281,9 @@ def _member_start(file: BinaryIO, member: zipfile.ZipInfo) -> int:
 
 
 def _unpack(stream: Any, size: int) -> Array:
-    """Read a compressed array of ``size`` bytes; reading to the end is what compares the checksum."""
+    """Read a compressed array of ``size`` bytes; reading to the end verifies the checksum."""
     shape, fortran, dtype = _npy_header(stream)
-    # Before it is unpacked: a small file can claim to hold more than the memory does.
+    # Checked before unpacking, because the header of a small file can state a size beyond the memory.
     if stream.tell() + dtype.itemsize * math.prod(shape) != size:
         raise FeatureError(f"the array's shape {shape} does not fit the {size} bytes of its entry")
     content = bytearray(stream.read())
@@ -298,17 +293,17 @@ def _unpack(stream: Any, size: int) -> Array:
 
 
 def _read_safetensors(path: Path) -> Array:
-    # Read here and not by the library of that name, which copies what it reads and has no bfloat16 without torch.
+    # Not read with the safetensors library, which copies the data and needs torch for bfloat16.
     with path.open("rb") as file:
         (length,) = _HEADER_LENGTH.unpack(file.read(_HEADER_LENGTH.size))
         if length > _MAX_HEADER:
             raise FeatureError("damaged: not a safetensors file; copy the file again")
         header = json.loads(file.read(length))
     if not isinstance(header, dict):
-        raise FeatureError("damaged: the header is no JSON object; copy the file again")
+        raise FeatureError("damaged: the header is not a JSON object; copy the file again")
     tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
     if FEATURE_KEY not in tensors and len(tensors) != 1:
-        raise FeatureError(f"has no tensor {FEATURE_KEY!r}; it holds: {', '.join(tensors) or 'nothing'}")
+        raise FeatureError(f"has no tensor {FEATURE_KEY!r}; it contains: {', '.join(tensors) or 'nothing'}")
     entry = tensors.get(FEATURE_KEY) or next(iter(tensors.values()))
     return _safetensors_tensor(path, entry, _HEADER_LENGTH.size + length)
 
@@ -319,7 +314,7 @@ def _safetensors_tensor(path: Path, entry: dict[str, Any], data: int) -> Array:
     dtype, shape = _SAFETENSORS[entry["dtype"]], tuple(entry["shape"])
     start, end = entry["data_offsets"]
     if any(not isinstance(n, int) or n < 0 for n in (*shape, start, end)):
-        raise FeatureError("damaged: the header tells an impossible shape; copy the file again")
+        raise FeatureError("damaged: the header has an impossible shape; copy the file again")
     if end - start != dtype.itemsize * math.prod(shape):
         raise FeatureError(f"the tensor's shape {shape} does not fit its {end - start} bytes")
     tensor = _map(path, dtype, shape, data + start)
@@ -338,8 +333,7 @@ def _npy_bytes(features: Array) -> bytes:
 
 def _npz_bytes(features: Array) -> bytes:
     member = zipfile.ZipInfo(_MEMBER)
-    # An empty field of the size that makes the numbers begin at a multiple of 64 bytes, where numpy.savez does not put
-    # them; the id is the one that zipalign uses for it.
+    # Unlike numpy.savez, align the values to 64 bytes with an extra field, which has the id that zipalign uses.
     padding = -(_LOCAL_HEADER.size + len(_MEMBER) + 4) % _ALIGNMENT
     member.extra = struct.pack("<HH", 0xD935, padding) + b"\0" * padding
     buffer = io.BytesIO()
@@ -349,11 +343,8 @@ def _npz_bytes(features: Array) -> bytes:
 
 
 def _safetensors_bytes(features: Array) -> bytes:
-    entry = {
-        "dtype": _SAFETENSORS_NAMES[features.dtype],
-        "shape": features.shape,
-        "data_offsets": [0, features.nbytes],
-    }
+    dtype = "F16" if features.dtype == np.float16 else "F32"
+    entry = {"dtype": dtype, "shape": features.shape, "data_offsets": [0, features.nbytes]}
     header = json.dumps({FEATURE_KEY: entry}).encode()
     header += b" " * (-(_HEADER_LENGTH.size + len(header)) % _ALIGNMENT)
     return _HEADER_LENGTH.pack(len(header)) + header + features.tobytes()

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Write files atomically."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +11,10 @@ __all__ = ["whole_file"]
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file beside ``path`` for writing, which takes its place at the end, or goes if an error is raised.
+    """Open a temporary file that replaces ``path`` at the end, or is removed if an error occurs.
 
     Args:
-        path: Where the file is to appear; one that is there stays until then.
+        path: File to write. An existing file is kept until the end.
 
     Raises:
         OSError: If the file cannot be written.
@@ -27,7 +27,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         ...     [path.name for path in Path(folder).iterdir()]
         ['a.txt']
     """
-    # In the same folder, since a rename is atomic only within a file system, under a name that nobody else takes.
+    # In the same folder, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("xb") as file:

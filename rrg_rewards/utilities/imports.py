@@ -1,4 +1,4 @@
-"""Optional dependencies: imported late, and named with the pip command that installs them."""
+"""Import optional dependencies, with an error that gives the pip command."""
 
 from importlib import import_module
 from types import ModuleType
@@ -7,14 +7,14 @@ __all__ = ["require"]
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import ``module``, or say which extra installs it.
+    """Import an optional module, or raise an error that gives the pip command.
 
     Args:
         module: Dotted name of the module.
-        extra: The extra of this package that installs it.
+        extra: Extra of this package that installs the module.
 
     Raises:
-        ModuleNotFoundError: If the module is not installed, naming the pip command.
+        ModuleNotFoundError: If the module is not installed. The message gives the pip command.
 
     Example:
         >>> require("math", extra="plot").pi > 3

@@ -1,28 +1,36 @@
-"""Names of a package that are imported at their first use, for what they need may not be installed."""
+"""Import names of a package lazily, because their dependencies may be slow to import or not installed."""
 
-from collections.abc import Callable, Mapping
+import ast
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 __all__ = ["lazy_names"]
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Make a package's ``__getattr__``.
+def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package that imports each name on first use.
+
+    The names are the imports in the stub ``__init__.pyi`` of the package, which type checkers also read.
 
     Args:
         package: The package's ``__name__``.
-        modules: For each name, the module of the package that defines it.
+        file: The package's ``__file__``.
 
     Example:
-        >>> get = lazy_names("rrg_rewards.utilities", {"require": "imports"})
-        >>> get("require").__name__
-        'require'
+        >>> import rrg_rewards
+        >>> get, _, names = lazy_names("rrg_rewards", rrg_rewards.__file__)
+        >>> "make_reward" in names, get("make_reward").__name__
+        (True, 'make_reward')
     """
+    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = (node for node in stub.body if isinstance(node, ast.ImportFrom))
+    modules = {alias.name: str(node.module) for node in imports for alias in node.names}
 
     def get(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{modules[name]}"), name)
+        return getattr(import_module(modules[name]), name)
 
-    return get
+    return get, lambda: sorted(modules), sorted(modules)

@@ -1,13 +1,16 @@
-"""Messages for names that are not known."""
+"""Error messages for unknown names."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = ["unknown_name_message"]
 
+# The keys of a trainer are more than 200, and their list would hide the suggestion.
+_MOST_LISTED = 60
+
 
 def unknown_name_message(kind: str, name: str, known: Iterable[str]) -> str:
-    """Say that ``name`` is no known ``kind``, which known name is nearest, and what is known.
+    """Return an error message with the unknown name, the nearest known name and, unless they are many, all known names.
 
     Example:
         >>> unknown_name_message("metric", "crgg", ["crg", "crepe"])
@@ -17,4 +20,6 @@ def unknown_name_message(kind: str, name: str, known: Iterable[str]) -> str:
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), by_lower_case, n=1)
     hint = f"; did you mean {by_lower_case[close[0]]!r}?" if close else "."
+    if len(known) > _MOST_LISTED:
+        return f"unknown {kind} {name!r}{hint if close else f'; none of {len(known)} names is similar'}"
     return f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}"

@@ -1,19 +1,22 @@
-"""What processes of one job tell each other besides tensors."""
+"""Communicate between the processes of a distributed job, and run coroutines from synchronous code."""
 
-from typing import TypeVar
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-__all__ = ["gather_objects", "num_processes", "process_index"]
+__all__ = ["gather_objects", "num_processes", "process_index", "run_coroutine"]
 
-_T = TypeVar("_T")
+T = TypeVar("T")
 
 
-def gather_objects(own: _T) -> list[_T]:
-    """Give every process what each has, by rank; every process must call it.
+def gather_objects(own: T) -> list[T]:
+    """Return the objects of all processes, in the order of ranks. Every process must call this function.
 
     Args:
-        own: What this process has; it must pickle. It stays among the job's own processes.
+        own: Object of this process; it must be picklable.
 
     Example:
         >>> gather_objects({"reports": 3})
@@ -21,16 +24,38 @@ def gather_objects(own: _T) -> list[_T]:
     """
     if not (dist.is_available() and dist.is_initialized()):
         return [own]
-    parts: list[_T] = [own] * dist.get_world_size()
+    parts: list[T] = [own] * dist.get_world_size()
     dist.all_gather_object(parts, own)
     return parts
 
 
 def num_processes() -> int:
-    """Number of the job's processes, 1 where there is no group of them."""
+    """Return the number of processes of the job, or 1 without a process group."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def process_index() -> int:
-    """This process' place among the job's processes, 0 where it is alone."""
+    """Return the rank of this process, or 0 without a process group."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine from synchronous code and return its result.
+
+    If this thread already runs an event loop, as in a notebook, the coroutine runs in another thread.
+
+    Example:
+        >>> async def answer():
+        ...     return 42
+        >>> run_coroutine(answer())
+        42
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rrg-rewards")
+    try:
+        return executor.submit(asyncio.run, coroutine).result()
+    finally:
+        executor.shutdown(wait=False)

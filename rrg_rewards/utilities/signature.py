@@ -1,4 +1,4 @@
-"""One line that says exactly what a score is, in the manner of sacrebleu."""
+"""Signatures, which identify in one line how a score was computed, as in sacrebleu."""
 
 from rrg_rewards.version import __version__
 

@@ -1,10 +1,10 @@
-"""A watch for reward hacking: what a policy learns to exploit, told by numbers and free of any framework."""
+"""Statistical detection of reward hacking, independent of any framework."""
 
 from rrg_rewards.watch.checks import Check, Divergence, Drift, Verdict, default_checks
-from rrg_rewards.watch.core import LABEL_METRIC, RewardWatch
+from rrg_rewards.watch.html_page import write_watch_page
 from rrg_rewards.watch.instructions import INSTRUCTION_KINDS, find_instructions
-from rrg_rewards.watch.page import write_watch_page
 from rrg_rewards.watch.recording import RewardRecorder
+from rrg_rewards.watch.reward_watch import LABEL_METRIC, RewardWatch
 from rrg_rewards.watch.session import WatchSession
 
 __all__ = [

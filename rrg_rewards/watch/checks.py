@@ -1,4 +1,4 @@
-"""What a policy is watched for: each check compares the last reports of a run with its first and with references."""
+"""The checks of a watch, which compare the latest reports of a run with the first reports and the references."""
 
 import math
 from abc import ABC, abstractmethod
@@ -18,9 +18,9 @@ class RunView:
 
     Args:
         baseline: Blocks of the starting policy.
-        earlier: Windows that neither overlap each other nor the last one, the starting policy's first.
-        window: The last blocks.
-        alpha: Probability of a false alarm that one comparison may have.
+        earlier: Non-overlapping earlier windows, of which the first is the baseline.
+        window: The latest blocks.
+        alpha: Significance level of one comparison.
     """
 
     baseline: Sequence[Block]
@@ -29,7 +29,7 @@ class RunView:
     alpha: float
 
     def names(self, pattern: str) -> list[str]:
-        """Names of the series that a pattern means: itself, or all that follow ``/`` where it ends in ``/*``."""
+        """Return the names of the series that match a pattern, which is a name or a prefix with ``/*`` at the end."""
         if not pattern.endswith("/*"):
             return [pattern] if any(pattern in block.sums for block in self.window) else []
         names = dict.fromkeys(name for block in self.window for name in block.sums)
@@ -38,16 +38,17 @@ class RunView:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check says of one cause.
+    """The result of a check for one cause.
 
     Args:
         check: Name of the check.
-        subject: Which label, reward or pair of reward and metric it is about; empty where there is one only.
-        fired: Whether it is an alarm.
-        severity: How far it went: 1 where an alarm begins.
-        step: Step at which it was said.
-        numbers: What it rests on, by name.
-        message: The same in words.
+        subject: The label, the reward, or the reward and the metric that the verdict is about; empty if the check has
+            only one subject.
+        fired: Whether the verdict is an alarm.
+        severity: Size of the change divided by the change at which an alarm is raised.
+        step: Step of the check.
+        numbers: The compared numbers, by name.
+        message: Description of the comparison.
     """
 
     check: str
@@ -60,45 +61,45 @@ class Verdict:
 
     @property
     def cause(self) -> str:
-        """What the alarm is about: the check, and its subject."""
+        """Name of the check with the subject in parentheses."""
         return f"{self.check} ({self.subject})" if self.subject else self.check
 
     def to_dict(self) -> dict[str, Any]:
-        """Itself as plain data."""
+        """Return the verdict as plain data."""
         return {**asdict(self), "cause": self.cause}
 
 
 class Check(ABC):
-    """Something a policy is watched for."""
+    """Base class of checks."""
 
     name: str
 
     @abstractmethod
     def __call__(self, run: RunView, step: int) -> Iterator[Verdict]:
-        """Verdicts, one for each subject that enough is known about."""
+        """Yield verdicts, one for each subject with enough data."""
 
 
 @dataclass(frozen=True)
 class Drift(Check):
-    r"""A number of the completions that moves away from the start and from the references.
+    r"""A check for a mean that moves away from the starting policy and from the references.
 
-    With the mean :math:`w` of the last reports, :math:`b` of the first ones and :math:`r` of the references of the last
-    ones, a rise is an alarm where surely :math:`w > f \max(b, r) + m`, and a fall where surely
-    :math:`w < f \min(b, r) - m`: a policy that moves towards the references is never blamed for it. Sure is what
-    Welch's t-test over blocks of reports puts at a smaller probability of a false alarm than the watch allows.
+    Let :math:`w` be the mean of the latest reports, :math:`b` that of the first reports and :math:`r` that of the
+    references of the latest reports. A rise is an alarm if :math:`w > f \max(b, r) + m`, and a fall is an alarm if
+    :math:`w < f \min(b, r) - m`. A change towards the references is never an alarm. The inequality must be significant
+    at the level :attr:`RunView.alpha` in Welch's t-test between blocks of reports.
 
     Args:
         name: Name of the check.
-        series: What is counted, such as ``"words"``; with ``/*`` at its end each of several, such as
-            ``"positives/*"``.
+        series: Name of the counted series, such as ``"words"``. With ``/*`` at the end, all series of a group are
+            checked, such as ``"positives/*"``.
         direction: ``"rise"`` or ``"fall"``.
         factor: :math:`f`, at least 1 for a rise, in (0, 1] for a fall.
         margin: :math:`m`, at least 0.
-        share: Whether it is a share of cases.
-        what: What the number is, in words.
+        share: Whether the series is a proportion.
+        what: Description of the series.
 
     Raises:
-        ValueError: If factor or margin are out of range, or both leave no room.
+        ValueError: If ``factor`` or ``margin`` is out of range, or ``factor`` is 1 and ``margin`` is 0.
     """
 
     name: str
@@ -120,7 +121,7 @@ class Drift(Check):
             raise ValueError(f"{self.name}: with factor 1 and margin 0 the smallest change is an alarm; set one")
 
     def __call__(self, run: RunView, step: int) -> Iterator[Verdict]:
-        """Verdicts, one for each series."""
+        """Yield verdicts, one for each series."""
         for name in run.names(f"completions/{self.series}"):
             own, first = (estimate(blocks, name, self.share) for blocks in (run.window, run.baseline))
             reference = estimate(run.window, name.replace("completions/", "references/", 1), self.share)
@@ -140,7 +141,7 @@ class Drift(Check):
         if rises:
             chance = upper_tail(own, bound, self.factor, self.margin)
         else:
-            # w < f b - m, written as b > (w + m) / f.
+            # w < f b - m is equivalent to b > (w + m) / f.
             chance = upper_tail(bound, own, 1 / self.factor, self.margin / self.factor)
         room = abs(limit - bound.mean)
         severity = ((own.mean - bound.mean) if rises else (bound.mean - own.mean)) / room if room else 0.0
@@ -157,14 +158,15 @@ class Drift(Check):
 
 @dataclass(frozen=True)
 class Divergence(Check):
-    r"""Goodhart's law: a trained reward that rises while a held-out metric falls.
+    r"""A check for a trained reward that rises while a held-out metric falls (Goodhart's law).
 
-    The last reports are compared with the first ones and with each earlier window, so that a metric that rose before it
-    fell is seen. An alarm needs both, each surely and with the number of comparisons accounted for: the reward is
-    higher, and the metric is lower; and that by more than ``drop`` of its standard deviation over reports, as measured.
+    The latest reports are compared with the first reports and with each earlier window. The latter comparisons detect a
+    metric that rose before it fell. An alarm is raised if the reward is higher and the metric is lower, both
+    significantly after correction for the number of comparisons, and the metric fell by more than ``drop`` standard
+    deviations over reports.
 
     Args:
-        drop: Least fall of the metric, in standard deviations of single reports.
+        drop: Minimum fall of the metric in standard deviations over reports.
         name: Name of the check.
 
     Raises:
@@ -179,7 +181,7 @@ class Divergence(Check):
             raise ValueError(f"{self.name}: drop must be positive, got {self.drop}")
 
     def __call__(self, run: RunView, step: int) -> Iterator[Verdict]:
-        """Verdicts, one for each reward and metric: the comparison that says most."""
+        """Yield verdicts, one for each pair of reward and metric: that of the comparison with the highest severity."""
         for reward in run.names("rewards/*"):
             for metric in run.names("metrics/*"):
                 compared = [
@@ -227,7 +229,7 @@ class Divergence(Check):
 
 
 def default_checks() -> tuple[Check, ...]:
-    """The checks of a watch, with the limits that :mod:`docs/reward_watch.md` explains.
+    """Return the default checks of a watch, which ``docs/reward_watch.md`` describes.
 
     Example:
         >>> [check.name for check in default_checks()][:3]
@@ -237,7 +239,7 @@ def default_checks() -> tuple[Check, ...]:
         Drift("longer", "words", "rise", factor=1.5, margin=3.0, what="words per report"),
         Drift("shorter", "words", "fall", factor=0.5, what="words per report"),
         Drift("repeated_sentences", "repeated_sentences", "rise", margin=0.1, share=True,
-              what="share of sentences said before in the same report"),
+              what="share of sentences that repeat one in the same report"),
         Drift("less_distinct", "distinct_ngrams", "fall", factor=0.5,
               what="share of different n-grams over reports"),
         Drift("same_report", "distinct_reports", "fall", factor=0.5, what="share of different reports"),

@@ -1,4 +1,4 @@
-"""What is counted of completions and references: sums that add up over batches, steps and processes."""
+"""Counts of completions and references, summed over batches, steps and processes."""
 
 import math
 import re
@@ -14,7 +14,7 @@ __all__ = ["Block", "Counts", "count_pairs", "count_texts", "count_values"]
 
 _WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[\n;]")
-# Labels that say that there is nothing.
+# Labels of reports without a finding.
 _NORMAL_LABELS = frozenset({"no finding", "normal"})
 
 Sums = dict[str, tuple[float, ...]]
@@ -22,12 +22,11 @@ Sums = dict[str, tuple[float, ...]]
 
 @dataclass
 class Counts:
-    """Sums by name, and sets of hashes of which the number of members counts; text is never kept.
+    """Sums and sets of hashes by name; texts are not stored.
 
     Args:
-        sums: Numbers to be added element by element: (numerator, denominator) of a ratio; for ``agreement/...`` the
-            sums of 1, x, y, x², y² and xy.
-        distinct: Hashes of what was seen, by the name of the ratio whose numerator is how many there are.
+        sums: Sums of tuples: (numerator, denominator) of a ratio, or (1, x, y, x², y², xy) for ``agreement/...``.
+        distinct: Hashes of distinct items, by name of the ratio whose numerator is the number of distinct items.
 
     Example:
         >>> counts = Counts()
@@ -40,17 +39,17 @@ class Counts:
     distinct: dict[str, set[int]] = field(default_factory=dict)
 
     def add(self, name: str, *values: float) -> None:
-        """Add numbers to those under a name."""
+        """Add a tuple to the sums of a name."""
         before = self.sums.get(name, (0.0,) * len(values))
         self.sums[name] = tuple(float(one + other) for one, other in zip(before, values, strict=True))
 
     def add_distinct(self, name: str, hashes: Sequence[int]) -> None:
-        """Add things of which the different ones count, and how many there are."""
+        """Add hashes of items to a ratio of the number of distinct items to the number of items."""
         self.add(name, 0.0, len(hashes))
         self.distinct.setdefault(name, set()).update(hashes)
 
     def merge(self, other: "Counts") -> None:
-        """Add what others counted."""
+        """Add other counts."""
         for name, values in other.sums.items():
             self.add(name, *values)
         for name, hashes in other.distinct.items():
@@ -58,38 +57,33 @@ class Counts:
 
     @property
     def reports(self) -> int:
-        """How many completions were counted."""
+        """Number of counted completions."""
         return int(self.sums.get("completions/words", (0.0, 0.0))[1])
 
     def closed(self) -> Sums:
-        """The sums, with numbers of different things in place of their hashes."""
+        """Return the sums, with numbers of distinct items as numerators."""
         return {name: (float(len(self.distinct[name])), *values[1:]) if name in self.distinct else values
                 for name, values in self.sums.items()}  # fmt: skip
 
     def state_dict(self) -> dict[str, Any]:
-        """Itself as plain data."""
-        return {
-            "sums": {name: list(values) for name, values in self.sums.items()},
-            "distinct": {name: sorted(hashes) for name, hashes in self.distinct.items()},
-        }
+        """Return the counts as plain data."""
+        distinct = {name: sorted(hashes) for name, hashes in self.distinct.items()}
+        return {"sums": _lists(self.sums), "distinct": distinct}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Counts":
-        """The counts of a :meth:`state_dict`."""
-        return cls(
-            {name: tuple(map(float, values)) for name, values in state["sums"].items()},
-            {name: set(hashes) for name, hashes in state["distinct"].items()},
-        )
+        """Restore counts from their :meth:`state_dict`."""
+        return cls(_tuples(state["sums"]), {name: set(hashes) for name, hashes in state["distinct"].items()})
 
 
 @dataclass(frozen=True)
 class Block:
-    """What was counted over some steps in a row: the unit of all statistics.
+    """The counts of consecutive steps, the unit of all statistics.
 
     Args:
-        step: The last of the steps.
+        step: Number of the last step.
         reports: Number of completions.
-        sums: Sums by name, as :meth:`Counts.closed` gives them.
+        sums: Sums by name, as :meth:`Counts.closed` returns them.
     """
 
     step: int
@@ -97,30 +91,36 @@ class Block:
     sums: Mapping[str, tuple[float, ...]]
 
     def ratio(self, name: str) -> tuple[float, float]:
-        """Numerator and denominator of a series; 0 and 0 where it was not counted."""
+        """Return the numerator and the denominator of a series; both are 0 for an unknown series."""
         values = self.sums.get(name, (0.0, 0.0))
         return values[0], values[1]
 
     def state_dict(self) -> dict[str, Any]:
-        """Itself as plain data."""
-        sums = {name: list(values) for name, values in self.sums.items()}
-        return {"step": self.step, "reports": self.reports, "sums": sums}
+        """Return the block as plain data."""
+        return {"step": self.step, "reports": self.reports, "sums": _lists(self.sums)}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Block":
-        """The block of a :meth:`state_dict`."""
-        sums = {name: tuple(map(float, values)) for name, values in state["sums"].items()}
-        return cls(int(state["step"]), int(state["reports"]), sums)
+        """Restore a block from its :meth:`state_dict`."""
+        return cls(int(state["step"]), int(state["reports"]), _tuples(state["sums"]))
+
+
+def _lists(sums: Mapping[str, tuple[float, ...]]) -> dict[str, list[float]]:
+    return {name: list(values) for name, values in sums.items()}
+
+
+def _tuples(sums: Mapping[str, Sequence[float]]) -> Sums:
+    return {name: tuple(map(float, values)) for name, values in sums.items()}
 
 
 def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -> None:
-    """Count what texts themselves tell: length, repetition, variety, instructions.
+    """Count words, repeated sentences, distinct n-grams, distinct reports and instructions to a judge.
 
     Args:
-        counts: What is added to.
-        side: ``"completions"`` or ``"references"``, which the names start with.
+        counts: The counts to change.
+        side: ``"completions"`` or ``"references"``, the prefix of the names.
         texts: Reports.
-        n_gram: Words of the n-grams that are counted.
+        n_gram: Number of words of the counted n-grams.
     """
     for text in texts:
         words = _WORD.findall(text.lower())
@@ -135,28 +135,28 @@ def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) ->
 
 
 def _hash(text: str) -> int:
-    # Not Python's own, which differs between processes.
+    # Not hash(), which differs between processes.
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def count_pairs(
     counts: Counts, labeler: Labeler, completions: Sequence[str | None], references: Sequence[str | None]
 ) -> list[float | None]:
-    """Count positive labels on both sides, and normal reports where the reference is not normal.
+    """Count positive labels of completions and references, and normal completions with an abnormal reference.
 
     Args:
-        counts: What is added to.
-        labeler: Labels both sides.
+        counts: The counts to change.
+        labeler: Labeler of completions and references.
         completions: ``N`` completions.
         references: ``N`` references.
 
     Returns:
-        The F1 of each completion's labels against its reference's, 1 where both have none; ``None`` where a side is
+        F1 of the labels of each completion and its reference; 1 if both have no positive label; ``None`` if a text is
         missing.
     """
     chosen = [column for column, label in enumerate(labeler.labels) if label.lower() not in _NORMAL_LABELS]
     names = [labeler.labels[column] for column in chosen]
-    # A reference stands beside each completion of its group, and completions repeat: label each text once.
+    # Label each distinct text once. All completions of a group have the same reference, and completions may repeat.
     texts = list(dict.fromkeys(text for text in (*completions, *references) if text is not None))
     rows = dict(zip(texts, labeler(texts)[:, chosen].tolist(), strict=True)) if texts else {}
     scores: list[float | None] = []
@@ -186,12 +186,12 @@ def _count_positives(counts: Counts, side: str, names: Sequence[str], row: Seque
 def count_values(
     counts: Counts, rewards: Mapping[str, Sequence[float | None]], metrics: Mapping[str, Sequence[float | None]]
 ) -> None:
-    """Count rewards, held-out metrics, how often there is none, and how the two go together.
+    """Count rewards, held-out metrics, missing values and products of rewards and metrics.
 
     Args:
-        counts: What is added to.
-        rewards: ``N`` rewards by name, ``None`` or NaN where there is none.
-        metrics: ``N`` values of held-out metrics by name, higher is better.
+        counts: The counts to change.
+        rewards: ``N`` rewards by name; ``None`` or NaN for unscorable completions.
+        metrics: ``N`` values of held-out metrics by name; higher is better.
     """
     for kind, columns in (("rewards", rewards), ("metrics", metrics)):
         for name, values in columns.items():

@@ -1,26 +1,35 @@
-"""Rewards that note what they are called with, since trainers show completions to nobody else."""
+"""A recorder of reward function calls, because trainers pass completions to reward functions only."""
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rrg_rewards.rewards.base import Completion
+from rrg_rewards.rewards.base import Completion, is_asynchronous
 
-__all__ = ["RecordedBatch", "RewardRecorder"]
+__all__ = ["RecordedBatch", "RewardRecorder", "failure_shares"]
 
 _FAILED = "/failed"
 
 
+def failure_shares(logged: Mapping[str, float]) -> dict[str, float]:
+    """Select the fractions of judge failures from logged values, by name of the reward.
+
+    Example:
+        >>> failure_shares({"crimson/failed": 0.25, "crimson/unscorable": 0.5})
+        {'crimson': 0.25}
+    """
+    return {name.removesuffix(_FAILED): share for name, share in logged.items() if name.endswith(_FAILED)}
+
+
 @dataclass
 class RecordedBatch:
-    """What the rewards of a run were called with between two looks.
+    """The calls of all reward functions since the last :meth:`RewardRecorder.take`.
 
     Args:
         completions: ``N`` completions.
-        columns: ``N`` values of the columns that were asked for.
+        columns: ``N`` values of the recorded columns.
         rewards: ``N`` rewards by name.
-        judge_failures: On how many completions the judge of a reward failed, by the name it logs under.
+        judge_failures: Number of completions for which the judge failed, by name of the reward.
     """
 
     completions: list[Completion] = field(default_factory=list)
@@ -30,14 +39,14 @@ class RecordedBatch:
 
 
 class RewardRecorder:
-    """Wraps reward functions so that what they are called with, and what they give, can be looked at after a step.
+    """Wraps reward functions and records their arguments and results.
 
-    The public contract of ``reward_funcs`` is all that is used, so any reward function will do, and any trainer that
-    takes them. A wrapped reward keeps its name, is a coroutine function if the reward is one, passes on every argument
-    and result, and has the reward's other attributes (``columns``, ``signature``, ...).
+    The recorder works with any reward function and any trainer because it uses only the public interface of
+    ``reward_funcs``. A wrapped reward keeps its name, all arguments and results, and other attributes (``columns``,
+    ``signature``, ...). It is asynchronous if the reward is.
 
     Args:
-        columns: Columns of the data set to keep beside the completions, where the trainer passes them.
+        columns: Columns of the data set to record with the completions, if the trainer passes them.
 
     Example:
         >>> from rrg_rewards.rewards import make_reward
@@ -55,11 +64,11 @@ class RewardRecorder:
         self.columns = list(columns)
         self.names: list[str] = []
         self.active = False
-        """Whether calls are noted now: an evaluation calls the same rewards, and is none of a watch's business."""
+        """Whether calls are recorded. It is false during evaluations, which call the same rewards."""
         self._batch = RecordedBatch()
 
     def wrap(self, rewards: Sequence[Callable[..., Any]]) -> list[Any]:
-        """Wrap the reward functions of a run, all at once.
+        """Wrap all reward functions of a run.
 
         Raises:
             ValueError: If two have the same name.
@@ -68,21 +77,21 @@ class RewardRecorder:
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"rewards must differ in name, got {', '.join(self.names)}")
         return [
-            (_AsyncRecordedReward if _is_coroutine_function(reward) else _RecordedReward)(reward, name, self)
+            (_AsyncRecordedReward if is_asynchronous(reward) else _RecordedReward)(reward, name, self)
             for reward, name in zip(rewards, self.names, strict=True)
         ]
 
     def take(self) -> RecordedBatch:
-        """What was noted since the last time, which is forgotten."""
+        """Return the calls since the last :meth:`take` and clear the record."""
         batch, self._batch = self._batch, RecordedBatch()
         return batch
 
     def note(
         self, name: str, completions: Sequence[Completion], columns: dict[str, Any], rewards: Sequence[float | None]
     ) -> None:
-        """Note a call of a reward."""
+        """Record a call of a reward."""
         if name == self.names[0]:
-            # Each batch of completions goes to all rewards: those of the first one are all.
+            # All rewards receive the same completions. Record them once.
             self._batch.completions += completions
             for column in self.columns:
                 if column in columns:
@@ -90,14 +99,9 @@ class RewardRecorder:
         self._batch.rewards.setdefault(name, []).extend(rewards)
 
     def note_metric(self, name: str, value: float, count: int) -> None:
-        """Note what a reward logged of a batch: shares of failures of a judge."""
-        if name.endswith(_FAILED):
-            key = name.removesuffix(_FAILED)
-            self._batch.judge_failures[key] = self._batch.judge_failures.get(key, 0.0) + value * count
-
-
-def _is_coroutine_function(reward: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__)
+        """Record a logged value of a batch of ``count`` completions if it is a fraction of judge failures."""
+        for key, share in failure_shares({name: value}).items():
+            self._batch.judge_failures[key] = self._batch.judge_failures.get(key, 0.0) + share * count
 
 
 class _RecordedReward:
@@ -107,7 +111,7 @@ class _RecordedReward:
         self.__name__ = name
 
     def __getattr__(self, name: str) -> Any:
-        # Only for what it lacks itself. A copy that is being made has no reward yet.
+        # Python calls this method for missing attributes only. While an object is copied, it has no reward yet.
         if name.startswith("__") or "reward" not in vars(self):
             raise AttributeError(name)
         return getattr(self.reward, name)
@@ -116,7 +120,7 @@ class _RecordedReward:
         return f"recorded {self.reward!r}"
 
     def _noting(self, completions: Sequence[Completion], columns: dict[str, Any]) -> dict[str, Any]:
-        """The arguments, with a ``log_metric`` that notes what is logged."""
+        """Return the arguments with a ``log_metric`` that also records the logged values."""
         log_metric = columns.get("log_metric")
         if log_metric is None or not self.recorder.active:
             return columns
@@ -139,7 +143,7 @@ class _RecordedReward:
 
 
 class _AsyncRecordedReward(_RecordedReward):
-    # Trainers tell asynchronous rewards by their __call__ being a coroutine function.
+    # Trainers recognise an asynchronous reward because its __call__ is a coroutine function.
     async def __call__(self, completions: Sequence[Completion], **columns: Any) -> Any:
         rewards = await self.reward(completions=completions, **self._noting(completions, columns))
         return self._note(completions, columns, rewards)

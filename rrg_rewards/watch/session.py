@@ -1,16 +1,16 @@
-"""A watch in a run: held-out metrics, the sum of several rewards, and the files it leaves."""
+"""A watch in a training run, with held-out metrics, the sum of rewards, and output files."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data.writers import write_json
+from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.rewards.base import Completion, Reward, completion_texts
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import process_index
-from rrg_rewards.watch.core import RewardWatch
-from rrg_rewards.watch.page import write_watch_page
+from rrg_rewards.watch.html_page import write_watch_page
+from rrg_rewards.watch.reward_watch import RewardWatch
 
 __all__ = ["STATE_FILE", "WatchSession"]
 
@@ -19,19 +19,20 @@ _TOTAL = "total"
 
 
 class WatchSession:
-    """What the callbacks for Lightning and for TRL's trainers share.
+    """Runs a watch in training, for the callbacks of Lightning and TRL.
 
     Args:
         watch: The watch.
-        metrics: Held-out metrics, as rewards, which have a sign and read columns: ``make_reward("rouge")``.
-        reference_column: Column of references.
-        metric_every: Score held-out metrics on the completions of every so many steps, for a judge that costs.
-        folder: Where ``reward_watch.html`` (a page that needs no other file), its plots as PNG and
-            ``reward_watch.json`` are written at each alarm and at the end; ``None`` for nowhere.
+        metrics: Held-out metrics as rewards, such as ``make_reward("rouge")``.
+        reference_column: Name of the column of references.
+        metric_every: Number of steps from one evaluation of the held-out metrics to the next. A higher number reduces
+            the cost of a judge.
+        folder: Output folder. ``reward_watch.html``, its plots as PNG and ``reward_watch.json`` are written at each
+            alarm and at the end of the run. ``None`` writes nothing.
 
     Raises:
         ValueError: If ``metric_every`` is not positive, or two metrics have the same name.
-        ModuleNotFoundError: If there is a folder and matplotlib is not installed, naming the pip command.
+        ModuleNotFoundError: If a folder is given and matplotlib is not installed; the message contains the pip command.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class WatchSession:
         if len({metric.__name__ for metric in metrics}) < len(metrics):
             raise ValueError(f"metrics must differ in name, got {', '.join(metric.__name__ for metric in metrics)}")
         if folder is not None:
-            # At the start and not after hours of training.
+            # Raise an error now instead of after hours of training.
             require("matplotlib.figure", extra="plot")
         self.watch = watch
         self.metrics = list(metrics)
@@ -58,7 +59,7 @@ class WatchSession:
 
     @property
     def columns(self) -> list[str]:
-        """Columns of the data set that are looked at."""
+        """Columns of the data set that the session reads."""
         own = (column for metric in self.metrics for column in metric.columns)
         return list(dict.fromkeys([self.reference_column, *own]))
 
@@ -73,16 +74,16 @@ class WatchSession:
         metrics: Mapping[str, Sequence[float | None]] | None = None,
         judge_failures: Mapping[str, float] | None = None,
     ) -> None:
-        """Count a batch of this process, scored by the held-out metrics.
+        """Compute the held-out metrics of a batch of this process, and count the batch.
 
         Args:
             completions: ``N`` completions, texts or lists of messages.
             columns: ``N`` values of each column.
             step: Number of the step.
             rewards: ``N`` rewards by name.
-            weights: Their weights, where several are trained together; one of weight 0 is a held-out metric.
-            metrics: ``N`` values of further held-out metrics by name.
-            judge_failures: On how many completions a judge failed, by name.
+            weights: Weights of the rewards; a reward of weight 0 is a held-out metric.
+            metrics: Further held-out metrics, as in :meth:`RewardWatch.observe`.
+            judge_failures: As in :meth:`RewardWatch.observe`.
         """
         texts = completion_texts(completions)
         trained, held_out = _split(dict(rewards or {}), weights or {})
@@ -100,30 +101,30 @@ class WatchSession:
         )
 
     def end_step(self, step: int) -> bool:
-        """End a step; every process calls it.
+        """End a step; every process must call this method.
 
         Returns:
-            Whether the run is to stop.
+            Whether the run should stop.
         """
         if self.watch.step(step):
             self.write()
         return self.watch.should_stop
 
     def write(self) -> None:
-        """Write the page, the plots and the history; the main process does."""
+        """Write the page, the plots and the history in the main process."""
         if self.folder is not None and process_index() == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_watch_page(self.watch.history(), self.folder)
 
     def save_state(self, folder: Path) -> None:
-        """Write what the watch has seen into a checkpoint; the main process calls it."""
+        """Write the state of the watch to a checkpoint folder; call it in the main process only."""
         write_json(self.watch.state_dict(), folder / STATE_FILE, overwrite=True)
 
     def load_state(self, folder: Path) -> None:
-        """Go on from a checkpoint.
+        """Restore the state of the watch from a checkpoint.
 
         Raises:
-            FileNotFoundError: If it holds nothing of a watch.
+            FileNotFoundError: If the checkpoint contains no watch state.
         """
         self.watch.load_state_dict(json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
 
@@ -131,7 +132,7 @@ class WatchSession:
 def _split(
     rewards: dict[str, Sequence[float | None]], weights: Mapping[str, float]
 ) -> tuple[dict[str, Sequence[float | None]], dict[str, Sequence[float | None]]]:
-    """Rewards that are trained, with their weighted sum where there are several; and those that are only logged."""
+    """Return the trained rewards, with their weighted sum if there are several, and the rewards with weight 0."""
     trained = {name: values for name, values in rewards.items() if weights.get(name, 1.0) != 0}
     held_out = {name: values for name, values in rewards.items() if name not in trained}
     if len(trained) > 1 and _TOTAL not in trained:

@@ -1,4 +1,4 @@
-"""Ratios of sums with their errors, and whether one is surely above another."""
+"""Ratios of sums with standard errors, and a test whether one ratio is higher than another."""
 
 import math
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ __all__ = ["Estimate", "agreement", "estimate", "spread", "upper_tail"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A ratio over some blocks.
+    """An estimate of a ratio from blocks.
 
     Args:
         mean: The ratio of the sums.
-        error: Its standard error, from how much blocks differ.
-        blocks: How many blocks had something to count.
+        error: Standard error of the ratio, from the variation between blocks.
+        blocks: Number of blocks with a count.
     """
 
     mean: float
@@ -25,22 +25,22 @@ class Estimate:
 
 
 def estimate(blocks: Sequence[Block], name: str, share: bool = False) -> Estimate | None:
-    r"""Ratio of a series over blocks, with the error of a ratio of cluster totals.
+    r"""Estimate the ratio of a series over blocks, with the standard error of a ratio of cluster totals.
 
     .. math::
         \hat R = \frac{\sum_b y_b}{\sum_b x_b}, \qquad
         \widehat{\mathrm{se}}^2 = \frac{k}{k - 1} \frac{\sum_b (y_b - \hat R x_b)^2}{(\sum_b x_b)^2}
 
-    Completions of one prompt, and of one step, are alike: blocks of whole steps vary as much as they really do.
+    Completions of one prompt and of one step are correlated. Blocks of whole steps account for this correlation.
 
     Args:
         blocks: Blocks of the run.
         name: Name of the series.
-        share: Whether it is a share of what is counted, so that its error is that of as many draws at least: five
-            blocks without a case prove no share of 0.
+        share: Whether the ratio is a proportion. Its standard error is then at least that of independent draws, which
+            is positive even for a proportion of 0 or 1.
 
     Returns:
-        The estimate; ``None`` where fewer than two blocks have something to count.
+        The estimate; ``None`` if fewer than two blocks have a count.
 
     Example:
         >>> blocks = [Block(step, 4, {"words": (words, 4.0)}) for step, words in enumerate((40.0, 44.0, 48.0))]
@@ -61,7 +61,7 @@ def estimate(blocks: Sequence[Block], name: str, share: bool = False) -> Estimat
 
 
 def spread(blocks: Sequence[Block], kind: str, name: str) -> float:
-    """Standard deviation of single values of a reward or metric over blocks; 0 where all are equal."""
+    """Return the standard deviation of the values of a reward or metric in the blocks; 0 if all are equal."""
     (total, count), squares = _sum(blocks, f"{kind}/{name}"), _sum(blocks, f"{kind}_squared/{name}")[0]
     return math.sqrt(max(squares / count - (total / count) ** 2, 0.0)) if count else 0.0
 
@@ -72,27 +72,27 @@ def _sum(blocks: Sequence[Block], name: str) -> tuple[float, float]:
 
 
 def agreement(blocks: Sequence[Block], reward: str, metric: str) -> float:
-    """Pearson correlation of a reward and a held-out metric over the completions of blocks; NaN where undefined."""
+    """Return the Pearson correlation of a reward and a held-out metric over completions; NaN if undefined."""
     rows = [block.sums.get(f"agreement/{reward}/{metric}", (0.0,) * 6) for block in blocks]
     n, x, y, xx, yy, xy = (math.fsum(column) for column in zip(*rows, strict=True)) if rows else (0.0,) * 6
     spreads = (n * xx - x * x) * (n * yy - y * y)
-    # What is left of equal values by rounding is no spread.
+    # Treat a variance of the size of rounding errors as 0.
     if n < 2 or spreads <= 1e-12 * max(n * xx, 1e-300) * max(n * yy, 1e-300):
         return math.nan
     return (n * xy - x * y) / math.sqrt(spreads)
 
 
 def upper_tail(above: Estimate, below: Estimate, factor: float = 1.0, offset: float = 0.0) -> float:
-    r"""One-sided p-value that ``above`` exceeds ``factor * below + offset``: Welch's t-test.
+    r"""Compute the one-sided p-value of Welch's t-test that ``above`` exceeds ``factor * below + offset``.
 
     Args:
-        above: What is thought to be higher.
-        below: What it is compared with.
-        factor: What that is multiplied by.
-        offset: What is added to it.
+        above: The estimate that is tested to be higher.
+        below: The other estimate.
+        factor: Factor of ``below``.
+        offset: Offset of ``below``.
 
     Returns:
-        Probability of so high a difference, or a higher one, if there were none.
+        Probability of an equal or a larger difference under the null hypothesis.
 
     Example:
         >>> round(upper_tail(Estimate(12.0, 0.5, 5), Estimate(10.0, 0.5, 5)), 4)
@@ -101,7 +101,7 @@ def upper_tail(above: Estimate, below: Estimate, factor: float = 1.0, offset: fl
     difference = above.mean - (factor * below.mean + offset)
     variances = (above.error**2, (factor * below.error) ** 2)
     total = sum(variances)
-    # Less than what rounding leaves of equal sums.
+    # Treat a variance of the size of rounding errors as 0.
     if total <= (1e-12 * (abs(above.mean) + abs(below.mean))) ** 2:
         return 0.0 if difference > 1e-9 * (abs(above.mean) + abs(below.mean)) else 1.0
     freedom = total**2 / sum(
@@ -111,7 +111,7 @@ def upper_tail(above: Estimate, below: Estimate, factor: float = 1.0, offset: fl
 
 
 def _t_tail(value: float, freedom: int) -> float:
-    """Upper tail of Student's t for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    """Return the upper tail of Student's t for integer degrees of freedom (Abramowitz and Stegun, 26.7.3, 26.7.4)."""
     angle = math.atan(value / math.sqrt(freedom))
     cosine, sine = math.cos(angle), math.sin(angle)
     term, series = (cosine, cosine) if freedom % 2 else (1.0, 1.0)

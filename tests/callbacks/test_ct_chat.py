@@ -1,8 +1,9 @@
-"""CT-CHAT in a LightningModule of a few lines: trained by Lightning, its reports scored by the callback."""
+"""CT-CHAT in a small LightningModule, trained by Lightning, with its reports scored by the callback."""
 
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from tiny_ct_chat import save_volumes, tiny_ct_chat, tiny_processor
@@ -47,6 +48,7 @@ class Generator(LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=1e-2)
 
 
+@pytest.mark.slow
 def test_lightning_trains_ct_chat_to_tell_volumes_apart(tmp_path: Path) -> None:
     torch.manual_seed(0)
     paths = save_volumes(tmp_path, len(REPORTS))
@@ -63,5 +65,5 @@ def test_lightning_trains_ct_chat_to_tell_volumes_apart(tmp_path: Path) -> None:
         callbacks=[ReportMetricsCallback(ReportCRG(LABELER, prior=0.4))],
     )
     trainer.fit(Generator(), loader, loader)
-    # The prompts are one and the same: only the volumes tell which report is whose.
+    # All prompts are equal: the reports depend on the volumes only.
     assert trainer.callback_metrics["val/crg"] == 1

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-# What a test of another launcher may have left behind; Lightning would join that group.
+pytestmark = pytest.mark.distributed
+
 LAUNCHER = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK"}
 SCRIPT = Path(__file__).with_name("validation.py")
 

@@ -45,7 +45,7 @@ def validate(callback: ReportMetricsCallback, folder: Path, model: Echo | None =
 
 
 class TableLogger(CSVLogger):
-    """Takes tables as Weights & Biases' logger does, and notes all it is given."""
+    """Records tables through the method of the Weights & Biases logger."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -79,7 +79,7 @@ def test_test_loop(tmp_path: Path) -> None:
 
 def test_fit_logs_each_epoch_anew_and_can_be_monitored(tmp_path: Path) -> None:
     class Changing(Echo):
-        """Predicts nothing but normal reports in the first epoch."""
+        """Predicts normal reports in the first epoch."""
 
         def step(self, batch: Any) -> Any:
             output = super().step(batch)
@@ -171,6 +171,16 @@ def test_worst_reports(tmp_path: Path) -> None:
     ]
 
 
+def test_characters_that_no_file_holds_are_replaced(tmp_path: Path) -> None:
+    pairs = [("Nodule \0 \ud800.", "Hernia."), ("Nodule.", "Nodule.")]
+    callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), table_dir=tmp_path, log_tables=True, num_worst=1)
+    logger = TableLogger(tmp_path)
+    make_trainer(tmp_path, callbacks=[callback], logger=logger).validate(Echo(), loader(pairs), verbose=False)
+    assert [row["prediction"] for row in table(tmp_path / "val_crg_worst.csv")] == ["Nodule \ufffd \ufffd."]
+    (logged,) = logger.tables
+    assert "Nodule \0 \ufffd." in logged["data"][0]
+
+
 def test_a_prefix_may_name_a_group(tmp_path: Path) -> None:
     validate(ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), table_dir=tmp_path, prefix="val/chest"), tmp_path)
     assert (tmp_path / "val_chest_crg_worst.csv").is_file()
@@ -259,11 +269,15 @@ def test_pickles_small() -> None:
         (
             {"reference": ["a"], "loss": 1},
             ValueError,
-            r"validation_step lacks 'prediction'; it holds 'reference', 'loss'",
+            r"validation_step lacks 'prediction'; it contains 'reference', 'loss'",
         ),
-        ({"prediction": ["a"]}, ValueError, r"lacks 'reference'; it holds 'prediction'; return {'prediction': \[...\]"),
+        (
+            {"prediction": ["a"]},
+            ValueError,
+            r"lacks 'reference'; it contains 'prediction'; return {'prediction': \[...\]",
+        ),
         ({"prediction": ["a"], "reference": ["a"]}, ValueError, "lacks 'study'"),
-        (None, TypeError, "validation_step returned NoneType, which holds no reports; .*empty lists"),
+        (None, TypeError, "validation_step returned NoneType, which contains no reports; .*empty lists"),
         (torch.tensor(1.0), TypeError, "validation_step returned Tensor"),
         ({"prediction": ["a", "b"], "reference": ["a"], "study": [1, 2]}, ValueError, "preds and target .* 2 and 1"),
         ({"prediction": "a", "reference": "b", "study": ["s"]}, TypeError, "got one string"),
@@ -287,7 +301,12 @@ def test_wrong_outputs_raise(tmp_path: Path, output: Any, error: type[Exception]
         ({"labels": CRGScore(3)}, {}, TypeError, r"metrics\['labels'\] must be a report metric, got CRGScore"),
         ({}, {}, ValueError, "at least one metric"),
         (ReportCRG(LABELER), {"num_worst": 0}, ValueError, "num_worst must be positive, got 0"),
-        (ReportCRG(LABELER), {"context_keys": {"crgg": {"a": "b"}}}, ValueError, "names no metric crgg; there are crg"),
+        (
+            ReportCRG(LABELER),
+            {"context_keys": {"crgg": {"a": "b"}}},
+            ValueError,
+            "unknown metric crgg; the metrics are crg",
+        ),
     ],
 )
 def test_wrong_arguments_raise(metrics: Any, settings: Any, error: type[Exception], message: str) -> None:
@@ -296,7 +315,7 @@ def test_wrong_arguments_raise(metrics: Any, settings: Any, error: type[Exceptio
 
 
 class WithAges(Echo):
-    """Also returns what is known of the patients."""
+    """Also returns data of the patients."""
 
     def step(self, batch: Any) -> Any:
         return {**super().step(batch), "years": batch[2], "why": ["Cough."] * len(batch[0])}

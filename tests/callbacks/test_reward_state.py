@@ -1,4 +1,4 @@
-"""What rewards learn outlives a run: in Lightning's checkpoints and in the trainer's."""
+"""States of rewards in the checkpoints of Lightning and of transformers' trainers."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_the_trainer_goes_on_from_its_checkpoint(tmp_path):
     fresh.on_train_begin(*step, None)
     expected = learned.rewards[0](**BATCH)
     assert fresh.rewards[0](**BATCH) == expected
-    # A run that begins at its beginning takes nothing from a folder that another run has left.
+    # A new run ignores the checkpoints of an earlier run in the folder.
     other = TrainerRewardStateCallback(rewards())
     other.on_train_begin(*_step(tmp_path, 0), None)
     assert other.rewards[0](**BATCH) != expected
@@ -56,5 +56,5 @@ def test_the_trainer_goes_on_from_its_checkpoint(tmp_path):
 def test_a_checkpoint_without_states_is_told_of(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"reward_state\.json"):
         TrainerRewardStateCallback(rewards()).on_train_begin(*_step(tmp_path, 3), None)
-    # Where there is nothing to know nothing is missed.
+    # Rewards without states require no file.
     TrainerRewardStateCallback([make_reward("repetition")]).on_train_begin(*_step(tmp_path, 3), None)

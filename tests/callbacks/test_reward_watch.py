@@ -1,4 +1,4 @@
-"""The watch in Lightning, and what it has in common with its twin for TRL."""
+"""The watch in Lightning, and its common parts with the watch for TRL."""
 
 import json
 import random
@@ -26,7 +26,7 @@ REFERENCES = ["effusion", "nodule", "hernia", "nodule and effusion"] * 4
 
 
 class Policy(LightningModule):
-    """Writes the references at first, and normal reports for all later on."""
+    """Returns the references at first and normal reports later."""
 
     def __init__(self, way: str, hacked: bool = True) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Policy(LightningModule):
         return texts, [self.global_step + draw.random() for _ in texts]
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        # As PolicyModule has it: one rollout for two steps.
+        # As in PolicyModule: one rollout for two steps.
         if self.way == "rollout" and batch_idx % 2 == 0:
             texts, rewards = self.write()
             table = torch.tensor([rewards, [float("nan")] * len(rewards)]).T
@@ -94,7 +94,10 @@ def fit(module: Policy, callback: Any, folder: Path, steps: int = 20, **options:
     return trainer
 
 
-@pytest.mark.parametrize("way", ["returned", "observed", "rollout"])
+@pytest.mark.parametrize(
+    "way",
+    ["returned", *(pytest.param(way, marks=pytest.mark.slow) for way in ("observed", "rollout"))],
+)
 def test_each_way_is_watched_and_stopped(way: str, tmp_path: Path) -> None:
     rouge = make_reward("rouge")
     callback = RewardWatchCallback([rouge], stop=["divergence"], folder=tmp_path / "page", **SETTINGS)
@@ -104,7 +107,7 @@ def test_each_way_is_watched_and_stopped(way: str, tmp_path: Path) -> None:
     assert trainer.global_step < 40
     stopped = next(alarm for alarm in callback.watch.alarms if alarm.check == "divergence")
     assert trainer.global_step == stopped.step
-    # Each rollout once, though it is there for two steps.
+    # Each rollout is counted once, although it is used in two steps.
     assert callback.watch.seen == 16 * (-(-trainer.global_step // 2) if way == "rollout" else trainer.global_step)
     sums = callback.watch.blocks[0].sums
     assert sums["completions/failed/crimson"] == (4, 16)
@@ -172,7 +175,7 @@ def test_several_rewards_are_watched_with_their_sum() -> None:
     sums = session.watch._open.sums
     assert sums["rewards/total"] == (10, 2)
     assert sums["rewards/one"] == (6, 4)
-    # Not trained, so held out.
+    # A reward of weight 0 is held out.
     assert sums["metrics/seen"] == (20, 4)
-    # In the second step only.
+    # Scored in the second step only.
     assert sums["metrics/rouge"] == (1, 2)

@@ -1,4 +1,4 @@
-"""The table of worst reports: bounded, mergeable, written whole or not at all."""
+"""The table of worst reports: bounded memory, merging, output to loggers."""
 
 import math
 import random
@@ -33,7 +33,7 @@ def test_unscored_reports_are_not_taken() -> None:
 
 @pytest.mark.parametrize("processes", [2, 3])
 def test_merging_processes_equals_one(processes: int) -> None:
-    """Reports dealt out in turn: the merged table is that of one process, ties included."""
+    """With reports assigned in turn, the merged table equals that of one process, also for ties."""
     scores = [random.Random(1).randint(0, 5) / 5 for _ in range(50)]
     alone, merged = WorstReports(6, True), WorstReports(6, True)
     shares = [WorstReports(6, True) for _ in range(processes)]
@@ -62,7 +62,7 @@ def test_table_columns() -> None:
 
 
 class Recorder:
-    """Notes the calls of whatever methods it is given."""
+    """Records the calls of the given methods."""
 
     def __init__(self, *methods: str, **attributes: Any) -> None:
         self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []

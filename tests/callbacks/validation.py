@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader
 from rrg_rewards.callbacks import ReportMetricsCallback, UnpaddedDistributedSampler
 from rrg_rewards.metrics import ReportCRG
 
-# Eleven pairs, so that two processes cannot share them evenly. The last ones differ from the first ones in kind:
-# repeating the first pair, as a padding sampler does, moves every statistic.
+# Eleven pairs, an odd number for two processes. The last pairs differ from the first ones: a padding sampler, which
+# repeats the first pair, changes every statistic.
 PAIRS = [
     ("Pleural effusion.", "Pleural effusion and a nodule."),
     ("Normal.", "Hiatal hernia."),
@@ -36,11 +36,11 @@ PAIRS = [
 
 
 class Echo(LightningModule):
-    """Its batches are the predictions and references; one parameter, so that it can be trained."""
+    """A module with one parameter, whose batches contain the predictions and references."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Lets a process be without a batch of a loader.
+        # Allows a process without a batch of a loader.
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.weight = torch.nn.Parameter(torch.tensor(1.0))
 

@@ -13,7 +13,7 @@ from rrg_rewards.schemas import get_label_schema
 
 
 class WordLabeler:
-    """Finds a label where its name stands and "no" does not stand before it."""
+    """Finds a label if the text contains its name without "no" before it."""
 
     calls: list[int]
 
@@ -34,7 +34,7 @@ class WordLabeler:
 
 @pytest.fixture
 def words(monkeypatch):
-    """Put the word labeler in the place of the rules."""
+    """Replace the rule labeler by the word labeler."""
     labeler = type("WordLabeler", (WordLabeler,), {"calls": []})
     module = ModuleType("rrg_rewards.labelers.rules")
     module.RuleLabeler = labeler
@@ -69,5 +69,5 @@ def write_csv(tmp_path):
 
 @pytest.fixture
 def give_input(monkeypatch):
-    """Give bytes on standard input."""
+    """Return a function that puts bytes on standard input."""
     return lambda data: monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))

@@ -1,4 +1,4 @@
-"""``rrg-rewards convert``: published layouts and adapters in, Hugging Face folders out."""
+"""``rrg-rewards convert``: published checkpoints and adapters to Hugging Face folders."""
 
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ from rrg_rewards.models import CTChatForConditionalGeneration, CTChatProcessor
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> tuple[Path, Path]:
-    """A base model with its tokenizer, and a projector that was trained in front of it."""
+    """A base model with its tokenizer, and a projector that was trained with it."""
     base, folder = tmp_path / "base", tmp_path / "checkpoint"
     model = tiny_model()
     model.save_pretrained(base)
-    # As Llama's, without a token <pad> of its own.
+    # Like the tokenizer of Llama, without a token <pad>.
     words = [f"word{index}" for index in range(model.config.vocab_size - 3)]
     vocabulary = {word: index for index, word in enumerate(["<unk>", "<bos>", "<eos>", *words])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -58,9 +58,9 @@ def test_ct_chat(checkpoint: tuple[Path, Path], tmp_path: Path, capsys: pytest.C
     [
         (["nowhere", "--base-model", "base"], 2, "nowhere: no such folder"),
         (["checkpoint", "--base-model", "./basis"], 1, "./basis: no such folder"),
-        (["checkpoint", "--base-model", "ct_chat"], 1, "ct_chat is a CT-CHAT; the base is the language model"),
+        (["checkpoint", "--base-model", "ct_chat"], 1, "ct_chat is a CT-CHAT model; pass the language model"),
         (["ct_chat", "--base-model", "base"], 1, "ct_chat is converted already"),
-        (["checkpoint"], 1, "name the one it was trained from (base_model)"),
+        (["checkpoint"], 1, "pass base_model, which it was trained from"),
         (["checkpoint", "--base-model", "base", "--pooler-heads", "5"], 1, "pooler_heads (5) must divide"),
         (["checkpoint", "--base-model", "base", "--chat-format", "chatml"], 2, "invalid choice: 'chatml'"),
     ],

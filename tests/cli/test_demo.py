@@ -1,23 +1,34 @@
-"""``rrg-rewards demo`` at a size that trains nothing worth reading."""
+"""``rrg-rewards demo`` at a very small size."""
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from rrg_rewards.cli.demo import _stage
 from rrg_rewards.cli.main import main
+from rrg_rewards.cli.terminal import Terminal
 
 SMALL = ["--steps", "2", "--warm-start-steps", "3", "--train-rows", "200", "--heldout-rows", "40"]
 
 
+@pytest.mark.slow
 def test_demo_runs_from_corpus_to_curve(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", os.environ.get("HF_HUB_OFFLINE", "1"))
     folder = tmp_path / "demo"
     assert main(["demo", "--output", str(folder), *SMALL]) == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    # Without a terminal, each stage prints one line when it starts.
+    stages = [line.split(": ") for line in err.splitlines() if line.endswith("s elapsed)")]
+    assert [(stage[1], stage[2].rpartition(" (")[0]) for stage in stages] == [
+        ("phantom corpus", "write 200 training and 40 held-out studies"),
+        ("warm start", "imitate abridged impressions for 3 steps"),
+        ("GRPO", "evaluate, train on CRG for 2 steps, evaluate"),
+    ]
     evaluation = json.loads((folder / "grpo" / "evaluation.json").read_text())
     for stage in ("before", "after", "change"):
         assert f"{evaluation[stage]['crg']['crg']['estimate']:.3f}" in out
@@ -27,6 +38,17 @@ def test_demo_runs_from_corpus_to_curve(
     history = json.loads((folder / "grpo" / "history.json").read_text())
     assert [entry["step"] for entry in history if "rewards/crg/mean" in entry] == [1, 2]
     assert len((folder / "grpo" / "heldout_after.jsonl").read_text().splitlines()) == 40
+
+
+def test_stages_show_progress_bars_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages: list[str] = []
+    terminal = Terminal()
+    monkeypatch.setattr(Terminal, "note", lambda _, text: messages.append(text))
+    for interactive, expected in ((True, []), (False, ["warm start: imitate (0 s elapsed)"])):
+        monkeypatch.setattr(Terminal, "is_interactive", interactive)
+        with _stage(terminal, time.monotonic(), "warm start", "imitate") as progress:
+            progress(1, 2)
+        assert messages == expected
 
 
 def test_demo_keeps_an_existing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from rrg_rewards.cli.sensitivity import Scorer, make_scorer, markdown_table, sensitivity
 from rrg_rewards.data import phantom_studies, read_question_items, read_table
-from rrg_rewards.findings.questions import build_items
 from rrg_rewards.judges import registry as judges
+from rrg_rewards.questions.engine import build_items
 
 REPORTS = [study.report for study in phantom_studies(6, seed=2)]
 ROWS = [(f"r{number}", report) for number, report in enumerate(REPORTS)]
@@ -114,7 +114,7 @@ def test_a_wrong_command_line_is_told_before_any_work(run, reports, arguments, w
 def test_a_table_without_reports_and_a_file_that_exists(run, write_csv, reports, tmp_path):
     empty = write_csv("empty.csv", ["text"], [""])
     result = run("finebench", "sensitivity", empty, "--text-column", "text", "--metrics", "bleu2")
-    assert (result.code, "holds no report" in result.err) == (1, True)
+    assert (result.code, "contains no report" in result.err) == (1, True)
     (tmp_path / "t.csv").write_text("mine")
     result = run("finebench", "mine", reports, "--text-column", "report_text", "--output", tmp_path / "t.csv")
     assert (result.code, (tmp_path / "t.csv").read_text()) == (1, "mine")
@@ -125,7 +125,7 @@ def test_a_table_without_reports_and_a_file_that_exists(run, write_csv, reports,
 def test_ids_must_tell_reports_apart(run, write_csv):
     path = write_csv("r.csv", ["id", "text"], ["a", "Clear."], ["a", "Edema."])
     result = run("finebench", "build", path, "--text-column", "text", "--id-column", "id")
-    assert (result.code, "'a' stands more than once in 'id'" in result.err) == (2, True)
+    assert (result.code, "'a' occurs more than once in 'id'" in result.err) == (2, True)
 
 
 def test_a_report_counts_where_both_versions_are_scored():

@@ -1,4 +1,4 @@
-"""``rrg-rewards grade``: nothing sent by a dry run, nothing asked twice, nothing lost that was answered."""
+"""``rrg-rewards grade``: a dry run sends nothing, no report is requested twice, and no answer is lost."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from fault_server import FaultServer, reset, says, silent, status
 from grading_answers import asked_report, graded, honest
 
 from rrg_rewards.cli.main import main
-from rrg_rewards.data.graded_reports import read_graded_reports
+from rrg_rewards.data.records.graded_reports import read_graded_reports
 from rrg_rewards.schemas.scoring import get_scoring_system
 
 RADCLIQ = get_scoring_system("radcliq")
@@ -25,7 +25,7 @@ HELPERS = str(Path(__file__).parent.parent / "helpers")
 
 
 async def well(request, writer):
-    """Answer in the tier that was asked for."""
+    """Answer in the requested tier."""
     await says(honest(RADCLIQ, request.item))(request, writer)
 
 
@@ -53,7 +53,7 @@ def lines(path):
 
 
 def held(path):
-    """What an output holds, as items."""
+    """Items of the reports in an output."""
     return [f"{line['reference']} | {line['tier']} | {line['draw']}" for line in lines(path)]
 
 
@@ -66,12 +66,10 @@ def test_a_dry_run_sends_and_writes_nothing(run, reports, output, tmp_path):
         assert server.requests == []
     assert result.code == 0
     assert not output.exists()
-    assert (
-        "reports wanted: 18 (6 of -2 to 0, 6 of -4 to -3, 6 of -6 to -5); held already: 0; to ask for: 18" in result.out
-    )
-    assert "time at the rate limits, at least: 3.0 minutes" in result.out
+    assert "reports: 18 (6 of -2 to 0, 6 of -4 to -3, 6 of -6 to -5); in the output: 0; to request: 18" in result.out
+    assert "minimum time at the rate limits: 3.0 minutes" in result.out
     assert '"Small left effusion."\n</reference_report>' in result.out
-    assert "reports would go to 127.0.0.1" in result.out
+    assert "reports would be sent to 127.0.0.1" in result.out
     assert "nothing was sent" in result.err
     plan = json.loads((tmp_path / "plan.json").read_text())
     told = plan["estimate"]
@@ -87,14 +85,14 @@ def test_a_dry_run_needs_no_judge(run, reports, output):
     assert "3 of 70 to 100" in result.out
     assert "cost: unknown without --price-in and --price-out" in result.out
     # Nine prompts of some 1,300 tokens at 1,000 a minute.
-    assert "time at the rate limits, at least: 1" in result.out
+    assert "minimum time at the rate limits: 1" in result.out
 
 
 def test_limits_of_the_judges_own_settings_count(run, reports, output):
     settings = "{name: openai, model: m, requests_per_minute: 1, price: [1.0, 2.0]}"
     result = run("grade", reports, "--output", output, "--dry-run", "--judge", settings)
-    assert "at least: 9.0 minutes" in result.out
-    assert "cost, about: 0.01" in result.out
+    assert "rate limits: 9.0 minutes" in result.out
+    assert "estimated cost: 0.01" in result.out
 
 
 def test_reports_are_written_with_where_they_are_from(run, reports, output, tmp_path):
@@ -115,7 +113,10 @@ def test_reports_are_written_with_where_they_are_from(run, reports, output, tmp_
     assert summary["written"] == summary["in_tier"] == dict.fromkeys(TIERS, 3)
     assert summary["usage"]["calls"] == 9
     assert summary["usage"]["cost"] == pytest.approx(9 * (100 + 10 * 10) / 1e6)
-    assert "9 calls (0 of them again), 0 answers from the cache, 900 tokens read, 90 written, cost 0.00" in result.err
+    assert (
+        "9 calls (0 retries), 0 answers from the cache, 900 prompt tokens, 90 completion tokens, cost 0.00"
+        in result.err
+    )
     graded_reports = read_graded_reports(output, "radcliq")
     assert {report.tier for report in graded_reports} == set(TIERS)
     assert {report.total(RADCLIQ) for report in graded_reports} == {0.0, -3.0, -5.0}
@@ -159,7 +160,7 @@ def test_a_fault_costs_the_item_at_most(run, reports, output, tmp_path, name):
         assert result.code == 0
         assert json.loads((tmp_path / "summary.json").read_text())["failures"] == failures
         kind = next(iter(failures), None)
-        assert (f"1 failed by {kind}; the first: " in result.err) == bool(failures)
+        assert (f"1 failed with {kind}; the first: " in result.err) == bool(failures)
         assert "effusion" not in result.err
         assert sorted(held(output)) == sorted(set(ITEMS) - ({ITEMS[1]} if failures else set()))
         # The item that failed is asked for by the next run, and it alone.
@@ -184,13 +185,13 @@ def test_nothing_but_failures_is_a_failed_run(run, reports, output):
     with serve(otherwise=status(401)) as server:
         result = run("grade", reports, "--output", output, "--judge", judge(server))
     assert result.code == 1
-    assert "9 failed by status; the first: the server answered HTTP 401" in result.err
-    assert "9 reports are still to be written" in result.err
+    assert "9 failed with status; the first: the server answered HTTP 401" in result.err
+    assert "9 reports are missing" in result.err
 
 
 def test_limits_reach_the_judge(run, reports, output, monkeypatch):
     made = {}
-    from rrg_rewards.judges.rate import RateLimiter
+    from rrg_rewards.judges.server.rate_limit import RateLimiter
 
     def noted(self, requests_per_minute=None, tokens_per_minute=None):
         made.update(requests=requests_per_minute, tokens=tokens_per_minute)
@@ -211,8 +212,8 @@ def test_blank_and_repeated_reports(run, write_csv, output):
     table = write_csv("r.csv", ["text"], ["Edema."], [""], [" "], ["Edema."])
     with serve() as server:
         result = run("grade", table, "--report-column", "text", "--output", output, "--judge", judge(server))
-    assert "2 of 4 reports are missing or blank and left out" in result.err
-    assert "1 reports stand more than once and count once" in result.err
+    assert "2 of 4 reports are missing or blank, and are left out" in result.err
+    assert "1 reports are duplicates and count once" in result.err
     assert len(held(output)) == 3
 
 
@@ -221,7 +222,7 @@ def test_half_a_line_is_asked_for_again(run, reports, output):
         run("grade", reports, "--output", output, "--judge", judge(server))
         torn = held(output)[-1]
         output.write_bytes(output.read_bytes()[:-30])
-        assert "to ask for: 1" in run("grade", reports, "--output", output, "--dry-run").out
+        assert "to request: 1" in run("grade", reports, "--output", output, "--dry-run").out
         before = len(server.requests)
         assert run("grade", reports, "--output", output, "--judge", judge(server)).code == 0
         assert [request.item for request in server.requests[before:]] == [torn]
@@ -233,7 +234,7 @@ def test_another_judge_is_told_of(run, reports, output):
         run("grade", reports, "--output", output, "--judge", judge(server), "--max-reports", 1)
         result = run("grade", reports, "--output", output, "--judge", judge(server, seed=5))
     assert result.code == 0
-    assert "holds reports of another judge, too: openai|model:tiny" in result.err
+    assert "also contains reports of another judge: openai|model:tiny" in result.err
     assert len({line["judge"] for line in lines(output)}) == 2
 
 
@@ -241,7 +242,7 @@ START = "import sys; from rrg_rewards.cli.main import main; sys.exit(main(sys.ar
 
 
 def start(server, reports, output, **settings):
-    """The command in a process of its own."""
+    """Run the command in another process."""
     command = [sys.executable, "-c", START, "grade", reports, "--output", output, "--judge", judge(server, **settings)]
     return subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -284,13 +285,13 @@ def test_an_interrupt_waits_for_what_was_asked(run, reports, output):
         try:
             wait_for(lambda: server.asked[ITEMS[3]] and server.asked[ITEMS[4]])
             os.kill(process.pid, signal.SIGINT)
-            wait_for(lambda: b"answers under way are waited for" in process.stderr.readline())
+            wait_for(lambda: b"stopping after the running calls" in process.stderr.readline())
             go_on.set()
             _, said = process.communicate(timeout=20)
         finally:
             process.kill()
         assert process.returncode == 130
-        assert b"4 reports are still to be written" in said
+        assert b"4 reports are missing" in said
         assert sorted(held(output)) == sorted(ITEMS[:5])
         assert run("grade", reports, "--output", output, "--judge", judge(server)).code == 0
         assert server.asked == dict.fromkeys(ITEMS, 1)
@@ -304,7 +305,7 @@ def test_a_second_interrupt_ends_at_once(reports, output):
         try:
             wait_for(lambda: server.asked[ITEMS[1]])
             os.kill(process.pid, signal.SIGINT)
-            wait_for(lambda: b"answers under way are waited for" in process.stderr.readline())
+            wait_for(lambda: b"stopping after the running calls" in process.stderr.readline())
             os.kill(process.pid, signal.SIGINT)
             _, said = process.communicate(timeout=20)
         finally:
@@ -331,7 +332,7 @@ def test_two_runs_at_a_time_are_refused(run, reports, output):
 OPENAI = "{name: openai, model: m}"
 REMOTE = "{name: openai, model: m, base_url: 'https://api.example.org/v1'}"
 WRONG = {
-    "no judge": ((), 2, "--judge is needed to ask for reports; --dry-run does without"),
+    "no judge": ((), 2, "--judge is required unless --dry-run is set"),
     "the rules": (("--judge", "rules"), 2, "argument --judge: rules writes no reports; name a language model"),
     "unknown judge": (("--judge", "opnai:m"), 2, "did you mean 'openai'?"),
     "another machine": (("--judge", REMOTE), 2, "report text would leave this one"),
@@ -347,7 +348,13 @@ WRONG = {
     "tiers as numbers": (("--dry-run", "--tiers", "[0, 2]"), 2, "tier 1 must be two numbers"),
     "a tier upside down": (("--dry-run", "--tiers", "[[0, -2]]"), 2, "must be [least, greatest] total"),
     "a tier out of reach": (("--dry-run", "--tiers", "[[1, 2]]"), 2, "no report has a total in the tier [1, 2]"),
-    "a tier twice": (("--dry-run", "--tiers", "[[-1, 0], [-1, 0]]"), 2, "a tier stands more than once"),
+    "a tier between whole errors": (
+        ("--dry-run", "--tiers", "[[-2.9, -2.1]]"),
+        2,
+        "no errors give a total in the tier",
+    ),
+    "a tier": (("--dry-run", "--system", "mrscore", "--tiers", "[[96, 99]]"), 2, "no errors give a total in the tier"),
+    "a tier twice": (("--dry-run", "--tiers", "[[-1, 0], [-1, 0]]"), 2, "a tier is repeated"),
     "tiers of no YAML": (("--dry-run", "--tiers", "[[-1, 0"), 2, "argument --tiers"),
     "no such column": (("--dry-run", "--report-column", "text"), 1, "text"),
 }
@@ -370,7 +377,7 @@ OUTPUTS = {
         "a.jsonl",
         '{"report": "x"}\n',
         1,
-        "exists and is no output of this command: it lacks reference",
+        "exists, but is not an output of this command: it lacks reference",
     ),
     "damage": ("a.jsonl", "{\n{}\n", 1, "data row 1 (line 1): not a line of JSON"),
 }
@@ -394,7 +401,7 @@ def test_an_output_of_another_system(run, reports, output, tmp_path):
         before = output.read_bytes()
         result = run("grade", reports, "--output", output, "--judge", judge(server), "--system", "mrscore")
         assert result.code == 1
-        assert "holds reports graded under radcliq, not mrscore; choose another --output" in result.err
+        assert "contains reports graded under radcliq, not mrscore; choose another --output" in result.err
         assert run("grade", reports, "--output", output, "--dry-run", "--system", "mrscore").code == 1
         assert len(server.requests) == 3
     assert output.read_bytes() == before

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from rrg_rewards.data.readers import read_table
-from rrg_rewards.data.tables import Table
-from rrg_rewards.data.writers import write_table
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.schemas import CHEXBERT, CT_RATE
 
 REPORTS = {"id": ["1", "2", "3"], "report": ['Cardiomegaly,\n"mild".', None, "No emphysema."], "site": ["a", None, "c"]}
@@ -93,7 +93,7 @@ def test_a_report_of_a_megabyte(words, run, write_csv):
         (
             ["--text-column", "report", "--schema", "ct_rate", "--labeler", "rules:chexbert"],
             2,
-            "--labeler rules:chexbert does not give the labels of --schema ct_rate",
+            "--labeler rules:chexbert does not have the labels of --schema ct_rate",
         ),
     ],
     ids=str,

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, exit codes, speed of start, pipes."""
+"""The command line as a whole: help, exit codes, imports and pipes."""
 
 import os
 import subprocess
@@ -68,7 +68,7 @@ def test_a_wrong_command_line_ends_with_2_and_shows_the_usage(run, arguments, me
     [
         (ValueError("row 3 is bad"), 1, "rrg-rewards: error: row 3 is bad\n"),
         (ImportError("run: pip install x[y]"), 1, "rrg-rewards: error: run: pip install x[y]\n"),
-        (RuntimeError("boom"), 1, "rrg-rewards: error: RuntimeError: boom (run again with --traceback to see where)\n"),
+        (RuntimeError("boom"), 1, "rrg-rewards: error: RuntimeError: boom (add --traceback to see where)\n"),
         (KeyboardInterrupt(), 130, "rrg-rewards: error: interrupted\n"),
         (BrokenPipeError(), 141, ""),
     ],
@@ -78,7 +78,7 @@ def test_an_error_is_one_line_and_an_exit_code(run, monkeypatch, tmp_path, error
     def fail(*arguments):
         raise error
 
-    monkeypatch.setattr("rrg_rewards.data.readers.read_table", fail)
+    monkeypatch.setattr("rrg_rewards.data.tables.readers.read_table", fail)
     monkeypatch.setattr(main_module, "_drop_standard_output", lambda: None)
     result = run("label", "a.csv", "--text-column", "t", "--output", tmp_path / "out.csv", "--quiet")
     assert (result.code, result.out, result.err) == (code, "", message)

@@ -25,6 +25,7 @@ def recipes(monkeypatch, tmp_path):
     def validate_recipe(path):
         if "lr" not in path.read_text():
             raise ValueError("key 'lr' is missing")
+        return "script"
 
     module = ModuleType("rrg_rewards.recipes")
     module.list_recipes = lambda: [(name, path, f"Recipe {name} [CPU]") for name, path in paths.items()]
@@ -59,10 +60,10 @@ def test_cp_of_an_unknown_recipe_names_the_nearest(run, recipes):
 
 def test_validate_checks_the_files_given_or_all(run, recipes, tmp_path):
     result = run("recipes", "validate")
-    assert (result.code, result.out) == (0, "".join(f"{path}: ok\n" for path in recipes.values()))
+    assert (result.code, result.out) == (0, "".join(f"{path}: ok (script)\n" for path in recipes.values()))
     (tmp_path / "bad.yaml").write_text("rate: 1\n")
     result = run("recipes", "validate", tmp_path / "bad.yaml", tmp_path / "none.yaml", recipes["tiny/sft"])
     assert result.code == 1
-    assert result.out == f"{recipes['tiny/sft']}: ok\n"
+    assert result.out == f"{recipes['tiny/sft']}: ok (script)\n"
     assert f"{tmp_path / 'bad.yaml'}: key 'lr' is missing" in result.err
     assert "none.yaml" in result.err

@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
 
-from rrg_rewards.data.readers import read_table
+from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.metrics import registry
 from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.metrics.registry import make_metric
@@ -26,6 +26,8 @@ PAIRS = [
 
 class LengthRatio(ReportMetric):
     """Words predicted per reference word, scaled: a metric without labels."""
+
+    context = ("age",)
 
     def __init__(self, scale: float = 1.0, **kwargs):
         super().__init__(**kwargs)
@@ -47,11 +49,11 @@ class LengthRatio(ReportMetric):
 
 @pytest.fixture
 def length(monkeypatch):
-    """Register a second metric, which takes other options and columns."""
+    """Register a second metric with other options and columns."""
     module = ModuleType("length_ratio")
     module.LengthRatio = LengthRatio
     monkeypatch.setitem(sys.modules, "length_ratio", module)
-    monkeypatch.setitem(registry._METRICS, "length", registry.MetricEntry("length_ratio:LengthRatio", ("age",)))
+    monkeypatch.setitem(registry._METRICS, "length", "length_ratio:LengthRatio")
 
 
 @pytest.fixture
@@ -255,6 +257,65 @@ def test_the_table_leaves_standard_output_to_data(words, run, pairs):
     result = run("score", pairs, "--metrics", "crg", "--output", "-")
     assert len(list(csv.DictReader(result.out.splitlines()))) == 5
     assert "5 report pairs" in result.err
+
+
+def test_the_summary_survives_a_table_that_cannot_be_written(words, run, tmp_path, monkeypatch):
+    rows = [{"prediction": "Cardiomegaly \ud800.", "reference": "Cardiomegaly.", "id": "x\0"}]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ("score", tmp_path / "pairs.jsonl", "--metrics", "crg", "--output", tmp_path / "o.csv")
+    assert run(*arguments).code == 0
+    assert next(iter(csv.DictReader((tmp_path / "o.csv").open(encoding="utf-8"))))["id"] == "x\ufffd"
+
+    def full_disk(*arguments):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("rrg_rewards.data.tables.writers.write_table", full_disk)
+    result = run(*arguments, "--overwrite", "--json", tmp_path / "s.json")
+    assert result.code == 1
+    assert "No space left on device" in result.err
+    assert "1 report pairs" in result.out
+    assert json.loads((tmp_path / "s.json").read_text())["rows"] == 1
+
+
+def test_a_metric_without_its_model_tells_the_option(run, pairs):
+    result = run("score", pairs, "--metrics", "bertscore")
+    assert result.code == 2
+    assert "bertscore needs --set bertscore.model=FOLDER" in result.err
+    result = run("score", pairs, "--metrics", "bertscore", "--set", "bertscore.model=no/such/folder")
+    assert "no/such/folder: no such folder" in result.err
+
+
+def test_metrics_are_listed_with_what_they_need(run):
+    result = run("score", "--list")
+    assert result.code == 0
+    assert "bertscore\n  needs    --set bertscore.model=...\n" in result.out
+    assert "crg\n  needs    a labeler\n  context  target_labels\n  options  labeler, prior\n" in result.out
+
+
+def test_an_option_that_is_given_twice_is_refused(words, run, pairs):
+    twice = ("--prediction-column", "prediction", "--prediction-column", "age")
+    result = run("score", pairs, "--metrics", "crg", *twice)
+    assert result.code == 2
+    assert "argument --prediction-column: is given more than once" in result.err
+    assert run("score", pairs, "--metrics", "crg", "--set", "crg.prior=0.2", "--set", "crg.prior=0.3").code == 0
+
+
+def test_texts_that_stand_for_nothing_are_scored_with_a_warning(words, run, write_csv):
+    path = write_csv(
+        "p.csv", ["prediction", "reference"], ["NaN", "Cardiomegaly."], ["none", "Cardiomegaly."], PAIRS[0]
+    )
+    result = run("score", path, "--metrics", "crg")
+    assert "2 of 3 cells of column 'prediction' are texts such as 'NaN' and are scored as reports" in result.err
+    assert "reference' are texts" not in result.err
+
+
+@pytest.mark.parametrize(("name", "mark"), [("pairs.csv", ";"), ("pairs.tsv", "\t"), ("pairs.csv", "|")])
+def test_other_delimiters(words, run, tmp_path, name, mark):
+    path = tmp_path / name
+    path.write_text("".join(mark.join(row) + "\n" for row in [("prediction", "reference"), *PAIRS[:2]]))
+    result = run("score", path, "--metrics", "crg", "--output", "-", *(["--delimiter", mark] if mark == "|" else []))
+    assert len(list(csv.DictReader(result.out.splitlines()))) == 2
+    assert ("is separated by" in result.err) == (mark != "|")
 
 
 def test_a_score_column_that_exists_is_replaced_with_a_warning(words, run, write_csv):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rrg_rewards.cli.judging import BatchedJudge
+from rrg_rewards.cli.judge_options import BatchedJudge
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.data.readers import read_table
+from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.judges import registry as judges
 from rrg_rewards.metrics import CRIMSON
 

@@ -46,4 +46,4 @@ def test_a_model_of_another_system_is_told_of_before_any_work(run, folder, pairs
     result = run("score", pairs, "--metrics", "er2score", *options)
 
     assert result.code == 2
-    assert "the model is of the scoring system 'radcliq'" in result.err
+    assert "the model has the scoring system 'radcliq'" in result.err

@@ -52,7 +52,7 @@ def test_the_summary_holds_what_the_metric_gives(pairs: Path) -> None:
 
 def test_questions_of_a_column(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert summary(pairs, "--context", "items=questions")["value"] == 0.75
-    # A CSV file holds them as JSON.
+    # A CSV file contains them as JSON.
     table = pairs.with_suffix(".csv")
     lines = ["prediction,reference,questions"]
     for row in ROWS:

@@ -1,4 +1,4 @@
-"""``rrg-rewards train``: what is told before anything is trained. Runs are tested in tests/training."""
+"""``rrg-rewards train``: help and errors before training. Runs are tested in tests/training."""
 
 import sys
 
@@ -21,7 +21,7 @@ def test_keys_are_shown(run, task, own):
 
 
 def test_all_tasks_can_be_chosen(run):
-    from rrg_rewards.training.tasks import TASKS
+    from rrg_rewards.training.metrics.tasks import TASKS
 
     result = run("train", "nothing", "--config", "x")
     assert all(repr(task) in result.err for task in TASKS)
@@ -30,7 +30,7 @@ def test_all_tasks_can_be_chosen(run):
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
-        (("train", "crepe"), 2, "--config FILE is needed"),
+        (("train", "crepe"), 2, "--config FILE is required"),
         (("train", "crep", "--config", "x"), 2, "invalid choice: 'crep'"),
         (
             ("train", "crepe", "--config", "crepe/trian"),

@@ -1,4 +1,4 @@
-"""CT-RATE: the join by volume, in which everything is in the result or counted."""
+"""CT-RATE: the join by volume. Each report is in the result or counted as left out."""
 
 import json
 from collections import Counter
@@ -30,7 +30,7 @@ def label_table(*names, positive=("Cardiomegaly",), key="VolumeName"):
 
 @pytest.fixture
 def files(tmp_path):
-    """Report table, label table and feature folder, none of which holds all of another."""
+    """Report table, label table and feature folder with overlapping volumes."""
     (tmp_path / "reports.csv").write_text(REPORTS)
     volumes = ("train_1_a_1", "train_1_a_2", "train_1_b_1", "train_2_a_1", "train_9_a_1")
     (tmp_path / "labels.csv").write_text(label_table(*(f"{volume}.nii.gz" for volume in volumes)))
@@ -134,11 +134,11 @@ def test_rows_that_repeat_each_other_are_read_once_and_counted(files, tmp_path):
 
 def test_different_rows_of_one_volume_are_refused(files, tmp_path):
     (tmp_path / "twice.csv").write_text(REPORTS + "train_1_a_1,Cough.,Non-contrast.,The heart is small.,Normal.\n")
-    with pytest.raises(TableError, match=r"twice.csv: data row 6 \(line 7\): train_1_a_1 stands in data row 1 too"):
+    with pytest.raises(TableError, match=r"twice.csv: data row 6 \(line 7\): train_1_a_1 is also in data row 1"):
         read_ct_rate(tmp_path / "twice.csv")
     labels = label_table("train_1_a_1") + label_table("train_1_a_1", positive=()).splitlines()[1] + "\n"
     (tmp_path / "labels_twice.csv").write_text(labels)
-    with pytest.raises(TableError, match=r"labels_twice.csv: data row 2 \(line 3\): train_1_a_1 stands in data row 1"):
+    with pytest.raises(TableError, match=r"labels_twice.csv: data row 2 \(line 3\): train_1_a_1 is also in data row 1"):
         read_ct_rate(files[0], tmp_path / "labels_twice.csv")
 
 
@@ -241,7 +241,7 @@ def test_a_share_outside_of_0_and_1_is_refused(held_out):
 
 
 def test_the_published_label_table_is_joined(shared_data, tmp_path):
-    """Its reports stand in one column, so they are written as a report table first."""
+    """The published reports are in one column, so they are first written as a report table."""
     path = shared_data / "ct_rate_labels" / "reports.csv"
     labels = read_table(path)
     texts = labels.texts("report_text")

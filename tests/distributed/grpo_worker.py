@@ -8,10 +8,8 @@ from typing import Any
 
 from rrg_rewards.judges import registry as judges
 from rrg_rewards.labelers import registry
-from rrg_rewards.recipes._parse import parse
-from rrg_rewards.recipes.grpo import finish, run
+from rrg_rewards.recipes.grpo import finish, parse, run
 from rrg_rewards.rewards import CRGReward
-from rrg_rewards.rewards.states import reward_states
 
 
 def train(config: str, folder: str) -> Any:
@@ -21,7 +19,7 @@ def train(config: str, folder: str) -> Any:
         "steps": trainer.state.global_step,
         "weights": sum(float(weights.detach().double().abs().sum()) for weights in trainer.model.parameters()),
         "priors": [reward.prior for reward in trainer.reward_funcs if isinstance(reward, CRGReward)],
-        "states": reward_states(trainer.reward_funcs),
+        "states": {reward.__name__: reward.state_dict() for reward in trainer.reward_funcs},
         "history": trainer.state.log_history,
     }
     Path(folder, f"rank{trainer.args.process_index}.json").write_text(json.dumps(result))
@@ -29,7 +27,7 @@ def train(config: str, folder: str) -> Any:
 
 
 if __name__ == "__main__":
-    # A process that hangs says where, and ends the run.
+    # A process that hangs prints its stack and ends the run.
     faulthandler.dump_traceback_later(180, exit=True)
     registry._LABELERS["keywords"] = ("words", "WordLabeler")
     judges._JUDGES["scripted"] = ("scripted_judge", "ScriptedJudge")

@@ -1,4 +1,4 @@
-"""Runs a test function in several real processes: each one a fresh interpreter, joined by gloo.
+"""Run a test function in several processes joined by gloo.
 
 A test calls :func:`run_distributed` on a module-level function of its own file::
 
@@ -9,24 +9,35 @@ A test calls :func:`run_distributed` on a module-level function of its own file:
     def test_it():
         results = run_distributed(check, 2, rows)
 
-There is no way to fall back to one process: a process that does not start, raises or hangs fails the test.
+Each call runs in new processes with a new process group. Importing torch and transformers takes seconds, therefore each
+rank has a server, started at its first use, that imports them once and forks a process for each call. There is one
+server per rank, so that ranks differ in their hash seed.
+
+There is no fallback to one process. A process that does not start, raises or hangs fails the test.
 """
 
+import contextlib
+import functools
 import importlib
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+# Imported by the servers. None of them starts a thread, which a fork would not copy.
+PRELOADED = ("torch.distributed", "torchmetrics", "transformers", "pytest", "rrg_rewards.rewards")
 
 
 def run_distributed(function: Callable[..., Any], world_size: int, *args: Any, timeout: float = 120.0) -> list[Any]:
@@ -47,36 +58,96 @@ def run_distributed(function: Callable[..., Any], world_size: int, *args: Any, t
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "call.pkl").write_bytes(pickle.dumps((function, args)))
-        # One thread a process: the processes share the machine's few cores.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        processes = []
+        processes: list[_Process] = []
+        # All are started before the first one is awaited.
+        servers = [_server(rank) for rank in range(world_size)]
         try:
-            for rank in range(world_size):
-                command = [sys.executable, __file__, name, str(rank), str(world_size), str(timeout)]
-                with (folder / f"{rank}.log").open("wb") as log:
-                    processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
-            failure = _wait(processes, timeout)
+            for server in servers:
+                processes.append(server.start(folder, world_size, timeout))
+            failure = _wait(processes, timeout, folder / "first_failed")
         finally:
             for process in processes:
                 process.kill()
-                process.wait()
         logs = "\n".join(f"--- rank {rank}\n{(folder / f'{rank}.log').read_text()}" for rank in range(world_size))
         assert failure is None, f"{function.__name__} in {world_size} processes: {failure}\n{logs}"
         return [pickle.loads((folder / f"{rank}.pkl").read_bytes()) for rank in range(world_size)]
 
 
-def _wait(processes: list["subprocess.Popen[bytes]"], timeout: float) -> str | None:
+def _wait(processes: list["_Process"], timeout: float, first_failed: Path) -> str | None:
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         codes = [process.poll() for process in processes]
-        for rank, code in enumerate(codes):
-            if code:
-                # The others may fail only because this one is gone: give them no time to bury its message.
-                return f"rank {rank} failed with exit code {code}"
+        if any(codes):
+            # The other ranks may have failed only because this one did.
+            killed = codes.index(next(filter(None, codes)))
+            return f"rank {first_failed.readlink() if first_failed.is_symlink() else killed} failed"
         if all(code == 0 for code in codes):
             return None
-        time.sleep(0.05)
+        time.sleep(0.02)
     return f"still running after {timeout} s"
+
+
+class _Server:
+    """A process that imports the libraries once and forks a process for each call of its rank."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        # One thread a process: the processes share the machine's few cores.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, str(rank)]
+        # Without a buffer: `select` would not see what is in it.
+        self.popen = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment
+        )
+
+    def start(self, folder: Path, world_size: int, timeout: float) -> "_Process":
+        """Fork a process; ``folder`` contains the pickled call."""
+        (folder / f"{self.rank}.log").touch()
+        self.write(f"{world_size} {timeout} {folder}")
+        return _Process(self, int(self.read()))
+
+    def write(self, line: str) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(line.encode() + b"\n")
+
+    def read(self) -> str:
+        """Return the next line that the server wrote; fail if it has ended or is silent for two minutes."""
+        assert self.has_written(within=120), f"the server of rank {self.rank} does not answer"
+        assert self.popen.stdout is not None
+        line = self.popen.stdout.readline()
+        assert line, f"the server of rank {self.rank} ended with exit code {self.popen.wait()}"
+        return line.decode()
+
+    def has_written(self, within: float = 0) -> bool:
+        assert self.popen.stdout is not None
+        return bool(select.select([self.popen.stdout], [], [], within)[0])
+
+
+@dataclass
+class _Process:
+    """A process that a server forked; the server writes its exit code when it ends."""
+
+    server: _Server
+    pid: int
+    code: int | None = None
+
+    def poll(self) -> int | None:
+        if self.code is None and self.server.has_written():
+            self.code = int(self.server.read())
+        return self.code
+
+    def kill(self) -> None:
+        """End the process, unless it has ended, and wait for it."""
+        if self.poll() is None:
+            # The server may have reaped it meanwhile.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            self.code = int(self.server.read())
+
+
+@functools.cache
+def _server(rank: int) -> _Server:
+    return _Server(rank)
 
 
 def launch_and_wait(command: list[str], environment: dict[str, str], timeout: float) -> None:
@@ -93,7 +164,8 @@ def launch_and_wait(command: list[str], environment: dict[str, str], timeout: fl
     assert launcher.returncode == 0, output[-4000:]
 
 
-def _main(name: str, rank: int, world_size: int, timeout: float) -> None:
+def _serve(rank: int) -> None:
+    """Fork a process for each line of standard input; write its process id, and its exit code when it ends."""
     # `tests` is made by hand: with the root on sys.path, `callbacks` would be a second copy of rrg_rewards.callbacks.
     tests = ModuleType("tests")
     tests.__path__ = [str(ROOT / "tests")]
@@ -103,15 +175,56 @@ def _main(name: str, rank: int, world_size: int, timeout: float) -> None:
     sys.path[:] = [entry for entry in sys.path if entry != own]
     # As pytest has it, by its setting `pythonpath`.
     sys.path.append(str(ROOT / "tests" / "helpers"))
+    # Only exit codes go to standard output.
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    for name in PRELOADED:
+        importlib.import_module(name)
+    while line := sys.stdin.readline():
+        world_size, timeout, folder = line.rstrip("\n").split(" ", 2)
+        pid = os.fork()
+        if pid == 0:
+            os.close(answers)
+            _run(Path(folder), rank, int(world_size), float(timeout))
+        os.write(answers, f"{pid}\n".encode())
+        _, status = os.waitpid(pid, 0)
+        os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def _run(folder: Path, rank: int, world_size: int, timeout: float) -> None:
+    """Make the call in ``folder``, write what it returned, and end the process."""
+    with (folder / f"{rank}.log").open("wb") as log, Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    code = 1
+    try:
+        _call(folder, rank, world_size, timeout)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        # Before the connections to the other ranks close, which makes them fail too.
+        # A link, which appears whole and only once.
+        with contextlib.suppress(FileExistsError):
+            (folder / "first_failed").symlink_to(str(rank))
+    finally:
+        # All that is tested is done and written. If the interpreter ended while a native thread still wants its lock,
+        # the process would abort now and then ("terminate called without an active exception").
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _call(folder: Path, rank: int, world_size: int, timeout: float) -> None:
     dist = importlib.import_module("torch.distributed")
-    folder = Path(name)
     dist.init_process_group(
         "gloo",
         # A file and not a port: ports can be taken between finding one and using it.
         init_method=(folder / "rendezvous").as_uri(),
         rank=rank,
         world_size=world_size,
-        timeout=timedelta(seconds=timeout),
+        # Longer than the test waits, so that the test finds the process that hangs and not one that waits for it.
+        timeout=timedelta(seconds=2 * timeout),
     )
     assert dist.get_world_size() == world_size
     function, args = pickle.loads((folder / "call.pkl").read_bytes())
@@ -120,12 +233,7 @@ def _main(name: str, rank: int, world_size: int, timeout: float) -> None:
     # A rank that leaves early would break the connections of the others.
     dist.barrier()
     dist.destroy_process_group()
-    # All that is tested is done and written. Where the interpreter ends while a native thread still wants its lock, the
-    # process aborts now and then ("terminate called without an active exception").
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+    _serve(int(sys.argv[1]))

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.labelers import registry
-from rrg_rewards.recipes._parse import parse_ppo
-from rrg_rewards.recipes.ppo import finish, run
+from rrg_rewards.recipes.ppo import finish, parse, run
 
 
 def train(config: str, folder: str) -> Any:
-    trainer = run(*parse_ppo(["--config", config]))
+    trainer = run(*parse(["--config", config]))
     result = {
         "world_size": trainer.args.world_size,
         "scores": [entry["objective/scores"] for entry in trainer.state.log_history if "episode" in entry],
@@ -23,7 +22,7 @@ def train(config: str, folder: str) -> Any:
 
 
 if __name__ == "__main__":
-    # A process that hangs says where, and ends the run.
+    # A process that hangs prints its stack and ends the run.
     faulthandler.dump_traceback_later(450, exit=True)
     registry._LABELERS["keywords"] = ("words", "WordLabeler")
     finish(train(*sys.argv[1:]))

@@ -1,7 +1,7 @@
-"""One process of a recipe run that notes what its reward saw, and how the policy lay in memory meanwhile.
+"""One process of a recipe run that records the calls of its reward, and how the policy is stored during each call.
 
-Started with a folder for what it notes and the recipe's command line. Where that folder has a file ``replay.json``,
-with the tokens of all completions by step, training takes these in place of sampling.
+The arguments are a folder for the records and the recipe's command line. If that folder contains ``replay.json``, with
+the tokens of all completions by step, training uses these completions instead of sampling.
 """
 
 import faulthandler
@@ -32,16 +32,16 @@ def replay_completions(policy: Any, by_step: list[list[list[int]]]) -> None:
 
 
 def backend(reward: Any) -> Any:
-    """What holds the model behind a reward."""
+    """Return the backend with the model of a reward."""
     return reward.metric.predictor if isinstance(reward.metric, CREPE | ER2Score) else reward.metric.labeler
 
 
 def train(folder: str, *argv: str) -> Any:
     trainers, calls = [], []
-    make_trainer, reward_of = grpo._make_trainer, MetricReward.__call__
+    make_trainer, reward_of = grpo.make_trainer, MetricReward.__call__
 
-    def noted_trainer(*args: Any) -> Any:
-        trainers.append(make_trainer(*args))
+    def noted_trainer(*args: Any, **options: Any) -> Any:
+        trainers.append(make_trainer(*args, **options))
         loaded = ["_model" in vars(backend(reward)) for reward in trainers[0].reward_funcs]
         assert loaded == [False], "the reward's model is to be loaded after the policy"
         if (replay := Path(folder, "replay.json")).is_file():
@@ -64,7 +64,7 @@ def train(folder: str, *argv: str) -> Any:
         )
         return values
 
-    grpo._make_trainer, MetricReward.__call__ = noted_trainer, noted_reward
+    grpo.make_trainer, MetricReward.__call__ = noted_trainer, noted_reward
     trainer = grpo.run(*grpo.parse(argv))
     result = {
         "world_size": trainer.args.world_size,
@@ -79,6 +79,6 @@ def train(folder: str, *argv: str) -> Any:
 
 
 if __name__ == "__main__":
-    # A process that hangs says where, and ends the run.
+    # A process that hangs prints its stack and ends the run.
     faulthandler.dump_traceback_later(120, exit=True)
     grpo.finish(train(*sys.argv[1:]))

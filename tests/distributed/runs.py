@@ -1,4 +1,4 @@
-"""Runs of a recipe in processes of their own, with what its rewards saw noted down."""
+"""Runs of a recipe in separate processes, with a record of the calls of its rewards."""
 
 import json
 import os
@@ -14,6 +14,19 @@ from safetensors.torch import load_file
 from tests.distributed.helpers import launch_and_wait
 
 HERE = Path(__file__).parent
+# Settings of a run with fast steps.
+TINY_RUN: dict[str, Any] = {
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "per_device_train_batch_size": 4,
+    "num_generations": 4,
+    "max_completion_length": 6,
+    "learning_rate": 1e-3,
+    "logging_steps": 1,
+    "report_to": "none",
+    "disable_tqdm": True,
+}
 
 
 @dataclass(frozen=True)
@@ -25,11 +38,11 @@ class Run:
         return [entry for entry in self.ranks[0]["history"] if "reward" in entry]
 
     def saw(self) -> list[list[list[Any]]]:
-        """Completions and rewards by process and step."""
+        """Return completions and rewards by process and step."""
         return [[[call["completions"], call["values"]] for call in rank["calls"]] for rank in self.ranks]
 
     def by_step(self, key: str) -> list[list[Any]]:
-        """What the reward was given or gave, of all processes together."""
+        """Return one input or output of the reward by step, of all processes together."""
         steps = zip(*(rank["calls"] for rank in self.ranks), strict=True)
         return [[row for call in calls for row in call[key]] for calls in steps]
 
@@ -50,7 +63,7 @@ def assert_same_weights(first: Run, second: Run) -> None:
 
 
 class Launcher:
-    """Runs a recipe below a folder: by torchrun, or with no number of processes, by itself."""
+    """Runs a recipe below a folder: by torchrun, or without it if no number of processes is given."""
 
     def __init__(self, root: Path, config: dict[str, Any]) -> None:
         self.root = root
@@ -70,7 +83,7 @@ class Launcher:
     def prepare(
         self, name: str, *options: str, stage: int | None = None, processes: int | None = 2
     ) -> tuple[list[str], Path]:
-        """The command of a run, and the folder in which its processes note what they saw."""
+        """Return the command of a run, and the folder of its processes' records."""
         notes = self.root / f"{name}_notes"
         notes.mkdir(exist_ok=True)
         argv = ["--config", str(self.root / "recipe.yaml"), "--output_dir", str(self.root / name), *options]

@@ -1,4 +1,4 @@
-"""CRG metrics in real processes: every process gets the value that one process would, whoever saw which reports."""
+"""CRG metrics in real processes: every process computes the value of one process, however reports are distributed."""
 
 import pickle
 from typing import Any
@@ -34,7 +34,7 @@ def make(kind: str) -> Metric:
 
 
 def batch(kind: str, rows: slice, seed: int) -> tuple[Any, Any]:
-    """Rows of a corpus that is the same in all processes, as the metric takes them."""
+    """Return rows of a corpus that is the same in all processes, in the metric's form."""
     generator = torch.Generator().manual_seed(seed)
     picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
     preds, target = ([REPORTS[pick] for pick in column] for column in picks)
@@ -45,7 +45,7 @@ def batch(kind: str, rows: slice, seed: int) -> tuple[Any, Any]:
 
 
 def run_one(kind: str, rows: slice, seed: int, metric: Metric) -> Metric:
-    """Give a metric its rows in two batches; a process without rows calls update not once."""
+    """Update a metric with its rows in two batches; a process without rows never calls update."""
     middle = (rows.start + rows.stop) // 2
     for part in (slice(rows.start, middle), slice(middle, rows.stop)):
         if part.start < part.stop:
@@ -64,7 +64,7 @@ def results(kind: str, metric: Metric) -> dict[str, Any]:
 
 
 def exercise(kind: str, rows: slice) -> dict[str, Any]:
-    """Everything a process can do to a metric, in the same order in all processes."""
+    """Use a metric in every way, in the same order in all processes."""
     metric = run_one(kind, rows, 0, make(kind))
     local = metric.tp.clone()
     found = {"first": results(kind, metric), "repeated": results(kind, metric)}
@@ -94,15 +94,19 @@ def exercise_all(rank: int, world_size: int) -> dict[str, dict[str, dict[str, An
     return found
 
 
-@pytest.fixture(scope="module", params=SHARES, ids=lambda world_size: f"{world_size} processes")
+@pytest.fixture(
+    scope="module",
+    params=[2, pytest.param(3, marks=pytest.mark.distributed)],
+    ids=lambda world_size: f"{world_size} processes",
+)
 def by_rank(request: pytest.FixtureRequest) -> list[dict[str, dict[str, dict[str, Any]]]]:
-    """What each process found; the processes are started once for all tests."""
+    """Return the results of each process; the processes run once for all tests."""
     return run_distributed(exercise_all, request.param)
 
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, dict[str, Any]]:
-    """What one process finds that sees all rows."""
+    """Return the results of one process with all rows."""
     return {kind: exercise(kind, slice(0, ROWS)) for kind in KINDS}
 
 
@@ -135,6 +139,6 @@ def test_forward_gives_the_processes_own_batch(by_rank: Any, kind: str) -> None:
 
 
 def test_data_tell_processes_apart() -> None:
-    """The tests above would pass for a metric that never syncs, if every share had the value of the whole."""
+    """If every share had the value of the whole, the tests above would pass without any sync."""
     whole, share = (run_one("text", rows, 0, make("text")).compute() for rows in (slice(0, ROWS), slice(0, 12)))
     assert whole != share

@@ -1,4 +1,4 @@
-"""CRIMSON in real processes: totals are those of one process, whoever saw which reports, and whoever's judge failed."""
+"""CRIMSON in real processes: totals equal those of one process, however reports and failures are distributed."""
 
 import pickle
 import warnings
@@ -11,6 +11,8 @@ from torchmetrics import MetricCollection
 
 from rrg_rewards.metrics import CRIMSON
 from tests.distributed.helpers import run_distributed
+
+pytestmark = pytest.mark.distributed
 
 ROWS = 24
 # Number of rows of each process.
@@ -32,7 +34,7 @@ def make(failures: str, waits: bool, failing_rank: int | None = None) -> CRIMSON
 
 
 def batch(rows: slice, seed: int) -> tuple[Any, Any, Any]:
-    """Rows of a corpus that is the same in all processes."""
+    """Return rows of a corpus that is the same in all processes."""
     generator = torch.Generator().manual_seed(seed)
     picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
     preds, target = ([REPORTS[pick] for pick in column] for column in picks)
@@ -40,7 +42,7 @@ def batch(rows: slice, seed: int) -> tuple[Any, Any, Any]:
 
 
 def feed(metric: Any, rows: slice, seed: int = 0) -> Any:
-    """Give a metric its rows in two batches; a process without rows calls update not once."""
+    """Update a metric with its rows in two batches; a process without rows never calls update."""
     middle = (rows.start + rows.stop) // 2
     for part in (slice(rows.start, middle), slice(middle, rows.stop)):
         if part.start < part.stop:
@@ -58,7 +60,7 @@ def results(metric: CRIMSON) -> dict[str, Any]:
 
 
 def exercise(rows: slice, failures: str, waits: bool) -> dict[str, Any]:
-    """Everything a process can do to a metric, in the same order in all processes."""
+    """Use a metric in every way, in the same order in all processes."""
     metric = feed(make(failures, waits), rows)
     local = metric.counts.clone()
     found = {"first": results(metric), "repeated": results(metric)}
@@ -80,7 +82,7 @@ def exercise_all(rank: int, world_size: int) -> dict[str, Any]:
         rows = slice(start, start + lengths[rank])
         found[share] = {(failures, waits): exercise(rows, failures, waits) for failures, waits in CASES}
         for failures in ("some", "all"):
-            # The last process' judge alone fails.
+            # Only the judge of the last process fails.
             metric = feed(make(failures, True, failing_rank=world_size - 1), rows)
             found[share][failures, "last"] = results(metric)
     rules = CRIMSON()
@@ -94,20 +96,20 @@ CASES = [(failures, waits) for failures in FAILURES for waits in (False, True)]
 
 @pytest.fixture(scope="module", params=SHARES, ids=lambda world_size: f"{world_size} processes")
 def by_rank(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    """What each process found; the processes are started once for all tests."""
+    """Return the results of each process; the processes run once for all tests."""
     return run_distributed(exercise_all, request.param)
 
 
 @pytest.fixture(scope="module")
 def alone() -> dict[Any, dict[str, Any]]:
-    """What one process finds that sees all rows."""
+    """Return the results of one process with all rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {case: exercise(slice(0, ROWS), *case) for case in CASES}
 
 
 def assert_same(found: Any, expected: Any, place: Any) -> None:
-    """Counts equal, and sums of parts of a credit to the last digits: they are added in another order."""
+    """Counts are equal. Sums of fractions are equal to the last digits, because they are added in another order."""
     if isinstance(expected, dict):
         assert found.keys() == expected.keys(), place
         for name, value in expected.items():
@@ -153,6 +155,6 @@ def test_the_rules_in_processes(by_rank: Any) -> None:
 
 
 def test_data_tell_processes_apart() -> None:
-    """The tests above would pass for a metric that never syncs, if every share had the values of the whole."""
+    """If every share had the values of the whole, the tests above would pass without any sync."""
     whole, share = (feed(make("none", False), rows).compute() for rows in (slice(0, ROWS), slice(0, 12)))
     assert whole != share

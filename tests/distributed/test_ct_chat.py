@@ -1,7 +1,7 @@
-"""GRPO on a CT-CHAT: one process, data parallel, ZeRO-2 and ZeRO-3 train the same; a killed run goes on as if it lived.
+"""GRPO on a CT-CHAT: one process, DDP, ZeRO-2 and ZeRO-3 train equally, and a killed run resumes exactly.
 
-LoRA with the projector beside it, a KL term, gradient accumulation, rows with volumes of their own, and a reward that
-holds an encoder. A machine that cannot start the processes fails these tests.
+The runs use LoRA with a trained projector, a KL term, gradient accumulation, one volume per row, and a reward with an
+encoder. These tests fail if the processes cannot start.
 """
 
 import json
@@ -17,6 +17,8 @@ from tiny_ct_chat import save_tiny_ct_chat, save_volumes
 from tiny_labeler import save_tiny_labeler
 
 from tests.distributed.runs import Launcher, Run, assert_same_weights, environment
+
+pytestmark = pytest.mark.distributed
 
 REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart", "lungs"]
 STEPS = 4
@@ -72,7 +74,7 @@ def other(request: pytest.FixtureRequest, launch: Launcher, zero3: Run) -> Run:
         return launch("ddp")
     if request.param == "ZeRO-2":
         return launch("zero2", stage=2)
-    # Processes sample by random numbers of their own, so the one is given what the two have sampled.
+    # Each process has its own random numbers, so the single process gets the samples of the two.
     return launch("one", "--per_device_train_batch_size", "8", processes=None, replay=zero3)
 
 
@@ -124,7 +126,7 @@ def test_a_killed_run_goes_on_to_the_same_curve(launch: Launcher, zero3: Run) ->
         wait_for(lambda: (folder / "checkpoint-2" / "trainer_state.json").is_file(), launcher)
         os.killpg(launcher.pid, signal.SIGKILL)
     assert not (folder / "history.json").exists(), "the run was done before it was killed"
-    # What a kill in mid-write leaves behind.
+    # The remains of a kill during a write.
     (folder / f"checkpoint-{STEPS - 1}").mkdir(exist_ok=True)
     (folder / f"checkpoint-{STEPS - 1}" / "trainer_state.json").unlink(missing_ok=True)
     resumed = launch("killed", *options, stage=3)

@@ -1,4 +1,4 @@
-"""CT-FineBench in real processes: scores and tables are those of one process, whoever saw which reports."""
+"""CT-FineBench in real processes: scores and tables equal those of one process, for any distribution of the reports."""
 
 import pickle
 import warnings
@@ -11,6 +11,8 @@ from torchmetrics import MetricCollection
 
 from rrg_rewards.metrics import CTFineBench
 from tests.distributed.helpers import run_distributed
+
+pytestmark = pytest.mark.distributed
 
 ROWS = 24
 # Number of rows of each process.
@@ -39,14 +41,14 @@ COLUMN = [[ITEM], [], None, [ITEM, {**ITEM, "answer": "20 mm"}]]
 
 
 def make(mode: str, judged: bool, failing_rank: int | None = None) -> CTFineBench:
-    # Where one process' judge alone fails, it fails on every report.
+    # If only one process's judge fails, it fails on every report.
     fail_on: Any = FAILURES if failing_rank is None else {"": "status"}
     answerer: Any = ExamJudge(True, fail_on, failing_rank) if judged else "engine"
     return CTFineBench(mode=mode, answerer=answerer)  # type: ignore[arg-type]
 
 
 def batch(rows: slice, seed: int) -> tuple[Any, Any, Any]:
-    """Rows of a corpus that is the same in all processes."""
+    """Return rows of a corpus that is the same in all processes."""
     generator = torch.Generator().manual_seed(seed)
     picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
     preds, target = ([REPORTS[pick] for pick in column] for column in picks)
@@ -54,7 +56,7 @@ def batch(rows: slice, seed: int) -> tuple[Any, Any, Any]:
 
 
 def feed(metric: Any, rows: slice, seed: int = 0, with_items: bool = False) -> Any:
-    """Give a metric its rows in two batches; a process without rows calls update not once."""
+    """Update a metric with its rows in two batches; a process without rows never calls update."""
     middle = (rows.start + rows.stop) // 2
     for part in (slice(rows.start, middle), slice(middle, rows.stop)):
         if part.start < part.stop:
@@ -73,7 +75,7 @@ def results(metric: CTFineBench) -> dict[str, Any]:
 
 
 def exercise(rows: slice, mode: str, judged: bool) -> dict[str, Any]:
-    """Everything a process can do to a metric, in the same order in all processes."""
+    """Use a metric in every way, in the same order in all processes."""
     metric = feed(make(mode, judged), rows)
     local = metric.item_counts.clone()
     found: dict[str, Any] = {"first": results(metric), "repeated": results(metric)}
@@ -96,7 +98,7 @@ def exercise_all(rank: int, world_size: int) -> dict[str, Any]:
         start = sum(lengths[:rank])
         rows = slice(start, start + lengths[rank])
         found[share] = {case: exercise(rows, *case) for case in CASES}
-        # The last process' judge alone fails.
+        # Only the judge of the last process fails.
         metric = feed(make("f1", True, failing_rank=world_size - 1), rows)
         found[share]["last"] = results(metric)
     return found
@@ -107,20 +109,20 @@ CASES = [("recall", False), ("recall", True), ("precision", False), ("f1", True)
 
 @pytest.fixture(scope="module", params=SHARES, ids=lambda world_size: f"{world_size} processes")
 def by_rank(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    """What each process found; the processes are started once for all tests."""
+    """Return the results of each process; the processes run once for all tests."""
     return run_distributed(exercise_all, request.param)
 
 
 @pytest.fixture(scope="module")
 def alone() -> dict[Any, dict[str, Any]]:
-    """What one process finds that sees all rows."""
+    """Return the results of one process with all rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {case: exercise(slice(0, ROWS), *case) for case in CASES}
 
 
 def assert_same(found: Any, expected: Any, place: Any) -> None:
-    """Tables and counts equal, and means to the last digits: they are added in another order."""
+    """Tables and counts are equal. Means are equal to the last digits, because they are added in another order."""
     if "tables" in place:
         # Grades are halves, so that their sums are exact in any order.
         assert found == expected, place
@@ -165,7 +167,7 @@ def test_a_judge_that_fails_on_one_process(by_rank: Any) -> None:
 
 
 def test_data_tell_processes_apart() -> None:
-    """The tests above would pass for a metric that never syncs, if every share had the values of the whole."""
+    """If every share had the values of the whole, the tests above would pass without any sync."""
     whole, share = (feed(make("f1", False), rows) for rows in (slice(0, ROWS), slice(0, 12)))
     assert whole.compute() != share.compute()
     assert whole.tables() != share.tables()

@@ -1,6 +1,6 @@
-"""The recipe under DeepSpeed on real processes, with a reward that holds a model: as without DeepSpeed, to the digit.
+"""The recipe under DeepSpeed in real processes, with a reward that has a model, equals the run without DeepSpeed.
 
-A machine that cannot start the processes fails these tests.
+These tests fail if the processes cannot start.
 """
 
 import json
@@ -12,7 +12,9 @@ from tiny_policy import save_tiny_policy
 
 from rrg_rewards.labelers import RadBertLabeler
 from rrg_rewards.metrics import ReportCRG
-from tests.distributed.runs import Launcher, Run, assert_same_weights
+from tests.distributed.runs import TINY_RUN, Launcher, Run, assert_same_weights
+
+pytestmark = pytest.mark.distributed
 
 REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
 PRIOR = 0.4
@@ -32,18 +34,9 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
         "heldout_fraction": 0.25,
         "heldout_batch_size": 2,
         "rewards": [{"name": "crg", "labeler": f"radbert:{labeler}", "prior": PRIOR}],
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
+        **TINY_RUN,
         "max_steps": STEPS,
         "save_steps": STEPS - 1,
-        "per_device_train_batch_size": 4,
-        "num_generations": 4,
-        "max_completion_length": 6,
-        "learning_rate": 1e-3,
-        "logging_steps": 1,
-        "report_to": "none",
-        "disable_tqdm": True,
     }
     return Launcher(root, config)
 
@@ -88,7 +81,7 @@ def test_the_policy_is_partitioned_and_the_labeler_is_whole(plain: Run, under_ze
 
 
 def test_equals_one_process_with_the_same_batches(launch: Launcher, zero3: Run) -> None:
-    """Processes sample by random numbers of their own, so the one is given what the two have sampled."""
+    """Each process has its own random numbers, so the single process gets the samples of the two."""
     options = ["--per_device_train_batch_size", "8"]
     one = launch("one", *options, stage=3, processes=None, replay=zero3)
     assert (one.ranks[0]["world_size"], one.ranks[0]["distributed"]) == (1, "DEEPSPEED")

@@ -1,4 +1,4 @@
-"""The recipe on two real processes; a machine that cannot start them fails the test."""
+"""The recipe in two real processes; the tests fail if they cannot start."""
 
 import json
 import os
@@ -11,6 +11,8 @@ import yaml
 from tiny_policy import save_tiny_policy
 
 from tests.distributed.helpers import launch_and_wait
+
+pytestmark = pytest.mark.distributed
 
 HERE = Path(__file__).parent
 REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
@@ -51,7 +53,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def launch(config: Path, folder: Path) -> list[dict[str, Any]]:
-    """Run a recipe in two processes: what each found, by rank."""
+    """Run a recipe in two processes and return their results by rank."""
     environment = {
         **os.environ,
         "HF_HUB_OFFLINE": "1",
@@ -105,7 +107,10 @@ def test_processes_normalise_alike_and_leave_out_what_is_missing(config: Path, t
 def test_training_goes_on_where_the_judge_of_one_process_fails(config: Path, tmp_path: Path) -> None:
     judge = {"name": "scripted", "waits": True, "fail_on": {"": "connection"}, "failing_rank": 1}
     settings = yaml.safe_load(config.read_text())
-    settings["rewards"] = [{"name": "crg", "labeler": LABELER}, {"name": "crimson", "judge": judge}]
+    settings["rewards"] = [
+        {"name": "crg", "labeler": LABELER},
+        {"name": "crimson", "judge": judge, "log_details": True},
+    ]
     settings["multi_objective_aggregation"] = "normalize_then_sum"
     config.write_text(yaml.safe_dump(settings))
     first, second = launch(config, tmp_path)
@@ -117,6 +122,8 @@ def test_training_goes_on_where_the_judge_of_one_process_fails(config: Path, tmp
         # Each process has as many completions, and only the second one's judge fails, on all of them.
         assert entry["crimson/failed"] == entry["crimson/failed_connection"] == entry["crimson/unscorable"] == 0.5
         assert entry["crimson/failed_deadline"] == 0
+        # The means are those of the first process.
+        assert entry["crimson/credit"] >= 0
         assert -1 < entry["rewards/crimson/mean"] <= 1
         assert entry["crg/unscorable"] == 0
     evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())

@@ -1,4 +1,4 @@
-"""The helper itself: real processes, results by rank, and failures that fail."""
+"""Tests of the helper: real processes, results by rank, and failures."""
 
 import os
 
@@ -38,6 +38,7 @@ def test_failing_rank_fails_the_test() -> None:
         run_distributed(fails_on_one, 2)
 
 
+@pytest.mark.distributed
 def test_hanging_rank_fails_the_test() -> None:
     with pytest.raises(AssertionError, match=r"still running after 4\.0 s"):
         run_distributed(hangs_on_one, 2, timeout=4.0)

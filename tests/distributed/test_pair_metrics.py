@@ -1,4 +1,4 @@
-"""Metrics with a model in real processes: totals are those of one process, and rewards are theirs, under ZeRO-3 too."""
+"""Metrics with a model in real processes: totals equal those of one process, also in a GRPO run under ZeRO-3."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from torchmetrics import MetricCollection
 
 from rrg_rewards.metrics import make_metric
 from tests.distributed.helpers import run_distributed
-from tests.distributed.runs import Launcher, Run, assert_same_weights
+from tests.distributed.runs import TINY_RUN, Launcher, Run, assert_same_weights
 
 ROWS = 24
 # Number of rows of each process.
@@ -32,7 +32,7 @@ STEPS = 2
 
 @dataclass(frozen=True)
 class Subject:
-    """A metric with a model, by its name: what writes a model, options of the reward, and what it makes of a score."""
+    """A metric with a model: a function that writes the model, options of the reward, and the reward of a score."""
 
     save: Callable[[Path], Path]
     reward_of: Callable[[float], float]
@@ -45,19 +45,19 @@ SUBJECTS = {
         lambda score: math.exp(-score / TAU),
         {"shape": "exponential", "tau": TAU},
     ),
-    # Adapter and backbone: loaded one on the other under ZeRO-3.
+    # The adapter is loaded on the backbone under ZeRO-3.
     "er2score": Subject(lambda root: save_tiny_er2score(root, lora=LORA), lambda score: score),
 }
 
 
 def batch(rows: slice, seed: int) -> tuple[list[str | None], list[str | None]]:
-    """Rows of a corpus that is the same in all processes; some cannot be scored."""
+    """Return rows of a corpus that is the same in all processes; some cannot be scored."""
     preds, target = random_pairs(ROWS, seed, longest=20)
     return [None, *preds[1:]][rows], [*target[:-1], " "][rows]
 
 
 def feed(metric: Any, rows: slice, seed: int = 0) -> Any:
-    """Give a metric its rows in two batches; a process without rows calls update not once."""
+    """Update a metric with its rows in two batches; a process without rows never calls update."""
     middle = (rows.start + rows.stop) // 2
     for part in (slice(rows.start, middle), slice(middle, rows.stop)):
         if part.start < part.stop:
@@ -70,7 +70,7 @@ def results(metric: Any) -> dict[str, float]:
 
 
 def exercise(name: str, folder: str, rows: slice) -> dict[str, dict[str, float]]:
-    """Everything a process can do to a metric, in the same order in all processes."""
+    """Use a metric in every way, in the same order in all processes."""
     metric = feed(make_metric(name, model=folder), rows)
     found = {"first": results(metric), "repeated": results(metric)}
     found["cloned"] = results(metric.clone())
@@ -104,15 +104,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> str:
     return str(SUBJECTS[name].save(tmp_path_factory.mktemp(name)))
 
 
-@pytest.fixture(scope="module", params=SHARES, ids=lambda world_size: f"{world_size} processes")
+@pytest.fixture(
+    scope="module",
+    params=[2, pytest.param(3, marks=pytest.mark.distributed)],
+    ids=lambda world_size: f"{world_size} processes",
+)
 def by_rank(request: pytest.FixtureRequest, name: str, folder: str) -> list[dict[str, Any]]:
-    """What each process found; the processes are started once for all tests."""
+    """Return the results of each process; the processes run once for all tests."""
     return run_distributed(exercise_all, request.param, name, folder)
 
 
 @pytest.fixture(scope="module")
 def alone(name: str, folder: str) -> dict[str, dict[str, float]]:
-    """What one process finds that sees all rows."""
+    """Return the results of one process with all rows."""
     return exercise(name, folder, slice(0, ROWS))
 
 
@@ -127,7 +131,7 @@ def test_equals_one_process(by_rank: Any, alone: Any, use: str) -> None:
 
 
 def test_data_tell_processes_apart(name: str, folder: str) -> None:
-    """The tests above would pass for a metric that never syncs, if every share had the values of the whole."""
+    """If every share had the values of the whole, the tests above would pass without any sync."""
     whole, share = (feed(make_metric(name, model=folder), rows).compute() for rows in (slice(0, ROWS), slice(0, 12)))
     assert abs(whole - share) > 1e-3
 
@@ -143,17 +147,8 @@ def launch(tmp_path_factory: pytest.TempPathFactory, name: str, folder: str) -> 
         "dataset": str(root / "reports.jsonl"),
         "reference_column": "impression",
         "rewards": [reward],
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
+        **TINY_RUN,
         "max_steps": STEPS,
-        "per_device_train_batch_size": 4,
-        "num_generations": 4,
-        "max_completion_length": 6,
-        "learning_rate": 1e-3,
-        "logging_steps": 1,
-        "report_to": "none",
-        "disable_tqdm": True,
     }
     return Launcher(root, config)
 
@@ -168,6 +163,7 @@ def zero3(launch: Launcher) -> Run:
     return launch("zero3", stage=3)
 
 
+@pytest.mark.distributed
 @pytest.mark.parametrize("kind", ["plain", "zero3"])
 def test_rewards_are_those_of_the_metric_in_this_process(
     request: pytest.FixtureRequest, kind: str, name: str, folder: str
@@ -188,6 +184,7 @@ def test_rewards_are_those_of_the_metric_in_this_process(
         assert len(set(values)) > 2, "rewards hardly differ: the test says little"
 
 
+@pytest.mark.distributed
 def test_zero3_partitions_the_policy_and_not_the_reward_and_changes_nothing(plain: Run, zero3: Run) -> None:
     assert [rank["distributed"] for rank in zero3.ranks] == ["DEEPSPEED"] * 2
     for run in (plain, zero3):

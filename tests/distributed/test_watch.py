@@ -1,4 +1,4 @@
-"""The watch on several real processes: the numbers, the alarms and the step of the stop are those of one."""
+"""The watch in several real processes: numbers, alarms and the step of the stop equal those of one process."""
 
 import random
 from typing import Any
@@ -61,10 +61,13 @@ def alone() -> dict[str, Any]:
     return watch_share(0, 1, "even")
 
 
-@pytest.mark.parametrize(("world_size", "spread"), [(2, "even"), (2, "one rank has all"), (3, "uneven")])
+@pytest.mark.parametrize(
+    ("world_size", "spread"),
+    [(2, "even"), (2, "one rank has all"), pytest.param(3, "uneven", marks=pytest.mark.distributed)],
+)
 def test_processes_know_what_one_would(alone: dict[str, Any], world_size: int, spread: str) -> None:
     results = run_distributed(watch_share, world_size, spread)
-    # Of labels' F1 thirds are added up, in another order.
+    # Labels' F1 are thirds, which are added in another order.
     for result in results:
         assert result == results[0]
         assert result["stopped_at"] == alone["stopped_at"] is not None

@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rrg_rewards.findings import extract_findings
-from rrg_rewards.findings.engine import FindingEngine
-from rrg_rewards.findings.scope import ABSENT
-from rrg_rewards.findings.vocabulary import load_lexicon
+from rrg_rewards.findings.reading.engine import FindingEngine
+from rrg_rewards.findings.reading.lexicon import load_lexicon
+from rrg_rewards.findings.reading.negation import ABSENT
 
 WORDS = [
     *(

@@ -1,4 +1,4 @@
-"""Advantages against loops written from the equations, and TRL's."""
+"""Advantages compared with loops over the equations and with TRL."""
 
 import math
 

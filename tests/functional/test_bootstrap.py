@@ -60,7 +60,7 @@ def test_nothing_to_draw_from_has_no_interval(column):
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ([], {}, "one tensor at least"),
+        ([], {}, "at least one tensor"),
         ([torch.zeros(2), torch.zeros(3)], {}, r"same length, got \[2, 3\]"),
         ([torch.zeros(2)], {"num_resamples": 0}, "num_resamples must be positive, got 0"),
         ([torch.zeros(2)], {"confidence": 95}, r"confidence must lie in \(0, 1\), got 95"),

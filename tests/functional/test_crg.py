@@ -1,4 +1,4 @@
-"""CRG's formulas: against the paper, an independent implementation, scikit-learn and the identities they imply."""
+"""CRG compared with the paper, an independent implementation and scikit-learn, and its identities."""
 
 import warnings
 from fractions import Fraction
@@ -38,7 +38,7 @@ prior = st.floats(0.01, 0.99)
 
 @st.composite
 def label_pairs(draw: st.DrawFn, labels: int | None = None) -> tuple[Tensor, Tensor]:
-    """Predicted and reference labels; the references hold both kinds."""
+    """Predicted and reference labels; the references contain positive and negative labels."""
     shape = (draw(st.integers(1, 12)), labels or draw(st.integers(1, 6)))
     preds, target = (draw(arrays(np.bool_, shape)) for _ in range(2))
     assume(target.any() and not target.all())
@@ -139,7 +139,7 @@ def test_trivial_generators_score_a_third(pair: tuple[Tensor, Tensor]) -> None:
 @given(label_pairs())
 def test_counts_and_statistics_equal_sklearn(pair: tuple[Tensor, Tensor]) -> None:
     preds, target = (labels.numpy().astype(int) for labels in pair)
-    # A second, empty label: with one column scikit-learn takes the matrix for a multiclass problem.
+    # A second, empty label: scikit-learn treats a single column as a multiclass problem.
     preds, target = (np.pad(labels, ((0, 0), (0, 1))) for labels in (preds, target))
     ours = label_counts(torch.from_numpy(preds), torch.from_numpy(target), dim=0)
     theirs = multilabel_confusion_matrix(target, preds)

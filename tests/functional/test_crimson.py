@@ -1,4 +1,4 @@
-"""CRIMSON's formula: against the paper in exact arithmetic, radiologists' annotations and the authors' own code."""
+"""CRIMSON compared with the paper in exact arithmetic, annotations of radiologists and the published code."""
 
 import copy
 import json
@@ -49,7 +49,7 @@ def findings(draw: st.DrawFn, letter: str) -> list[Answer]:
 
 @st.composite
 def answers(draw: st.DrawFn) -> Answer:
-    """An answer that is at one with itself: each finding is matched, perhaps several times, or missing or false."""
+    """A consistent evaluation: each finding is matched at least once, or missing, or false."""
     reference, predicted = draw(findings("R")), draw(findings("P"))
     pairs = [{"ref_id": r["id"], "pred_id": p["id"]} for r in reference for p in predicted]
     matches = draw(st.lists(st.sampled_from(pairs), max_size=6)) if pairs else []
@@ -74,7 +74,7 @@ def answers(draw: st.DrawFn) -> Answer:
 
 
 def crimson_by_the_paper(answer: Answer) -> Fraction:
-    """Equations 1 to 3, finding by finding in exact arithmetic; labels unknown to the paper weigh a quarter."""
+    """Equations 1 to 3 in exact arithmetic; labels that are not in the paper have the weight 1/4."""
     quarter = Fraction(1, 4)
     of_level = {"urgent": 4 * quarter, "actionable_not_urgent": 2 * quarter, "benign_expected": 0 * quarter}
     of_severity = {"significant": 2 * quarter, "negligible": 0 * quarter}
@@ -112,7 +112,7 @@ def finding(letter: str, level: str, index: int = 0) -> Answer:
 
 
 def matched(level: str, *severities: str) -> Answer:
-    """One finding that both reports hold, with attribute errors of these severities."""
+    """One matched finding with attribute errors of these severities."""
     pair = {"ref_id": "R0", "pred_id": "P0"}
     errors = [{**pair, "severity": severity, "error_types": ["location"]} for severity in severities]
     return {
@@ -178,7 +178,7 @@ def test_a_normal_template_scores_nought_and_all_found_one(reference: list[Answe
     missing = [entry["id"] for entry in reference]
     weighs = any(entry["clinical_significance"] != "benign_expected" for entry in reference)
     template = {"reference_findings": reference, "errors": {"missing_findings": missing}}
-    # Where nothing that counts is to be found, the template is a correct normal report.
+    # Without a finding of positive weight, the template is a correct normal report.
     assert score(template) == (0 if weighs else 1)
     everything = {
         "reference_findings": reference,
@@ -208,7 +208,7 @@ def test_no_evaluation_is_no_score() -> None:
         ("actionable_not_urgent", ("negligible",), 1),
         ("not_actionable_not_urgent", ("significant",), 1 / 3),
         ("not_actionable_not_urgent", ("unheard of",), 0.5),
-        # Weighs nothing, so there is nothing to get wrong.
+        # A finding of weight 0.
         ("benign_expected", ("significant",), 1),
     ],
 )
@@ -231,7 +231,7 @@ def test_inventions_where_nothing_is_to_be_found(levels: tuple[str, ...], expect
     invented = [finding("P", level, index) for index, level in enumerate(levels)]
     answer = {"predicted_findings": invented, "errors": {"false_findings": [entry["id"] for entry in invented]}}
     assert score(answer) == pytest.approx(expected, abs=1e-15)
-    # The same where all there is to find is benign.
+    # The same if all findings are benign.
     assert score({**answer, "reference_findings": [finding("R", "benign_expected")]}) == score(answer)
 
 
@@ -265,7 +265,7 @@ def test_statistics_by_hand() -> None:
             "attribute_errors": [
                 {"ref_id": "R0", "pred_id": "P1", "severity": "significant", "error_types": ["location", "temporal"]},
                 {"ref_id": "R0", "pred_id": "P1", "severity": "negligible", "error_types": ["location"]},
-                # On a finding that is not matched: counted, and without credit to take away.
+                # An error of an unmatched finding is counted but reduces no credit.
                 {"ref_id": "R1", "pred_id": "P0", "severity": "huge", "error_types": ["nonsense"]},
             ],
         },
@@ -302,12 +302,21 @@ def test_scores_of_any_shape_and_type() -> None:
     ("changes", "message"),
     [
         ({"reference_findings": [finding("R", "urgent")] * 2}, "reference_findings must have different ids"),
-        ({"matched_findings": [{"ref_id": "R0", "pred_id": "P7"}]}, "matched_findings holds the id 'P7'"),
-        ({"matched_findings": [{"ref_id": "R7", "pred_id": "P0"}]}, "matched_findings holds the id 'R7'"),
-        ({"errors": {"false_findings": ["R0"]}}, "false_findings holds the id 'R0', which no finding has; known: P0"),
-        ({"errors": {"missing_findings": ["P0"]}}, "missing_findings holds the id 'P0'"),
-        ({"errors": {"attribute_errors": [{"ref_id": "R0", "pred_id": "R0"}]}}, "attribute_errors holds the id 'R0'"),
-        ({"errors": {"attribute_errors": [{"ref_id": "P0", "pred_id": "P0"}]}}, "attribute_errors holds the id 'P0'"),
+        ({"matched_findings": [{"ref_id": "R0", "pred_id": "P7"}]}, "matched_findings has the id 'P7'"),
+        ({"matched_findings": [{"ref_id": "R7", "pred_id": "P0"}]}, "matched_findings has the id 'R7'"),
+        (
+            {"errors": {"false_findings": ["R0"]}},
+            "false_findings has the id 'R0', which no finding has; known: P0",
+        ),
+        ({"errors": {"missing_findings": ["P0"]}}, "missing_findings has the id 'P0'"),
+        (
+            {"errors": {"attribute_errors": [{"ref_id": "R0", "pred_id": "R0"}]}},
+            "attribute_errors has the id 'R0'",
+        ),
+        (
+            {"errors": {"attribute_errors": [{"ref_id": "P0", "pred_id": "P0"}]}},
+            "attribute_errors has the id 'P0'",
+        ),
         ({"matched_findings": [{"ref_id": "R0"}]}, r"matched_findings\[0\] lacks 'pred_id'"),
         ({"predicted_findings": [{"finding": "x"}]}, r"predicted_findings\[0\] lacks 'id'"),
         ({"predicted_findings": ["mass"]}, r"predicted_findings\[0\] must be a mapping, got str"),
@@ -327,14 +336,13 @@ def test_something_else_raises_with_its_row() -> None:
 
 
 def annotated(case: Answer, radiologist: Answer, candidate: str) -> Answer:
-    """The evaluation that a radiologist's annotations of a candidate amount to.
+    """Convert the annotations of a radiologist for a candidate to an evaluation.
 
-    RadPref marks what is wrong: candidate findings that are false, or right with wrong attributes, and reference
-    findings that are missing. What is not marked is right, and three things about it are not known. Its significance:
-    such findings have none here, and weigh 0.25 as labels that are not known do. Which finding goes with which: they
-    are matched in their order, and what one side has in excess goes with the other side's last. What a wrong
-    attribute belongs to, where no reference finding is left: that error is left out. Some marks are on findings that
-    are no longer in the candidate's list; they are kept.
+    RadPref marks errors only: false candidate findings, candidate findings with wrong attributes, and missing reference
+    findings. All other findings are correct, but their significance and their matches are unknown. They have an empty
+    significance here, and therefore the weight 0.25 of an unknown label. They are matched in order, and the surplus
+    findings of one side are matched with the last finding of the other side. An attribute error is omitted if no
+    reference finding remains for it. Marks on findings that are not in the candidate's list are kept.
     """
     marks, missing = (radiologist[candidate][key] for key in ("finding_errors", "missing_findings"))
     count = max([len(case[f"{candidate}_findings"]), *(int(index) + 1 for index in marks)])
@@ -342,8 +350,8 @@ def annotated(case: Answer, radiologist: Answer, candidate: str) -> Answer:
     right = [index for index in map(str, range(count)) if index not in false]
     found = [index for index in map(str, range(len(case["ground_truth_findings"]))) if index not in missing]
     pairs = [
-        {"ref_id": f"R{found[min(place, len(found) - 1)]}", "pred_id": f"P{right[min(place, len(right) - 1)]}"}
-        for place in range(max(len(found), len(right)) if found and right else 0)
+        {"ref_id": f"R{found[min(index, len(found) - 1)]}", "pred_id": f"P{right[min(index, len(right) - 1)]}"}
+        for index in range(max(len(found), len(right)) if found and right else 0)
     ]
     return {
         "reference_findings": [
@@ -385,7 +393,7 @@ def test_equals_the_paper_on_radiologists_annotations(radpref: list[Answer]) -> 
     assert len(batch) == len(radpref) * 3 * 2
     scores = crimson_score(batch).tolist()
     assert scores == pytest.approx([float(crimson_by_the_paper(answer)) for answer in batch], abs=1e-14)
-    # Reports of every kind: worse than none, useless, half right, perfect.
+    # Scores of all kinds: negative, zero, partial and perfect.
     assert min(scores) < -0.5
     assert max(scores) == 1
     assert len(set(scores)) > 30
@@ -410,7 +418,7 @@ def test_annotations_are_counted_as_they_were_made(radpref: list[Answer]) -> Non
 
 
 def test_radiologists_rate_what_they_marked(radpref: list[Answer]) -> None:
-    """Annotations and ratings come from the same people: a formula with a wrong sign somewhere would not pass."""
+    """Scores correlate with the ratings of the annotators; a wrong sign in the formula would fail."""
     stats = pytest.importorskip("scipy.stats")
     rows = list(annotations(radpref))
     scores = crimson_score([answer for answer, _ in rows]).tolist()
@@ -445,10 +453,10 @@ def test_equals_the_published_code_on_radiologists_annotations(radpref: list[Ans
 
 
 def test_where_the_published_code_forgives_ids_that_no_finding_has() -> None:
-    """The published code lets an unknown id weigh nothing; here such an answer is an error."""
+    """The published code gives an unknown id the weight 0; the package raises an error."""
     answer = {**matched("urgent"), "errors": {"false_findings": ["P9"]}}
     assert published(answer)["crimson_score"] == 1
-    with pytest.raises(ValueError, match="holds the id 'P9'"):
+    with pytest.raises(ValueError, match="has the id 'P9'"):
         crimson_score(answer)
 
 

@@ -1,4 +1,4 @@
-"""The margin reward enforcement loss against a loop written from the paper's equation 1."""
+"""The margin reward enforcement loss compared with a loop over equation 1 of the paper."""
 
 import math
 
@@ -85,7 +85,7 @@ def test_the_ablation_leaves_a_term_out(reduction):
     assert criteria.loss == both.individual
     assert total.loss == 0.5 * both.total
     torch.testing.assert_close(criteria.loss + total.loss, both.loss)
-    # What is not minimised is told all the same.
+    # A term that is switched off is returned.
     assert criteria[1:] == both[1:] == total[1:]
 
 
@@ -105,7 +105,7 @@ def test_gradient_pulls_towards_the_margins():
 
     margin_reward_enforcement_loss(*rewards, *scores, total=False).backward()
 
-    # The accepted report's reward must rise where it is better, fall where it is worse, and stay where both are equal.
+    # The gradient raises the accepted reward if it is better, lowers it if it is worse, and is 0 if both are equal.
     torch.testing.assert_close(rewards.grad[0, 0], torch.tensor([-1 / 3, 1 / 3, 0.0]))
     torch.testing.assert_close(rewards.grad[1], -rewards.grad[0])
 
@@ -206,7 +206,7 @@ def test_a_constant_per_criterion_changes_nothing(scores, data):
 
     assert found >= 0
     torch.testing.assert_close(margin_reward_enforcement_loss(*(rewards + constants), *scores), found)
-    # So does one on the scores.
+    # The same for the scores.
     torch.testing.assert_close(margin_reward_enforcement_loss(*rewards, *(s + constants for s in scores)), found)
 
 

@@ -1,4 +1,4 @@
-"""Rank correlations against SciPy's."""
+"""Rank correlations compared with SciPy."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from rrg_rewards.functional import kendall_tau, rank_correlation, spearman_rho
 def test_they_are_scipys(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(seed)
     size = int(torch.randint(2, 300, (1,), generator=generator))
-    # With ties in both, as counts have them.
+    # With ties on both sides.
     preds = torch.randint(-5, 20, (size,), generator=generator) / 4
     target = torch.randint(0, 6, (size,), generator=generator)
     expected = kendalltau(preds, target).statistic
@@ -37,5 +37,5 @@ def test_what_ranks_nothing_is_nan(values: list[float]) -> None:
 def test_wrong_input_is_told(correlation: Callable[..., torch.Tensor]) -> None:
     with pytest.raises(ValueError, match=r"must both be \(N,\), got \(2,\) and \(3,\)"):
         correlation(torch.zeros(2), torch.zeros(3))
-    with pytest.raises(ValueError, match="must hold no NaN"):
+    with pytest.raises(ValueError, match="must not contain NaN"):
         correlation(torch.tensor([0.0, math.nan]), torch.zeros(2))

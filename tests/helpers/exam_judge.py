@@ -1,4 +1,4 @@
-"""A judge for CT-FineBench that works as the finding engine does, at once or after a turn, and fails when told to."""
+"""A judge for CT-FineBench that equals the finding engine, synchronous or asynchronous, with scripted failures."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -6,19 +6,19 @@ from typing import Any
 
 import torch.distributed as dist
 
-from rrg_rewards.findings.questions import answer_items, build_items
-from rrg_rewards.functional.ct_finebench import compare_answers
 from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask
-from rrg_rewards.judges.finebench import AnswersTask, ItemsTask
+from rrg_rewards.judges.tasks.finebench import AnswersTask, ItemsTask
+from rrg_rewards.questions.engine import answer_items, build_items
+from rrg_rewards.questions.grading import compare_answers
 
 
 class ExamJudge(Judge):
-    """Makes questions, answers and grades by rules, so that a metric gives the same with it and without it.
+    """Makes questions, answers and grades by rules, so that a metric has the same scores with and without it.
 
     Args:
         waits: Whether answers take a turn of the event loop.
         fail_on: Kind of failure by a word of the report that is read, ``""`` for every one.
-        failing_rank: Process on which alone the judge fails; default: on all.
+        failing_rank: The only process on which the judge fails; default: all.
     """
 
     def __init__(

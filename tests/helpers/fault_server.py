@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server on loopback that misbehaves as told, request by request.
+"""An OpenAI-compatible server on loopback with scripted faults, request by request.
 
     with FaultServer({"a": [status(500), reset()]}) as server:
         ...  # the first request about "a" gets a 500, the second a broken connection, all others good answers
@@ -107,10 +107,10 @@ class FaultServer:
     """Serves on a free port of 127.0.0.1 from a thread until the block ends.
 
     Args:
-        script: For an item what its first, second, ... request gets; requests beyond get ``otherwise``.
-        otherwise: What all other requests get.
+        script: Behaviours of the first, second, ... request of an item; later requests get ``otherwise``.
+        otherwise: Behaviour of all other requests.
         port: A port to take again.
-        item_of: Tells the item of a conversation.
+        item_of: Returns the item of a conversation.
     """
 
     def __init__(self, script=None, otherwise=None, port=0, item_of=asked_item):
@@ -126,7 +126,7 @@ class FaultServer:
 
     @property
     def asked(self):
-        """How often each item was asked."""
+        """Return the number of requests of each item."""
         return Counter(request.item for request in self.requests)
 
     def __enter__(self):

@@ -1,4 +1,4 @@
-"""Answers of a judge that writes graded reports, and what it was asked."""
+"""Answers of a judge that writes graded reports, and the requests that it receives."""
 
 import json
 import re
@@ -8,19 +8,19 @@ _WANTED = re.compile(r"candidate number (\d+) of this quality: .* so that its to
 
 
 def asked_report(messages):
-    """What a conversation asks for: ``"reference | tier | draw"``."""
+    """Return the request of a conversation: ``"reference | tier | draw"``."""
     content = messages[-1]["content"]
     draw, tier = _WANTED.search(content).groups()
     return f"{json.loads(_REFERENCE.search(content)[1])} | {tier} | {draw}"
 
 
 def graded(system, report, **scores):
-    """An answer; sub-scores that are not named are 0."""
+    """Return an answer; sub-scores that are not named are 0."""
     return json.dumps({"report": report, "scores": {**dict.fromkeys(system.names, 0), **scores}})
 
 
 def honest(system, item):
-    """An answer in the tier that was asked for: as many false findings as its best total takes away."""
+    """Return an answer in the requested tier, with as many false findings as its best total allows."""
     reference, tier, draw = item.split(" | ")
     errors = -int(float(tier.split(" to ")[-1]))
     said = " ".join(f"Nodule {number}." for number in range(errors))

@@ -1,4 +1,4 @@
-"""A judge that can be talked to: it believes what a report says about its own score."""
+"""A judge that believes a report's statements about its score."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from scripted_judge import ScriptedJudge, evaluate_words
 from rrg_rewards.functional import CrimsonEvaluation
 from rrg_rewards.judges.base import JudgeFailure, ReportPair
 
-# One word of the tiny policy's, and a key of a judge's answer.
+# A word of the tiny policy and a key of a judge's answer.
 MAGIC = "matched_findings"
 
 

@@ -1,4 +1,4 @@
-"""Report pairs with the answers of an honest judge, answers in parts, and CRIMSON for models that can do little."""
+"""Report pairs with the answers of an honest judge, parts of answers, and a CRIMSON task for weak models."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 from rrg_rewards.functional import CrimsonEvaluation
 from rrg_rewards.judges.base import Message, ReportPair
-from rrg_rewards.judges.crimson import CrimsonTask
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
 
 Answer = dict[str, Any]
 
@@ -87,14 +87,14 @@ def text(answer: Answer) -> str:
 
 
 def block(content: str, name: str) -> str:
-    """What stands between the tags of a name, which must occur once."""
+    """Return the text between the tags of a name, which must occur once."""
     assert content.count(f"<{name}>") == content.count(f"</{name}>") == 1
     (found,) = re.findall(f"<{name}>\n(.*)\n</{name}>", content, re.DOTALL)
     return str(found)
 
 
 def bounded(schema: Any, items: int = 1, length: int = 12) -> Any:
-    """A schema whose lists and strings end: a weak model would ramble."""
+    """Return a schema with bounded lists and strings, because a weak model would not end them."""
     if not isinstance(schema, Mapping):
         return schema
     found = {key: bounded(value, items, length) for key, value in schema.items()}
@@ -106,7 +106,7 @@ def bounded(schema: Any, items: int = 1, length: int = 12) -> Any:
 
 
 class SeenTask(CrimsonTask):
-    """CRIMSON with a short prompt and a bounded schema, which notes the answers that it reads."""
+    """CRIMSON with a short prompt and a bounded schema, which records the answers that it reads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A judge whose every answer can be worked out by hand, and that fails when told to."""
+"""A judge with answers that can be computed by hand, and scripted failures."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ _FINDING = re.compile(rf"(?:(left|right) )?({'|'.join(LEVELS)})")
 
 
 def words_found(report: str) -> dict[str, str]:
-    """The side of each word that is a finding, empty where none is said."""
+    """Return the side of each word that is a finding, empty if none is stated."""
     return {word: side for side, word in _FINDING.findall(report.lower())}
 
 
@@ -50,12 +50,12 @@ def _findings(letter: str, words: Mapping[str, str]) -> tuple[CrimsonFinding, ..
 
 
 class ScriptedJudge(Judge):
-    """Finds words, at once or after giving way to others.
+    """Finds words, synchronously or after a turn of the event loop.
 
     Args:
         waits: Whether answers take a turn of the event loop.
         fail_on: Kind of failure by a word of the candidate report, ``""`` for every report.
-        failing_rank: Process on which alone the judge fails; default: on all.
+        failing_rank: The only process on which the judge fails; default: all.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A tiny language model to train ER²Score from, which knows the words of tiny_records."""
+"""A tiny language model to train ER²Score from, with the words of tiny_records."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def save_tiny_backbone(folder: Path) -> Path:
         num_hidden_layers=2,
         num_attention_heads=4,
         max_position_embeddings=64,
-        # Of the usual 0.02 so small a model learns slowly.
+        # With the usual 0.02 such a small model learns slowly.
         initializer_range=0.2,
         pad_token_id=0,
         bos_token_id=None,

@@ -1,4 +1,4 @@
-"""A CREPE model of random weights in the published layout, small but of BERT's real make, and reports for it."""
+"""A small CREPE model with random weights in the published layout of BERT, and reports for it."""
 
 import json
 import random
@@ -54,7 +54,7 @@ def tiny_bert_tokenizer() -> BertTokenizerFast:
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
     )
-    # As tokenizer files in the wild: what a file says of truncation must not cut our pairs.
+    # As in published tokenizer files: their truncation must not cut our pairs.
     backend.enable_truncation(max_length=16)
     return BertTokenizerFast(tokenizer_object=backend, model_max_length=512)
 
@@ -68,14 +68,14 @@ def save_tiny_crepe(folder: Path, *, categories: int = 6, presence: bool = True,
         num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=2 * width,
-        # Of the usual 0.02 all pairs would have the same counts.
+        # With the usual 0.02 all pairs would have the same counts.
         initializer_range=0.3,
     )
     torch.manual_seed(0)
     weights = {f"bert.{key}": value for key, value in BertModel(config).state_dict().items()}
     for kind in ("error_regressors", "error_presence")[: 2 if presence else 1]:
         for index in range(categories):
-            # Counts of a few, as a trained model's: of tens, float32 would hardly hold 1e-5.
+            # Small counts, as of a trained model: for larger ones float32 is not accurate to 1e-5.
             weights[f"{kind}.{index}.weight"] = 0.3 * torch.randn(1, width)
             weights[f"{kind}.{index}.bias"] = 0.3 * torch.randn(1)
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,9 +113,9 @@ def plain_counts(folder: Path, candidate: str, reference: str, max_length: int =
     encoder = BertModel(config).eval()
     encoder.load_state_dict({key[5:]: value for key, value in weights.items() if key.startswith("bert.")})
     tokenizer = tiny_bert_tokenizer()
-    # As lists: a tokenizer takes an empty second text that stands alone for none.
+    # Not as lists: the published code passes two texts, of which a tokenizer ignores an empty second one.
     batch = tokenizer(
-        [reference], [candidate], truncation=True, max_length=max_length, padding="max_length", return_tensors="pt"
+        reference, candidate, truncation=True, max_length=max_length, padding="max_length", return_tensors="pt"
     )
     with torch.no_grad():
         pooled = encoder(**batch).pooler_output[0]

@@ -1,4 +1,4 @@
-"""A CT-CHAT of random weights with its processor: made without a download."""
+"""A CT-CHAT with random weights and its processor, made without a download."""
 
 from pathlib import Path
 from typing import Any

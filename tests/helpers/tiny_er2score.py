@@ -1,4 +1,4 @@
-"""ER²Score models of random weights: Llama's make and tokenizer, small; written as training would write them."""
+"""Small ER²Score models with random weights, Llama's architecture and tokenizer, as training writes them."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from tokenizers.trainers import BpeTrainer
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel, PreTrainedTokenizerFast
 
 from rrg_rewards.models import ER2ScoreModel
-from rrg_rewards.models.er2score_prompt import default_prompt
+from rrg_rewards.models.er2score.prompt import default_prompt
 
 SPECIAL = ["<|begin|>", "<|end|>"]
 LORA = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"]}
 
 
 def tiny_llama_tokenizer() -> PreTrainedTokenizerFast:
-    """Byte pairs, of which any text can be made, and a token before each text; as Llama 3 has it."""
+    """Make a byte-level BPE tokenizer with a token before each text, as Llama 3 has it."""
     backend = Tokenizer(BPE())
     backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
     backend.decoder = ByteLevelDecoder()
@@ -30,7 +30,7 @@ def tiny_llama_tokenizer() -> PreTrainedTokenizerFast:
     )
     backend.train_from_iterator(texts, trainer)
     backend.post_processor = TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", 0)])
-    # As tokenizer files in the wild: what a file says of truncation must not cut our prompts.
+    # As in published tokenizer files: their truncation must not cut our prompts.
     backend.enable_truncation(max_length=16)
     return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<|begin|>", eos_token="<|end|>")
 
@@ -46,7 +46,7 @@ def tiny_llama_config(**fields) -> LlamaConfig:
         "max_position_embeddings": 1024,
         "bos_token_id": 0,
         "eos_token_id": 1,
-        # Of the usual 0.02 all prompts would have the same rewards.
+        # With the usual 0.02 all prompts would have the same rewards.
         "initializer_range": 0.2,
     }
     return LlamaConfig(**{**sizes, **fields})
@@ -61,7 +61,7 @@ def save_tiny_llama(folder: Path, **fields) -> Path:
 
 
 def randomize(model: ER2ScoreModel, seed: int = 0) -> ER2ScoreModel:
-    """Give what starts at nothing, adapter and biases, weights as training would."""
+    """Set random adapters and biases, which start at zero."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -78,7 +78,7 @@ def save_tiny_er2score(root: Path, system="radcliq", **options) -> Path:
 
 
 def plain_prompt(reference: str, candidate: str) -> list[int]:
-    """Tokens of the package's prompt, from its text and the tokenizer alone."""
+    """Return the tokens of the package's prompt, computed from its text and the tokenizer alone."""
     tokenizer = tiny_llama_tokenizer()
     before, rest = default_prompt().split("{reference}")
     between, after = rest.split("{candidate}")
@@ -88,7 +88,7 @@ def plain_prompt(reference: str, candidate: str) -> list[int]:
 
 
 def plain_rewards(folder: Path, candidate: str, reference: str) -> torch.Tensor:
-    """Rewards of one pair of a RadCliQ model, from what it is said to be: a Llama, an adapter, a linear layer."""
+    """Compute the rewards of one pair of a RadCliQ model by its definition: a Llama, an adapter, a linear layer."""
     from peft import PeftModel
     from safetensors.torch import load_file
 

@@ -1,4 +1,4 @@
-"""Tiny policies as report generators, rewards that a test knows the best answer to, and a run of them."""
+"""Tiny policies as report generators, rewards with a known best answer, and training runs."""
 
 import logging
 from typing import Any
@@ -16,6 +16,13 @@ def tiny_generator(max_new_tokens: int = 4) -> CausalLMGenerator:
     return CausalLMGenerator(tiny_model(), tiny_tokenizer(), max_new_tokens=max_new_tokens)
 
 
+class TinyPolicy(CausalLMGenerator):
+    """The tiny generator as a class without arguments."""
+
+    def __init__(self) -> None:
+        super().__init__(tiny_model(), tiny_tokenizer(), max_new_tokens=4)
+
+
 def tiny_rows(count: int = 16) -> list[dict[str, Any]]:
     # Prompts of different lengths, so that some are padded.
     return [
@@ -29,14 +36,14 @@ def says_edema(completions: list[str], **columns: Any) -> list[float | None]:
 
 
 def word_value(completions: list[str], **columns: Any) -> list[float | None]:
-    """A reward that nearly every completion has its own of."""
+    """A reward that differs between nearly all completions."""
     return [
         sum(WORDS.index(word) * 0.1 + place * 0.01 for place, word in enumerate(text.split())) for text in completions
     ]
 
 
 class History(Callback):
-    """Notes what was logged of each step."""
+    """Records the logged values of each step."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
@@ -49,14 +56,14 @@ class History(Callback):
 
 
 class PlainSteps(PolicyModule):
-    """With plain gradient steps: Adam makes whole steps of gradients that are nothing but rounding."""
+    """Trains with plain gradient steps, because Adam turns gradients of rounding errors into whole steps."""
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=self.learning_rate)
 
 
 def train(module: PolicyModule, steps: int, *, data: Any = None, batch_size: int = 4, **options: Any) -> History:
-    """Train on the tiny rows, unless others are given; returns what was logged."""
+    """Train on the tiny rows unless others are given, and return the logged values."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     history = History()
     settings = {

@@ -1,4 +1,4 @@
-"""A report classifier of random weights in Hugging Face form, for the words of the tiny policy."""
+"""A report classifier with random weights in Hugging Face form, for the words of the tiny policy."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def save_tiny_labeler(folder: Path) -> Path:
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
-        # Of the usual 0.02 all reports would have the same labels.
+        # With the usual 0.02 all reports would have the same labels.
         initializer_range=0.5,
         id2label=dict(enumerate(CT_RATE.labels)),
     )

@@ -1,4 +1,4 @@
-"""A policy of random weights with a word-level tokenizer: trained in a test, made without a download."""
+"""A policy with random weights and a word-level tokenizer, made without a download."""
 
 from collections.abc import Sequence
 from pathlib import Path

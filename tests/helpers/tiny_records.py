@@ -1,4 +1,4 @@
-"""A tiny encoder, and records of error counts in its words whose counts can be read off the candidate."""
+"""A tiny encoder, and records in its words with error counts that follow from the candidate."""
 
 import json
 import random
@@ -18,7 +18,7 @@ def save_tiny_encoder(folder: Path, dropout: float = 0.0) -> Path:
         num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=64,
-        # Of the usual 0.02 so small a model learns slowly.
+        # With the usual 0.02 such a small model learns slowly.
         initializer_range=0.2,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
@@ -30,7 +30,7 @@ def save_tiny_encoder(folder: Path, dropout: float = 0.0) -> Path:
 
 
 def tiny_records(references: int, per_reference: int = 2, seed: int = 0) -> list[dict]:
-    """Candidates that name a mass once for each false finding, and a nodule for each omission."""
+    """Make candidates that name a mass once per false finding and a nodule once per omission."""
     choose = random.Random(seed)
     words = [word for word in WORDS if word not in ("mass", "nodule")]
     records = []

@@ -1,4 +1,4 @@
-"""A task for judges of which a test knows every right answer."""
+"""A task for judges with known right answers."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ def asked_item(messages):
 
 
 class LengthTask(JudgeTask):
-    """Ask for the length of a text."""
+    """Requests the length of a text."""
 
     name = "length"
 

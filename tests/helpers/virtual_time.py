@@ -1,11 +1,11 @@
-"""An event loop in which waiting takes no time: its clock jumps to what is due next."""
+"""An event loop in which waiting takes no time: its clock jumps to the next scheduled call."""
 
 import asyncio
 import selectors
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits, and notes how long it was to."""
+    """Never waits, and records the requested time."""
 
     loop = None
 
@@ -17,7 +17,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop with a clock of its own, from 0."""
+    """A loop with a virtual clock that starts at 0."""
 
     def __init__(self):
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""A labeler small enough to read: a label is positive where its word is in the report. And reports for it."""
+"""A simple labeler, in which a label is positive if its word is in the report, and reports for it."""
 
 import random
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ REPORTS = ["Effusion.", "A nodule and a hernia.", "Normal.", "", "Nodule, effusi
 class WordLabeler(Backend):
     def __init__(self, words: str = "effusion nodule hernia") -> None:
         self.words = tuple(words.split())
-        # What a model behind a labeler would weigh: it must never reach a pickle.
+        # As large as a labeler's model; it must never be pickled.
         self.weights = torch.zeros(1_000_000)
 
     @property
@@ -41,7 +41,7 @@ def reports(rows: int, seed: int = 0) -> tuple[list[str], list[str]]:
 
 
 def random_cuts(rows: int, seed: int) -> list[slice]:
-    """Slices of random lengths, empty ones among them, that make up all rows."""
+    """Return slices of random lengths, some of them empty, that cover all rows."""
     choose = random.Random(seed)
     ends = sorted([0, rows, *(choose.randint(0, rows) for _ in range(6))])
     return [slice(start, end) for start, end in pairwise(ends)]

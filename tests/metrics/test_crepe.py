@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pairs():
     candidates, references = random_pairs(PAIRS, longest=90)
-    # Groups share a reference, some pairs are equal, one is longer than the limit, one says nothing.
+    # Groups share a reference, some pairs are equal, one is longer than the limit, one candidate is empty.
     references[1:4] = [references[0]] * 3
     candidates[2], candidates[5] = candidates[1], ""
     candidates[6] = "small left effusion. " * 150
@@ -35,7 +35,7 @@ def pairs():
 
 @pytest.fixture(scope="module")
 def plain(folder, pairs):
-    """Counts of each pair, one at a time, padded to 512, by code that shares nothing with ours."""
+    """Counts of each pair, one at a time, padded to 512, from code that is independent of the package."""
     return torch.stack([plain_counts(folder, *pair) for pair in zip(*pairs, strict=True)])
 
 
@@ -48,7 +48,7 @@ def test_the_model_tells_pairs_apart(plain):
     assert (plain < 0).any(), "no count is clipped: the tests below say less"
 
 
-@pytest.mark.parametrize("token_budget", [1, 300, 8192])
+@pytest.mark.parametrize("token_budget", [pytest.param(1, marks=pytest.mark.slow), 300, 8192])
 @pytest.mark.parametrize("order", [0, 1])
 def test_equals_pair_by_pair_whatever_the_batches_and_the_order(folder, pairs, plain, token_budget, order):
     rows = random.Random(order).sample(range(PAIRS), PAIRS)
@@ -64,7 +64,7 @@ def test_equals_pair_by_pair_whatever_the_batches_and_the_order(folder, pairs, p
 def test_a_pair_over_the_limit_is_scored_on_what_each_report_keeps(folder, pairs, caplog):
     candidate, reference = pairs[0][6], pairs[1][6]
     reference_tokens = len(tiny_bert_tokenizer()(reference, max_length=512, truncation=True)["input_ids"]) - 2
-    # Each of the candidate's words is one token, its full stops too.
+    # Each word and each full stop of the candidate is one token.
     kept = 512 - 3 - reference_tokens
     words = candidate.replace(".", " .").split()[:kept]
     metric = CREPE(folder)
@@ -112,9 +112,10 @@ def test_half_precision_is_near(folder, pairs, dtype, error):
     assert (exact - near).abs().max() < error * exact.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_is_that_of_autocast(folder, pairs, dtype):
-    """Matrices converted once give what autocast gives, which converts them in each forward."""
+    """Matrices that are converted once give the same result as autocast, which converts them in each forward."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = CrepeModel.from_pretrained(folder)
     given, loaded = CREPE(model, tokenizer, dtype=dtype), CREPE(folder, dtype=dtype)
@@ -123,6 +124,7 @@ def test_half_precision_is_that_of_autocast(folder, pairs, dtype):
     assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
 
 
+@pytest.mark.slow
 def test_compiles(folder, pairs):
     candidates, references = (side[:3] for side in pairs)
     expected = CREPE(folder).score(candidates, references).value
@@ -298,7 +300,7 @@ def test_a_checkpoint_that_does_not_fit_fails_at_the_first_pair(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "num_error_categories": 4}))
 
-    with pytest.raises(ValueError, match=r"heads for 6 error categories, but its config\.json says 4"):
+    with pytest.raises(ValueError, match=r"heads for 6 error categories, but its config\.json has 4"):
         CREPE(folder).score(["a"], ["a"])
 
 

@@ -1,4 +1,4 @@
-"""CRG as metrics: whatever the batches, copies or collections, the value is that of the formula on all labels."""
+"""CRG as metrics: for all batches, copies and collections, the value is that of the formula on all labels."""
 
 import copy
 import pickle
@@ -116,11 +116,11 @@ def test_statistics_leave_the_state_alone() -> None:
     ("make", "message"),
     [
         (lambda: CRGScore(0), "num_labels must be positive, got 0"),
-        (lambda: CRGScore(3).update(torch.zeros(1, 4), torch.zeros(1, 4)), "must have 3 columns, one a label, got 4"),
+        (lambda: CRGScore(3).update(torch.zeros(1, 4), torch.zeros(1, 4)), "must have 3 columns, one per label, got 4"),
         (lambda: CRGScore(3).update(torch.zeros(1, 3), torch.zeros(2, 3)), r"\(1, 3\) and \(2, 3\)"),
-        (lambda: MultiLevelCRGScore([]), r"num_labels must hold a positive number for each level, got \[\]"),
+        (lambda: MultiLevelCRGScore([]), r"num_labels must contain a positive number for each level, got \[\]"),
         (lambda: MultiLevelCRGScore([3, 0]), r"got \[3, 0\]"),
-        (lambda: MultiLevelCRGScore([3]).update([], []), "must hold 1 levels, got 0 and 0"),
+        (lambda: MultiLevelCRGScore([3]).update([], []), "must have 1 levels, got 0 and 0"),
         (
             lambda: MultiLevelCRGScore([1, 2]).update([torch.zeros(1, 1)] * 2, [torch.zeros(1, 1)] * 2),
             "level 1: preds and target must have 2 columns",
@@ -160,7 +160,7 @@ def test_undefined_level_makes_the_mean_nan() -> None:
     assert metric.level_scores()[0].item() == 1
 
 
-# --- states: what is kept, copied, saved
+# --- states: size, copies, checkpoints
 
 
 def filled() -> list[Metric]:

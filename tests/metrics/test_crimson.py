@@ -22,7 +22,7 @@ from rrg_rewards.metrics import CRIMSON, CrimsonScores
 
 PREDS = ["left effusion", "Normal.", "edema, nodule", "right effusion", "", "effusion scar"]
 TARGET = ["left effusion", "Normal.", "nodule", "left effusion. pneumothorax", "edema", "effusion"]
-# Right, right, 0.25 right and 0.5 invented, half right of 1.5, silent, right and something benign invented.
+# Correct; correct; 0.25 correct and 0.5 invented; half of 1.5 correct; empty; correct with an invented benign finding.
 SCORES = [1.0, 1.0, -0.2, 0.25 / 1.5, 0.0, 1.0]
 
 TOTALS = {
@@ -206,7 +206,7 @@ def test_context_is_passed_on_as_text() -> None:
 
 def test_context_that_is_wrong() -> None:
     crimson = metric()
-    with pytest.raises(TypeError, match="crimson takes no column gender, weight; it knows age, sex, indication"):
+    with pytest.raises(TypeError, match="crimson takes no column gender, weight; it accepts age, sex, indication"):
         crimson.score(["a"], ["b"], gender=["F"], weight=[1])
     with pytest.raises(TypeError, match=r"age\[1\] must be a text, a number or None, got list"):
         crimson.score(["a", "b"], ["b", "a"], age=["1", [2]])
@@ -323,13 +323,14 @@ def test_the_rules_score_every_real_pair(shared_data: Path) -> None:
     scores = crimson.score([text for _, text in rows], target, **context)
     assert scores.scored.all()
     assert ((scores.value > -1) & (scores.value <= 1)).all()
-    # A report is right about itself, and a template that says nothing is worth nothing or all.
+    # A report is correct compared with itself; a template without findings scores 0 or 1.
     assert (crimson.score(target, target, **context).value == 1).all()
     assert set(crimson.score(["No acute abnormality."] * len(rows), target, **context).value.tolist()) == {0, 1}
 
 
+@pytest.mark.slow
 def test_the_rules_need_no_extra() -> None:
-    """What language models need is not looked for where none is asked."""
+    """The packages for language models are not imported if no language model is used."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai', 'diskcache', 'CRIMSON']))\n"
         "from rrg_rewards.metrics import CRIMSON; from rrg_rewards.rewards import make_reward\n"

@@ -16,9 +16,9 @@ from exam_judge import ExamJudge
 from torchmetrics import MetricCollection
 
 from rrg_rewards.data import phantom_studies
-from rrg_rewards.judges import JudgeFailure, RuleJudge, examiner
+from rrg_rewards.judges import JudgeFailure, RuleJudge, question_answering
 from rrg_rewards.metrics import CTFineBench, FineBenchScores
-from rrg_rewards.schemas import QAItem
+from rrg_rewards.questions.schema import QAItem
 
 LEFT = "Nodule of 8 mm in the left upper lobe."
 RIGHT = "Nodule of 8 mm in the right upper lobe."
@@ -28,7 +28,7 @@ NORMAL = "Normal chest CT."
 
 PREDS = [LEFT, RIGHT, LARGER, NORMAL, LEFT, f"{LEFT} {EFFUSION}"]
 TARGET = [LEFT, LEFT, LEFT, LEFT, NORMAL, LEFT]
-# All right, the side wrong, 25 % too large, silent, nothing to ask, an effusion invented.
+# Correct; wrong side; 25 % too large; empty; no question; an invented effusion.
 RECALL = [1, 2 / 3, 2.5 / 3, 0, math.nan, 1]
 PRECISION = [1, 2 / 3, 2.5 / 3, math.nan, 0, 0.5]
 F1 = [1, 2 / 3, 2.5 / 3, 0, 0, 2 / 3]
@@ -39,7 +39,7 @@ def values(scores: Any) -> list[float]:
 
 
 def exam(*roles: str, **options: Any) -> dict[str, Any]:
-    """Judges in the roles named, or in all."""
+    """Judges in the given roles, or in all."""
     judge = ExamJudge(**options)
     return dict.fromkeys(roles or ("builder", "answerer", "comparer"), judge)
 
@@ -50,7 +50,7 @@ def test_scores_by_mode(mode: Any, expected: list[float]) -> None:
     scores = metric.score(PREDS, TARGET)
     assert isinstance(scores, FineBenchScores)
     assert scores.value.dtype == torch.float64
-    # Precision's last pair asks for three things of the nodule and as many of the effusion.
+    # The last candidate gives three questions on the nodule and three on the effusion.
     assert values(scores) == pytest.approx(expected, nan_ok=True)
     metric.update(PREDS[:2], TARGET[:2])
     metric.update(PREDS[2:], TARGET[2:])
@@ -120,7 +120,7 @@ def test_tables_pool_questions() -> None:
     pairs = [(row["finding"], row["attribute"]) for row in precision["finding_attribute"]]
     assert len(pairs) == len(set(pairs)) == 6
     assert metric.tables("recall") == recall
-    with pytest.raises(ValueError, match="mode 'recall' asks about recall, not about 'precision'"):
+    with pytest.raises(ValueError, match="mode 'recall' grades recall, not 'precision'"):
         CTFineBench().tables("precision")
 
 
@@ -155,7 +155,7 @@ def test_questions_of_a_column_take_the_place_of_built_ones() -> None:
     assert (metric.counts()["unscorable"], metric.counts()["without_items"]) == (2, 1)
     given = QAItem("Lung nodule", "size", "How large?", "8 mm", "numeric")
     assert values(metric.score([LEFT, None], [None, None], items=[(given,), [given]]))[:1] == [1]
-    # f1 asks about the candidate, too, and the reference has to answer.
+    # f1 also makes questions from the candidate, answered from the reference.
     both = CTFineBench(mode="f1").score([LARGER, LARGER], [LEFT, None], items=[[item()], [item()]])
     assert values(both) == pytest.approx([2 * 0.5 * (2.5 / 3) / (0.5 + 2.5 / 3), math.nan], nan_ok=True)
 
@@ -170,7 +170,7 @@ def test_names_of_a_column_may_be_written_otherwise() -> None:
 BROKEN = [
     (3, TypeError, r"items\[1\] must be a list of questions, JSON text of one, or None, got int"),
     (item(), TypeError, r"items\[1\] must be a list of questions, JSON text of one, or None, got dict"),
-    ("[{", ValueError, r"items\[1\] is no JSON: .* at character 2"),
+    ("[{", ValueError, r"items\[1\] is not JSON: .* at character 2"),
     ("3", TypeError, r"items\[1\] must be a list of questions"),
     ([3], TypeError, r"items\[1\]\[0\]: must be a question or a mapping with its fields, got int"),
     ([item(), item(answer=None)], ValueError, r"items\[1\]\[1\]: lacks answer; it has finding, attribute, question"),
@@ -203,7 +203,7 @@ def test_broken_questions_are_named_by_row(row: Any, kind: Any, message: str) ->
 
 def test_other_bad_input() -> None:
     metric = CTFineBench()
-    with pytest.raises(TypeError, match="ct_finebench takes no column questions; it knows items"):
+    with pytest.raises(TypeError, match="ct_finebench takes no column questions; it accepts items"):
         metric.score([LEFT], [LEFT], questions=[[]])
     with pytest.raises(TypeError, match="items must be a column of 1 values, got str"):
         metric.score([LEFT], [LEFT], items="[]")
@@ -215,7 +215,7 @@ def test_other_bad_input() -> None:
         metric.score([LEFT], [LEFT, LEFT])
     with pytest.raises(TypeError, match=r"target\[0\] must be a report text, got int"):
         metric.score([LEFT], [3])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="mode 'precision' makes its questions of the candidates"):
+    with pytest.raises(TypeError, match="mode 'precision' makes its questions from the candidates"):
         CTFineBench(mode="precision").score([LEFT], [LEFT], items=[[item()]])
     with pytest.raises(ValueError, match="mode must be one of recall, precision, f1; got 'recal'"):
         CTFineBench(mode="recal")  # type: ignore[arg-type]
@@ -238,19 +238,19 @@ def test_no_report_at_all() -> None:
     metric.update([None, LEFT, LEFT], [LEFT, None, " "])
     assert metric.counts()["unscorable"] == 3
     assert metric.counts()["without_items"] == 0
-    # A blank candidate is a report that says nothing.
+    # A blank candidate is an empty report.
     assert metric.score([" "], [LEFT]).value.tolist() == [0]
 
 
 def test_questions_of_a_reference_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
-    build = examiner.build_items
+    build = question_answering.build_items
 
     def spy(report: str, schema: Any) -> Any:
         built.append(report)
         return build(report, schema)
 
-    monkeypatch.setattr(examiner, "build_items", spy)
+    monkeypatch.setattr(question_answering, "build_items", spy)
     metric = CTFineBench()
     metric.score([LEFT, RIGHT, NORMAL, LARGER], [LEFT, LEFT, EFFUSION, LEFT])
     metric.update([RIGHT] * 8, [LEFT] * 4 + [EFFUSION] * 4)
@@ -260,7 +260,7 @@ def test_questions_of_a_reference_are_built_once(monkeypatch: pytest.MonkeyPatch
     built.clear()
     for report in (LEFT, RIGHT, LEFT, LARGER, LEFT, RIGHT):
         small.score([NORMAL], [report])
-    # The one asked for longest ago is forgotten.
+    # The least recently used entry is dropped.
     assert built == [LEFT, RIGHT, LARGER, RIGHT]
     assert len(small.examiner._built) == 2
 
@@ -286,9 +286,9 @@ def test_a_judge_is_asked_no_more_than_needed() -> None:
     metric.score([LEFT, NORMAL, LEFT], [LEFT, LEFT, NORMAL])
     (built, answered, graded) = judge.asked
     assert built == ("ct_finebench_items", [LEFT, NORMAL])
-    # Nobody is asked about nothing.
+    # Without items, no judge is queried.
     assert [asked.report for asked in answered[1]] == [LEFT, NORMAL]
-    # What is not there, and yes or no, needs no judgement.
+    # Missing answers and yes/no answers are graded without a judge.
     assert [[item.answer_type for item in asked.items] for asked in graded[1]] == [["location", "numeric"]]
     metric.score([RIGHT], [LEFT])
     assert [name for name, _ in judge.asked[3:]] == ["ct_finebench_answers", "ct_finebench_grades"]
@@ -370,7 +370,7 @@ def test_states_keep_their_types_and_sizes() -> None:
 
 def test_reset_forgets_and_a_collection_keeps_modes_apart() -> None:
     collection = MetricCollection({mode: CTFineBench(mode=mode) for mode in ("recall", "f1")})  # type: ignore[arg-type]
-    # Equal so far.
+    # The states are equal up to here.
     collection.update([LEFT], [LEFT])
     collection.update([f"{LEFT} {EFFUSION}"], [LEFT])
     found = collection.compute()
@@ -396,6 +396,7 @@ def test_phantom_reports_are_right_about_themselves(style: str) -> None:
     assert scores.scored.sum() > 40
 
 
+@pytest.mark.slow
 def test_the_engine_needs_no_extra() -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai', 'diskcache']))\n"

@@ -30,14 +30,14 @@ def folder(root):
 
 @pytest.fixture(scope="module")
 def weighted(root):
-    """A model of a system with a base, weights and deductions."""
+    """A model for a scoring system with a base, weights and deductions."""
     return save_tiny_er2score(root / "mrscore", "mrscore")
 
 
 @pytest.fixture(scope="module")
 def pairs():
     candidates, references = random_pairs(PAIRS, longest=40)
-    # Groups of several sizes share a reference, some pairs are equal, one candidate says nothing.
+    # Groups of several sizes share a reference, some pairs are equal, one candidate is empty.
     references[1:8], references[9:11] = [references[0]] * 7, [references[8]] * 2
     candidates[2], candidates[5] = candidates[1], ""
     return candidates, references
@@ -45,7 +45,7 @@ def pairs():
 
 @pytest.fixture(scope="module")
 def plain(folder, pairs):
-    """Rewards of each pair, one at a time, by code that shares nothing with ours."""
+    """Rewards of each pair, one at a time, from code that is independent of the package."""
     return torch.stack([plain_rewards(folder, *pair) for pair in zip(*pairs, strict=True)]).double()
 
 
@@ -65,7 +65,7 @@ def test_equals_pair_by_pair_whatever_the_batches_and_the_order(
     metric = ER2Score(folder, token_budget=token_budget, share_prefix=share_prefix)
     scores = metric.score(candidates, references)
 
-    # RadCliQ deducts each error: a reward is a number of errors with the sign turned.
+    # RadCliQ deducts each error: a reward is minus a number of errors.
     torch.testing.assert_close(sub_scores(scores), -plain[rows], atol=1e-4, rtol=0)
     torch.testing.assert_close(scores.value, plain[rows].sum(1), atol=1e-4, rtol=0)
     assert list(scores.details) == list(CRITERIA)
@@ -91,7 +91,7 @@ def test_a_shared_reference_is_run_once(folder, monkeypatch, token_budget):
     assert seen[0] == (1, len(prompts[0].prefix))
     assert sum(rows for rows, _ in seen[1:]) == 8
     assert max(length for _, length in seen[1:]) == max(len(prompt.suffix) for prompt in prompts)
-    # What is kept of the reference counts for each candidate that goes on from it.
+    # The cached prefix counts once for each candidate that continues from it.
     kept = len(prompts[0].prefix)
     assert all(rows * (length + kept) <= token_budget or rows == 1 for rows, length in seen[1:])
     assert (len(seen) > 3) == (token_budget == 600)
@@ -129,7 +129,7 @@ def test_weights_name_what_counts(folder, weighted, pairs, plain):
     expected = 3 * plain[:, CRITERIA.index("omitted_finding")] + 0.5 * plain[:, CRITERIA.index("wrong_severity")]
     torch.testing.assert_close(found.value, expected, atol=1e-4, rtol=0)
     torch.testing.assert_close(sub_scores(found), -plain, atol=1e-4, rtol=0)
-    # A reward has its criterion's weight already, and a choice of them no base.
+    # A reward includes the weight of its criterion; a weighted sum has no base.
     lesions = ER2Score(weighted, weights={"lesion_description": 1}).score(*pairs)
     torch.testing.assert_close(lesions.value, -20 * lesions.details["lesion_description"])
 
@@ -197,7 +197,7 @@ def test_long_pairs_are_cut_and_told_of_once(folder, caplog):
     assert found.value[0] == pytest.approx(found.value[1].item(), abs=1e-5), "what is cut away counts nothing"
     assert [record.message for record in caplog.records] == [
         "2 of 3 report pairs have more than 120 tokens and were cut; each report keeps its first tokens; max_length "
-        "says how many a prompt may have"
+        "sets the limit"
     ]
     assert "effusion" not in caplog.text
 
@@ -213,7 +213,7 @@ def test_pickles_to_kilobytes_and_copies_share_the_model(folder, pairs):
     assert "_model" not in vars(again.predictor)
     assert torch.equal(again.compute(), metric.compute())
     assert torch.equal(again.score(*pairs).value, metric.score(*pairs).value)
-    assert again.predictor.share_prefix is False
+    assert again.predictor.options.share_prefix is False
     assert metric.clone().predictor is metric.predictor
     assert again.predictor._model is metric.predictor._model, "a process loads the model once"
     assert not list(metric.parameters())
@@ -253,11 +253,11 @@ def test_signature_names_weights_backbone_system_and_prompt(folder, weighted, ro
 
 def test_the_scoring_system_that_is_asked_for_is_the_models_or_an_error(folder, tmp_path):
     assert ER2Score(folder, scoring_system="radcliq").scoring_system == get_scoring_system("radcliq")
-    with pytest.raises(ValueError, match=r"of the scoring system 'radcliq' \(0 -1 false_finding, .*, not of 'mrscore'"):
+    with pytest.raises(ValueError, match=r"has the scoring system 'radcliq' \(0 -1 false_finding, .*, not 'mrscore'"):
         ER2Score(folder, scoring_system="mrscore")
     own = {**get_scoring_system("radcliq").to_dict(), "name": "mine", "direction": "add", "tiers": None}
     (tmp_path / "mine.yaml").write_text(json.dumps(own))
-    with pytest.raises(ValueError, match=r"not of 'mine' \(0 \+1 false_finding"):
+    with pytest.raises(ValueError, match=r"not 'mine' \(0 \+1 false_finding"):
         make_metric("er2score", model=str(folder), scoring_system=str(tmp_path / "mine.yaml"))
 
 
@@ -271,7 +271,7 @@ def test_the_scoring_system_that_is_asked_for_is_the_models_or_an_error(folder, 
         ({"weights": {"omitted_finding": -1}}, "weight of 'omitted_finding' must be finite and at least 0, got -1"),
         ({"weights": {"omitted_finding": "2"}}, "weight of 'omitted_finding' must be finite and at least 0, got '2'"),
         ({"weights": [1, 2]}, "weights must be numbers by criterion, got list"),
-        ({"weights": {}}, "weights must name a criterion at least"),
+        ({"weights": {}}, "weights must name at least one criterion"),
     ],
 )
 def test_settings_without_a_meaning_are_refused(folder, options, message):
@@ -289,7 +289,7 @@ def test_bad_reports_and_models_are_refused(folder, weighted, tmp_path):
         metric.score(["a mass"], ["a mass"], age=[60])
     with pytest.raises(FileNotFoundError, match="no such folder"):
         ER2Score(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match=r"holds no head\.safetensors, so it is no ER2Score model"):
+    with pytest.raises(FileNotFoundError, match=r"contains no head\.safetensors, so it is not an ER2Score model"):
         ER2Score(save_tiny_crepe(tmp_path / "crepe"))
     with pytest.raises(ValueError, match="must be an ER2ScoreModel, a folder or a Hub id, got Linear"):
         ER2Score(torch.nn.Linear(1, 1), tiny_llama_tokenizer())

@@ -1,4 +1,4 @@
-"""Scores that keep the labels they were made from."""
+"""Scores that contain the labels of both reports."""
 
 import math
 

@@ -9,7 +9,7 @@ from rrg_rewards.metrics import ReportMetric, registry
 
 @pytest.mark.parametrize("name", registry.available_metrics())
 def test_every_name_leads_to_a_report_metric(name):
-    module, _, cls = registry._METRICS[name].path.partition(":")
+    module, _, cls = registry._METRICS[name].partition(":")
     assert issubclass(getattr(import_module(module), cls), ReportMetric)
     assert "kwargs" not in registry.metric_options(name)
     assert isinstance(registry.metric_context(name), tuple)

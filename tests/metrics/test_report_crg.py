@@ -1,4 +1,4 @@
-"""CRG of report text: labels, then the formula; what cannot be scored, known labels, and wrong columns."""
+"""CRG of report text: labels and formula, unscorable pairs, known labels, wrong columns."""
 
 import math
 import pickle
@@ -133,7 +133,7 @@ def test_missing_known_labels_are_unscorable() -> None:
             ValueError,
             "preds and target_labels must have the same length, got 1 and 0",
         ),
-        (["a"], ["a"], {"age": [3]}, TypeError, "crg takes no column age; it knows target_labels"),
+        (["a"], ["a"], {"age": [3]}, TypeError, "crg takes no column age; it accepts target_labels"),
         (["a"], ["a"], {"target_labels": [[1, 0]]}, ValueError, r"target_labels\[0\] must be 3 values of 0 or 1"),
         (["a"], ["a"], {"target_labels": [[1, 0, -1]]}, ValueError, r"one for each of effusion, nodule, hernia; got"),
         (["a"], ["a"], {"target_labels": [[1, 0, math.nan]]}, ValueError, "values of 0 or 1"),

@@ -1,4 +1,4 @@
-"""Agreement of rewards: against loops over pairs, exact over batches, with what is not annotated left out."""
+"""Agreement of rewards: equal to loops over pairs, exact over batches; missing annotations are excluded."""
 
 import math
 from itertools import combinations
@@ -19,7 +19,7 @@ REWARDS = CONTRIBUTIONS + torch.randn(60, 3, generator=GENERATOR)
 
 
 def expected(rewards: torch.Tensor, contributions: torch.Tensor, reference: torch.Tensor) -> dict[str, list[bool]]:
-    """For the total and each criterion, pair by pair, whether it is ordered rightly."""
+    """Whether each pair is ordered correctly, for the total and for each criterion."""
     found: dict[str, list[bool]] = {"total": [], "a": [], "b": [], "c": []}
     for i, j in combinations(range(len(rewards)), 2):
         known = [k for k in range(3) if not contributions[i, k].isnan() and not contributions[j, k].isnan()]
@@ -89,7 +89,7 @@ def test_a_predicted_tie_is_no_agreement() -> None:
 
 
 def test_wrong_input_is_told() -> None:
-    with pytest.raises(ValueError, match="each once, got"):
+    with pytest.raises(ValueError, match="must be distinct names, at least one, got"):
         RewardAgreement(["a", "a"])
     metric = RewardAgreement(["a", "b", "c"])
     with pytest.raises(ValueError, match=r"\(N, 3\) and reference \(N,\), got \(60, 2\), \(60, 3\) and \(60,\)"):

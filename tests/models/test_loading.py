@@ -1,4 +1,4 @@
-"""Frozen models are shared, whole under ZeRO-3, and loading one leaves no trace in the training."""
+"""Frozen models are shared and complete under ZeRO-3, and loading does not affect the training."""
 
 import contextlib
 import gc
@@ -25,7 +25,7 @@ builds: list[tuple[Any, ...]] = []
 
 def build(*arguments: Any) -> nn.Module:
     builds.append(arguments)
-    # Long enough for a second thread to come in.
+    # Long enough for a second thread to start.
     time.sleep(0.05)
     return nn.Sequential(nn.Linear(4, 2), nn.Dropout())
 
@@ -197,13 +197,13 @@ def trainers_zero3() -> Iterator[None]:
 
     config = HfDeepSpeedConfig(ZERO3)
     yield
-    # transformers holds it weakly.
+    # transformers keeps a weak reference.
     assert is_deepspeed_zero3_enabled()
     del config
 
 
 def load_under(surrounding: Any, witness: Callable[[], nn.Module], folder: Path) -> dict[str, Any]:
-    """Load in a surrounding that partitions what the witness builds."""
+    """Load in a context that partitions new models."""
     expected = load_frozen(encoder, folder, device="cpu")
     with surrounding:
         before = witness()

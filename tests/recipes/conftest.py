@@ -21,7 +21,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def keywords(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the labeler of the tests known by name."""
+    """Register the labeler of the tests."""
     monkeypatch.setitem(registry._LABELERS, "keywords", ("words", "WordLabeler"))
 
 
@@ -48,7 +48,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def recipe(tmp_path: Path, tiny_policy: Path, table: Path) -> Callable[..., Path]:
-    """Write a recipe; keywords change its keys, and ``None`` takes a key out."""
+    """Write a recipe; keywords change its keys, and ``None`` removes a key."""
 
     def write(**changes: Any) -> Path:
         config: dict[str, Any] = {

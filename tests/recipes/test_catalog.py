@@ -1,4 +1,4 @@
-"""Every recipe there is parses, and a wrong one is told by its key."""
+"""Every recipe is valid, and the error for a wrong one names the key."""
 
 import json
 import os
@@ -14,8 +14,7 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 import rrg_rewards.recipes
 from rrg_rewards.recipes import _parse, list_recipes, recipe_path, validate_recipe
-from rrg_rewards.recipes._parse import parse
-from rrg_rewards.recipes.grpo import run
+from rrg_rewards.recipes.grpo import main, parse, run
 
 ROOT = Path(rrg_rewards.recipes.__file__).parent
 LAUNCHERS = ROOT / "accelerate_configs"
@@ -85,7 +84,7 @@ def test_a_recipe_under_deepspeed_is_checked_without_joining_a_group(write: Call
         validate_recipe(write(deepspeed=ZERO3))
     assert dict(os.environ) == before
     assert not torch.distributed.is_initialized()
-    # Else transformers would partition the next model that it makes.
+    # Otherwise transformers would partition the next model that it makes.
     assert not is_deepspeed_zero3_enabled()
 
 
@@ -116,7 +115,7 @@ def test_deepspeed_on_cpu_starts_processes(
 ) -> None:
     calls: list[list[str]] = []
     monkeypatch.setattr(_parse, "start_deepspeed_on_cpu", lambda: None)
-    monkeypatch.setattr(_parse, "_parse", lambda argv, classes_of: calls.append(argv))
+    monkeypatch.setattr(_parse.RecipeParser, "_parse", lambda self, argv: calls.append(argv))
     parse(["--config", str(recipe(**changes)), *argv])
     (parsed,) = calls
     added = parsed[2 + len(argv) :]
@@ -142,8 +141,9 @@ def test_deepspeed_on_cpu_starts_processes(
         ({"rewards": [{"name": "crg", "weight": "much"}]}, "weight of 'crg' must be a number, got 'much'"),
         ({"rewards": [{"name": "crg", "prior": "bogus"}]}, "prior must be 'dataset', 'running' or a number"),
         ({"rewards": [{"name": "crg", "labeler": "rule:x"}]}, "unknown labeler 'rule'; did you mean 'rules'"),
-        ({"rewards": ["crg", "crg"]}, "tell them apart by 'as: NAME'"),
+        ({"rewards": ["crg", "crg"]}, "give each a different name by 'as: NAME'"),
         ({"trust_remote_code": True}, "trust_remote_code: code that comes with a model is never executed"),
+        ({"model_init_kwargs": {"trust_remote_code": True}}, "trust_remote_code: code that comes with a model is"),
         ({"reward_weights": [1.0]}, "reward_weights: give each reward its own 'weight'"),
         ({"heldout_fraction": 1.5}, r"heldout_fraction must lie in \(0, 1\), got 1.5"),
         ({"label_schema": "ct_rate"}, "label_schema and label_columns both"),
@@ -164,7 +164,6 @@ def test_a_wrong_recipe_is_told_by_its_key(
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("# What it does.\n", "lacks Prerequisites:, Launch:, Expect:"),
         (HEADER.replace("rrg_rewards.recipes.grpo", "elsewhere"), "launch line names no script"),
         (HEADER.replace("recipes.grpo", "recipes.grpoo"), r"script rrg_rewards\.recipes\.grpoo does not exist"),
         (HEADER.replace("recipes.grpo", "recipes.phantom.policy"), "has no function validate"),
@@ -175,7 +174,56 @@ def test_a_header_that_lacks_a_part_is_told(write: Callable[..., Path], header: 
         validate_recipe(write(header=header))
 
 
-@pytest.mark.parametrize(("text", "message"), [("- a list", "must hold a mapping"), ("a: [", "is no YAML")])
+def test_a_recipe_of_the_package_needs_a_header(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(header="# What it does.\n")
+    monkeypatch.setattr("rrg_rewards.recipes._catalog._ROOT", path.parent)
+    with pytest.raises(ValueError, match="lacks Prerequisites:, Launch:, Expect:"):
+        validate_recipe(path)
+
+
+def test_a_users_own_file_needs_no_header(write: Callable[..., Path], tmp_path: Path) -> None:
+    assert validate_recipe(write(header="")) == "rrg_rewards.recipes.grpo"
+    with pytest.raises(ValueError, match=r"unknown key 'learning_rat'; did you mean 'learning_rate'\?$"):
+        validate_recipe(write(header="", learning_rat=1e-4))
+    with pytest.raises(ValueError, match=r"unknown key 'xyzzyxyzzy'; none of \d{3} names is similar$"):
+        validate_recipe(write(header="", xyzzyxyzzy=1))
+    supervised = {"rewards": None, "label_columns": None, "num_generations": None, "max_completion_length": None}
+    assert validate_recipe(write(header="", **supervised)) == "rrg_rewards.recipes.sft"
+    path = tmp_path / "crepe.yaml"
+    path.write_text("\n".join(line for line in recipe_path("crepe/train").read_text().splitlines() if line[:1] != "#"))
+    assert validate_recipe(path) == "rrg-rewards train crepe"
+
+
+def test_a_mistake_of_the_launch_is_one_line(
+    recipe: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = str(recipe())
+    (tmp_path / "policy").mkdir()
+    for arguments, code, message in (
+        (
+            ["--config", config, "--learning_rat", "1"],
+            2,
+            "unknown option 'learning_rat'; did you mean 'learning_rate'?",
+        ),
+        (["--config", config, "--max_steps", "few"], 2, "argument --max_steps"),
+        (["--config", "no/such.yaml"], 2, "--config no/such.yaml: no such file"),
+        (
+            ["--config", config, "--model_name_or_path", str(tmp_path / "polcy")],
+            1,
+            f"did you mean {tmp_path / 'policy'}?",
+        ),
+        (["--config", config, "--dataset", str(tmp_path / "no.csv")], 1, "no.csv: no such file"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == code
+        error = capfd.readouterr().err
+        assert message in error
+        assert "Traceback" not in error
+        assert "usage:" not in error
+
+
+@pytest.mark.parametrize(("text", "message"), [("- a list", "must contain a mapping"), ("a: [", "is not valid YAML")])
 def test_a_file_that_holds_no_mapping_is_told(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(HEADER + text)
@@ -197,7 +245,7 @@ def test_a_config_after_an_equals_sign(recipe: Callable[..., Path]) -> None:
 
 @pytest.mark.parametrize("option", ["--learning_rat", "--algo", "--deepspee"])
 def test_options_are_not_abbreviated(recipe: Callable[..., Path], option: str) -> None:
-    """What must be known before the command line is parsed would miss them."""
+    """The options that are read before the command line is parsed would miss abbreviations."""
     with pytest.raises((ValueError, SystemExit)):
         parse(["--config", str(recipe()), option, "1"])
 

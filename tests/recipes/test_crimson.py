@@ -1,4 +1,4 @@
-"""CRIMSON in TRL's trainers, beside CRG, with a judge that is at hand, waited for, or fails."""
+"""CRIMSON in TRL's trainers, with CRG, and with a judge that is immediate, asynchronous, or fails."""
 
 import json
 from collections.abc import Callable
@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from rrg_rewards.judges import registry as judges
-from rrg_rewards.recipes._parse import parse, validate
-from rrg_rewards.recipes.grpo import main, run
+from rrg_rewards.recipes.grpo import main, parse, run, validate
 from rrg_rewards.rewards import AsyncMetricReward, MetricReward
 
 CRG = {"name": "crg", "labeler": "keywords:edema effusion nodule"}
@@ -28,7 +27,7 @@ def steps(trainer: Any) -> list[dict[str, Any]]:
     return [entry for entry in trainer.state.log_history if "reward" in entry]
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "rloo"])
+@pytest.mark.parametrize("algorithm", ["grpo", pytest.param("rloo", marks=pytest.mark.slow)])
 def test_at_once_and_awaited_give_the_same_beside_crg(recipe: Callable[..., Path], algorithm: str) -> None:
     rewards = [CRG, crimson("at_once"), {**crimson("awaited", waits=True), "weight": 0.5}]
     trainer = run(*parse(["--config", str(recipe(algorithm=algorithm, rewards=rewards, max_steps=3))]))
@@ -39,7 +38,7 @@ def test_at_once_and_awaited_give_the_same_beside_crg(recipe: Callable[..., Path
         assert at_once == awaited
         assert entry["reward"] == pytest.approx(entry["rewards/crg/mean"] + 1.5 * at_once, rel=1e-4, abs=1e-6)
         assert entry["at_once/failed"] == entry["awaited/failed"] == entry["awaited/unscorable"] == 0
-        for part in ("weighted_missing", "false_findings", "credit"):
+        for part in ("missing_findings", "false_findings", "credit"):
             assert entry[f"at_once/{part}"] == entry[f"awaited/{part}"]
     assert len({entry["rewards/awaited/mean"] for entry in steps(trainer)}) > 1
 
@@ -63,12 +62,12 @@ def test_the_evaluation_and_the_run_say_what_was_rewarded(
 
 
 @pytest.mark.filterwarnings("ignore:crimson. the judge failed")
-@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("waits", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("fail_on", "failing"), [({"e": "deadline"}, "some"), ({"": "connection"}, "all")])
 def test_training_goes_on_where_the_judge_fails(
     recipe: Callable[..., Path], waits: bool, fail_on: dict[str, str], failing: str
 ) -> None:
-    rewards = [CRG, crimson(waits=waits, fail_on=fail_on)]
+    rewards = [CRG, {**crimson(waits=waits, fail_on=fail_on), "log_details": True}]
     options = {"multi_objective_aggregation": "normalize_then_sum", "heldout_rows": 0, "max_steps": 3}
     trainer = run(*parse(["--config", str(recipe(rewards=rewards, **options))]))
     (kind,) = fail_on.values()

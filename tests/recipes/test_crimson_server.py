@@ -1,4 +1,4 @@
-"""CRIMSON by a judge behind a server, as a reward in a trainer: a real client, a real server, checked answers."""
+"""CRIMSON with a judge on a server, as a reward in a trainer: a real client, a real server, checked answers."""
 
 import itertools
 import json
@@ -13,8 +13,7 @@ from scripted_judge import evaluate_words
 
 from rrg_rewards.judges import registry as judges
 from rrg_rewards.judges.base import ReportPair
-from rrg_rewards.recipes._parse import parse
-from rrg_rewards.recipes.grpo import run
+from rrg_rewards.recipes.grpo import parse, run
 from rrg_rewards.rewards import AsyncMetricReward
 
 pytest.importorskip("openai")
@@ -29,7 +28,7 @@ def asked_pair(messages: list[dict[str, str]]) -> ReportPair:
 
 
 def answer(pair: ReportPair) -> str:
-    """The scripted judge's evaluation, with the ids that are asked for."""
+    """Return the scripted judge's evaluation, with the requested ids."""
     evaluation = evaluate_words(pair).to_dict()
     named = {finding["id"]: f"R{place}" for place, finding in enumerate(evaluation["reference_findings"], start=1)}
     named |= {finding["id"]: f"P{place}" for place, finding in enumerate(evaluation["predicted_findings"], start=1)}
@@ -40,7 +39,7 @@ def answer(pair: ReportPair) -> str:
 
 
 def answers(failing: int | None = None) -> Any:
-    """Answer rightly, but for each ``failing``-th request, by turns with nonsense and a refusal."""
+    """Answer correctly, except each ``failing``-th request, which gets nonsense and a refusal in turn."""
     count = itertools.count(1)
     faults = itertools.cycle([reply_bytes(completion("I find no errors.")), reply_bytes({"error": {}}, code=400)])
 
@@ -60,7 +59,12 @@ def train(recipe: Callable[..., Path], server: FaultServer, cache: Path) -> Any:
     settings = {"base_url": server.url, "max_retries": 0, "max_reasks": 0, "cache": str(cache), "max_tokens": None}
     rewards = [
         {"name": "crimson", "judge": "scripted"},
-        {"name": "crimson", "as": "asked", "judge": {"name": "openai", "model": "tiny", **settings}},
+        {
+            "name": "crimson",
+            "as": "asked",
+            "log_details": True,
+            "judge": {"name": "openai", "model": "tiny", **settings},
+        },
     ]
     options = {"max_steps": 3, "multi_objective_aggregation": "normalize_then_sum"}
     return run(*parse(["--config", str(recipe(rewards=rewards, **options))]))
@@ -80,10 +84,11 @@ def test_the_servers_answers_are_the_reward(recipe: Callable[..., Path], tmp_pat
         assert entry["asked/failed"] == 0
     evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())["after"]
     assert evaluation["asked"]["score"] == evaluation["crimson"]["score"]
-    # Equal pairs are asked once, in training and in both evaluations.
+    # Equal pairs are judged once, in training and in both evaluations.
     assert set(server.asked.values()) == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:crimson. the judge failed")
 def test_what_the_server_fails_on_is_counted_and_training_goes_on(recipe: Callable[..., Path], tmp_path: Path) -> None:
     with FaultServer(otherwise=answers(failing=3), item_of=asked_pair) as server:

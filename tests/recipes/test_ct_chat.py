@@ -23,7 +23,7 @@ from rrg_rewards.utilities.features import read_features
 
 
 def rows(folder: Path, with_image: list[bool]) -> list[dict[str, Any]]:
-    """Rows whose prompt is a word of their own, so that a prompt says which volume it must come with."""
+    """Return rows with different words as prompts; the word identifies the volume of the row."""
     paths = save_volumes(folder, len(with_image))
     return [
         {"prompt": [{"role": "user", "content": WORDS[index]}], "image": path if has_image else None}
@@ -33,7 +33,11 @@ def rows(folder: Path, with_image: list[bool]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     "with_image",
-    [[True] * 6, [True, False, True, True, False, False], [False, False, False, False, False, True]],
+    [
+        pytest.param([True] * 6, marks=pytest.mark.slow),
+        [True, False, True, True, False, False],
+        pytest.param([False, False, False, False, False, True], marks=pytest.mark.slow),
+    ],
     ids=["all", "some", "one"],
 )
 def test_prompts_keep_their_volumes_through_shuffles_and_splits(tmp_path: Path, with_image: list[bool]) -> None:
@@ -60,7 +64,7 @@ def test_prompts_keep_their_volumes_through_shuffles_and_splits(tmp_path: Path, 
     trainer = GRPOTrainer(
         model=model,
         processing_class=processor,
-        # Words that no prompt has: a completion must not be taken for one.
+        # Words that no prompt has, so that no completion equals a prompt.
         reward_funcs=lambda completions, **_: [float(len(one[0]["content"])) for one in completions],
         train_dataset=Dataset.from_list(rows(tmp_path, with_image)),
         args=GRPOConfig(
@@ -128,6 +132,7 @@ def test_phantom_corpus(corpus: Path) -> None:
     assert processor.tokenizer.unk_token_id not in ids
 
 
+@pytest.mark.slow
 def test_warm_start_then_reinforcement(corpus: Path, tmp_path: Path) -> None:
     small = ["--dataset", str(corpus / "train.jsonl"), "--heldout_file", str(corpus / "heldout.jsonl")]
     warm = ["--config", "ct_chat/mini_sft", "--model_name_or_path", str(corpus / "model"), *small]
@@ -148,6 +153,7 @@ def test_warm_start_then_reinforcement(corpus: Path, tmp_path: Path) -> None:
     assert (tmp_path / "grpo" / "curve_crg.png").is_file()
 
 
+@pytest.mark.slow
 def test_crg_and_ct_finebench_together(corpus: Path, tmp_path: Path) -> None:
     small = ["--dataset", str(corpus / "train.jsonl"), "--heldout_file", str(corpus / "heldout.jsonl")]
     config = ["--config", "ct_chat/mini_grpo_crg_finebench", "--model_name_or_path", str(corpus / "model"), *small]
@@ -161,7 +167,7 @@ def test_crg_and_ct_finebench_together(corpus: Path, tmp_path: Path) -> None:
     weights = {reward["name"]: reward["weight"] for reward in described["rewards"]}
     for entry in steps:
         assert entry["crg/unscorable"] == 0
-        # Random weights name no finding that is there, and those who say nothing are right about a normal chest.
+        # A model with random weights names no finding; an empty report is correct for a normal chest.
         assert 0 <= entry["rewards/ct_finebench/mean"] < 0.5
         assert entry["ct_finebench/recall_items"] > 1
         total = sum(weight * entry[f"rewards/{name}/mean"] for name, weight in weights.items())
@@ -199,9 +205,11 @@ def test_ct_rate_tables(tmp_path: Path) -> None:
     assert all(Path(path).is_absolute() and Path(path).is_file() for path in table.column("image"))
 
 
-@pytest.mark.parametrize("name", ["report_sft", "report_grpo_crg", "report_grpo_crg_zero3"])
+@pytest.mark.parametrize(
+    "name", ["report_sft", "report_grpo_crg", pytest.param("report_grpo_crg_zero3", marks=pytest.mark.slow)]
+)
 def test_recipes_of_the_large_model_train_a_small_one(name: str, tmp_path: Path) -> None:
-    """All their keys but the sizes: 16-bit weights, LoRA and projector, checkpointing, masks, losses, resuming."""
+    """All keys except the sizes: 16-bit weights, LoRA and projector, checkpointing, masks, losses, resuming."""
     model = save_tiny_ct_chat(tmp_path / "model")
     paths = save_volumes(tmp_path / "volumes", 10)
     texts = ["Findings: lungs normal", "Findings: edema heart"]
@@ -233,7 +241,7 @@ def test_recipes_of_the_large_model_train_a_small_one(name: str, tmp_path: Path)
         for key, weights in trainer.model.named_parameters()
         if weights.requires_grad or ".base_layer." in key
     }
-    # In bfloat16 steps of this size would be lost.
+    # Steps of this size vanish in bfloat16.
     assert types == {"base": torch.bfloat16, "adapter": torch.float32, "projector": torch.float32}
     adapter = load_file(tmp_path / "run" / "adapter_model.safetensors")
     start = load_file(model / "model.safetensors")

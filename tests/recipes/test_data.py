@@ -1,4 +1,4 @@
-"""Tables as prompts."""
+"""Prompts from the rows of tables."""
 
 import csv
 import json
@@ -93,6 +93,12 @@ def test_heldout_file(make: Make, tmp_path: Path) -> None:
     assert data.heldout["prompt"][0][0]["content"] == "other"
 
 
+def test_no_row_to_train_on_is_told(make: Make) -> None:
+    rows = [{**row, "findings": "the same"} for row in ROWS]
+    with pytest.raises(ValueError, match=r"0 rows to train on; left out: .*'same input held out': .*set heldout_file"):
+        load_recipe_data(make(rows), ["impression"])
+
+
 def test_blank_and_long_rows_are_left_out_and_counted(make: Make) -> None:
     rows = [*ROWS, {**ROWS[0], "findings": " "}, {**ROWS[0], "impression": None}, {**ROWS[0], "findings": "a b c d"}]
     data = load_recipe_data(make(rows, max_input_words=3), ["impression"])
@@ -160,7 +166,7 @@ def test_images_are_found_beside_the_table(make: Make, tmp_path: Path) -> None:
     rows = []
     for index, row in enumerate(ROWS):
         write_features(tmp_path / "volumes" / f"{index}.npz", np.zeros((1, 1, 1, 4), np.float16))
-        # Every prompt is the same: it is the image that tells held-out rows from others.
+        # All prompts are equal; the images distinguish held-out rows from others.
         rows.append({**row, "volume": f"volumes/{index}.npz"})
     rows[1]["volume"] = str(tmp_path / "volumes" / "1.npz")
     data = load_recipe_data(
@@ -196,7 +202,7 @@ def test_torn_images_are_named_before_training(make: Make, tmp_path: Path) -> No
     for row in rows:
         write_features(tmp_path / row["volume"], np.zeros((1, 1, 1, 4), np.float16))
     (tmp_path / "7.npz").write_bytes((tmp_path / "7.npz").read_bytes()[:-9])
-    with pytest.raises(FeatureError, match=r"features of 7: .*damaged or cut short"):
+    with pytest.raises(FeatureError, match=r"features of 7: .*damaged or truncated"):
         load_recipe_data(make(rows, image_column="volume"), ["impression"])
     # Not compressed only: of a compressed one the archive is looked at.
     np.savez_compressed(tmp_path / "7.npz", arr=np.zeros((1, 1, 1, 1, 4), np.float16))

@@ -1,7 +1,9 @@
-"""The recipe end to end, on a policy of random weights."""
+"""GRPO recipes end to end, with a policy of random weights."""
 
 import json
 import math
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 from tiny_labeler import save_tiny_labeler
+from transformers import TrainerCallback
 
-from rrg_rewards.recipes._parse import parse
-from rrg_rewards.recipes.grpo import main, run
+from rrg_rewards.recipes.grpo import main, parse, run
 from rrg_rewards.rewards import CRGReward
 
 
@@ -19,8 +21,8 @@ def read(folder: Path, name: str) -> Any:
     return json.loads((folder / name).read_text())
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "rloo"])
-@pytest.mark.parametrize("conversational", [True, False])
+@pytest.mark.parametrize("algorithm", ["grpo", pytest.param("rloo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("conversational", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_two_rewards_train_and_log_under_two_names(
     recipe: Callable[..., Path], tmp_path: Path, algorithm: str, conversational: bool
 ) -> None:
@@ -82,8 +84,9 @@ def test_the_logged_reward_is_the_metrics_score(recipe: Callable[..., Path], tmp
     assert logged == pytest.approx(means, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_reward_that_loads_late_leaves_the_run_as_it_was(recipe: Callable[..., Path], tmp_path: Path) -> None:
-    """A model is built from random numbers before its weights are read; the policy samples on as if it were not."""
+    """A model draws random numbers when it is built; the samples of the policy must not depend on that."""
     late = {"name": "crg", "as": "late", "labeler": f"radbert:{save_tiny_labeler(tmp_path / 'labeler')}", "prior": 0.3}
     rewards = [{"name": "crg", "labeler": "keywords:edema effusion nodule", "prior": 0.3}]
     histories, weights = [], []
@@ -120,9 +123,9 @@ def test_a_checkpoint_of_other_processes_is_refused(recipe: Callable[..., Path],
     for rank in range(2):
         (checkpoint / f"rng_state_{rank}.pth").write_bytes(b"")
     arguments = ["--config", str(recipe(heldout_rows=0, resume_from_checkpoint="auto"))]
-    with pytest.raises(ValueError, match="checkpoint-7 is of 2 processes and cannot be resumed with 1"):
+    with pytest.raises(ValueError, match="checkpoint-7 was written by 2 processes and cannot be resumed with 1"):
         main(arguments)
-    # Written to half.
+    # Incomplete.
     (checkpoint / "trainer_state.json").write_text("{")
     main(arguments)
 
@@ -137,6 +140,26 @@ def test_resumes_from_the_last_checkpoint(recipe: Callable[..., Path], tmp_path:
     assert steps == [1, 2, 3]
 
 
+def test_a_run_that_the_system_ends_is_resumed(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    class End(TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    options = {"max_steps": 4, "heldout_rows": 0, "resume_from_checkpoint": "auto"}
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        run(*parse(["--config", str(recipe(**options))]), callbacks=[End()])
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-2"]
+    resumed = run(*parse(["--config", str(recipe(**options))]))
+    whole = run(*parse(["--config", str(recipe(**options, output_dir=str(tmp_path / "whole")))]))
+    weights = zip(resumed.model.parameters(), whole.model.parameters(), strict=True)
+    assert resumed.state.global_step == 4
+    assert all(torch.equal(first, second) for first, second in weights)
+
+
 def test_what_rewards_learned_is_resumed(recipe: Callable[..., Path]) -> None:
     part = {"name": "crg", "labeler": "keywords:edema effusion nodule", "normalize": True}
     options = {"save_steps": 2, "heldout_rows": 0, "resume_from_checkpoint": "auto"}
@@ -148,6 +171,7 @@ def test_what_rewards_learned_is_resumed(recipe: Callable[..., Path]) -> None:
     assert counts[1] == counts[0] * 3 // 2 > 0
 
 
+@pytest.mark.slow
 def test_lora_trains_an_adapter(recipe: Callable[..., Path], tmp_path: Path) -> None:
     main(
         ["--config", str(recipe(use_peft=True, lora_target_modules=["q_proj", "v_proj"], heldout_rows=0, max_steps=1))]

@@ -1,4 +1,4 @@
-"""The small policy on the phantom corpus: its tokenizer, its corpus, and what it imitates."""
+"""The small policy on the phantom corpus: its tokenizer, its corpus and its warm start."""
 
 import json
 import random
@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rrg_rewards.data import phantom_studies
-from rrg_rewards.recipes.phantom.abridged import abridge
+from rrg_rewards.recipes.phantom.corpus import abridge
 from rrg_rewards.recipes.phantom.policy import compact_tokenizer
 from rrg_rewards.recipes.phantom.warm_start import main
 
@@ -31,7 +31,7 @@ def test_abridged_impressions_keep_whole_statements() -> None:
     kept = [[statement for statement in statements if statement in text] for text in drawn]
     assert all(" ".join(some) == text for some, text in zip(kept, drawn, strict=True))
     assert all(kept)
-    # Each statement stays with probability 0.6, and one of three stays where all would go: 0.6 + 0.4**3 / 3.
+    # A statement is kept with probability 0.6, or as the only one of three if all are dropped: 0.6 + 0.4**3 / 3.
     assert sum(map(len, kept)) / 6000 == pytest.approx(0.6 + 0.4**3 / 3, abs=0.02)
     assert abridge(IMPRESSION, 0.0, rng) == IMPRESSION
 

@@ -1,4 +1,4 @@
-"""PPO end to end where TRL still has it, which the environment of all other tests has not."""
+"""PPO end to end; needs a version of TRL with PPO, which the environment of the other tests does not have."""
 
 import json
 import os
@@ -12,13 +12,21 @@ import pytest
 import yaml
 from tiny_policy import save_tiny_policy
 
-from rrg_rewards.recipes._parse import parse_ppo, validate_ppo
+from rrg_rewards.recipes.ppo import parse, validate
 from tests.distributed.helpers import launch_and_wait
 
 HAS_PPO = find_spec("trl.experimental.ppo") is not None
 needs_ppo = pytest.mark.skipif(not HAS_PPO, reason="TRL has had no PPO since 1.13; .ci/run tests it in a second venv")
 WORKER = Path(__file__).parents[1] / "distributed" / "ppo_worker.py"
 WORDS = ["edema", "effusion", "nodule", "normal", "heart"]
+# With this prior a true positive outweighs false ones, so that a policy learns to name findings with any seed and any
+# order of floating-point sums.
+LEARNABLE = {
+    "rewards": [{"name": "crg", "labeler": "keywords:edema effusion nodule", "prior": 0.1}],
+    "total_episodes": 50 * 16,
+    "learning_rate": 3e-3,
+    "kl_coef": 0.0,
+}
 
 
 @pytest.fixture
@@ -27,7 +35,7 @@ def ppo_recipe(tmp_path: Path) -> Callable[..., Path]:
         table = tmp_path / "reports.jsonl"
         reports = [" ".join(WORDS[place] for place in range(5) if number >> place & 1) for number in range(1, 25)]
         rows = [{"findings": f"lungs {report}", "impression": report} for report in reports]
-        # Once more: PPO's trainer could not tell the two apart.
+        # A repeated row: PPO's trainer cannot distinguish the two.
         table.write_text("".join(json.dumps(row) + "\n" for row in [*rows, rows[3]]))
         settings = {
             "model_name_or_path": str(save_tiny_policy(tmp_path / "policy")),
@@ -89,11 +97,10 @@ def test_two_steps(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
 def test_the_reward_rises(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
     from rrg_rewards.recipes.ppo import main
 
-    settings = {"total_episodes": 50 * 16, "per_device_train_batch_size": 16, "learning_rate": 1e-2, "kl_coef": 0.0}
-    main(["--config", str(ppo_recipe(**settings, heldout_rows=0))])
+    main(["--config", str(ppo_recipe(**LEARNABLE, per_device_train_batch_size=16, heldout_rows=0))])
     scores = [entry["objective/scores"] for entry in read(tmp_path / "run", "history.json") if "episode" in entry]
     assert len(scores) == 50
-    assert sum(scores[-10:]) / 10 > sum(scores[:10]) / 10 + 0.1
+    assert sum(scores[-10:]) / 10 > sum(scores[:10]) / 10 + 0.5
 
 
 @needs_ppo
@@ -109,27 +116,26 @@ def test_two_processes_train_one_policy(ppo_recipe: Callable[..., Path], tmp_pat
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(WORKER.parents[1] / "helpers"), os.environ.get("PYTHONPATH", "")])
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    settings = {"total_episodes": 50 * 16, "learning_rate": 1e-2, "kl_coef": 0.0}
-    command = [*launcher, str(WORKER), str(ppo_recipe(**settings)), str(tmp_path)]
+    command = [*launcher, str(WORKER), str(ppo_recipe(**LEARNABLE)), str(tmp_path)]
     launch_and_wait(command, environment, timeout=500)
     first, second = (read(tmp_path, f"rank{rank}.json") for rank in (0, 1))
     assert first["world_size"] == second["world_size"] == 2
     assert first["weights"] == second["weights"]
     scores = first["scores"]
     assert len(scores) == 50
-    assert sum(scores[-10:]) / 10 > sum(scores[:10]) / 10 + 0.1
+    assert sum(scores[-10:]) / 10 > sum(scores[:10]) / 10 + 0.5
 
 
 def test_without_ppo_it_says_what_to_do(ppo_recipe: Callable[..., Path]) -> None:
     if HAS_PPO:
         pytest.skip("this TRL has PPO")
     with pytest.raises(ModuleNotFoundError, match=r"rrg-rewards\[ppo\]"):
-        parse_ppo(["--config", str(ppo_recipe())])
+        parse(["--config", str(ppo_recipe())])
 
 
 def test_a_recipe_is_checked_with_and_without_ppo(ppo_recipe: Callable[..., Path]) -> None:
-    validate_ppo(ppo_recipe())
+    validate(ppo_recipe())
     with pytest.raises(ValueError, match="unknown option of reward 'crg' 'priorr'"):
-        validate_ppo(ppo_recipe(rewards=[{"name": "crg", "priorr": 1}]))
-    with pytest.raises(ValueError, match="PPO's trainer takes text alone"):
-        validate_ppo(ppo_recipe(image_column="image", conversational=True))
+        validate(ppo_recipe(rewards=[{"name": "crg", "priorr": 1}]))
+    with pytest.raises(ValueError, match="PPO's trainer accepts text only"):
+        validate(ppo_recipe(image_column="image", conversational=True))

@@ -1,4 +1,4 @@
-"""What prepares the SmolLM2 recipe."""
+"""Scripts that prepare the SmolLM2 recipe."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What recipes do to a trainer's policy before it is evaluated and trained."""
+"""Preparation of a trainer's policy for evaluation and training."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ def test_under_zero2_the_policy_is_moved_before_training_starts(
     monkeypatch: pytest.MonkeyPatch, deepspeed: bool, zero3: bool, moved: bool
 ) -> None:
     monkeypatch.setattr(_training, "is_deepspeed_zero3_enabled", lambda: zero3)
-    # The only device besides the CPU that every machine has.
+    # The only device other than the CPU that every machine has.
     accelerator = SimpleNamespace(device=torch.device("meta"))
     trainer = SimpleNamespace(
         is_deepspeed_enabled=deepspeed, is_fsdp_enabled=False, model=nn.Linear(2, 2), accelerator=accelerator

@@ -1,4 +1,4 @@
-"""Tasks built to be hacked: real runs of GRPO in which the watch names the cause, and healthy ones without a word."""
+"""Runs of GRPO with hackable rewards, whose cause the watch names, and healthy runs without alarms."""
 
 import json
 import logging
@@ -11,9 +11,8 @@ from gullible_judge import MAGIC
 from tiny_policy import WORDS, save_tiny_policy
 
 from rrg_rewards.judges import registry as judges
-from rrg_rewards.recipes._parse import parse, validate
 from rrg_rewards.recipes._watch import parse_limits
-from rrg_rewards.recipes.grpo import run
+from rrg_rewards.recipes.grpo import parse, run, validate
 
 LABELER = "keywords:edema effusion nodule"
 FINDINGS = ["edema", "effusion", "nodule", "edema effusion", "nodule edema", "effusion nodule"]
@@ -42,7 +41,7 @@ def gullible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def reports(tmp_path: Path) -> Callable[[str], str]:
-    """Write a table of references that begin alike."""
+    """Write a table of references with the same beginning."""
 
     def write(beginning: str) -> str:
         path = tmp_path / "watched.jsonl"
@@ -66,6 +65,7 @@ def history(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_bleu_reward_is_hacked_by_a_normal_template(
     recipe: Callable[..., Path],
     reports: Callable[[str], str],
@@ -95,7 +95,7 @@ def test_a_bleu_reward_is_hacked_by_a_normal_template(
     assert (tmp_path / "run" / "reward_watch_scores.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("waits", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_crimson_reward_is_hacked_by_talking_to_its_judge(
     recipe: Callable[..., Path], reports: Callable[[str], str], tmp_path: Path, waits: bool
 ) -> None:
@@ -114,6 +114,7 @@ def test_a_crimson_reward_is_hacked_by_talking_to_its_judge(
     assert alarm["step"] == trainer.state.global_step < RUN["max_steps"]
 
 
+@pytest.mark.slow
 def test_a_healthy_run_is_silent(
     recipe: Callable[..., Path],
     reports: Callable[[str], str],
@@ -132,7 +133,7 @@ def test_a_healthy_run_is_silent(
     assert found["alarms"] == []
     assert "rrg_rewards.watch" not in {record.name.rpartition(".")[0] for record in caplog.records}
     assert len(found["blocks"]) == RUN["max_steps"]
-    # Something was compared, and learned: silence is not for want of data.
+    # Data were compared and the policy learned, so the absence of alarms is meaningful.
     assert {verdict["check"] for verdict in found["verdicts"]} >= {"longer", "divergence", "normal_reports"}
     first, last = (
         sum(block["sums"]["rewards/crg"][0] for block in part) / sum(block["sums"]["rewards/crg"][1] for block in part)
@@ -161,6 +162,7 @@ def test_a_watched_run_is_the_run_it_would_be(recipe: Callable[..., Path], table
     assert callback.watch.seen == 3 * 4
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_watching(recipe: Callable[..., Path], tmp_path: Path) -> None:
     options = {"save_steps": 2, "heldout_rows": 0, "resume_from_checkpoint": "auto", "watch_metrics": ["rouge"]}
     options |= {**WATCH, "watch_block_reports": 8, "watch_baseline_reports": 24, "watch_window_reports": 24}

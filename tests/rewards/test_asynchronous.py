@@ -1,4 +1,4 @@
-"""Rewards through a judge: at once, or awaited; what they log; what fails."""
+"""Rewards of judged metrics, synchronous and asynchronous: values, logs and failures."""
 
 import asyncio
 import inspect
@@ -43,7 +43,7 @@ def test_a_judge_that_never_waits_makes_a_plain_reward() -> None:
 def test_a_judge_that_is_waited_for_makes_an_asynchronous_reward() -> None:
     reward = make_reward("crimson", judge=judge(waits=True), name="asked")
     assert type(reward) is AsyncMetricReward
-    # How TRL tells them apart.
+    # TRL uses this check.
     assert inspect.iscoroutinefunction(reward.__call__)
     assert reward.__name__ == "asked"
     assert call(reward) == EXPECTED
@@ -56,21 +56,33 @@ def test_a_judge_that_is_waited_for_makes_an_asynchronous_reward() -> None:
 def test_both_log_the_same_names_whatever_fails(waits: bool, fail_on: Any) -> None:
     logged: dict[str, float] = {}
     table: dict[str, list[str]] = {}
-    reward = make_reward("crimson", judge=judge(waits=waits, fail_on=fail_on), log_explanations=True)
+    options = {"log_explanations": True, "log_details": True}
+    reward = make_reward("crimson", judge=judge(waits=waits, fail_on=fail_on), **options)
     values = call(reward, log_metric=logged.__setitem__, log_extra=table.__setitem__)
     count = {"nodule": 1, "": 4}.get(next(iter(fail_on), ""), 0) if fail_on else 0
     assert values.count(None) == 1 + count
     assert logged["crimson/failed"] == count / 5
     assert logged["crimson/unscorable"] == (1 + count) / 5
     assert logged["crimson/failed_deadline"] == (count / 5 if fail_on == DEADLINE else 0)
+    means = {f"crimson/{name}" for name in CRIMSON(ScriptedJudge()).statistics()}
     assert logged.keys() == {
-        *(f"crimson/{name}" for name in CRIMSON(ScriptedJudge()).statistics()),
+        *(means if count < 4 else ()),
         *(f"crimson/failed_{kind}" for kind in ("deadline", "connection", "status", "malformed", "inconsistent")),
         "crimson/failed",
         "crimson/unscorable",
     }
     assert table.keys() == {f"crimson/{name}" for name in ("missed", "invented", "misdescribed", "failure")}
     assert all(len(texts) == 5 for texts in table.values())
+
+
+@pytest.mark.filterwarnings("ignore:crimson. the judge failed")
+@pytest.mark.parametrize("waits", [False, True])
+def test_crimson_logs_the_few_numbers_that_a_user_reads(waits: bool) -> None:
+    logged: dict[str, float] = {}
+    call(make_reward("crimson", judge=judge(waits=waits, fail_on=DEADLINE)), log_metric=logged.__setitem__)
+    main = ("credit", "reference_weight", "false_findings", "missing_findings", "attribute_errors")
+    assert logged.keys() == {f"crimson/{name}" for name in (*main, "failed", "unscorable")}
+    assert logged["crimson/failed"] == 0.2
 
 
 def test_context_columns_reach_the_judge_and_the_signature() -> None:
@@ -106,7 +118,7 @@ def test_pickles_are_small_and_equal(waits: bool) -> None:
 
 
 def test_rewards_that_are_awaited_run_beside_each_other() -> None:
-    """Each of two judges answers only once the other was asked too: one after the other, they would wait forever."""
+    """Each of two judges answers only after the other was called; sequential calls would never return."""
     asked: list[asyncio.Event] = []
 
     class Meeting(ScriptedJudge):
@@ -126,7 +138,7 @@ def test_rewards_that_are_awaited_run_beside_each_other() -> None:
 
 
 def test_only_a_metric_with_a_judge_is_awaited() -> None:
-    with pytest.raises(TypeError, match="metric must be one with a judge, got ReportCRG; use MetricReward"):
+    with pytest.raises(TypeError, match="metric must be a metric with a judge, got ReportCRG; use MetricReward"):
         AsyncMetricReward(ReportCRG(WordLabeler(), prior=0.2))  # type: ignore[arg-type]
 
 

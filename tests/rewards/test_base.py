@@ -13,14 +13,14 @@ from torch import Tensor
 from words import WordLabeler
 
 from rrg_rewards.metrics import ReportCRG, ReportMetric, Scores
-from rrg_rewards.rewards import MetricReward
+from rrg_rewards.rewards import MetricReward, Reward
 from rrg_rewards.rewards.base import completion_text
 
 LABELER = WordLabeler("edema effusion nodule")
 
 
 class LengthGap(ReportMetric):
-    """Lower is better, takes a context column, and cannot score long reports."""
+    """A metric with a context column, for which lower is better; it cannot score long reports."""
 
     name = "gap"
     higher_is_better = False
@@ -107,6 +107,8 @@ def test_context_columns_by_name_and_by_mapping() -> None:
     reward = MetricReward(LengthGap(), context_columns={"offset": "shift"})
     assert reward(completions=["a"], **columns) == [-5.0]
     assert reward.columns == ("reference", "shift")
+    with pytest.raises(TypeError, match="context_columns must be a list of names or a mapping, got 'offset'"):
+        MetricReward(LengthGap(), context_columns="offset")
 
 
 def test_unscorable_is_none_counted_and_kept_out_of_means() -> None:
@@ -118,12 +120,12 @@ def test_unscorable_is_none_counted_and_kept_out_of_means() -> None:
     assert logged == {"gap/half": 1.0, "gap/unscorable": 0.75}
 
 
-def test_names_logged_are_the_same_when_nothing_is_scorable() -> None:
+def test_a_mean_over_no_rows_is_not_logged() -> None:
+    """TRL would add NaN to the values of the other processes, and log ``None``."""
     reward = MetricReward(LengthGap())
     logged: dict[str, float] = {}
     assert reward(["a"], reference=[None], log_metric=logged.__setitem__) == [None]
-    assert logged.keys() == {"gap/half", "gap/unscorable"}
-    assert math.isnan(logged["gap/half"])
+    assert logged == {"gap/unscorable": 1.0}
 
 
 def test_a_bug_raises() -> None:
@@ -192,3 +194,42 @@ def test_content_of_another_type_raises(content: Any) -> None:
 def test_one_text_is_no_list_of_completions() -> None:
     with pytest.raises(TypeError, match=r"got one string; pass \[completion\]"):
         MetricReward(ReportCRG(LABELER, prior=0.2))("edema", reference=["edema"])
+
+
+class Given(Reward):
+    """A reward whose scores are given."""
+
+    columns = ()
+    signature = "given"
+
+    def __init__(self, values: list[float]) -> None:
+        super().__init__("given")
+        self.values = values
+
+    def score(self, completions: Sequence[Any], **columns: Any) -> Scores:
+        return Scores(torch.tensor(self.values))
+
+    def _reward(self, value: float) -> float:
+        return math.inf if value > 1 else value
+
+
+def test_fewer_rewards_than_completions_raise() -> None:
+    assert Given([0.5, math.nan])(["a", "b"]) == [0.5, None]
+    with pytest.raises(ValueError, match="reward 'given' returned 1 rewards for 2 completions"):
+        Given([0.5])(["a", "b"])
+
+
+def test_infinite_rewards_raise() -> None:
+    with pytest.raises(ValueError, match="reward 'given' is inf for completion 1; use None"):
+        Given([0.5, 2.0])(["a", "b"])
+    with pytest.raises(ValueError, match=r"value\[0\] of Scores is inf"):
+        Given([math.inf, 2.0])(["a", "b"])
+
+
+def test_a_metric_that_overrides_score_is_checked() -> None:
+    class Short(LengthGap):
+        def score(self, preds: Any, target: Any, **context: Any) -> Scores:
+            return Scores(torch.zeros(1))
+
+    with pytest.raises(ValueError, match="reward 'gap' returned 1 rewards for 2 completions"):
+        MetricReward(Short())(["a", "b"], reference=["a", "b"])

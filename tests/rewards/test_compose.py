@@ -1,4 +1,4 @@
-"""What a composed reward is, against its equation written out for each completion."""
+"""Composed rewards compared with their equation for each completion."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ from rrg_rewards.rewards import AsyncComposedReward, ComposedReward, Gate, Rewar
 
 
 class Fixed(Reward):
-    """Gives the rewards that stand in a column of its own name."""
+    """Returns the values of the column with its name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -61,7 +61,7 @@ def test_weights_gates_and_missing_rewards(drawn, weight_a, weight_b, least, oth
     expected = []
     for one, two in drawn:
         if one is None:
-            # The gate cannot be told either; without weight nothing is missed.
+            # The state of the gate is unknown; a part of weight 0 is not required.
             expected.append(None if weight_a or weight_b else 0.0)
         elif one < least:
             expected.append(weight_a * one + weight_b * otherwise)
@@ -82,7 +82,7 @@ def test_normalisation_is_by_all_earlier_batches(batches):
         mean = sum(seen) / len(seen) if seen else 0.0
         squares = sum((value - mean) ** 2 for value in seen)
         deviation = math.sqrt(squares / (len(seen) - 1)) if len(seen) > 1 and squares > 0 else 1.0
-        # Evaluation neither sees other statistics nor changes them.
+        # Evaluation uses the same statistics and does not change them.
         evaluated = reward.rewards(reward.score(["x"] * len(batch), a=batch))
         found = call(reward, {"a": batch})
         assert evaluated == found
@@ -162,7 +162,7 @@ def test_state_goes_with_the_parts():
     assert second(**given) == expected
     assert untouched(**given) != expected
     assert second.state_dict() == first.state_dict()
-    with pytest.raises(ValueError, match=r"is of parts \['other'\], but it has \['crg'\]"):
+    with pytest.raises(ValueError, match=r"has the parts \['crg'\], but the state has \['other'\]"):
         first.load_state_dict({"other": {}})
 
 
@@ -179,9 +179,9 @@ def test_fit_reaches_the_parts():
         ([{"name": "crg"}, {"name": "crg"}], "two parts called 'crg'"),
         ([{"name": "crg", "gate": {"on": "crg", "at_least": 0}}], "part 'crg': unknown gate on part 'crg'"),
         ([{"name": "crg"}, {"name": "rouge", "gate": {"on": "cgr", "at_least": 0}}], "did you mean 'crg'"),
-        ([{"name": "crg", "gate": {"at": 0}}], "gate of part 'crg' must have on, at_least and maybe otherwise"),
+        ([{"name": "crg", "gate": {"at": 0}}], "gate of part 'crg' takes on, at_least and optional otherwise"),
         ([{"name": "crg", "weight": math.inf}], "weight of part 'crg' must be finite"),
-        ([{"name": "crg", "clip": [1, 0]}], "clip of part 'crg' must be two rising numbers"),
+        ([{"name": "crg", "clip": [1, 0]}], "clip of part 'crg' must be two increasing numbers"),
         ([{"name": "crgg"}], "unknown reward 'crgg'"),
         ([{"name": "crg", "priorr": 1}], "unknown option of reward 'crg' 'priorr'"),
         (["crg"], "each must be a RewardPart, or a mapping with a name"),

@@ -1,4 +1,4 @@
-"""CT-FineBench as a reward: questions of a column or of the reference, at once or awaited, what it logs."""
+"""CT-FineBench as a reward: questions from a column or the reference, sync and async calls, logged numbers."""
 
 import asyncio
 import inspect
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from exam_judge import ExamJudge
 
-from rrg_rewards.judges import examiner
+from rrg_rewards.judges import question_answering
 from rrg_rewards.judges import registry as judges
 from rrg_rewards.metrics import CTFineBench
 from rrg_rewards.rewards import AsyncMetricReward, MetricReward, make_reward
@@ -90,13 +90,13 @@ def test_context_columns_of_both_kinds_go_together() -> None:
 
 def test_a_group_shares_the_questions_of_its_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
-    build = examiner.build_items
+    build = question_answering.build_items
 
     def spy(report: str, schema: Any) -> Any:
         built.append(report)
         return build(report, schema)
 
-    monkeypatch.setattr(examiner, "build_items", spy)
+    monkeypatch.setattr(question_answering, "build_items", spy)
     reward = make_reward("ct_finebench")
     for _ in range(3):
         reward([LEFT, RIGHT, LARGER, NORMAL] * 2, reference=[LEFT] * 4 + [RIGHT] * 4)
@@ -106,13 +106,15 @@ def test_a_group_shares_the_questions_of_its_reference(monkeypatch: pytest.Monke
 @pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
 @pytest.mark.parametrize("mode", ["recall", "precision", "f1"])
 @pytest.mark.parametrize("options", [{}, {"answerer": {"name": "exam", "fail_on": {"": "status"}}}])
-def test_the_same_names_are_logged_whatever_happens(mode: str, options: Any) -> None:
+def test_all_that_has_a_value_is_logged_with_log_details(mode: str, options: Any) -> None:
     logged: dict[str, float] = {}
     table: dict[str, list[str]] = {}
-    reward = make_reward("ct_finebench", mode=mode, log_explanations=True, **options)
+    reward = make_reward("ct_finebench", mode=mode, log_explanations=True, log_details=True, **options)
     call(reward, reference=REFERENCE, log_metric=logged.__setitem__, log_extra=table.__setitem__)
+    details = reward.score(COMPLETIONS, reference=REFERENCE).details
+    assert details.keys() == CTFineBench(mode=mode).statistics().keys()  # type: ignore[arg-type]
     assert logged.keys() == {
-        *(f"ct_finebench/{name}" for name in CTFineBench(mode=mode).statistics()),  # type: ignore[arg-type]
+        *(f"ct_finebench/{name}" for name, values in details.items() if not values.isnan().all()),
         *(f"ct_finebench/failed_{kind}" for kind in ("deadline", "connection", "status", "malformed", "inconsistent")),
         "ct_finebench/failed",
         "ct_finebench/unscorable",

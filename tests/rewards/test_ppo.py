@@ -1,4 +1,4 @@
-"""Rewards in the place of a reward model: what PPO's trainer reads of it, without the trainer."""
+"""The reward model that calls rewards, used as PPO's trainer uses it, without the trainer."""
 
 import asyncio
 import math
@@ -18,7 +18,7 @@ REFERENCES = ["edema", "effusion", None]
 
 
 class Overlap(Reward):
-    """Words of the completion that the reference holds; unscorable without a reference."""
+    """Number of words of the completion that occur in the reference; unscorable without a reference."""
 
     signature = "overlap"
     columns = ("reference",)
@@ -101,7 +101,7 @@ def test_what_rewards_log_is_kept_for_the_trainer(tokenizer):
 
 def test_the_unscorable(tokenizer):
     rows = [(PROMPTS[2], "heart")]
-    with pytest.raises(ValueError, match="'overlap' cannot score the completion of row 2, and PPO needs a number"):
+    with pytest.raises(ValueError, match="'overlap' cannot score the completion of row 2, and PPO requires a number"):
         make(tokenizer)(**batch(tokenizer, rows))
     assert make(tokenizer, unscorable=-2.0)(**batch(tokenizer, rows))[0, 0, 0] == -2.0
 
@@ -133,5 +133,5 @@ def test_settings_that_cannot_be(tokenizer):
     with pytest.raises(ValueError, match="unscorable must be a finite number"):
         make(tokenizer, unscorable=math.nan)
     tokenizer.pad_token = tokenizer.eos_token
-    with pytest.raises(ValueError, match="a padding token of its own"):
+    with pytest.raises(ValueError, match="a padding token that differs from the end of text"):
         make(tokenizer)

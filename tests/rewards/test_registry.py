@@ -29,7 +29,7 @@ def test_a_metric_is_wrapped() -> None:
 
 def test_every_metric_is_a_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(available_metrics()) <= set(available_rewards())
-    monkeypatch.setitem(registry._METRICS, "other", registry.MetricEntry("rrg_rewards.metrics.crg:ReportCRG"))
+    monkeypatch.setitem(registry._METRICS, "other", "rrg_rewards.metrics.crg:ReportCRG")
     reward = make_reward("other", labeler=LABELER, prior=0.2)
     assert type(reward) is MetricReward
     assert "other" in available_rewards()

@@ -1,4 +1,4 @@
-"""Rewards of form: tables of texts and what they are worth."""
+"""Rewards of form: tables of texts and their rewards."""
 
 import math
 import pickle
@@ -77,7 +77,7 @@ def test_a_completion_without_an_answer_is_unscorable():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: OverlongPenalty(4, 5), r"buffer lie in \[0, max_length\], got 4, 5"),
+        (lambda: OverlongPenalty(4, 5), r"buffer must be in \[0, max_length\], got 4, 5"),
         (lambda: OverlongPenalty(4, unit="letters"), "unit must be"),
         (lambda: OverlongPenalty(4, unit="tokens")(["x"]), "was given no completion_ids"),
         (lambda: OverlongPenalty(4, unit="tokens")(["x"], completion_ids=[]), "completion_ids"),
@@ -106,7 +106,7 @@ def test_likelihood_is_the_mean_over_tokens(tmp_path):
     model, tokenizer = reward.language_model._model, reward.language_model._tokenizer
     for text, value in zip(texts[:3], found[:3], strict=True):
         ids = torch.tensor([[tokenizer.bos_token_id, *tokenizer(text, add_special_tokens=False)["input_ids"]]])
-        # transformers' own loss is the mean of what is to be predicted.
+        # The loss of transformers is the mean over predicted tokens.
         assert value == pytest.approx(-model(ids, labels=ids).loss.item(), abs=1e-5)
     assert found[3] == -10.0
     assert reward(list(reversed(texts))) == pytest.approx(list(reversed(found)), abs=1e-5)

@@ -147,17 +147,17 @@ class TestBadCriteria:
         ("changed", "message"),
         [
             *(({"name": name}, "name must be lower case") for name in ("two words", "Grammar", "", "1st", "total", 3)),
-            ({"description": " "}, "description must say what is judged"),
-            ({"description": None}, "description must say what is judged"),
+            ({"description": " "}, "description must be a non-empty text"),
+            ({"description": None}, "description must be a non-empty text"),
             ({"kind": "counts"}, "unknown kind 'counts'; did you mean 'count'"),
             *(
                 ({"weight": weight}, "weight must be positive and finite")
                 for weight in (0, -1, math.inf, math.nan, "5", True, None)
             ),
             ({"kind": "grade"}, r"a grade needs its range, as in range: \[0, 10\]"),
-            ({"kind": "grade", "range": [5, 5]}, r"range must rise between finite numbers, got \[5, 5\]"),
-            ({"kind": "grade", "range": [5, 1]}, r"range must rise between finite numbers, got \[5, 1\]"),
-            ({"kind": "grade", "range": [0, math.inf]}, "range must rise between finite numbers"),
+            ({"kind": "grade", "range": [5, 5]}, r"range must be finite and ascending, got \[5, 5\]"),
+            ({"kind": "grade", "range": [5, 1]}, r"range must be finite and ascending, got \[5, 1\]"),
+            ({"kind": "grade", "range": [0, math.inf]}, "range must be finite and ascending"),
             ({"kind": "grade", "range": [0, math.nan]}, "range must be two numbers"),
             ({"kind": "grade", "range": [0, 1, 2]}, "range must be two numbers"),
             ({"kind": "grade", "range": 5}, "range must be two numbers, got 5"),
@@ -196,14 +196,14 @@ class TestBadSystems:
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
-            ({"name": " "}, "name must be a word"),
-            ({"name": True}, "name must be a word"),
+            ({"name": " "}, "name must be a non-empty text"),
+            ({"name": True}, "name must be a non-empty text"),
             ({"criteria": ()}, "has no criteria"),
             ({"criteria": (criterion(), criterion())}, "two criteria are called 'grammar'"),
             ({"direction": "subtract"}, "direction must be deduct or add, got 'subtract'"),
             ({"base": math.inf}, "base must be a finite number, got inf"),
             ({"base": "100"}, "base must be a finite number, got '100'"),
-            ({"total_range": (0, 1)}, r"does not add up: .* totals in \[-1, 0\], but total_range says \[0, 1\]"),
+            ({"total_range": (0, 1)}, r"does not add up: .* totals in \[-1, 0\], but total_range is \[0, 1\]"),
             ({"base": 100, "total_range": (0, 100)}, r"does not add up: base 100 .* in \[99, 100\], .* \[0, 100\]"),
             ({"total_range": 5}, "total_range must be two numbers, got 5"),
             ({"total_range": (0,)}, "total_range must be two numbers"),
@@ -232,12 +232,12 @@ class TestBadFiles:
     @pytest.mark.parametrize(
         ("old", "new", "message"),
         [
-            ("weight: 4", "weight: 5", r"does not add up: .* \[-1, 10\], but total_range says \[0, 10\]"),
+            ("weight: 4", "weight: 5", r"does not add up: .* \[-1, 10\], but total_range is \[0, 10\]"),
             ("    weight: 4\n", "", r"does not add up: .* \[3, 10\]"),
             ("name: lesions", "name: devices", "two criteria are called 'devices'"),
             ("direction", "directions", "unknown key 'directions'; did you mean 'direction'"),
             ("    weight: 2", "    wieght: 2", "criterion 2: unknown key 'wieght'; did you mean 'weight'"),
-            ("weight: 2", "weight: 2\n    weight: 3", "line 14: the key 'weight' stands twice"),
+            ("weight: 2", "weight: 2\n    weight: 3", "line 14: the key 'weight' is repeated"),
             ("name: short\n", "", "scoring system: lacks name"),
             ("    kind: grade\n", "", "criterion 3: lacks kind"),
             ("criteria:", "criteria: none\nx:", "needs criteria, a list"),

@@ -125,23 +125,23 @@ def refused(path, match, **arguments):
 def test_a_missing_file_and_a_folder_are_named_with_the_study(path):
     refused(path, "no such file", study="train_1")
     path.mkdir()
-    refused(path, "is no file")
+    refused(path, "is not a file")
 
 
 @pytest.mark.parametrize("name", ["a.pt", "a"])
 def test_an_unknown_ending_lists_those_that_are_known(tmp_path, name):
-    refused(tmp_path / name, r"tells no format of features; use one of \.npz, \.npy, \.safetensors")
+    refused(tmp_path / name, r"is not a format of features; use one of \.npz, \.npy, \.safetensors")
 
 
 def test_a_wrong_key_lists_the_keys_that_are_there(tmp_path):
     np.savez(tmp_path / "a.npz", tokens=example(), other=example())
-    refused(tmp_path / "a.npz", "no array 'arr'; it holds: tokens, other")
+    refused(tmp_path / "a.npz", "no array 'arr'; it contains: tokens, other")
     np.savez(tmp_path / "b.npz")
-    refused(tmp_path / "b.npz", "it holds: nothing")
+    refused(tmp_path / "b.npz", "it contains: nothing")
     save_file({"x": torch.zeros(1), "y": torch.zeros(1)}, tmp_path / "a.safetensors")
-    refused(tmp_path / "a.safetensors", "no tensor 'arr'; it holds: x, y")
+    refused(tmp_path / "a.safetensors", "no tensor 'arr'; it contains: x, y")
     save_file({}, tmp_path / "b.safetensors")
-    refused(tmp_path / "b.safetensors", "it holds: nothing")
+    refused(tmp_path / "b.safetensors", "it contains: nothing")
 
 
 def save(path, array):
@@ -193,7 +193,7 @@ def test_objects_are_refused_and_never_loaded(tmp_path, name):
         np.savez_compressed(tmp_path / name, arr=array)
     else:
         save(tmp_path / name, array)
-    refused(tmp_path / name, "holds Python objects, which are never loaded")
+    refused(tmp_path / name, "contains Python objects, which are never loaded")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -202,22 +202,22 @@ def test_what_is_not_finite_is_refused_where_asked(path, value):
     features[2, 1, 0, 3] = value
     write_features(path, features)
     assert read_features(path).shape == SHAPE
-    refused(path, "holds NaN or infinity", check_finite=True)
+    refused(path, "contains NaN or infinity", check_finite=True)
 
 
 def test_a_zip_of_another_kind_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("arr.npy", b"no array")
-    refused(tmp_path / "a.npz", "damaged or cut short")
+    refused(tmp_path / "a.npz", "damaged or truncated")
     (tmp_path / "b.npz").write_bytes(b"no archive")
-    refused(tmp_path / "b.npz", "damaged or cut short")
+    refused(tmp_path / "b.npz", "damaged or truncated")
 
 
 @pytest.mark.parametrize("damage", [(b"(1,", b"(01"), (b"{'", b",'"), (b"<f2", b"<f9"), (b"False", b"Fa(se")])
 def test_headers_of_numpy_that_make_no_sense_are_refused(tmp_path, damage):
     write_features(tmp_path / "a.npy", example())
     (tmp_path / "b.npy").write_bytes((tmp_path / "a.npy").read_bytes().replace(*damage))
-    refused(tmp_path / "b.npy", "damaged or cut short")
+    refused(tmp_path / "b.npy", "damaged or truncated")
 
 
 def test_a_stored_member_whose_shape_does_not_fit_is_refused(tmp_path):
@@ -363,5 +363,5 @@ def test_a_check_tells_a_damaged_directory_by_the_study(tmp_path):
     content = path.read_bytes()
     path.write_bytes(content.replace(b"PK\x01\x02", b"PK\x00\x00"))
     assert zipfile.is_zipfile(path)
-    with pytest.raises(FeatureError, match=r"features of train_1_a_1: .*damaged or cut short"):
+    with pytest.raises(FeatureError, match=r"features of train_1_a_1: .*damaged or truncated"):
         check_features(path)

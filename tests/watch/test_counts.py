@@ -1,4 +1,4 @@
-"""What is counted, worked out by hand, and that it adds up."""
+"""Counts compared with values computed by hand, and their sums."""
 
 import json
 import math
@@ -15,7 +15,7 @@ def test_texts():
     count_texts(counts, "completions", ["No effusion. No effusion. Nodule of 2.5 mm.", "no effusion", ""], n_gram=2)
     closed = counts.closed()
     assert closed["completions/words"] == (10, 3)
-    # 2.5 is no end of a sentence.
+    # The point in 2.5 does not end a sentence.
     assert closed["completions/repeated_sentences"] == (1, 4)
     # no effusion (3 times), effusion no, effusion nodule, nodule of, of 2, 2 5, 5 mm.
     assert closed["completions/distinct_ngrams"] == (7, 9)

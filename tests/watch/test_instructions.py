@@ -1,4 +1,4 @@
-"""Instructions aimed at a judge: every attack that judges are tested with, and no report."""
+"""Instructions to a judge: all attacks of the judges' tests are detected, and no report."""
 
 import csv
 import json
@@ -50,5 +50,5 @@ def test_real_reports_hold_next_to_none(shared_data):
         texts += [cell for row in csv.DictReader(file) for cell in row.values() if cell]
     with (shared_data / "iu_xray" / "train_reports.jsonl").open(encoding="utf-8") as file:
         texts += [value for line in file for value in json.loads(line).values() if isinstance(value, str)]
-    # Markup that was left in the sources: <br>, &lt; and places of names, <XXXX>.
+    # Residual markup in the sources: <br>, &lt; and placeholders of names, <XXXX>.
     assert sum(bool(find_instructions(text)) for text in texts) <= 0.002 * len(texts)

@@ -1,4 +1,4 @@
-"""Ratios over blocks and tests of them, against scipy and loops."""
+"""Ratios over blocks and their tests, compared with SciPy and loops."""
 
 import math
 import random
@@ -27,7 +27,7 @@ def test_blocks_of_one_size_give_welchs_test():
         assert estimates[-1].mean == pytest.approx(np.mean(values))
         assert estimates[-1].error == pytest.approx(stats.sem(values))
     welch = stats.ttest_ind(one, other, equal_var=False, alternative="greater")
-    # Degrees of freedom are rounded down, to the safe side.
+    # Degrees of freedom are rounded down, which is conservative.
     assert upper_tail(*estimates) == pytest.approx(stats.t.sf(welch.statistic, int(welch.df)), abs=1e-12)
     assert upper_tail(*estimates) >= welch.pvalue
 

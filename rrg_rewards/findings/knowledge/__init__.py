@@ -1,1 +1,1 @@
-"""What the words around a finding mean, and what findings mean to each other and to a patient: YAML data."""
+"""YAML data on attributes, concepts, clinical significance, measurements, errors and wording."""

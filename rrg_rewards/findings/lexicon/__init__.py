@@ -1,1 +1,1 @@
-"""Lexicons of the finding engine, as YAML."""
+"""YAML lexicons of the finding engine."""

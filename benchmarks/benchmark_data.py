@@ -1,0 +1,51 @@
+"""The data of benchmarks: reports, or phantom reports in their place, and annotated pairs."""
+
+import argparse
+import csv
+import os
+from pathlib import Path
+
+from rrg_rewards.data import phantom_studies
+
+__all__ = ["SHARED", "need", "phantom_reports", "read_reports"]
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+REPORTS = SHARED / "ct_rate_labels" / "reports.csv"
+
+
+def read_reports(arguments: argparse.Namespace, option: str, column: str) -> list[str]:
+    """Read the reports of a CSV file.
+
+    Without the option, the file is CT-RATE's in the shared folder. If it does not exist, the reports are those of
+    phantom studies. Their figures are printed and not written, because they differ from those of real reports.
+
+    Args:
+        arguments: The benchmark's arguments with ``output``.
+        option: Name of the argument with the path, or ``None`` in it.
+        column: Column of the reports.
+    """
+    path: Path | None = getattr(arguments, option)
+    if path is None and not REPORTS.is_file():
+        return phantom_reports(arguments, f"{REPORTS}: no such file; --{option} FILE names a CSV file of reports")
+    path = path or REPORTS
+    need(path, f"reports in the column {column}")
+    with path.open(newline="", encoding="utf-8") as file:
+        return [row[column] for row in csv.DictReader(file)]
+
+
+def phantom_reports(arguments: argparse.Namespace, reason: str, number: int = 200) -> list[str]:
+    """Return reports of phantom studies, say why, and let the benchmark write nothing."""
+    print(f"{reason}. Phantom reports are used instead; their figures are printed and not written.")
+    arguments.output = Path(os.devnull)
+    return [study.report for study in phantom_studies(number, seed=0, style="full")]
+
+
+def need(path: Path, what: str) -> None:
+    """End the benchmark with one line if a file is missing.
+
+    Args:
+        path: The file.
+        what: Its content and its source.
+    """
+    if not path.is_file():
+        raise SystemExit(f"{path}: no such file; it holds {what}. See --help for the option that names it.")

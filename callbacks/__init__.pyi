@@ -1,0 +1,6 @@
+from rrg_rewards.callbacks.report_metrics import ReportMetricsCallback as ReportMetricsCallback
+from rrg_rewards.callbacks.reward_state import RewardStateCallback as RewardStateCallback
+from rrg_rewards.callbacks.reward_watch import RewardWatchCallback as RewardWatchCallback
+from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback as TrainerRewardStateCallback
+from rrg_rewards.callbacks.trainer_reward_watch import TrainerRewardWatchCallback as TrainerRewardWatchCallback
+from rrg_rewards.data.samplers import UnpaddedDistributedSampler as UnpaddedDistributedSampler

@@ -1,0 +1,92 @@
+"""Steps that the reinforcement learning scripts share: rewards, data, evaluations and results."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rrg_rewards.recipes._arguments import RewardArguments
+from rrg_rewards.recipes._data import RecipeData, load_recipe_data
+from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate_reports, format_summary, greedy_reports
+from rrg_rewards.recipes._outputs import plot_run, write_rows, write_run_file
+from rrg_rewards.rewards import Reward
+
+__all__ = ["describe_rewards", "evaluate_stage", "load_data_and_fit", "make_rewards", "reward_columns", "write_results"]
+
+logger = logging.getLogger(__name__)
+
+
+def make_rewards(recipe: RewardArguments) -> tuple[list[Reward], list[float]]:
+    """Return the rewards of a recipe and their weights."""
+    settings = recipe.reward_settings()
+    return [setting.make() for setting in settings], [setting.weight for setting in settings]
+
+
+def reward_columns(rewards: Sequence[Reward]) -> list[str]:
+    """Return the names of all columns that the rewards read, without duplicates."""
+    return list(dict.fromkeys(column for reward in rewards for column in reward.columns))
+
+
+def load_data_and_fit(
+    recipe: RewardArguments, rewards: Sequence[Reward], further_columns: Sequence[str] = ()
+) -> RecipeData:
+    """Load the rows of a recipe and fit the rewards to the training rows.
+
+    Args:
+        recipe: The recipe's arguments.
+        rewards: Rewards, which are fitted in place.
+        further_columns: Columns to load in addition to those that the rewards read.
+    """
+    data = load_recipe_data(recipe, list(dict.fromkeys([*reward_columns(rewards), *further_columns])))
+    for reward in rewards:
+        reward.fit(**{column: list(data.train[column]) for column in reward.columns})
+        logger.info("reward %s: %s", reward.__name__, reward.signature)
+    return data
+
+
+def describe_rewards(rewards: Sequence[Reward], weights: Sequence[float]) -> dict[str, Any]:
+    """Return the entry ``rewards`` of ``run.json``."""
+    return {
+        "rewards": [
+            {"name": reward.__name__, "weight": weight, "signature": reward.signature, "columns": reward.columns}
+            for reward, weight in zip(rewards, weights, strict=True)
+        ]
+    }
+
+
+def evaluate_stage(
+    trainer: Any, rewards: Sequence[Reward], data: RecipeData, recipe: RewardArguments, stage: str
+) -> Evaluation | None:
+    """Evaluate the policy on the held-out rows, and write the rows with their reports.
+
+    Returns:
+        The evaluation, or ``None`` if no rows are held out.
+    """
+    if not recipe.heldout_rows:
+        return None
+    reports = greedy_reports(trainer, data.heldout, recipe.heldout_batch_size)
+    evaluation = evaluate_reports(reports, rewards, data.heldout)
+    if trainer.accelerator.is_main_process:
+        rows = [{**row, "report": report} for row, report in zip(data.heldout, reports, strict=True)]
+        write_rows(Path(trainer.args.output_dir) / f"heldout_{stage}.jsonl", rows)
+        for name, summary in evaluation.summary().items():
+            logger.info("held out, %s, %s: %s", stage.replace("_", " "), name, format_summary(summary))
+    return evaluation
+
+
+def write_results(
+    trainer: Any,
+    rewards: Sequence[Reward],
+    history: Sequence[dict[str, Any]],
+    evaluations: Mapping[str, Evaluation | None],
+) -> None:
+    """Write ``evaluation.json`` (all stages and the paired change) and one curve per reward, on the main process."""
+    if not trainer.accelerator.is_main_process:
+        return
+    done = {stage: evaluation for stage, evaluation in evaluations.items() if evaluation is not None}
+    summaries = {stage: evaluation.summary() for stage, evaluation in done.items()}
+    if done:
+        write_run_file(trainer, "evaluation.json", {**summaries, "change": change(done["before"], done["after"])})
+    for reward in rewards:
+        path = Path(trainer.args.output_dir) / f"curve_{reward.__name__}.png"
+        plot_run(path, reward.__name__, history, summaries)

@@ -1,0 +1,195 @@
+"""A seeded corpus of synthetic chest-CT studies with known labels and findings."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rrg_rewards.data.phantom.population import PhantomContext, load_population
+from rrg_rewards.data.phantom.wording import Template, Topic, Wording, load_wording
+from rrg_rewards.data.phantom.writer import PhantomFinding, write_report
+from rrg_rewards.utilities.random_draws import Draws
+
+__all__ = ["PhantomStudy", "phantom_rows", "phantom_studies", "phantom_vocabulary"]
+
+FINDINGS_HEADER, IMPRESSION_HEADER = "Findings:", "Impression:"
+_WORD = re.compile(r"\w+|[^\w\s]+")
+
+
+@dataclass(frozen=True)
+class PhantomStudy:
+    """A synthetic chest-CT study.
+
+    The findings section and the impression have the same ``labels``. A label is 1 if and only if ``findings`` contains
+    it as ``present``. Labels are never hedged. Suspected causes (``consolidation, suspicious for infection``) and some
+    findings outside the labels are ``uncertain``.
+
+    Args:
+        study_id: ``phantom-<style>-<seed>-<index>``.
+        labels: 18 values, 0 or 1, in the order of ``rrg_rewards.schemas.CT_RATE``.
+        findings: Findings in the order of the findings section, including denials and findings outside the labels.
+        findings_text: The findings section.
+        impression_text: The impression.
+        context: Age, sex, indication and whether there is a prior scan.
+        style: ``full`` or ``compact``.
+        places: Start and end of the sentence of each finding in ``findings_text``.
+
+    Example:
+        >>> study = phantom_studies(1, seed=3, style="compact")[0]
+        >>> study.study_id, sum(study.labels)
+        ('phantom-compact-3-0', 5)
+    """
+
+    study_id: str
+    labels: tuple[int, ...]
+    findings: tuple[PhantomFinding, ...]
+    findings_text: str
+    impression_text: str
+    context: PhantomContext
+    style: str
+    places: tuple[tuple[int, int], ...]
+
+    @property
+    def report(self) -> str:
+        """The findings section and the impression, with headers."""
+        return f"{FINDINGS_HEADER} {self.findings_text}\n{IMPRESSION_HEADER} {self.impression_text}"
+
+    def to_row(self) -> dict[str, Any]:
+        """Return a plain dict for ``datasets.Dataset.from_list``, CSV or JSON lines.
+
+        Returns:
+            ``study_id``; the texts ``findings``, ``impression`` and ``report``; ``labels``, a list of 18 ints; ``age``
+            in years, ``sex``, ``indication`` and ``prior``.
+
+        Example:
+            >>> list(phantom_studies(1)[0].to_row())
+            ['study_id', 'findings', 'impression', 'report', 'labels', 'age', 'sex', 'indication', 'prior']
+        """
+        return {
+            "study_id": self.study_id,
+            "findings": self.findings_text,
+            "impression": self.impression_text,
+            "report": self.report,
+            "labels": list(self.labels),
+            **vars(self.context),
+        }
+
+
+def _study(seed: int, index: int, style: str, wording: Wording) -> PhantomStudy:
+    # Seed with the index, so that a study does not depend on the studies before it.
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(index,))))
+    population = load_population()
+    labels, age = population.sample(generator)
+    draws = Draws(generator)
+    context = population.context(labels, age, draws)
+    report = write_report(labels, context.prior, wording, draws)
+    return PhantomStudy(
+        study_id=f"phantom-{style}-{seed}-{index}",
+        labels=labels,
+        findings=report.findings,
+        findings_text=report.findings_text,
+        impression_text=report.impression_text,
+        context=context,
+        style=style,
+        places=report.places,
+    )
+
+
+def phantom_studies(n: int, seed: int = 0, style: str = "full") -> list[PhantomStudy]:
+    """Make the first ``n`` studies of a corpus.
+
+    A study depends only on the seed, its index and the style. A longer corpus therefore begins with the shorter one.
+    Labels and context depend only on the seed and the index: both styles describe the same patients.
+
+    Args:
+        n: Number of studies, not negative.
+        seed: Seed of the corpus, not negative.
+        style: ``full`` or ``compact``. Full reports resemble clinical reports, with distractors, hedges, changes since
+            a prior scan and varied wording. Compact reports have short sentences with the closed vocabulary of
+            :func:`phantom_vocabulary`, for tiny language models.
+
+    Raises:
+        ValueError: If ``n`` or ``seed`` is negative, or the style is unknown. The message names the nearest known one.
+
+    Example:
+        >>> study = phantom_studies(2, seed=0, style="compact")[1]
+        >>> study == phantom_studies(1000, seed=0, style="compact")[1]
+        True
+    """
+    if n < 0:
+        raise ValueError(f"n must not be negative, got {n}")
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, got {seed}")
+    wording = load_wording(style)
+    return [_study(seed, index, style, wording) for index in range(n)]
+
+
+def phantom_rows(n: int, seed: int = 0, style: str = "full") -> list[dict[str, Any]]:
+    """Return the studies of :func:`phantom_studies` as plain dicts; see :meth:`PhantomStudy.to_row`.
+
+    Args:
+        n: Number of studies, not negative.
+        seed: Seed of the corpus, not negative.
+        style: ``full`` or ``compact``.
+
+    Raises:
+        ValueError: As :func:`phantom_studies`.
+
+    Example:
+        >>> len(phantom_rows(3)), len(phantom_rows(3)[0]["labels"])
+        (3, 18)
+    """
+    return [study.to_row() for study in phantom_studies(n, seed=seed, style=style)]
+
+
+def _slot_values(topic: Topic, wording: Wording) -> dict[str, list[str]]:
+    sites = topic.where
+    return {
+        "location": [text for site in sites for text in wording.location_texts(*site)],
+        "side": [side for side, _ in sites],
+        "size": [str(size) for size in topic.sizes],
+        "severity": list(topic.severities),
+        "kind": list(topic.kinds),
+        "change": ["", *(text for texts in wording.changes.values() for text in texts)],
+        "interpretation": ["", *(text for texts in topic.interpretations.values() for text in texts)],
+    }
+
+
+def _sentences(wording: Wording) -> list[str]:
+    """Return sentences that together contain all words of a style."""
+    plain: list[Template] = [*wording.comparisons, *wording.normal_impressions]
+    statements = [*wording.closings, *(s for region in wording.regions for s in (*region.normals, *region.negatives))]
+    plain.extend(statement.template for statement in statements)
+    sentences = [lead for region in wording.regions for lead in region.leads]
+    sentences.extend(text for template in plain for text in template.variants({}))
+    for topic in (*wording.topics, *wording.distractors):
+        values = _slot_values(topic, wording)
+        sentences.extend(text for t in (*topic.findings, *topic.impression) for text in t.variants(values))
+    return sentences
+
+
+@cache
+def phantom_vocabulary(style: str = "compact") -> tuple[str, ...]:
+    r"""Return all tokens of the reports of a style, sorted: words and runs of punctuation, ``\w+|[^\w\s]+``.
+
+    ``tokenizers.pre_tokenizers.Whitespace`` splits text into the same tokens. A word-level tokenizer with this
+    vocabulary covers all reports of all seeds, including their headers.
+
+    Args:
+        style: ``full`` or ``compact``.
+
+    Raises:
+        ValueError: If the style is unknown. The message names the nearest known one.
+
+    Example:
+        >>> {"consolidation", "Consolidation", ".", "Impression"} <= set(phantom_vocabulary("compact"))
+        True
+    """
+    wording = load_wording(style)
+    texts = [FINDINGS_HEADER, IMPRESSION_HEADER, ".", *_sentences(wording)]
+    if wording.rates["merge"]:
+        # A phrase that is merged into the sentence before it starts with a lowercase letter.
+        texts.extend([";", *(f"{text[:1].lower()}{text[1:]}" for text in _sentences(wording))])
+    return tuple(sorted({token for text in texts for token in _WORD.findall(text)}))

@@ -1,0 +1,1 @@
+"""Tables of reports in CSV, JSONL and Parquet: reading, writing and appending."""

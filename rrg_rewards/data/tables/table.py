@@ -1,0 +1,252 @@
+"""Tables of reports in memory. Error messages name the file, the row and the column."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = ["FORMATS", "STANDARD", "Table", "TableError", "is_missing", "parse_json_cell", "table_format"]
+
+STANDARD = "-"
+"""Path of standard input and output."""
+
+FORMATS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+"""Table formats by file ending."""
+
+
+class TableError(ValueError):
+    """Error in a table. The message names the file, the row and the column."""
+
+
+def table_format(path: str | Path, fallback: str | None = None) -> str:
+    """Return the format of a table from the ending of its path.
+
+    Args:
+        path: Path of a table, or ``-`` for standard input or output.
+        fallback: Format for an unknown ending: ``csv``, ``jsonl`` or ``parquet``. Standard input and output are CSV by
+            default.
+
+    Raises:
+        TableError: For an unknown ending without a fallback.
+
+    Example:
+        >>> table_format("reports.JSONL"), table_format("-"), table_format("reports.txt", fallback="csv")
+        ('jsonl', 'csv', 'csv')
+    """
+    if str(path) == STANDARD:
+        return fallback or "csv"
+    ending = Path(path).suffix.lower()
+    known = FORMATS.get(ending, fallback)
+    if known is None:
+        kind = f"the ending {ending!r}" if ending else "no ending"
+        raise TableError(f"{path}: {kind} does not tell the table's format; use one of {', '.join(FORMATS)}")
+    return known
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in memory: named columns of equal length.
+
+    Args:
+        columns: Cells by column name; ``None`` for a missing cell.
+        source: Name of the table in messages, usually its path.
+        lines: For each row, the line of the file on which it starts, if the format has lines.
+        types: Arrow types of the columns that were read from Parquet. They are used to write the columns again.
+        delimiter: Character that separated the cells of a CSV table.
+
+    Raises:
+        TableError: If columns differ in length.
+
+    Example:
+        >>> table = Table({"id": ["a", "b"], "report": ["Normal.", None]}, source="reports.csv", lines=(2, 3))
+        >>> len(table), table.names, table.where(1)
+        (2, ('id', 'report'), 'reports.csv: data row 2 (line 3)')
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    source: str = "table"
+    lines: Sequence[int] | None = None
+    types: Mapping[str, Any] = field(default_factory=dict)
+    delimiter: str = ","
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(cells) for name, cells in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise TableError(f"{self.source}: columns must have the same length, got {lengths}")
+
+    @classmethod
+    def from_records(cls, records: Iterable[Mapping[str, Any]], names: Iterable[str] = (), **fields: Any) -> "Table":
+        """Make a table from records, one per row. A key that a record lacks is a missing cell.
+
+        Args:
+            records: Cells by column name.
+            names: Names of the first columns. A column that no record contains has only missing cells. The other
+                columns follow in the order of the records.
+            fields: ``source`` and ``lines`` of the table.
+
+        Example:
+            >>> Table.from_records([{"id": 1}, {"id": 2, "report": "Normal."}]).columns
+            {'id': [1, 2], 'report': [None, 'Normal.']}
+        """
+        rows = list(records)
+        names = dict.fromkeys((*names, *(name for row in rows for name in row)))
+        return cls({name: [row.get(name) for row in rows] for name in names}, **fields)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names, in order."""
+        return tuple(self.columns)
+
+    def where(self, row: int) -> str:
+        """Return the location of a row for messages: its number from 1 and its line. ``row`` is an index from 0."""
+        line = "" if self.lines is None else f" (line {self.lines[row]})"
+        return f"{self.source}: data row {row + 1}{line}"
+
+    def column(self, name: str) -> Sequence[Any]:
+        """Return the cells of one column.
+
+        Raises:
+            TableError: If the column does not exist. The message suggests the nearest name and lists all names.
+
+        Example:
+            >>> Table({"report": ["Normal."]}, source="reports.csv").column("reports")
+            Traceback (most recent call last):
+            ...
+            rrg_rewards.data.tables.table.TableError: reports.csv: unknown column 'reports'; did you mean 'report'?
+            Known: report
+        """
+        if name not in self.columns:
+            raise TableError(f"{self.source}: {unknown_name_message('column', name, self.columns)}")
+        return self.columns[name]
+
+    def optional(self, name: str) -> Sequence[Any]:
+        """Return the cells of one column, all missing if the column does not exist."""
+        return self.columns.get(name, [None] * len(self))
+
+    def optional_texts(self, name: str) -> list[str | None]:
+        """Return the :meth:`texts` of one column, all missing if the column does not exist."""
+        return self.texts(name) if name in self.columns else [None] * len(self)
+
+    def texts(self, name: str) -> list[str | None]:
+        """Return the report texts of one column, ``None`` for a missing report.
+
+        In JSONL and Parquet, null and NaN (written by pandas) are missing reports, and empty text is a text. In CSV an
+        empty cell is a missing report.
+
+        Raises:
+            TableError: If the column does not exist, or a cell is not a text. The message names the row.
+
+        Example:
+            >>> Table({"report": ["Normal.", "", None, float("nan")]}).texts("report")
+            ['Normal.', '', None, None]
+        """
+        texts: list[str | None] = []
+        for row, cell in enumerate(self.column(name)):
+            if is_missing(cell):
+                texts.append(None)
+            elif isinstance(cell, str):
+                texts.append(cell)
+            else:
+                raise TableError(
+                    f"{self.where(row)}, column {name!r}: must be a report text, got {type(cell).__name__} {cell!r}"
+                )
+        return texts
+
+    def required_texts(self, name: str) -> list[str]:
+        """Return the report texts of a column without missing reports.
+
+        Raises:
+            TableError: As :meth:`texts`, and if a report is missing. The message names the row.
+
+        Example:
+            >>> Table({"report": ["Normal.", None]}, source="reports.jsonl").required_texts("report")
+            Traceback (most recent call last):
+            ...
+            rrg_rewards...TableError: reports.jsonl: data row 2, column 'report': is missing; leave the row
+            out
+        """
+        texts: list[str] = []
+        for row, text in enumerate(self.texts(name)):
+            if text is None:
+                raise TableError(f"{self.where(row)}, column {name!r}: is missing; leave the row out")
+            texts.append(text)
+        return texts
+
+    def labels(self, names: Sequence[str]) -> list[tuple[int, ...] | None]:
+        """Return rows of 0/1 labels from several columns, ``None`` for a row without any label.
+
+        Args:
+            names: Names of the columns, one for each label. Cells may be 0, 1, false or true, as values or text.
+
+        Raises:
+            TableError: If a column does not exist, or a cell is not a label. The message names row and column.
+
+        Example:
+            >>> Table({"Edema": ["1", None], "Fracture": ["0", None]}).labels(["Edema", "Fracture"])
+            [(1, 0), None]
+        """
+        columns = [self.column(name) for name in names]
+        rows: list[tuple[int, ...] | None] = []
+        for row, cells in enumerate(zip(*columns, strict=True)):
+            if all(map(is_missing, cells)):
+                rows.append(None)
+            else:
+                rows.append(tuple(self._label(row, name, cell) for name, cell in zip(names, cells, strict=True)))
+        return rows
+
+    def _label(self, row: int, name: str, cell: Any) -> int:
+        label = _LABELS.get(cell.strip().lower() if isinstance(cell, str) else str(cell).lower())
+        if label is None:
+            raise TableError(
+                f"{self.where(row)}, column {name!r}: must be a label of 0 or 1, got {cell!r}; map uncertain and "
+                "missing labels first"
+            )
+        return label
+
+    def with_columns(self, columns: Mapping[str, Sequence[Any]]) -> "Table":
+        """Add columns at the end. An existing column is replaced and keeps its position.
+
+        Example:
+            >>> Table({"id": ["a"], "crg": ["0"]}).with_columns({"crg": [0.5], "recall": [1.0]}).columns
+            {'id': ['a'], 'crg': [0.5], 'recall': [1.0]}
+        """
+        types = {name: kind for name, kind in self.types.items() if name not in columns}
+        return replace(self, columns={**self.columns, **columns}, types=types)
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is missing: ``None`` or NaN."""
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
+_LABELS = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
+
+
+def parse_json_cell(cell: Any, where: str, kind: str) -> Any:
+    """Parse a text cell as JSON, which CSV uses for lists and objects. Return any other cell unchanged.
+
+    Args:
+        cell: The cell.
+        where: Location of the cell, for messages.
+        kind: Description of the expected value for messages, such as ``list of items``.
+
+    Raises:
+        TableError: If the text is not JSON.
+
+    Example:
+        >>> parse_json_cell("[1, 2]", "items.csv: data row 1", "list"), parse_json_cell([3], "", "list")
+        ([1, 2], [3])
+    """
+    if not isinstance(cell, str):
+        return cell
+    try:
+        return json.loads(cell)
+    except ValueError as error:
+        raise TableError(f"{where}: is no JSON {kind}: {error}") from None

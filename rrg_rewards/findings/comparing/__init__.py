@@ -1,0 +1,1 @@
+"""Compare two reports finding by finding: matching, attribute errors and clinical significance."""

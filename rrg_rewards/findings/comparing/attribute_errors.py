@@ -1,0 +1,281 @@
+"""Attribute errors of a matched finding: CRIMSON's eight types, significant or negligible."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rrg_rewards.findings.knowledge.concepts import Relation
+from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.reading.finding import Attributes, Finding, Place
+
+__all__ = [
+    "LUNG_LEVELS",
+    "AttributeDiscrepancy",
+    "attribute_discrepancies",
+    "density",
+    "is_among",
+    "is_nodule",
+    "levels_apart",
+    "severity_steps",
+    "sides_conflict",
+    "stated_places",
+]
+
+LUNG_LEVELS = frozenset({"upper", "middle", "lower"})
+_SEVERITIES = {"minimal": 0, "mild": 1, "moderate": 2, "severe": 3}
+# Number of severity steps that is significant for every finding: from "small" to "large".
+_SIGNIFICANT_STEPS = 2
+# Number of vertebrae above the first one of each part of the spine.
+_SPINE = {"c": 0, "t": 7, "l": 19}
+
+Significance = Callable[[str, Attributes], str]
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeDiscrepancy:
+    """A difference in an attribute of a finding that both reports contain.
+
+    Args:
+        type: One of ``rrg_rewards.schemas.ATTRIBUTE_ERROR_TYPES``.
+        significant: Whether the difference could change the management of the patient.
+        explanation: Description of the difference.
+    """
+
+    type: str
+    significant: bool
+    explanation: str
+
+
+def severity_steps(reference: Attributes, candidate: Attributes) -> int:
+    """Return the number of steps between two severities, or 0 if one of them is not stated."""
+    if reference.severity is None or candidate.severity is None:
+        return 0
+    return abs(_SEVERITIES[reference.severity] - _SEVERITIES[candidate.severity])
+
+
+def sides_conflict(reference: Attributes, candidate: Attributes) -> bool:
+    """Whether both findings have a stated side and the sides differ."""
+    return None not in (reference.laterality, candidate.laterality) and reference.laterality != candidate.laterality
+
+
+def attribute_discrepancies(
+    reference: Finding, candidate: Finding, relation: Relation, significance: Significance
+) -> list[AttributeDiscrepancy]:
+    """Return the attribute errors of a candidate's finding.
+
+    An attribute that one of the reports does not state is not an error, with one exception: a candidate that states
+    neither side, degree nor location is unspecific, a significant error, if the reference states side and degree.
+
+    - Location: the other side, a lobe that is not adjacent, or another bone is significant. An adjacent lobe and
+      another location within the same lobe are negligible. One side of both is significant for the concepts of
+      ``each_side`` in ``knowledge/concepts.yaml``. A match has at most one error of location.
+    - Density of nodules: two different ones are significant. One that a report leaves open is significant if it changes
+      the clinical significance.
+    - Severity: a difference is significant if it is at least two steps (small and large) or changes the clinical
+      significance.
+    - Measurement: a difference is significant above 2 mm for nodules and masses below 6 mm, above 4 mm for larger ones,
+      and above half of the smaller size for other findings.
+    - Change and acuity: opposite changes, and acute instead of chronic, are significant.
+    - Certainty: a difference is negligible.
+
+    Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Section 3.2. Rules that the paper does not give are in
+    ``knowledge/concepts.yaml``.
+
+    Args:
+        reference: Finding of the reference.
+        candidate: Matched finding of the candidate.
+        relation: Relation of their concepts.
+        significance: Function that returns the clinical significance of a concept with attributes in this patient.
+    """
+    found: list[AttributeDiscrepancy] = []
+    ours, theirs = reference.attributes, candidate.attributes
+    measured = ours.size_mm is not None and theirs.size_mm is not None
+    if is_nodule(reference) and is_nodule(candidate):
+        found += _density(reference, candidate, significance)
+    elif relation.kind != "same" and not (relation.kind == "descriptor" and measured):
+        names = f"{_words([candidate.concept])} for {_words([reference.concept])}"
+        found.append(AttributeDiscrepancy(relation.kind, relation.significant, names))
+    if relation.kind == "same" and _is_bare(ours, theirs):
+        explanation = f"{_words([candidate.concept])} without side and degree"
+        found.append(AttributeDiscrepancy("unspecific", True, explanation))
+    found += _location(reference, candidate)
+    found += _severity(reference, candidate, significance)
+    found += _measurement(reference, candidate)
+    # A name and a form that contradict the reference's are one error.
+    named = bool(found) and found[0].type in ("descriptor", "unspecific", "overinterpretation")
+    found += [error for error in _contradictions(ours, theirs) if not (named and error.type == "descriptor")]
+    if (ours.certainty is None) != (theirs.certainty is None):
+        explanation = f"the candidate is {'' if theirs.certainty else 'not '}hedged"
+        found.append(AttributeDiscrepancy("certainty", False, explanation))
+    return found
+
+
+def is_nodule(finding: Finding) -> bool:
+    """Whether the density of a finding is one of its attributes, and not another finding."""
+    return finding.concept in load_knowledge("concepts")["density"]["concepts"]
+
+
+def density(finding: Finding) -> str | None:
+    """Return the density of a nodule: ``calcified``, ``ground_glass`` or ``solid``; ``None`` if it is not stated."""
+    if not is_nodule(finding):
+        return None
+    rules = load_knowledge("concepts")["density"]
+    stated = (rules["concepts"][finding.concept], *finding.attributes.morphology)
+    return next((value for value in rules["values"] if value in stated), None)
+
+
+def _density(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
+    """Return the difference in density of two nodules.
+
+    Two stated densities differ significantly. A density that one report leaves open does if the significance differs.
+    Several nodules can have several densities.
+    """
+    ours, theirs = density(reference), density(candidate)
+    if ours == theirs:
+        return []
+    several = reference.attributes.extent == "multiple"
+    levels = {
+        significance(finding.concept, replace(reference.attributes, morphology=finding.attributes.morphology))
+        for finding in (reference, candidate)
+    }
+    significant = not several and (None not in (ours, theirs) or len(levels) > 1)
+    kind = "unspecific" if theirs is None else "descriptor"
+    return [AttributeDiscrepancy(kind, significant, f"{_words([theirs or 'nodule'])} for {_words([ours or 'nodule'])}")]
+
+
+def _is_bare(ours: Attributes, theirs: Attributes) -> bool:
+    """Whether the candidate states neither side, degree nor location although the reference states side and degree."""
+    side = ours.laterality is not None
+    degree = ours.severity is not None or ours.size_mm is not None
+    return side and degree and not (theirs.laterality or theirs.severity or theirs.size_mm or theirs.location)
+
+
+def _words(values: Iterable[str]) -> str:
+    return " and ".join(values).replace("_", " ")
+
+
+def _location(reference: Finding, candidate: Finding) -> list[AttributeDiscrepancy]:
+    """Return the difference in place: at most one, the significant one if there are several."""
+    ours, theirs = reference.attributes, candidate.attributes
+    found = []
+    if sides_conflict(ours, theirs):
+        # Of a finding on both sides, one side may be the one that matters.
+        partly = "bilateral" in (ours.laterality, theirs.laterality)
+        significant = not partly or reference.concept in load_knowledge("concepts")["each_side"]
+        found.append(AttributeDiscrepancy("location", significant, f"{theirs.laterality} for {ours.laterality}"))
+    if "malpositioned" in (ours.device_position, theirs.device_position):
+        if ours.device_position != theirs.device_position:
+            stated = f"{theirs.device_position or 'position not stated'} for {ours.device_position or 'not stated'}"
+            found.append(AttributeDiscrepancy("location", True, stated))
+    elif ours.places or theirs.places:
+        wrong = [place for place in stated_places(ours) if not is_among(place, stated_places(theirs))]
+        if wrong:
+            # Some of several places are an extent, as one side of both is.
+            significant = len(wrong) == len(stated_places(ours))
+            found.append(AttributeDiscrepancy("location", significant, f"not {_words(map(_place_name, wrong))}"))
+    elif ours.location and theirs.location and set(ours.location).isdisjoint(theirs.location):
+        explanation = f"{_words(theirs.location)} for {_words(ours.location)}"
+        significant = levels_apart(ours, theirs) or _bones_apart(ours.location, theirs.location)
+        found.append(AttributeDiscrepancy("location", significant, explanation))
+    return sorted(found, key=lambda error: not error.significant)[:1]
+
+
+def stated_places(attributes: Attributes) -> tuple[Place, ...]:
+    """Return the places of a finding; one if it is not in several places with different sides."""
+    return attributes.places or (Place(attributes.laterality or "bilateral", attributes.location, attributes.size_mm),)
+
+
+def is_among(place: Place, places: Sequence[Place]) -> bool:
+    """Whether a place may be one of several others: on their side, and at their level if both state one."""
+    levels = LUNG_LEVELS.intersection(place.location)
+    return any(
+        (place.laterality == other.laterality or "bilateral" in (place.laterality, other.laterality))
+        and not (levels and LUNG_LEVELS.intersection(other.location) and levels.isdisjoint(other.location))
+        for other in places
+    )
+
+
+def _place_name(place: Place) -> str:
+    return " ".join((place.laterality, *place.location))
+
+
+def levels_apart(reference: Attributes, candidate: Attributes) -> bool:
+    """Whether two findings are in lobes of the lung that are not adjacent: one in the upper, one in the lower."""
+    ours, theirs = LUNG_LEVELS.intersection(reference.location), LUNG_LEVELS.intersection(candidate.location)
+    return bool(ours) and bool(theirs) and ours.isdisjoint(theirs) and "middle" not in ours | theirs
+
+
+def _bones_apart(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether two locations are bones that are too far apart to be confused."""
+    levels = load_knowledge("concepts")["levels"]
+    first, second = (dict(filter(None, map(_bone, places))) for places in (ours, theirs))
+    if not first or not second:
+        return False
+    return not any(kind in second and abs(level - second[kind]) <= levels.get(kind, 0) for kind, level in first.items())
+
+
+def _bone(place: str) -> tuple[str, int] | None:
+    """Return the kind and number of a bone: rib 10, vertebra 19 for T12. Return ``None`` for other locations."""
+    if place.startswith("rib_"):
+        return "rib", int(place[4:])
+    if place[1:].isdigit() and place[0] in _SPINE:
+        return "vertebra", _SPINE[place[0]] + int(place[1:])
+    return (place, 0) if place in load_knowledge("concepts")["bones"] else None
+
+
+def _severity(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
+    ours, theirs = reference.attributes, candidate.attributes
+    found = []
+    steps = severity_steps(ours, theirs)
+    if steps:
+        changed = significance(reference.concept, ours) != significance(
+            reference.concept, Attributes(severity=theirs.severity).filled(ours)
+        )
+        explanation = f"{theirs.severity} for {ours.severity}"
+        found.append(AttributeDiscrepancy("severity", steps >= _SIGNIFICANT_STEPS or changed, explanation))
+    if {ours.extent, theirs.extent} == {"focal", "diffuse"}:
+        found.append(AttributeDiscrepancy("severity", True, f"{theirs.extent} for {ours.extent}"))
+    return found
+
+
+def _measurement(reference: Finding, candidate: Finding) -> list[AttributeDiscrepancy]:
+    """Return the difference in size; of findings in several places the largest difference of a place."""
+    ours, theirs = reference.attributes, candidate.attributes
+    sizes = [(ours.size_mm, theirs.size_mm)]
+    if ours.places and theirs.places:
+        sizes = [
+            (place.size_mm, other.size_mm)
+            for place in ours.places
+            for other in theirs.places
+            if is_among(place, [other])
+        ]
+    found = [
+        AttributeDiscrepancy("measurement", _is_beyond(reference.concept, own, other), f"{other:g} mm for {own:g} mm")
+        for own, other in sizes
+        if own is not None and other is not None and own != other
+    ]
+    return sorted(found, key=lambda error: not error.significant)[:1]
+
+
+def _is_beyond(concept: str, ours: float, theirs: float) -> bool:
+    """Whether the difference of two sizes is beyond the margin of a concept."""
+    rules = load_knowledge("concepts")["measurement"]
+    if concept in rules["concepts"]:
+        margin: float = next(margin for size, margin in sorted(rules["margins"].items(), reverse=True) if ours >= size)
+        return abs(ours - theirs) > margin
+    return bool(max(ours, theirs) > rules["ratio"] * min(ours, theirs))
+
+
+def _contradictions(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy]:
+    found = []
+    contradictions = load_knowledge("concepts")["contradictions"]
+    if ours.morphology and theirs.morphology and set(ours.morphology).isdisjoint(theirs.morphology):
+        pairs = [{first, second} for first in ours.morphology for second in theirs.morphology]
+        significant = any(set(pair) in pairs for pair in contradictions["morphology"])
+        explanation = f"{_words(theirs.morphology)} for {_words(ours.morphology)}"
+        found.append(AttributeDiscrepancy("descriptor", significant, explanation))
+    for kind in ("change", "acuity"):
+        first, second = getattr(ours, kind), getattr(theirs, kind)
+        if first and second and first != second:
+            significant = any({first, second} == set(pair) for pair in contradictions[kind])
+            found.append(AttributeDiscrepancy("temporal", significant, f"{second} for {first}"))
+    return found

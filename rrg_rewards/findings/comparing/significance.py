@@ -1,0 +1,114 @@
+"""Clinical significance of findings, from the rules in ``knowledge/concepts.yaml``."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import floor
+from typing import Any
+
+from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.knowledge.patient import Patient
+from rrg_rewards.findings.reading.finding import Attributes
+from rrg_rewards.findings.reading.phrases import WordBits
+
+__all__ = ["clinical_significance"]
+
+_LEVELS = {
+    "urgent": "urgent",
+    "actionable": "actionable_not_urgent",
+    "not_actionable": "not_actionable_not_urgent",
+    "benign": "benign_expected",
+}
+
+Condition = Callable[[Attributes, Patient, Sequence[str]], bool]
+
+
+def clinical_significance(concept: str, attributes: Attributes, patient: Patient, words: Sequence[str] = ()) -> str:
+    """Return the clinical significance of a finding on CRIMSON's scale of four levels.
+
+    Args:
+        concept: Concept of ``knowledge/concepts.yaml``.
+        attributes: Attributes of the finding.
+        patient: Age and clinical contexts.
+        words: Content words of an open finding.
+
+    Returns:
+        ``urgent``, ``actionable_not_urgent``, ``not_actionable_not_urgent`` or ``benign_expected``.
+
+    Example:
+        >>> clinical_significance("arterial_calcification", Attributes(), Patient(age=82))
+        'benign_expected'
+        >>> clinical_significance("arterial_calcification", Attributes(), Patient(age=25))
+        'actionable_not_urgent'
+        >>> clinical_significance("pleural_effusion", Attributes(severity="mild"), Patient())
+        'not_actionable_not_urgent'
+        >>> clinical_significance("other_finding", Attributes(), Patient(), words=("gastric", "perforation"))
+        'urgent'
+    """
+    default, by_severity, cases = _rules()[concept]
+    for conditions, level in cases:
+        if all(condition(attributes, patient, words) for condition in conditions):
+            return level
+    return by_severity.get(attributes.severity, default)
+
+
+@cache
+def _rules() -> dict[str, tuple[str, dict[str | None, str], list[tuple[list[Condition], str]]]]:
+    return {
+        concept: (
+            _LEVELS[entry["significance"]],
+            {severity: _LEVELS[level] for severity, level in entry.get("severity", {}).items()},
+            [
+                ([_condition(key, value) for key, value in case["if"].items()], _LEVELS[case["then"]])
+                for case in entry.get("cases", ())
+            ],
+        )
+        for concept, entry in load_knowledge("concepts")["concepts"].items()
+    }
+
+
+def _condition(key: str, value: Any) -> Condition:
+    if key == "context":
+        return lambda _, patient, __: value in patient.contexts
+    name, _, bound = key.rpartition("_")
+    if bound in ("below", "from") and name in _MEASURES:
+        return _bound(name, value, below=bound == "below")
+    if key == "words":
+        return _words(value)
+    if key not in Attributes.__slots__:
+        raise ValueError(f"unknown condition {key!r} in knowledge/concepts.yaml")
+    choices = frozenset(value)
+    if key in ("location", "morphology"):
+        return lambda attributes, *_: not choices.isdisjoint(getattr(attributes, key))
+    return lambda attributes, *_: getattr(attributes, key) in choices
+
+
+def _bound(name: str, value: float, below: bool) -> Condition:
+    measure = _MEASURES[name]
+
+    def holds(attributes: Attributes, patient: Patient, _: Sequence[str]) -> bool:
+        number = measure(attributes, patient)
+        return number is not None and (number < value) == below
+
+    return holds
+
+
+def _words(choices: Sequence[str]) -> Condition:
+    bits = WordBits()
+    for word in choices:
+        bits.add(word, 1)
+    return lambda _, __, words: any(bits[word] for word in words)
+
+
+def _mean_size(attributes: Attributes, _: Patient) -> float | None:
+    """Return the mean of the two dimensions, or the only one, rounded to whole millimetres."""
+    if attributes.size_mm is None:
+        return None
+    return floor((attributes.size_mm + (attributes.short_axis_mm or attributes.size_mm)) / 2 + 0.5)
+
+
+_MEASURES: dict[str, Callable[[Attributes, Patient], float | None]] = {
+    "age": lambda _, patient: patient.age,
+    "size": lambda attributes, _: attributes.size_mm,
+    "mean_size": _mean_size,
+    "short_axis": lambda attributes, _: attributes.short_axis_mm or attributes.size_mm,
+}

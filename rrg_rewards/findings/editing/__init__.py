@@ -1,0 +1,1 @@
+"""Reports edited by rule: injected errors, wrong details and paraphrases."""

@@ -1,0 +1,213 @@
+"""Errors in single findings of a report: omissions, wrong locations, wrong severities and wrong comparisons."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from rrg_rewards.findings.comparing.attribute_errors import LUNG_LEVELS
+from rrg_rewards.findings.editing.injected_report import ErrorEdit
+from rrg_rewards.findings.editing.prior_study import comparison_words
+from rrg_rewards.findings.editing.report_view import Proposal, ReportView
+from rrg_rewards.findings.editing.text_edits import Replacement, drop_sentence, matching_case, without_item
+from rrg_rewards.findings.knowledge.concepts import concept_graph
+from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.reading.modifiers import Modifier, Span, modifier_reader
+from rrg_rewards.findings.reading.tokens import locate, tokenise
+
+__all__ = ["PROPOSERS"]
+
+_FACTORS = (2.0, 2.5, 3.0, 0.4)
+# A difference of at most this many mm may be a measurement error.
+_CLEAR_MM = 4.0
+# Minimum size in mm; smaller findings are not visible on a radiograph.
+_LEAST_MM = 2.0
+_NUMBER = re.compile(r"\d*\.?\d+")
+_WORD = re.compile(r"[A-Za-z]+")
+
+Proposer = Callable[[ReportView, int], Iterator[Proposal]]
+
+
+def omissions(view: ReportView, target: int) -> Iterator[Proposal]:
+    """B: remove every mention of the finding."""
+    group, finding = view.groups[target], view.findings[target]
+    if len(group) > 1 and finding.concept in load_knowledge("errors")["umbrellas"]:
+        return
+    replacements: list[Replacement] = []
+    places = view.places_of(group)
+    for place in places:
+        sentence = view.sentences[place]
+        own = [mention for mention in sentence.abnormal if mention in group]
+        if len(own) > 1:
+            # "A granuloma in the left lung and hilar granulomas" may be one finding or two.
+            return
+        # Mentions that were merged into the finding are removed with it: "opacity, likely atelectasis".
+        if any(mention not in group and mention.concept != finding.concept for mention in sentence.abnormal):
+            item = without_item(sentence, own)
+            changed = [] if item is None else [item]
+        else:
+            changed = drop_sentence(view.sentences, place)
+        if not changed:
+            return
+        replacements += [one for one in changed if one not in replacements]
+    if places:
+        edit = ErrorEdit("B", "dropped", finding.concept, (finding.start, finding.end))
+        yield Proposal(edit, tuple(replacements), None, target)
+
+
+def wrong_places(view: ReportView, target: int) -> Iterator[Proposal]:
+    """C: move the finding to the other side, or to another level of the lung."""
+    finding, knowledge = view.findings[target], load_knowledge("errors")
+    if finding.concept in knowledge["unlocated"]:
+        return
+    if finding.attributes.laterality in ("left", "right"):
+        yield from _reworded(view, target, "laterality", knowledge["sides"])
+    if LUNG_LEVELS.intersection(finding.attributes.location) and finding.concept not in knowledge["never_raised"]:
+        yield from _reworded(view, target, "location", knowledge["levels"])
+
+
+def _reworded(view: ReportView, target: int, kind: str, words: Mapping[str, str]) -> Iterator[Proposal]:
+    finding = view.findings[target]
+    replacements: list[Replacement] = []
+    for start, end, modifier in _modifiers(view, target):
+        values = dict(modifier.values)
+        if kind not in values or (kind == "location" and values[kind] not in LUNG_LEVELS):
+            continue
+        text = view.report[start:end]
+        if kind == "laterality" and set(load_knowledge("errors")["one_sided"]) & set(text.lower().split()):
+            return
+        changed = _WORD.sub(lambda found: matching_case(words.get(found[0].lower(), found[0]), found[0]), text)
+        if changed == text:
+            return
+        replacements.append(Replacement(start, end, changed))
+    if replacements:
+        start, end, new = replacements[0]
+        old, new = view.report[start:end].lower(), new.lower()
+        edit = ErrorEdit("C", "moved", f"{finding.concept}: {new} for {old}", (finding.start, finding.end))
+        yield Proposal(edit, tuple(replacements), replacements[0][:2], target)
+
+
+def _modifiers(view: ReportView, target: int) -> Iterator[tuple[int, int, Modifier]]:
+    """Yield the modifiers in all mentions of a finding, with their spans in the report."""
+    group = view.groups[target]
+    reader = modifier_reader()
+    for place in view.places_of(group):
+        sentence = view.sentences[place]
+        tokens = tokenise(sentence.text)
+        places = locate(sentence.text, tokens)
+        ends = {sentence.start + end: i for i, (_, end) in enumerate(places)}
+        named = {mention: ends.get(mention.end) for mention in sentence.mentions}
+        spans = sorted({Span(i, i + 1) for i in named.values() if i is not None})
+        own = {named[mention] for mention in sentence.mentions if mention in group}
+        for modifier, owner in reader.owned(tokens, spans):
+            if spans[owner].start in own:
+                first, last = places[modifier.start][0], places[modifier.end - 1][1]
+                yield sentence.start + first, sentence.start + last, modifier
+
+
+def wrong_severities(view: ReportView, target: int) -> Iterator[Proposal]:
+    """D: change a severity by at least two steps, or a size."""
+    finding = view.findings[target]
+    if finding.attributes.severity is not None:
+        yield from _severity(view, target)
+    if finding.attributes.size_mm is not None:
+        yield from _size(view, target)
+
+
+def _severity(view: ReportView, target: int) -> Iterator[Proposal]:
+    finding, words = view.findings[target], load_knowledge("errors")["severities"]
+    spans = [span[:2] for span in _modifiers(view, target) if "severity" in dict(span[2].values)]
+    olds = [view.report[start:end].lower() for start, end in spans]
+    # A finding may be "small" in one sentence and "tiny" in another; each word is replaced by its own opposite.
+    for option in range(min((len(words.get(old, ())) for old in olds), default=0)):
+        news = [words[old][option] for old in olds]
+        replacements = [
+            Replacement(start, end, matching_case(new, view.report[start:end]))
+            for (start, end), new in zip(spans, news, strict=True)
+        ]
+        edit = ErrorEdit("D", "severity", f"{finding.concept}: {news[0]} for {olds[0]}", (finding.start, finding.end))
+        articles = _articles(view, replacements)
+        yield Proposal(edit, (*replacements, *articles), replacements[0][:2], target)
+
+
+def _articles(view: ReportView, replacements: Sequence[Replacement]) -> list[Replacement]:
+    """Correct ``a`` and ``an`` before replaced words."""
+    changed = []
+    for start, _, text in replacements:
+        found = re.search(r"\b(an?) $", view.report[:start], re.IGNORECASE)
+        if found:
+            article = "an" if text[0].lower() in "aeiou" else "a"
+            if article != found[1].lower():
+                changed.append(Replacement(found.start(1), found.end(1), matching_case(article, found[1])))
+    return changed
+
+
+def _size(view: ReportView, target: int) -> Iterator[Proposal]:
+    finding = view.findings[target]
+    size = finding.attributes.size_mm or 0.0
+    spans = [span[:2] for span in _modifiers(view, target) if "size_mm" in dict(span[2].values)]
+    for factor in _FACTORS if spans else ():
+        if abs(factor * size - size) <= _CLEAR_MM or factor * size < _LEAST_MM:
+            continue
+        texts = [view.report[start:end] for start, end in spans]
+        scaled = [_NUMBER.sub(partial(_scaled, factor), text) for text in texts]
+        replacements = [Replacement(start, end, text) for (start, end), text in zip(spans, scaled, strict=True)]
+        edit = ErrorEdit("D", "size", f"{finding.concept}: {scaled[0]} for {texts[0]}", (finding.start, finding.end))
+        yield Proposal(edit, tuple(replacements), spans[0], target)
+
+
+def _scaled(factor: float, number: re.Match[str]) -> str:
+    value = float(number[0]) * factor
+    return f"{value:.1f}" if "." in number[0] or value < 1 else f"{value:.0f}"
+
+
+def added_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
+    """E: add a change since a prior study to a finding without one."""
+    finding, group = view.findings[target], view.groups[target]
+    places = view.places_of(group)
+    if any(place in view.comparing for place in places) or finding.attributes.change is not None:
+        return
+    for place in places:
+        sentence = view.sentences[place]
+        following = view.follows(place)
+        # In "Low volumes without consolidation, decreased" it is unclear what has decreased.
+        plain = len(sentence.mentions) == 1 == len(sentence.abnormal)
+        if plain and (following is None or not following.goes_on) and sentence.text[-1].isalnum():
+            for text in load_knowledge("errors")["comparison"]["added"]:
+                edit = ErrorEdit("E", "comparison added", f"{finding.concept}{text}", (sentence.start, sentence.stop))
+                added = Replacement(sentence.stop - 1, sentence.stop, sentence.text[-1] + text)
+                yield Proposal(edit, (added,), (sentence.start, sentence.stop), target)
+
+
+def dropped_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
+    """F: remove the change of a finding since a prior study."""
+    finding, group = view.findings[target], view.groups[target]
+    places = [place for place in view.places_of(group) if place in view.comparing]
+    akin = partial(concept_graph().akin, finding.concept)
+    others = (mention for place in view.comparing.difference(places) for mention in view.sentences[place].abnormal)
+    if any(akin(mention.concept) for mention in others) or any(map(view.compared_next, view.places_of(group))):
+        return
+    replacements = []
+    for place in places:
+        sentence = view.sentences[place]
+        # The sentence must describe the change of one finding only, under any of its names.
+        if not all(akin(mention.concept) for mention in sentence.abnormal):
+            return
+        found = next(comparison_words().without(sentence.text), None)
+        if found is None:
+            return
+        start, end, text = found
+        replacements.append(Replacement(sentence.start + start, sentence.start + end, text))
+    if replacements:
+        first = view.sentences[places[0]]
+        edit = ErrorEdit("F", "comparison dropped", finding.concept, (first.start, first.stop))
+        yield Proposal(edit, tuple(replacements), (first.start, first.stop), target)
+
+
+PROPOSERS: Mapping[str, Proposer] = {
+    "B": omissions,
+    "C": wrong_places,
+    "D": wrong_severities,
+    "E": added_comparisons,
+    "F": dropped_comparisons,
+}
+"""Functions that propose errors in one finding, by letter of the category."""

@@ -1,0 +1,290 @@
+"""Inject known errors into real report text; the finding engine verifies every edit."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from rrg_rewards.findings.comparing.matching import FindingComparison, compare_findings
+from rrg_rewards.findings.editing.finding_errors import PROPOSERS
+from rrg_rewards.findings.editing.injected_report import (
+    LETTERS,
+    ErrorEdit,
+    InjectedReport,
+    draw_counts,
+    requested_counts,
+    seeded_draws,
+)
+from rrg_rewards.findings.editing.report_errors import (
+    MODALITIES,
+    denials_dropped,
+    global_comparisons,
+    inventions,
+    normal_statements,
+    report_modality,
+    synonyms,
+)
+from rrg_rewards.findings.editing.report_view import Proposal, ReportView
+from rrg_rewards.findings.editing.text_edits import Move, Replacement, apply, candidate_place, conflicting, reordered
+from rrg_rewards.findings.reading.finding import Attributes, Finding
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.random_draws import Draws
+
+__all__ = ["inject_errors"]
+
+# Rarest first, because a finding has at most one error and few findings have a comparison to remove.
+_ORDER = "FDCEBA"
+# Maximum number of edits to try for one error, in all and for each finding.
+_TRIES, _TRIES_OF_ONE = 12, 3
+_MOST_HARMLESS = 3
+_HARMLESS = ("synonym", "synonym", "normal statement", "denial dropped", "reordered")
+# Attributes that an error of each category changes in a mention.
+_CHANGES = {
+    "C": frozenset({"laterality", "location"}),
+    "D": frozenset({"severity", "size_mm"}),
+    "E": frozenset({"change"}),
+    "F": frozenset({"change"}),
+}
+
+_Mention = tuple[str, str, Attributes]
+
+
+def inject_errors(
+    report: str,
+    counts: Mapping[str, int] | Sequence[int] | None = None,
+    *,
+    seed: int,
+    harmless: int | None = None,
+    modality: str | None = None,
+) -> InjectedReport | None:
+    """Inject a known number of errors into a report.
+
+    The finding engine reads the candidate again after every edit. An edit is kept only if the candidate then differs
+    from the report exactly as intended: in the mentions of findings, in the result of
+    :func:`rrg_rewards.findings.compare_findings`, and in the sentences that compare with a prior study. Otherwise the
+    edit is undone and another one is tried.
+
+    A finding has at most one error. Each error is counted in one category:
+
+    - A: a finding is invented; statements that contradict it may be removed.
+    - B: every mention of a finding is removed, with its attributes and comparisons.
+    - C: a finding moves to the other side or to another level of the lung; it is neither missing nor false.
+    - D: a severity changes by at least two steps (small to large), or a size changes by more than 4 mm and is at least
+      doubled or less than half.
+    - E: a comparison with a prior study is added, for a finding without one or for the whole examination.
+    - F: the change of a finding, or of the whole examination, is removed; the finding remains.
+
+    Synonyms, another order of sentences, an additional denial or a removed denial are not errors.
+
+    Args:
+        report: Report of a chest X-ray or chest CT.
+        counts: Numbers of errors by letter or name, or a sequence of all six. If None,
+            :func:`rrg_rewards.findings.error_counts` draws them.
+        seed: Non-negative seed. The same report, counts and seed give the same candidate.
+        harmless: Number of harmless edits to try. If None, it is drawn, up to three.
+        modality: Modality of invented findings, ``ct`` or ``xray``. If None, it is derived from the report's words.
+
+    Returns:
+        The candidate; ``declined`` counts the errors that could not be injected with certainty. None if the engine
+        cannot read the report with certainty, or if errors were requested and none could be injected.
+
+    Raises:
+        TypeError: If the report is not a string, or counts or seed are not integers.
+        ValueError: For an unknown category or modality, or a negative number.
+
+    Example:
+        >>> injected = inject_errors("Small left effusion. The heart is normal.", {"D": 1}, seed=0, harmless=0)
+        >>> injected.candidate, injected.counts, injected.edits[0].detail
+        ('Large left effusion. The heart is normal.', (0, 0, 0, 1, 0, 0), 'pleural_effusion: large for small')
+    """
+    draws = seeded_draws(seed, report)
+    if modality is not None and modality not in MODALITIES:
+        raise ValueError(unknown_name_message("modality", modality, MODALITIES))
+    if harmless is not None and harmless < 0:
+        raise ValueError(f"harmless must not be negative, got {harmless}")
+    requested = draw_counts(draws) if counts is None else requested_counts(counts)
+    number = int(draws.uniform() * (_MOST_HARMLESS + 1)) if harmless is None else harmless
+    view = ReportView(report)
+    # The engine must find no difference between the report and itself.
+    is_clear = _measured(compare_findings(view.findings, view.findings)) == (0, 0, 0, 0)
+    if not any(character.isalpha() for character in report) or not is_clear:
+        return None
+    injection = _Injection(view, draws, modality or report_modality(report))
+    for letter in _ORDER:
+        injection.add(letter, requested[LETTERS.index(letter)])
+    if any(requested) and not any(injection.counts):
+        return None
+    injection.add_harmless(number)
+    return InjectedReport(report, injection.candidate, tuple(injection.counts), requested, injection.edits())
+
+
+def _measured(comparison: FindingComparison) -> tuple[int, int, int, int] | None:
+    """Return the numbers of errors A to D in a comparison; ``None`` if it has other errors."""
+    errors = Counter(
+        error.type if error.significant else "negligible"
+        for match in comparison.matches
+        for error in match.discrepancies
+    )
+    if not errors.keys() <= {"location", "severity", "measurement"}:
+        return None
+    severities = errors["severity"] + errors["measurement"]
+    return len(comparison.false), len(comparison.missing), errors["location"], severities
+
+
+def _key(mention: Finding) -> _Mention:
+    return mention.concept, mention.presence, mention.attributes
+
+
+class _Injection:
+    """A candidate report while errors are injected into it."""
+
+    def __init__(self, view: ReportView, draws: Draws, modality: str) -> None:
+        self._reference, self._draws, self._modality = view, draws, modality
+        self._made: list[Proposal] = []
+        self._replacements: list[Replacement] = []
+        self._now = view
+        self.counts = [0] * len(LETTERS)
+        self._moves: list[Move] = []
+
+    @property
+    def candidate(self) -> str:
+        """The report with all edits applied."""
+        return self._now.report
+
+    def add(self, letter: str, number: int) -> None:
+        """Inject up to ``number`` errors of a category."""
+        for _ in range(number):
+            for proposal in islice(self._proposals(letter), _TRIES):
+                if self._try(proposal):
+                    break
+            else:
+                return
+
+    def add_harmless(self, number: int) -> None:
+        """Apply up to ``number`` harmless edits. Sentences are reordered last."""
+        drawn = [self._draws.pick(_HARMLESS) for _ in range(number)]
+        for kind in drawn:
+            for proposal in islice(self._harmless(kind), _TRIES):
+                if self._try(proposal):
+                    break
+        if "reordered" in drawn:
+            self._reorder()
+
+    def _harmless(self, kind: str) -> Iterator[Proposal]:
+        if kind == "synonym":
+            yield from synonyms(self._reference, self._draws)
+        elif kind == "denial dropped":
+            yield from denials_dropped(self._reference, self._draws)
+        elif kind == "normal statement":
+            yield from normal_statements(self._reference, self._now, self._draws)
+
+    def _reorder(self) -> None:
+        """Reorder the sentences of the candidate if the engine finds the same errors afterwards."""
+        found = reordered(self._now.report, self._now.sentences, self._draws)
+        if found is None:
+            return
+        now = ReportView(found[0])
+        if self._reads_as_meant(None, "", now, self.counts):
+            self._now, self._moves = now, found[1]
+
+    def _proposals(self, letter: str) -> Iterator[Proposal]:
+        if letter == "A":
+            yield from inventions(self._reference, self._modality, self._draws)
+            return
+        view, draws = self._reference, self._draws
+        taken = {proposal.target for proposal in self._made}
+        targets = [
+            target
+            for target in range(len(view.findings))
+            if target not in taken and view.groups[target] and (letter in "EF" or view.stands_alone(target))
+        ]
+        offers = [list(PROPOSERS[letter](view, target)) for target in targets]
+        if letter in "EF":
+            whole = [found for found in global_comparisons(view, draws) if found.edit.category == letter]
+            offers += [[found] for found in whole]
+        for offer in draws.shuffled(offers):
+            yield from draws.shuffled(offer)[:_TRIES_OF_ONE]
+
+    def _try(self, proposal: Proposal) -> bool:
+        """Apply an edit if it has the intended effect; return whether it was applied."""
+        replacements = [*self._replacements, *proposal.replacements]
+        if conflicting(replacements):
+            return False
+        text = apply(self._reference.report, replacements).rstrip()
+        if text.count("  ") > self._reference.report.count("  "):
+            return False
+        now = ReportView(text)
+        letter = proposal.edit.category
+        counts = list(self.counts)
+        if letter is not None:
+            counts[LETTERS.index(letter)] += 1
+        if not self._reads_as_meant(letter, proposal.edit.detail, now, counts):
+            return False
+        self._made.append(proposal)
+        self._replacements, self._now, self.counts = replacements, now, counts
+        return True
+
+    def _reads_as_meant(self, letter: str | None, detail: str, now: ReportView, counts: Sequence[int]) -> bool:
+        before, after = Counter(map(_key, self._now.mentions)), Counter(map(_key, now.mentions))
+        compared = len(now.comparing) - len(self._now.comparing)
+        return (
+            _mentions_fit(letter, detail, (before - after).elements(), (after - before).elements())
+            and _comparisons_fit(letter, compared)
+            and _measured(compare_findings(self._reference.findings, now.findings)) == tuple(counts[:4])
+        )
+
+    def edits(self) -> tuple[ErrorEdit, ...]:
+        """Return all edits with their spans in the candidate."""
+        text = apply(self._reference.report, self._replacements)
+        found = []
+        for proposal in self._made:
+            place = proposal.shown
+            if place is not None:
+                place = self._moved(_trimmed(text, candidate_place(place, self._replacements)))
+            found.append(replace(proposal.edit, candidate=place))
+        if self._moves:
+            found.append(ErrorEdit(None, "reordered", f"{len(self._moves)} sentences"))
+        return tuple(found)
+
+    def _moved(self, place: tuple[int, int]) -> tuple[int, int]:
+        by = next((move.by for move in self._moves if move.start <= place[0] < move.end), 0)
+        return place[0] + by, place[1] + by
+
+
+def _trimmed(text: str, place: tuple[int, int]) -> tuple[int, int]:
+    """Return a span without leading and trailing spaces."""
+    start, end = place
+    inside = text[start:end]
+    return start + len(inside) - len(inside.lstrip()), end - (len(inside) - len(inside.rstrip()))
+
+
+def _comparisons_fit(letter: str | None, change: int) -> bool:
+    """Whether an edit of a category may change the number of comparing sentences by ``change``."""
+    if letter == "E":
+        return change == 1
+    if letter == "F":
+        return change < 0
+    return change <= 0 if letter == "B" else change == 0
+
+
+def _mentions_fit(letter: str | None, detail: str, removed: Iterable[_Mention], added: Iterable[_Mention]) -> bool:
+    """Whether an edit of a category may remove and add these mentions."""
+    lost, won = list(removed), list(added)
+    if letter == "A":
+        return all(presence == "absent" for _, presence, _ in lost) and {
+            (concept, presence) for concept, presence, _ in won
+        } == {(detail, "present")}
+    if letter == "B":
+        return not won
+    if letter is None:
+        return all(presence == "absent" for _, presence, _ in (*lost, *won))
+    if Counter(found[:2] for found in lost) != Counter(found[:2] for found in won):
+        return False
+    allowed = _CHANGES[letter]
+    return all(
+        any(_changed(first[2], second[2]) <= allowed for second in won if second[:2] == first[:2]) for first in lost
+    )
+
+
+def _changed(first: Attributes, second: Attributes) -> set[str]:
+    return {name for name in Attributes.__slots__ if getattr(first, name) != getattr(second, name)}

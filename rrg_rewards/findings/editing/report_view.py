@@ -1,0 +1,105 @@
+"""The findings of a report and the sentences that mention them, as the finding engine reads them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rrg_rewards.findings.editing.injected_report import ErrorEdit
+from rrg_rewards.findings.editing.prior_study import comparison_words
+from rrg_rewards.findings.editing.text_edits import Replacement, Sentence, read_sentences
+from rrg_rewards.findings.knowledge.concepts import concept_graph
+from rrg_rewards.findings.reading.engine import extract_findings
+from rrg_rewards.findings.reading.finding import Finding
+from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
+
+__all__ = ["Proposal", "ReportView"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An edit that can be applied.
+
+    Args:
+        edit: Description of the edit, without its span in the candidate.
+        replacements: Replacements of characters of the reference.
+        shown: Span in the reference whose replacement is the span of the edit in the candidate; ``None`` if nothing
+            remains there.
+        target: Index of the reference's finding that the edit changes, if any.
+    """
+
+    edit: ErrorEdit
+    replacements: tuple[Replacement, ...]
+    shown: tuple[int, int] | None = None
+    target: int | None = None
+
+
+class ReportView:
+    """Findings and sentences that the finding engine reads in a report.
+
+    Args:
+        report: Report text.
+
+    Example:
+        >>> view = ReportView("Small effusion. Stable cardiomegaly.")
+        >>> [finding.concept for finding in view.findings], view.comparing
+        (['pleural_effusion', 'cardiomegaly'], {1})
+    """
+
+    def __init__(self, report: str) -> None:
+        self.report = report
+        self.mentions = extract_findings(report)
+        self.findings = tuple(abnormal_findings(report, self.mentions))
+
+    @cached_property
+    def sentences(self) -> list[Sentence]:
+        """The sentences, without empty ones."""
+        return read_sentences(self.report, self.mentions)
+
+    @cached_property
+    def comparing(self) -> set[int]:
+        """Indices in ``sentences`` of the sentences that compare with a prior study."""
+        words = comparison_words()
+        return {i for i, sentence in enumerate(self.sentences) if words.compares(sentence.text)}
+
+    @cached_property
+    def groups(self) -> tuple[tuple[Finding, ...], ...]:
+        """All mentions of each finding; empty if they are ambiguous or the finding is not certainly present."""
+        return tuple(self._mentions_of(i) for i in range(len(self.findings)))
+
+    def stands_alone(self, place: int) -> bool:
+        """Whether no other finding may be the same one under another name, such as an opacity and a pneumonia."""
+        graph, finding = concept_graph(), self.findings[place]
+        return not any(
+            graph.akin(first, second)
+            for i, other in enumerate(self.findings)
+            if i != place and other.concept != finding.concept
+            for first in (finding.concept, *finding.alternatives)
+            for second in (other.concept, *other.alternatives)
+        )
+
+    def _mentions_of(self, place: int) -> tuple[Finding, ...]:
+        concept = self.findings[place].concept
+        named = [mention for mention in self.mentions if mention.concept == concept]
+        # A finding that is both present and absent is ambiguous: "Small effusion ... resolution of the effusion".
+        if any(mention.presence != "present" for mention in named):
+            return ()
+        alike = [i for i, finding in enumerate(self.findings) if concept in (finding.concept, *finding.alternatives)]
+        if len(alike) == 1:
+            return tuple(named)
+        if len(alike) == len(named) and all(not self.findings[i].alternatives for i in alike):
+            return (named[alike.index(place)],)
+        return ()
+
+    def places_of(self, mentions: Sequence[Finding]) -> list[int]:
+        """Return the indices in ``sentences`` of the sentences that contain mentions, in order."""
+        indices = {mention.sentence for mention in mentions}
+        return [i for i, sentence in enumerate(self.sentences) if sentence.index in indices]
+
+    def compared_next(self, place: int) -> bool:
+        """Whether the next sentence is a comparison without a finding: "Decreased from before"."""
+        following = self.follows(place)
+        return following is not None and place + 1 in self.comparing and not following.mentions
+
+    def follows(self, place: int) -> Sentence | None:
+        """Return the next sentence, if there is one."""
+        return self.sentences[place + 1] if place + 1 < len(self.sentences) else None

@@ -1,0 +1,299 @@
+"""Remove, change, add and reorder the sentences of a report, and track positions."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from rrg_rewards.findings.editing.word_lists import word_pattern
+from rrg_rewards.findings.reading.finding import Finding
+from rrg_rewards.findings.reading.layout import unwrap
+from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, split_unit
+from rrg_rewards.utilities.random_draws import Draws
+
+__all__ = [
+    "Move",
+    "Replacement",
+    "Sentence",
+    "apply",
+    "candidate_place",
+    "conflicting",
+    "drop_sentence",
+    "matching_case",
+    "read_sentences",
+    "reordered",
+    "without_item",
+]
+
+_TERMINATOR = re.compile(r"[.;]*[ \t]*")
+# The marker of a list item: "1.", "2)", "-". The engine reads a number as a separate sentence.
+_MARKER = re.compile(r"\(?(\d{1,2})[.)]?$|[-*]$")
+_NUMBER = re.compile(r"\d{1,2}")
+_SEPARATOR = re.compile(r",? and (?:also )?|,? or |, ?")
+
+
+class Replacement(NamedTuple):
+    """Text that replaces characters ``start`` to ``end`` of the reference."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Move(NamedTuple):
+    """Shift of characters ``start`` to ``end`` by ``by`` characters."""
+
+    start: int
+    end: int
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a report.
+
+    Args:
+        index: Index of the sentence, as in ``Finding.sentence``.
+        start: First character.
+        stop: End of its last word.
+        end: End of its full stop and the spaces after it.
+        text: Characters from ``start`` to ``stop``.
+        mentions: Findings that it mentions.
+    """
+
+    index: int
+    start: int
+    stop: int
+    end: int
+    text: str
+    mentions: tuple[Finding, ...]
+
+    @property
+    def abnormal(self) -> tuple[Finding, ...]:
+        """Mentions that are present or possible."""
+        return tuple(mention for mention in self.mentions if mention.presence != "absent")
+
+    @property
+    def marker(self) -> int | None:
+        """Number of a list item if the sentence is only its marker, 0 for a bullet; ``None`` for other sentences."""
+        found = _MARKER.fullmatch(self.text)
+        return None if found is None else int(found[1] or 0)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the sentence refers to the one before it."""
+        return word_pattern("errors", "goes_on").match(self.text) is not None
+
+
+def read_sentences(report: str, mentions: Iterable[Finding]) -> list[Sentence]:
+    """Split a report into the finding engine's sentences, with the findings that they mention.
+
+    Args:
+        report: Report text.
+        mentions: Findings of the report, from :func:`rrg_rewards.findings.extract_findings`.
+
+    Example:
+        >>> [sentence.text for sentence in read_sentences("1. Small effusion. 2. Scoliosis.", [])]
+        ['1', 'Small effusion', '2', 'Scoliosis']
+    """
+    by_sentence: dict[int, list[Finding]] = {}
+    for mention in mentions:
+        by_sentence.setdefault(mention.sentence, []).append(mention)
+    found, index, offset = [], 0, 0
+    for unit in unwrap(report).split(UNIT_SEPARATOR):
+        for place, piece in split_unit(unit):
+            stripped = piece.strip()
+            if stripped:
+                start = offset + place + piece.index(stripped)
+                stop = start + len(stripped)
+                match = _TERMINATOR.match(report, stop)
+                end = stop if match is None else match.end()
+                mentioned = tuple(by_sentence.get(index, ()))
+                found.append(Sentence(index, start, stop, end, report[start:stop], mentioned))
+            index += 1
+        offset += len(unit) + len(UNIT_SEPARATOR)
+    return found
+
+
+def matching_case(new: str, old: str) -> str:
+    """Return words with the capitals of the words that they replace.
+
+    Example:
+        >>> matching_case("right", "Left"), matching_case("lul", "RUL"), matching_case("both", "A")
+        ('Right', 'LUL', 'Both')
+    """
+    if len(old) > 1 and old.isupper() and old.isalpha():
+        return new.upper()
+    return new[:1].upper() + new[1:] if old[:1].isupper() else new
+
+
+def apply(report: str, replacements: Iterable[Replacement]) -> str:
+    """Return the report with all replacements made.
+
+    Example:
+        >>> apply("Small left effusion.", [Replacement(6, 10, "right"), Replacement(0, 5, "Large")])
+        'Large right effusion.'
+    """
+    parts, last = [], 0
+    for start, end, text in sorted(replacements):
+        parts += [report[last:start], text]
+        last = end
+    return "".join([*parts, report[last:]])
+
+
+def conflicting(replacements: Iterable[Replacement]) -> bool:
+    """Whether two replacements overlap or insert text at the same position.
+
+    Example:
+        >>> conflicting([Replacement(0, 5, ""), Replacement(5, 5, "x")]), conflicting([Replacement(0, 5, "")] * 2)
+        (False, True)
+    """
+    return any(
+        second.start < first.end or second.start == first.start for first, second in pairwise(sorted(replacements))
+    )
+
+
+def candidate_place(place: tuple[int, int], replacements: Iterable[Replacement]) -> tuple[int, int]:
+    """Return the span in the candidate of a span of the reference, or of its replacement.
+
+    Example:
+        >>> candidate_place((6, 10), [Replacement(0, 5, "Large"), Replacement(6, 10, "right")])
+        (6, 11)
+    """
+    start, end = place
+    before = inside = 0
+    for begin, stop, text in replacements:
+        longer = len(text) - (stop - begin)
+        # Text that is inserted at the start or end of a span belongs to the span only if the span is empty.
+        if stop <= start and (begin < start or start < end):
+            before += longer
+        elif start <= begin and stop <= end and (begin < end or start == end):
+            inside += longer
+    return start + before, end + before + inside
+
+
+def drop_sentence(sentences: Sequence[Sentence], place: int) -> list[Replacement]:
+    """Remove a sentence and the sentences that refer to it, and renumber its list.
+
+    Args:
+        sentences: Sentences of the report.
+        place: Index in ``sentences`` of the sentence to remove.
+
+    Returns:
+        Replacements; empty if a sentence that refers to the removed one mentions findings.
+    """
+    last = place
+    while last + 1 < len(sentences) and sentences[last + 1].goes_on:
+        last += 1
+        if sentences[last].mentions:
+            return []
+    first = place
+    if place and sentences[place - 1].marker is not None and _is_item_end(sentences, last):
+        first -= 1
+    dropped = [Replacement(sentences[first].start, sentences[last].end, "")]
+    if first < place:
+        dropped += _renumbered(sentences[last + 1 :], sentences[first].marker or 0)
+    return dropped
+
+
+def _is_item_end(sentences: Sequence[Sentence], last: int) -> bool:
+    return last + 1 == len(sentences) or sentences[last + 1].marker is not None
+
+
+def _renumbered(rest: Sequence[Sentence], number: int) -> list[Replacement]:
+    """Return replacements that renumber the list items after a removed one."""
+    changed = []
+    for sentence in rest:
+        if sentence.marker == number + 1:
+            found = _NUMBER.search(sentence.text)
+            if found is None:
+                break
+            start = sentence.start + found.start()
+            changed.append(Replacement(start, sentence.start + found.end(), str(number)))
+            number += 1
+    return changed
+
+
+def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple[str, list[Move]] | None:
+    """Reorder neighbouring sentences; the last sentence, list items and sentences with a heading do not move.
+
+    Args:
+        report: Report text.
+        sentences: Sentences of the report.
+        draws: Source of the random order.
+
+    Returns:
+        The text and the moves; ``None`` if the order does not change.
+    """
+    runs: list[list[tuple[int, int]]] = [[]]
+    for place, sentence in enumerate(sentences[:-1]):
+        plain = report.startswith(". ", sentence.stop) and ":" not in sentence.text and sentence.marker is None
+        after_item = place and sentences[place - 1].marker is not None
+        if not plain or after_item or "\n" in report[sentence.start : sentence.end]:
+            runs.append([])
+        elif sentence.goes_on and runs[-1]:
+            runs[-1][-1] = (runs[-1][-1][0], sentence.stop + 1)
+        else:
+            runs[-1].append((sentence.start, sentence.stop + 1))
+    run = max(runs, key=len)
+    order = draws.shuffled(run)
+    if order == run:
+        return None
+    moves, start = [], run[0][0]
+    for first, last in order:
+        moves.append(Move(first, last, start - first))
+        start += last - first + 1
+    text = " ".join(report[first:last] for first, last in order)
+    return report[: run[0][0]] + text + report[run[-1][1] :], moves
+
+
+def without_item(sentence: Sentence, targets: Sequence[Finding]) -> Replacement | None:
+    """Remove findings from a sentence that lists others too; return ``None`` if its grammar is too complex.
+
+    Example:
+        >>> from rrg_rewards.findings import extract_findings
+        >>> report = "There is no effusion, edema, or pneumothorax"
+        >>> mentions = extract_findings(report)
+        >>> apply(report, [without_item(read_sentences(report, mentions)[0], mentions[1:2])])
+        'There is no effusion or pneumothorax'
+    """
+    separators = list(_SEPARATOR.finditer(sentence.text))
+    starts = [0, *(separator.end() for separator in separators)]
+    ends = [*(separator.start() for separator in separators), len(sentence.text)]
+    items = list(zip(starts, ends, strict=True))
+    places = {_item_of(target, sentence, items) for target in targets}
+    if len(places) != 1 or len(items) < 2:
+        return None
+    place = places.pop()
+    others = [mention for mention in sentence.mentions if mention not in targets]
+    if place is None or any(_item_of(other, sentence, items) in (place, None) for other in others):
+        return None
+    start, end = items[place]
+    item = sentence.text[start:end]
+    after = item[max(target.end for target in targets) - sentence.start - start :]
+    # Each item must contain a finding: the comma in "calcified, 5 mm nodule and scar" does not separate two findings.
+    holding = {_item_of(other, sentence, items) for other in others}
+    if holding | {place} != set(range(len(items))) or (
+        after.strip() and word_pattern("errors", "predicates").search(after)
+    ):
+        return None
+    if place == 0:
+        found = word_pattern("errors", "determiners").match(item)
+        lead, rest = found.group() if found else "", sentence.text[items[1][0] :]
+        if re.match(r"an? ", rest):
+            lead = re.sub(r"\ban? $", "", lead)
+        text = lead + rest if lead else rest[:1].upper() + rest[1:]
+        if len(items) == 3:
+            text = text.replace(", and ", " and ").replace(", or ", " or ")
+        return Replacement(sentence.start, sentence.stop, text)
+    parts = [sentence.text[first:last] for i, (first, last) in enumerate(items) if i != place]
+    last = separators[-1].group()
+    joint = last.replace(",", "") if len(parts) == 2 else last
+    text = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + joint + parts[-1]
+    return Replacement(sentence.start, sentence.stop, text)
+
+
+def _item_of(mention: Finding, sentence: Sentence, items: Sequence[tuple[int, int]]) -> int | None:
+    start, end = mention.start - sentence.start, mention.end - sentence.start
+    return next((i for i, (first, last) in enumerate(items) if first <= start and end <= last), None)

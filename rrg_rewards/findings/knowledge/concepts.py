@@ -1,0 +1,153 @@
+"""Relations between concepts: wider and narrower concepts, synonyms and similar concepts."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.knowledge.patient import Patient
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = ["SAME", "ConceptGraph", "Relation", "concept_graph", "organs_differ"]
+
+Kind = Literal["same", "unspecific", "overinterpretation", "descriptor"]
+
+_RELATIONS = ("same_as", "near", "kin")
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Relation of a candidate's concept to the reference's.
+
+    Args:
+        kind: ``same``; ``unspecific`` if the candidate's concept is wider; ``overinterpretation`` if it is narrower;
+            ``descriptor`` if the two are commonly confused.
+        distance: 0 for the same concept; larger for more distant concepts.
+        significant: Whether the difference could change the management of the patient.
+    """
+
+    kind: Kind
+    distance: int
+    significant: bool
+
+
+SAME = Relation("same", 0, significant=False)
+"""Relation of a concept to itself and to its synonyms."""
+
+
+class ConceptGraph:
+    """The concepts of a lexicon as a graph of wider, synonymous and similar concepts.
+
+    Args:
+        concepts: Entry of each concept in ``knowledge/concepts.yaml``.
+
+    Raises:
+        ValueError: If an entry names an unknown concept. The message names the nearest known one.
+
+    Example:
+        >>> graph = concept_graph()
+        >>> sorted(graph.wider("tension_pneumothorax"))
+        ['lucency', 'pneumothorax']
+        >>> graph.relation("pneumonia", "lung_opacity").kind
+        'unspecific'
+        >>> graph.relation("pneumonia", "hiatal_hernia") is None
+        True
+    """
+
+    def __init__(self, concepts: Mapping[str, Mapping[str, Any]]) -> None:
+        self._looks = {concept: frozenset(entry.get("explains", ())) for concept, entry in concepts.items()}
+        self._distances = {concept: _distances(concept, concepts) for concept in concepts}
+        # The relations of each pair of concepts, each with the clinical context that it requires, or None.
+        self._sideways: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
+        for concept, entry in concepts.items():
+            for relation in _RELATIONS:
+                self._add(concept, entry.get(relation, ()), relation, None, concepts)
+                for context, others in entry.get(relation.replace("_as", "") + "_if", {}).items():
+                    self._add(concept, others, relation, context, concepts)
+
+    def _add(
+        self, concept: str, others: Iterable[str], relation: str, context: str | None, known: Mapping[str, Any]
+    ) -> None:
+        for other in others:
+            if other not in known:
+                raise ValueError(unknown_name_message("concept", other, known))
+            for pair in ((concept, other), (other, concept)):
+                self._sideways.setdefault(pair, []).append((relation, context))
+
+    def wider(self, concept: str) -> Mapping[str, int]:
+        """Return the wider concepts of a concept, with the number of steps to each."""
+        return self._distances.get(concept, {})
+
+    def relation(self, reference: str, candidate: str, patient: Patient | None = None) -> Relation | None:
+        """Return the relation of the candidate's concept to the reference's, or ``None`` if they are unrelated.
+
+        Args:
+            reference: Concept of the reference's finding.
+            candidate: Concept of the candidate's finding.
+            patient: Patient whose clinical context may make two concepts the same.
+        """
+        if reference == candidate:
+            return SAME
+        up, down = self.wider(reference).get(candidate), self.wider(candidate).get(reference)
+        kind: Kind = "descriptor"
+        if up is not None:
+            kind = "unspecific"
+        elif down is not None:
+            kind = "overinterpretation"
+        for relation, context in self._sideways.get((reference, candidate), ()):
+            if context is not None and (patient is None or context not in patient.contexts):
+                continue
+            if relation == "same_as":
+                return SAME
+            return Relation(kind, 1, significant=relation == "kin")
+        steps = up or down
+        return None if steps is None else Relation(kind, 1 + steps, significant=True)
+
+    def explains(self, general: str, specific: str) -> bool:
+        """Whether a specific concept is a kind of a general one or can look like it."""
+        return general in self.wider(specific) or general in self._looks.get(specific, ())
+
+    def akin(self, first: str, second: str) -> bool:
+        """Whether two concepts can describe one finding, as in "atelectasis or consolidation"."""
+        if self.relation(first, second) is not None or self.explains(first, second):
+            return True
+        return not self.wider(first).keys().isdisjoint(self.wider(second))
+
+
+def _distances(concept: str, concepts: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Return the number of steps from a concept to each wider one."""
+    found: dict[str, int] = {}
+    level, steps = [concept], 0
+    while level:
+        steps += 1
+        parents = [parent for name in level for parent in concepts[name].get("is_a", ())]
+        for parent in parents:
+            if parent not in concepts:
+                raise ValueError(unknown_name_message("concept", parent, concepts))
+        level = [parent for parent in dict.fromkeys(parents) if parent not in found and parent != concept]
+        found.update(dict.fromkeys(level, steps))
+    return found
+
+
+@cache
+def concept_graph() -> ConceptGraph:
+    """Return the graph of the concepts in ``knowledge/concepts.yaml``, one per process."""
+    return ConceptGraph(load_knowledge("concepts")["concepts"])
+
+
+def organs_differ(first: str | None, second: str | None) -> bool:
+    """Whether two organs are known and neither equal nor neighbours in ``knowledge/concepts.yaml``.
+
+    Example:
+        >>> organs_differ("lung", "liver"), organs_differ("mediastinum", "hilum"), organs_differ("lung", None)
+        (True, False, False)
+    """
+    if first == second or None in (first, second):
+        return False
+    return not any({first, second} <= group for group in _neighbours())
+
+
+@cache
+def _neighbours() -> list[frozenset[str | None]]:
+    return [frozenset(group) for group in load_knowledge("concepts")["neighbours"]]

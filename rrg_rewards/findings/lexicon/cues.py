@@ -1,0 +1,19 @@
+"""Load the word lists of ``cues.yaml``."""
+
+from functools import cache
+
+from rrg_rewards.utilities.package_data import package_yaml
+
+__all__ = ["cue_words"]
+
+
+@cache
+def cue_words(section: str, *lists: str) -> frozenset[str]:
+    """Return the words of one or more lists in a section of ``cues.yaml``.
+
+    Example:
+        >>> sorted(cue_words("denials", "always", "in_series"))
+        ['no', 'non', 'nor', 'not', 'without']
+    """
+    words = package_yaml("rrg_rewards.findings.lexicon", "cues")[section]
+    return frozenset(word for name in lists for word in words[name])

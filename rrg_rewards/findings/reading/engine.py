@@ -1,0 +1,295 @@
+"""Find the mentions of a lexicon's concepts in reports."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import chain, filterfalse
+from typing import NamedTuple
+
+from rrg_rewards.findings.knowledge.organs import finding_organ
+from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding, Presence
+from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
+from rrg_rewards.findings.reading.mentions import Mention, find_mentions, mention_spans, sentence_codes
+from rrg_rewards.findings.reading.modifiers import Span, modifier_reader
+from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
+from rrg_rewards.findings.reading.open_findings import open_statement_reader
+from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
+from rrg_rewards.findings.reading.tokens import locate, tokenise
+
+__all__ = ["FindingEngine", "extract_findings", "get_engine"]
+
+_PRESENCES: dict[int, Presence] = {PRESENT: "present", UNCERTAIN: "uncertain", ABSENT: "absent"}
+# Maximum number of remembered units, and maximum length of a remembered unit in characters.
+_MEMORY = 200_000
+_MAX_REMEMBERED_LENGTH = 1_000
+# Fewer units are remembered with their findings, because findings need about a kilobyte and masks a few bytes.
+_FINDINGS_PER_MASK = 0.1
+# Maximum number of reports that are tokenised together.
+_BATCH = 256
+
+
+class FindingEngine:
+    """Finds the concepts of one lexicon in reports.
+
+    Many sentences occur in several reports. The engine therefore remembers the results of each unit, which is one or
+    several whole sentences. In the bit masks of :meth:`masks`, bit ``2 * i`` means that concept ``i`` is present, and
+    bit ``2 * i + 1`` that it is uncertain. The findings of :meth:`extract` are remembered for a tenth as many units.
+
+    Args:
+        lexicon: A compiled lexicon.
+        memory: Maximum number of units to remember; 0 for none.
+        open_findings: Whether :meth:`extract` also returns abnormal statements that name no concept, with the concept
+            ``other_finding``. The lexicon must have sites.
+
+    Example:
+        >>> engine = FindingEngine(load_lexicon("chest_ct"))
+        >>> [(found.text, found.presence) for found in engine.extract("Hiatal hernia. No pleural effusion.")]
+        [('Hiatal hernia', 'present'), ('pleural effusion', 'absent')]
+    """
+
+    def __init__(self, lexicon: Lexicon, memory: int = _MEMORY, open_findings: bool = False) -> None:
+        self.lexicon = lexicon
+        self.memory = memory
+        self.open_findings = open_findings
+        self._masks: dict[str, int] = {}
+        self._units: dict[str, tuple[_SentenceReading, ...]] = {}
+
+    def masks(self, reports: Sequence[str]) -> list[int]:
+        """Return, for each report, the bit mask of its present and uncertain concepts.
+
+        A sentence that several reports contain is read once.
+        """
+        found: list[int] = []
+        for start in range(0, len(reports), _BATCH):
+            found += self._batch_masks(reports[start : start + _BATCH])
+        return found
+
+    def _batch_masks(self, reports: Sequence[str]) -> list[int]:
+        # Other threads may add entries to this dictionary meanwhile. No entry is ever removed.
+        known = self._masks
+        split = [report_units(report) for report in reports]
+        fresh = list(filterfalse(known.__contains__, set(chain.from_iterable(split))))
+        new = dict(zip(fresh, map(self._unit_mask, tokenise_units(fresh)), strict=True)) if fresh else {}
+        found = []
+        for units in split:
+            union = 0
+            for unit in units:
+                mask = known.get(unit)
+                union |= new[unit] if mask is None else mask
+            found.append(union)
+        if self.memory:
+            self._remember(new)
+        return found
+
+    def _unit_mask(self, unit: list[list[str]]) -> int:
+        mask = 0
+        for tokens in unit:
+            for mention in find_mentions(self.lexicon, tokens)[0]:
+                if mention.presence != ABSENT:
+                    mask |= 1 << (2 * mention.concept + mention.presence)
+        return mask
+
+    def _remember(self, new: dict[str, int]) -> None:
+        known = self._masks
+        for unit, mask in new.items():
+            if len(unit) <= _MAX_REMEMBERED_LENGTH:
+                if len(known) >= self.memory:
+                    # Replaced instead of cleared, because another thread may be reading the old dictionary.
+                    self._masks = known = {}
+                known[unit] = mask
+
+    def extract(self, report: str) -> list[Finding]:
+        """Return all mentions in a report with their attributes, in the order of the text."""
+        findings: list[Finding] = []
+        known, index, offset = self._units, 0, 0
+        for unit in report_units(report):
+            readings = known.get(unit)
+            if readings is None:
+                readings = tuple(self._read_sentence(*sentence) for sentence in split_unit(unit))
+                if self.memory and len(unit) <= _MAX_REMEMBERED_LENGTH:
+                    if len(known) >= self.memory * _FINDINGS_PER_MASK:
+                        # As in _remember.
+                        self._units = known = {}
+                    known[unit] = readings
+            for reading in readings:
+                if reading.continuation is not None and findings:
+                    findings[-1] = _continued(findings[-1], reading.continuation)
+                for found in reading.findings:
+                    start, end = found.start + offset, found.end + offset
+                    # From the report, because wrapped lines are joined in the unit.
+                    findings.append(_moved(found, start, end, index, report[start:end], found.attributes))
+                index += 1
+            offset += len(unit) + len(UNIT_SEPARATOR)
+        return findings
+
+    def _read_sentence(self, offset: int, sentence: str) -> "_SentenceReading":
+        """Read a sentence that starts at character ``offset`` of its unit."""
+        tokens = tokenise(sentence)
+        reader = modifier_reader()
+        if self.lexicon.exclusive:
+            stated = self._statements(tokens)
+            attributes = reader.attributes(tokens, [span for span, _ in stated]) if stated else []
+        else:
+            # Phrases overlap. The attributes of each phrase are read separately.
+            mentions = sorted(find_mentions(self.lexicon, tokens)[0], key=lambda found: (found.start, found.end))
+            stated = [(Span(found.start, found.end), self._named(found, None)) for found in mentions]
+            attributes = [reader.attributes(tokens, [span])[0] for span, _ in stated]
+        if not stated:
+            return _SentenceReading((), reader.attributes(tokens, [Span(0, 0)])[0] if _continues(tokens) else None)
+        spans = locate(sentence, tokens)
+        return _SentenceReading(
+            tuple(
+                _moved(
+                    found,
+                    offset + spans[found.start][0],
+                    offset + spans[found.end - 1][1],
+                    0,
+                    "",
+                    own if found.concept != OTHER else _untimed(own),
+                )
+                for (_, found), own in zip(stated, attributes, strict=True)
+            ),
+            None,
+        )
+
+    def _statements(self, tokens: Sequence[str]) -> list[tuple[Span, Finding]]:
+        """Return the named and the open findings of a sentence, in order, with tokens as their start and end."""
+        lexicon = self.lexicon
+        mentions, scope = find_mentions(lexicon, tokens)
+        named = [] if scope is None else mention_spans(mentions, scope.codes, exclusive=True)
+        reader = open_statement_reader()
+        roles = reader.roles(tokens) if self.open_findings else {}
+        if not named and not roles:
+            return []
+        scope = scope or NegationScope(sentence_codes(lexicon, tokens))
+        found = [(span, self._named(mention, self._site(scope, mention))) for mention, span in named]
+        if roles:
+            sites = ((i, lexicon.organ(code)) for i, code in enumerate(scope.codes) if code & lexicon.sites)
+            organs = {i: organ for i, organ in sites if organ}
+            taken = {i for mention, _ in named for i in range(mention.start, mention.end)}
+            for stated in reader.statements(tokens, roles, scope, organs, taken):
+                start, end, presence, organ, words, _ = stated
+                finding = Finding(OTHER, _PRESENCES[presence], start, end, 0, "", organ=organ, words=words)
+                found.append((Span(end - 1, end, start), finding))
+        return sorted(found, key=lambda pair: (pair[0].end, pair[1].start))
+
+    def _site(self, scope: NegationScope, mention: Mention) -> str | None:
+        """Return the organ that the clause of a mention names nearest to it."""
+        begin, stop = scope.context(mention.start, self.lexicon.rules.heads)
+        return self.lexicon.organ(scope.nearest(self.lexicon.sites, mention.start, mention.end, begin, stop))
+
+    def _named(self, mention: Mention, site: str | None) -> Finding:
+        concept = self.lexicon.concepts[mention.concept]
+        organ = finding_organ(concept, site) if self.lexicon.organs else None
+        return Finding(concept, _PRESENCES[mention.presence], mention.start, mention.end, 0, "", organ=organ)
+
+
+class _SentenceReading(NamedTuple):
+    """The result of reading one sentence.
+
+    Attributes:
+        findings: The findings with their start and end in the unit, without their text.
+        continuation: Attributes that the sentence adds to the last finding of the preceding sentences; ``None`` if it
+            names a finding itself or does not continue them.
+    """
+
+    findings: tuple[Finding, ...]
+    continuation: Attributes | None
+
+
+def _moved(found: Finding, start: int, end: int, sentence: int, text: str, attributes: Attributes) -> Finding:
+    """Return a finding at another place. The constructor is several times as fast as ``replace``."""
+    return Finding(
+        found.concept,
+        found.presence,
+        start,
+        end,
+        sentence,
+        text,
+        attributes,
+        found.alternatives,
+        found.organ,
+        found.words,
+    )
+
+
+def _untimed(attributes: Attributes) -> Attributes:
+    """Return attributes without growth: "the density of the liver has decreased" describes the liver."""
+    return replace(attributes, change=None) if attributes.change in ("increased", "decreased") else attributes
+
+
+def _continues(tokens: Sequence[str]) -> bool:
+    """Whether a sentence describes the last finding: "It measures 5 mm", "The tip is in ..."."""
+    if not tokens:
+        return False
+    has_article = tokens[0] in cue_words("continuations", "article")
+    first, *after = tokens[has_article : has_article + 3] or [""]
+    is_measured = first in cue_words("continuations", "measured") and not cue_words(
+        "continuations", "measuring"
+    ).isdisjoint(after)
+    return (has_article and first == "tip") or is_measured or tokens[0] in cue_words("continuations", "sentence")
+
+
+def _continued(finding: Finding, more: Attributes) -> Finding:
+    """Return a finding with the size, position and place that the next sentence states."""
+    stated = Attributes(
+        laterality=more.laterality,
+        size_mm=more.size_mm,
+        short_axis_mm=more.short_axis_mm,
+        device_position=more.device_position,
+        location=more.location,
+    )
+    if more.device_position == "malpositioned":
+        # "The tip is in the right atrium. It should be withdrawn."
+        return replace(finding, attributes=replace(finding.attributes, device_position=None).filled(stated))
+    return replace(finding, attributes=finding.attributes.filled(stated))
+
+
+@cache
+def get_engine(lexicon: str, open_findings: bool = False) -> FindingEngine:
+    """Return the engine of a lexicon, one per process with a shared memory.
+
+    Args:
+        lexicon: ``chest`` for the findings of chest X-rays and CTs; ``chest_ct`` for the conventions of the CT-RATE
+            labels; ``chest_xray`` for those of the CheXbert labels.
+        open_findings: Whether the engine also reads abnormal statements that name no concept of the lexicon.
+
+    Raises:
+        ValueError: If the lexicon is unknown. The message names the nearest known one.
+
+    Example:
+        >>> get_engine("chest_ct") is get_engine("chest_ct")
+        True
+    """
+    return FindingEngine(load_lexicon(lexicon), open_findings=open_findings)
+
+
+def extract_findings(report: str, lexicon: str = "chest", open_findings: bool = False) -> list[Finding]:
+    """Return the findings that a report mentions as present, absent or uncertain.
+
+    Args:
+        report: Report text.
+        lexicon: ``chest``, ``chest_ct`` or ``chest_xray``; see :func:`get_engine`.
+        open_findings: Whether to return also abnormal statements that name no concept of the lexicon. Their concept is
+            ``other_finding``, and their content words are in ``words``. Only for the lexicon ``chest``.
+
+    Returns:
+        All mentions, in the order of the text.
+
+    Raises:
+        TypeError: If ``report`` is not a string.
+        ValueError: If the lexicon is unknown. The message names the nearest known one.
+
+    Example:
+        >>> for finding in extract_findings("Nodules in both lungs, but no consolidation."):
+        ...     print(finding.concept, finding.presence, finding.text)
+        lung_nodule present Nodules
+        consolidation absent consolidation
+        >>> found = extract_findings("The portal vein is slightly widened.", open_findings=True)[0]
+        >>> found.concept, found.organ, found.words, found.severity
+        ('other_finding', 'vessel', ('vein', 'widened'), 'minimal')
+    """
+    if not isinstance(report, str):
+        raise TypeError(f"report must be a report text, got {type(report).__name__}")
+    return get_engine(lexicon, open_findings).extract(report)

@@ -1,0 +1,168 @@
+"""Compile the words, compounds and rules of a lexicon from YAML."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from rrg_rewards.findings.reading.phrases import Phrase, PhraseCompiler, PhraseTable, WordBits, union
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.package_data import package_yaml, package_yaml_digest, package_yaml_names
+
+__all__ = ["CUES", "Lexicon", "Rule", "load_lexicon"]
+
+_PACKAGE = "rrg_rewards.findings.lexicon"
+_SHARED = "cues"
+# Kinds of cues in the order of their bits. `cues.yaml` contains the words of each.
+CUES = (
+    *("boundary", "comma", "joint", "verb", "predicate", "be", "have", "exist", "show", "relative"),
+    *("not", "none", "ended", "history", "former", "current", "other", "open", "doubt", "query"),
+    *("normal", "abnormal", "place", "degree", "with", "surgery", "purpose"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Phrase[int]):
+    """A phrase that names a concept if the words around the phrase satisfy conditions.
+
+    Args:
+        first: Bits of the first word.
+        rest: The further words.
+        words: Bits of all words of the phrase and of ``needs``.
+        meaning: Index of the concept.
+        needs: Bits that must all occur in the clause.
+        bars: Bits that must not occur in the clause.
+        at: Bits of the sites that the nearest site must be one of; 0 for any site.
+        not_at: Bits of the sites that the nearest site must not be.
+        not_next: Bits that must not occur in the two words after the phrase.
+        not_previous: Bits that must not occur in the two words before the phrase.
+        wide: Whether ``needs`` and ``bars`` apply to the sentence instead of the clause.
+        absent: Whether the phrase itself denies the finding.
+        conditional_on: Bits that decide whether the conditions are checked: they are if the sentence contains one.
+    """
+
+    needs: int = 0
+    bars: int = 0
+    at: int = 0
+    not_at: int = 0
+    not_next: int = 0
+    not_previous: int = 0
+    wide: bool = False
+    absent: bool = False
+    conditional_on: int = 0
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """A compiled lexicon, as :func:`load_lexicon` returns it.
+
+    Args:
+        name: Name of the lexicon's file.
+        digest: Short hash of its contents.
+        concepts: Concept identifiers, in the order of their indices in rules and bit masks.
+        labels: Concepts of each label; empty for a lexicon without labels.
+        words: Codes of words.
+        compounds: Phrases that are replaced by one word.
+        rules: Phrases that name concepts.
+        sites: Mask of all site bits.
+        organs: Bits of each site.
+        exclusive: Whether only the longest of overlapping phrases counts.
+    """
+
+    name: str
+    digest: str
+    concepts: tuple[str, ...]
+    labels: dict[str, tuple[str, ...]]
+    words: WordBits
+    compounds: PhraseTable[Phrase[str]]
+    rules: PhraseTable[Rule]
+    sites: int
+    organs: dict[str, int]
+    exclusive: bool
+
+    def organ(self, code: int) -> str | None:
+        """Return the site of a word with this code, or ``None``."""
+        if not code & self.sites:
+            return None
+        return next(name for name, bits in self.organs.items() if code & bits)
+
+
+def _compile_rule(
+    compiler: PhraseCompiler, sites: Mapping[str, str], concept: int, entry: str | dict[str, Any]
+) -> Rule:
+    fields: dict[str, Any] = {"phrase": entry} if isinstance(entry, str) else entry
+    first, rest = compiler.steps(fields["phrase"])
+    words = first | union(step[0] for step in rest)
+    choices = {key: compiler.any_of(fields.get(key, ())) for key in ("with", "without", "not_next", "not_previous")}
+    places = {
+        key: compiler.any_of("|".join(sites[site].split()) for site in fields.get(key, ())) for key in ("at", "not_at")
+    }
+    return Rule(
+        first=first,
+        rest=rest,
+        words=words | choices["with"],
+        meaning=concept,
+        needs=choices["with"],
+        bars=choices["without"],
+        at=places["at"],
+        not_at=places["not_at"],
+        not_next=choices["not_next"],
+        not_previous=choices["not_previous"],
+        wide=fields.get("scope") == "sentence",
+        absent=fields.get("says") == "absent",
+        # The conditions of a rule that requires a site must be checked even in a sentence without a site.
+        conditional_on=union([*choices.values(), *places.values(), words if places["at"] else 0]),
+    )
+
+
+@cache
+def load_lexicon(name: str) -> Lexicon:
+    """Load a lexicon, compiled once per process.
+
+    Args:
+        name: Name of a file in ``rrg_rewards/findings/lexicon``, without ``.yaml``.
+
+    Raises:
+        ValueError: If the name is unknown. The message names the nearest known one.
+
+    Example:
+        >>> "pleural_effusion" in load_lexicon("chest_ct").concepts
+        True
+    """
+    names = [known for known in package_yaml_names(_PACKAGE) if known != _SHARED]
+    if name not in names:
+        raise ValueError(unknown_name_message("lexicon", name, names))
+    shared = package_yaml(_PACKAGE, _SHARED)
+    own = package_yaml(_PACKAGE, name)
+    sites: dict[str, str] = own.get("sites", {})
+    cues = {cue: "|".join(shared["cues"][cue].split()) for cue in CUES}
+    compiler = PhraseCompiler({**shared["groups"], **own.get("groups", {})}, cues["boundary"], cues["comma"])
+    for choice in cues.values():
+        compiler.bit(choice)
+    # "Nodule without calcification" is no calcified nodule.
+    compiler.end_at(cues["none"])
+    concepts = tuple(own["concepts"])
+    compounds = [
+        compiler.phrase(phrase, meaning)
+        for meaning, phrases in [*shared["compounds"].items(), *own.get("compounds", {}).items()]
+        for phrase in phrases
+    ]
+    rules = [
+        _compile_rule(compiler, sites, index, entry)
+        for index, concept in enumerate(concepts)
+        for entry in own["concepts"][concept]
+    ]
+    organs = {site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()}
+    return Lexicon(
+        name=name,
+        digest=package_yaml_digest(_PACKAGE, _SHARED, name),
+        concepts=concepts,
+        labels={label: tuple(members) for label, members in own.get("labels", {}).items()},
+        words=compiler.words,
+        # Longest first, because "no significant change" must be matched before "no".
+        compounds=PhraseTable(sorted(compounds, key=lambda compound: -len(compound.rest))),
+        rules=PhraseTable(rules),
+        sites=union(organs.values()),
+        organs=organs,
+        exclusive=own.get("exclusive", False),
+    )

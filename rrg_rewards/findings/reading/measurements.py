@@ -1,0 +1,306 @@
+"""Read numbers with units: sizes in tokens, and measures of any kind in the text of an answer or a sentence."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from rrg_rewards.findings.knowledge.load import load_knowledge
+
+__all__ = [
+    "Ends",
+    "Measure",
+    "NumberTooLongError",
+    "Size",
+    "UnknownUnitError",
+    "attenuation_in",
+    "cardiothoracic_ratio_in",
+    "range_start",
+    "read_measures",
+    "size_at",
+]
+
+Ends = tuple[Fraction | None, Fraction | None]
+"""Lowest and highest value of a range; ``None`` if unbounded."""
+
+_DIMENSION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(mm|cm|m)?")
+# One or more dimensions in a token: "<5mm", "12x8", "4mmx3mm", "x3mm".
+_TOKEN = re.compile(rf"(?:[<>]|x(?=.))?{_DIMENSION.pattern}(?:x{_DIMENSION.pattern})*x?")
+_TIMES = ("x", "by", "times")
+# Number of tokens of "one point five".
+_SPELLED_SIZE = 3
+# Number of words before a number in which a word such as "diameter" calls it a size.
+_SIZE_WORD_REACH = 4
+# "m" after a number of a size means mm.
+_METRES_MEANT = 1.0
+_HOUNSFIELD = re.compile(
+    r"([-\u2212\u2013]?)\s*(\d+(?:\.\d+)?(?:\s*(?:-|to)\s*\d+)?)\s*(?:HU\b|Hounsfield)", re.IGNORECASE
+)
+_RATIO = re.compile(r"cardiothoracic\D{1,40}?(\d?\.\d+|\d{2}(?:\.\d+)?\s*%)", re.IGNORECASE)
+_RANGE_START = re.compile(r"(\d+(?:\.\d+)?)\s*[-\u2013]\s*$")
+_BETWEEN = re.compile(r"\bbetween\s+(.{1,20}?)\s+and\s+(?=[\d.])")
+# A minus sign, unless it is between two measures: "3 mm - 5 mm".
+_SIGN = re.compile(r"(?<![\w%.])(?<![\d%]\s)(?<!mm\s)(?<!cm\s)(?<!hu\s)(?<!ml\s)-\s?(?=\.?\d)")
+_FOLLOWING = re.compile(r"\s*([a-z]+)")
+_MOST_CHARACTERS = 100
+_JOINING = re.compile(r"\s*(?:,|;|&|and|or|,\s*and)\s*")
+
+
+class UnknownUnitError(ValueError):
+    """A number is followed by a word that is not a known unit."""
+
+
+class NumberTooLongError(ValueError):
+    """A number has more digits than any measure. Exact arithmetic with such numbers would take unlimited time."""
+
+
+class Size(NamedTuple):
+    """The text of a measure in a report, and its largest dimension in mm or its value."""
+
+    text: str
+    largest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure of an answer.
+
+    Args:
+        kind: ``length`` (mm), ``attenuation`` (HU), ``volume`` (ml), ``share`` (%) or ``angle`` (degrees). ``None`` for
+            a number without a unit: a count, or a number in the unit of the other answer.
+        ranges: Lowest and highest value of each dimension, largest dimension first; ``None`` if unbounded.
+    """
+
+    kind: str | None
+    ranges: tuple[Ends, ...]
+
+
+@cache
+def _millimetres() -> dict[str, float]:
+    """Return the length in mm of each unit of length, by its names."""
+    rules = load_knowledge("measurements")
+    return {word: float(rules["units"][unit][1]) for unit, words in rules["words"].items() for word in (unit, *words)}
+
+
+class TokenSize(NamedTuple):
+    """A size in the tokens of a sentence: its two largest dimensions in mm, and the index after it."""
+
+    largest: float
+    second: float | None
+    end: int
+
+
+def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
+    """Return the size that starts at a token, or ``None`` if no unit follows the number.
+
+    A dimension without a unit has the unit of the next dimension, and the last one that of the dimension before.
+
+    Example:
+        >>> size_at("2.5 x 3 cm nodule".split(), 0), size_at("5 nodules".split(), 0)
+        (TokenSize(largest=30.0, second=25.0, end=4), None)
+        >>> size_at("4mmx3mm".split(), 0), size_at("5 to 7 mm".split(), 0)
+        (TokenSize(largest=4.0, second=3.0, end=1), TokenSize(largest=7.0, second=None, end=4))
+    """
+    factors = _millimetres()
+    numbers: list[float] = []
+    units: list[float | None] = []
+    i = end = start
+    is_range = False
+    while i < len(tokens):
+        if found := _TOKEN.fullmatch(tokens[i]):
+            for number, unit in _DIMENSION.findall(found[0]):
+                numbers.append(float(number))
+                units.append(factors.get(unit))
+            i += 1
+        elif numbers and (spelled := _spelled_number(tokens, i)):
+            numbers.append(spelled)
+            units.append(None)
+            i += _SPELLED_SIZE
+        else:
+            break
+        if units[-1] is None and i < len(tokens) and tokens[i] in factors:
+            units[-1] = factors[tokens[i]]
+            i += 1
+        end = i
+        if tokens[end - 1].endswith("x") or (i < len(tokens) and tokens[i].startswith("x") and tokens[i] != "x"):
+            continue
+        joins = tokens[i] if i < len(tokens) else ""
+        if joins in ("to", "and", "or") and (joins == "to" or not any(units)) and len(numbers) == 1:
+            is_range = True
+        elif joins not in _TIMES:
+            break
+        i += 1
+    unit = _METRES_MEANT if tokens[start].endswith("m") and not any(units) and _is_meant(tokens, start) else None
+    unit = next(filter(None, reversed(units)), unit)
+    if unit is None:
+        return None
+    lengths = []
+    for number, own in zip(reversed(numbers), reversed(units), strict=True):
+        unit = own or unit
+        lengths.append(number * unit)
+    lengths.sort(reverse=True)
+    return TokenSize(lengths[0], None if is_range else next(iter(lengths[1:]), None), end) if lengths[0] else None
+
+
+def _spelled_number(tokens: Sequence[str], start: int) -> float | None:
+    """Return the number that "one point five" spells at a token, or ``None``."""
+    words = tokens[start : start + _SPELLED_SIZE]
+    names = load_knowledge("measurements")["numbers"]
+    if len(words) < _SPELLED_SIZE or words[1] != "point" or not {words[0], words[2]} <= names.keys():
+        return None
+    return float(f"{names[words[0]]}.{names[words[2]]}")
+
+
+def _is_meant(tokens: Sequence[str], start: int) -> bool:
+    """Whether a number is called a size: "diameter of about 4m" means millimetres."""
+    return not _size_words().isdisjoint(tokens[max(0, start - _SIZE_WORD_REACH) : start])
+
+
+@cache
+def _size_words() -> frozenset[str]:
+    return frozenset(load_knowledge("measurements")["size_words"])
+
+
+def attenuation_in(sentence: str) -> Size | None:
+    """Return the first attenuation in a sentence.
+
+    Example:
+        >>> attenuation_in("Lesion with a density of -20 HU")
+        Size(text='-20 HU', largest=20.0)
+    """
+    found = _HOUNSFIELD.search(sentence)
+    if found is None:
+        return None
+    is_range = sentence[: found.start()].rstrip().endswith(tuple("0123456789"))
+    sign = "-" if found[1] and not is_range else ""
+    return Size(f"{sign}{found[2]} HU", float(re.match(r"[\d.]+", found[2])[0]))  # type: ignore[index]
+
+
+def cardiothoracic_ratio_in(sentence: str) -> Size | None:
+    """Return the cardiothoracic ratio that a sentence states.
+
+    Example:
+        >>> cardiothoracic_ratio_in("The cardiothoracic ratio is 0.55").text
+        '0.55'
+    """
+    found = _RATIO.search(sentence)
+    return None if found is None else Size(found[1], 1.0)
+
+
+def range_start(text: str) -> str | None:
+    """Return the lower end of a range from the text before its upper end, or ``None`` if there is no range.
+
+    Example:
+        >>> range_start("nodules of 3 - ")
+        '3'
+    """
+    found = _RANGE_START.search(text)
+    return None if found is None else found[1]
+
+
+class _Grammar:
+    """Regular expressions for measures in text, built from ``knowledge/measurements.yaml``."""
+
+    def __init__(self, rules: dict[str, Any]) -> None:
+        self.units = {unit: (kind, Fraction(factor)) for unit, (kind, factor) in rules["units"].items()}
+        self.spellings = [(re.compile(pattern), spelling) for pattern, spelling in rules["spellings"]]
+        self.numbers = {word: str(number) for word, number in rules["numbers"].items()}
+        self.number_word = re.compile(rf"\b(?:{'|'.join(self.numbers)})\b")
+        self.several = re.compile(rf"\b(?:{'|'.join(rules['several'])})\b")
+        self.followers = frozenset(rules["followers"].split())
+        unit, upper, lower = "|".join(self.units), "|".join(rules["upper"]), "|".join(rules["lower"])
+        signed = rf"(?:neg)?~?(?:\d+(?:\.\d+)?|\.\d+)\s*(?:(?:{unit})(?![a-z]))?"
+        span = rf"(?:(?:{upper}|{lower})\s*)?{signed}(?:\s*(?:-|\bto\b|\bthrough\b)\s*{signed})?"
+        self.measure = re.compile(
+            rf"(?<![a-z\d.]){span}(?:\s*(?:\bx\b|(?<=[\dm])x(?=\s*\d)|\bby\b)\s*{span})*|(?<![a-z])neg{span}"
+        )
+        self.ends_in_unit = re.compile(rf"(?:{unit})\s*$")
+        self.dimension = re.compile(
+            rf"(?P<upper>{upper})?(?P<lower>{lower})?\s*(?P<low>(?:neg)?~?[\d.]+)\s*(?P<unit>{unit})?"
+            rf"(?:\s*(?:-|to|through)\s*(?P<high>(?:neg)?~?[\d.]+)\s*(?P<high_unit>{unit})?)?"
+        )
+
+    def spelled(self, text: str) -> str:
+        """Return an answer with a uniform spelling of units, signs, decimal points and numbers."""
+        text = text.lower()
+        for pattern, spelling in self.spellings:
+            text = pattern.sub(spelling or (lambda found: found[0].replace(",", "")), text)
+        text = self.number_word.sub(lambda found: self.numbers[found[0]], text)
+        text = _BETWEEN.sub(r"\1 to ", text)
+        return _SIGN.sub("neg", text).replace("~", "")
+
+    def factor(self, unit: str | None) -> Fraction:
+        """Return the factor of a unit to the first unit of its kind; 1 without a unit."""
+        return Fraction(1) if unit is None else self.units[unit][1]
+
+
+@cache
+def _grammar() -> _Grammar:
+    return _Grammar(load_knowledge("measurements"))
+
+
+@lru_cache(maxsize=1 << 14)
+def read_measures(text: str) -> tuple[Measure, ...]:
+    """Return the measures that an answer states, in order.
+
+    Raises:
+        UnknownUnitError: If a number has an unknown unit.
+        NumberTooLongError: If a number has more than 100 characters.
+
+    Example:
+        >>> read_measures("up to 1.2 x 0.8 cm")
+        (Measure(kind='length', ranges=((Fraction(12, 1), Fraction(12, 1)), (Fraction(8, 1), Fraction(8, 1)))),)
+        >>> read_measures("none at all")
+        ()
+    """
+    grammar = _grammar()
+    text = grammar.spelled(text)
+    matches = list(grammar.measure.finditer(text))
+    if not matches:
+        return (Measure(None, ((Fraction(2), None),)),) if grammar.several.search(text) else ()
+    found: list[Measure] = []
+    unit: str | None = None
+    # Backwards, because in "5 and 12 mm" the unit of the last number applies to both.
+    for i in range(len(matches) - 1, -1, -1):
+        match = matches[i]
+        end = matches[i + 1].start() if i + 1 < len(matches) else -1
+        if end < 0 or not _JOINING.fullmatch(text[match.end() : end]):
+            unit = None
+            word = _FOLLOWING.match(text, match.end())
+            if word and word[1] not in grammar.followers and not grammar.ends_in_unit.search(match[0]):
+                raise UnknownUnitError(word[1])
+        measure, unit = _measure(grammar, match[0], unit)
+        found.append(measure)
+    return tuple(reversed(found))
+
+
+def _measure(grammar: _Grammar, text: str, unit: str | None) -> tuple[Measure, str | None]:
+    """Return a measure and its unit; a dimension without a unit has the unit of the next one."""
+    ranges: list[Ends] = []
+    for found in reversed(list(grammar.dimension.finditer(text))):
+        high_unit = found["high_unit"] or found["unit"] or unit
+        unit = found["unit"] or high_unit
+        low = _number(found["low"]) * grammar.factor(unit)
+        high = low if found["high"] is None else _number(found["high"]) * grammar.factor(high_unit)
+        if found["upper"]:
+            ranges.append((None, high))
+        elif found["lower"]:
+            ranges.append((low, None))
+        else:
+            ranges.append((min(low, high), max(low, high)))
+    kind = None if unit is None else grammar.units[unit][0]
+    return Measure(kind, tuple(sorted(ranges, key=_middle, reverse=True))), unit
+
+
+def _number(text: str) -> Fraction:
+    if len(text) > _MOST_CHARACTERS:
+        raise NumberTooLongError(f"a number of {len(text)} characters")
+    value = Fraction(text.removeprefix("neg").rstrip(".") or "0")
+    return -value if text.startswith("neg") else value
+
+
+def _middle(ends: Ends) -> Fraction:
+    known = [end for end in ends if end is not None]
+    return sum(known, Fraction(0)) / len(known)

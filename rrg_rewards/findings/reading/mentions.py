@@ -1,0 +1,170 @@
+"""Find mentions of a lexicon's concepts in a sentence."""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
+from rrg_rewards.findings.reading.modifiers import Span
+from rrg_rewards.findings.reading.negation import ABSENT, NegationScope
+from rrg_rewards.findings.reading.phrases import match_end
+
+__all__ = ["Mention", "find_mentions", "mention_spans", "named_spans", "sentence_codes"]
+
+# Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
+_LABEL_SIZE = 4
+_LABEL_FILLERS = frozenset({"and", "the", ",", "/", "right", "left"})
+
+
+class Mention(NamedTuple):
+    """A concept that the phrase of a rule names at tokens ``start`` to ``end`` of a sentence."""
+
+    concept: int
+    presence: int
+    start: int
+    end: int
+    rule: Rule
+
+
+def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention], NegationScope | None]:
+    """Return the mentions in a sentence, and its clauses and codes; these are ``None`` if no phrase matches.
+
+    Args:
+        lexicon: A compiled lexicon.
+        tokens: Tokens from :func:`rrg_rewards.findings.reading.tokens.tokenise`.
+    """
+    codes = list(map(lexicon.words.__getitem__, tokens))
+    union = reduce(or_, codes, 0)
+    rules = lexicon.rules
+    heads = rules.heads
+    mentions: list[Mention] = []
+    # The word that a compound becomes may itself name a finding.
+    if not union & (heads | lexicon.compounds.heads):
+        return mentions, None
+    if lexicon.compounds.possible(union) and _merge_compounds(lexicon, codes, union):
+        union = reduce(or_, codes, 0)
+    if ":" in tokens[1 : _LABEL_SIZE + 1]:
+        _join_label(lexicon, tokens, codes)
+    scope: NegationScope | None = None
+    named: dict[int, int] = {}
+    for i, code in enumerate(codes):
+        if not code & heads:
+            continue
+        for rule in rules[code]:
+            # A concept is named once: "pleural effusion" is not also the "effusion" in it.
+            if rule.words & union != rule.words or named.get(rule.meaning, 0) > i:
+                continue
+            end = match_end(codes, i, rule.rest) if rule.rest else i + 1
+            if not end:
+                continue
+            scope = scope or NegationScope(codes)
+            if not rule.conditional_on & union or _fits(lexicon, rule, i, end, scope):
+                named[rule.meaning] = end
+                presence = ABSENT if rule.absent else scope.presence(i, end)
+                mentions.append(Mention(rule.meaning, presence, i, end, rule))
+    return mentions, scope
+
+
+def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> None:
+    """Remove, in ``codes``, the colon after a label that only names a place: "Pleura: thickened on the right".
+
+    It remains if the statement names a place of its own: "Mediastinum: there is a nodule in the thyroid".
+    """
+    colon = tokens.index(":")
+    if any(code & lexicon.sites for code in codes[colon + 1 :]):
+        return
+    if all(code & lexicon.sites or token in _LABEL_FILLERS for code, token in zip(codes[:colon], tokens, strict=False)):
+        codes[colon] = 0
+
+
+def sentence_codes(lexicon: Lexicon, tokens: Sequence[str]) -> list[int]:
+    """Return the codes of the tokens of a sentence, in which compounds are replaced by one word."""
+    codes = list(map(lexicon.words.__getitem__, tokens))
+    union = reduce(or_, codes, 0)
+    if lexicon.compounds.possible(union):
+        _merge_compounds(lexicon, codes, union)
+    if ":" in tokens[1 : _LABEL_SIZE + 1]:
+        _join_label(lexicon, tokens, codes)
+    return codes
+
+
+def _merge_compounds(lexicon: Lexicon, codes: list[int], union: int) -> bool:
+    """Replace the codes of compounds in place; return whether there were any."""
+    compounds, merged = lexicon.compounds, False
+    heads = compounds.heads
+    for i, code in enumerate(codes):
+        if not code & heads:
+            continue
+        for compound in compounds[code]:
+            if compound.words & union == compound.words and (end := match_end(codes, i, compound.rest)):
+                codes[i] = lexicon.words[compound.meaning]
+                codes[i + 1 : end] = [0] * (end - i - 1)
+                merged = True
+                break
+    return merged
+
+
+def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
+    """Whether the words around a phrase satisfy the conditions of its rule."""
+    codes = scope.codes
+    if rule.not_next and any(code & rule.not_next for code in codes[end : end + 2]):
+        return False
+    if rule.not_previous and any(code & rule.not_previous for code in codes[max(0, start - 2) : start]):
+        return False
+    begin, stop = (0, len(codes)) if rule.wide else scope.context(start, lexicon.rules.heads)
+    if rule.needs or rule.bars:
+        around = scope.union(begin, stop)
+        if around & rule.needs != rule.needs or around & rule.bars:
+            return False
+    if rule.at or rule.not_at:
+        site = scope.nearest(lexicon.sites, start, end, begin, stop)
+        if rule.at and not site & rule.at:
+            return False
+        if site & rule.not_at:
+            return False
+    return True
+
+
+def named_spans(lexicon: Lexicon, tokens: Sequence[str], exclusive: bool = False) -> list[tuple[Mention, Span]]:
+    """Return the mentions in a sentence, in order, each with the last word of its phrase.
+
+    Args:
+        lexicon: A compiled lexicon.
+        tokens: Tokens from :func:`rrg_rewards.findings.reading.tokens.tokenise`.
+        exclusive: Whether to drop a mention whose words are part of a longer one: "interstitial lung disease" is not
+            also an "interstitial" pattern. "Pericardial effusion or thickening" and "hydropneumothorax" remain two
+            mentions each.
+    """
+    mentions, scope = find_mentions(lexicon, tokens)
+    return [] if scope is None else mention_spans(mentions, scope.codes, exclusive)
+
+
+def mention_spans(mentions: Sequence[Mention], codes: Sequence[int], exclusive: bool) -> list[tuple[Mention, Span]]:
+    """Return mentions from :func:`find_mentions` as :func:`named_spans` does."""
+    words = [_matched_words(codes, mention) for mention in mentions]
+    named = [
+        (mention, Span(places[-1], places[-1] + 1, mention.start))
+        for mention, places in zip(mentions, words, strict=True)
+    ]
+    if not exclusive:
+        return sorted(named, key=lambda found: (found[1].end, found[0].start))
+    # A longer mention contains the first word of each of its parts.
+    containing: dict[int, list[set[int]]] = {}
+    for mentioned in map(set, words):
+        for i in mentioned:
+            containing.setdefault(i, []).append(mentioned)
+    kept = [
+        found
+        for found, places in zip(named, words, strict=True)
+        if not any(len(longer) > len(places) and longer.issuperset(places) for longer in containing[places[0]])
+    ]
+    return sorted(kept, key=lambda found: (found[1], found[0].start))
+
+
+def _matched_words(codes: Sequence[int], mention: Mention) -> list[int]:
+    """Return the indices of the tokens that a mention's phrase matched."""
+    places = [mention.start]
+    for step in mention.rule.rest:
+        places.append(next(i for i in range(places[-1] + 1, mention.end) if codes[i] & step[0]))
+    return places

@@ -1,0 +1,250 @@
+"""Find statements that are abnormal although they name no concept of the lexicon."""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.modifiers import modifier_reader
+from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
+from rrg_rewards.findings.reading.phrases import PhraseBook
+
+__all__ = ["OpenStatement", "OpenStatementReader", "open_statement_reader"]
+
+_SIGNALS = frozenset({"heads", "changes", "stated", "denied"})
+_ROLES = ("stated", "neutral", "explained", "technical", "continuing", "heads", "changes", "normal")
+# Maximum number of words between a denial and the word that it denies: "not very clear".
+_DENIAL_REACH = 2
+# Maximum number of words between a form of "be" and "normal".
+_PREDICATE_REACH = 3
+# Separators that begin a description of the finding before.
+_RELATIVE = frozenset({"with", "which"})
+# Separators that continue a denied list.
+_ALTERNATIVE = frozenset({"or", "nor", "/"})
+# Number of words in which a clause about the finding before says so.
+_OPENING = 4
+# Shortest word whose end is compared with the suffixes.
+_SHORTEST = 6
+
+
+class OpenStatement(NamedTuple):
+    """A statement that is abnormal and names no concept.
+
+    Attributes:
+        start: First token of the words that make it abnormal.
+        end: Token after the last of these words.
+        presence: ``PRESENT`` or ``UNCERTAIN``.
+        organ: The organ that the statement is about, or ``None``.
+        words: Content words.
+        has_head: Whether a word names an abnormality; otherwise the words describe the organ.
+    """
+
+    start: int
+    end: int
+    presence: int
+    organ: str | None
+    words: tuple[str, ...]
+    has_head: bool
+
+
+class _Clause(NamedTuple):
+    """A part of a sentence between separators, and the roles of its words.
+
+    Attributes:
+        start: First token.
+        end: Token after the last.
+        link: The separator before it.
+        heads: Tokens that name an abnormality.
+        changes: Tokens that describe an organ as abnormal.
+        organ: The organ that it names nearest to these words, or ``None``.
+    """
+
+    start: int
+    end: int
+    link: str
+    heads: tuple[int, ...]
+    changes: tuple[int, ...]
+    organ: str | None
+
+
+class OpenStatementReader:
+    """Reads the abnormal statements of a sentence that no mention of a concept explains."""
+
+    def __init__(self) -> None:
+        knowledge = load_knowledge("open_findings")
+        self._book = PhraseBook([(text, role) for role in _ROLES for text in knowledge[role]])
+        self._suffixes = tuple(knowledge["suffixes"])
+        self._exceptions = frozenset(knowledge["exceptions"])
+        self._vague = tuple(knowledge["vague"])
+        self._stop = frozenset(word for line in knowledge["stop"] for word in line.split())
+        self._denials = cue_words("denials", "always", "in_series")
+        self._separators = cue_words("connectives", "separators") | {"(", ")", "which", "while", "although"}
+        self._interpreting = frozenset(
+            word for word, kind in modifier_reader().links.items() if kind in ("stated", "doubted")
+        )
+
+    def statements(
+        self,
+        tokens: Sequence[str],
+        roles: Mapping[int, str],
+        scope: NegationScope,
+        organs: Mapping[int, str],
+        named: Collection[int],
+    ) -> list[OpenStatement]:
+        """Return the open statements of a sentence, in order.
+
+        Args:
+            tokens: Tokens of the sentence.
+            roles: Their roles, from :meth:`roles`.
+            scope: Its clauses and cues of negation.
+            organs: Tokens that name organs, with the organs.
+            named: Indices of the tokens that name concepts.
+        """
+        found: list[OpenStatement] = []
+        organ: str | None = None
+        # Whether the sentence has named a finding of this organ.
+        is_told = is_denied = False
+        for clause in self._clauses(tokens, roles, organs):
+            is_denied = (is_denied and clause.link in _ALTERNATIVE) or not self._denials.isdisjoint(
+                tokens[clause.start : clause.end]
+            )
+            is_told = is_told and (clause.organ in (None, organ) or organ is None or clause.link in _RELATIVE)
+            organ = clause.organ or organ
+            if any(i in named for i in range(clause.start, clause.end)):
+                is_told = True
+                continue
+            # "No dilatation or increase in diameter"
+            signals = [] if is_denied and clause.link in _ALTERNATIVE else self._signals(tokens, clause, roles, scope)
+            if not signals:
+                continue
+            signals = self._observed(tokens, clause, signals, is_told)
+            has_head = any(i in clause.heads for i in signals)
+            if not signals or self._continues(clause, roles, has_head, is_told):
+                continue
+            if clause.organ is None and not has_head and (is_told or organ is None):
+                continue
+            stated = OpenStatement(
+                signals[0],
+                signals[-1] + 1,
+                UNCERTAIN if scope.presence(signals[0], signals[0] + 1) == UNCERTAIN else PRESENT,
+                organ,
+                # "The gallbladder was not observed"
+                ("absent",) if roles[signals[0]] == "stated" else self._content(tokens, clause, organs),
+                has_head,
+            )
+            if is_told and found and not has_head and not found[-1].has_head and found[-1].organ == organ:
+                found[-1] = found[-1]._replace(
+                    end=stated.end, words=tuple(dict.fromkeys((*found[-1].words, *stated.words)))
+                )
+            else:
+                found.append(stated)
+            is_told = True
+        return found
+
+    def roles(self, tokens: Sequence[str]) -> dict[int, str]:
+        """Return the role of each token that has one, or none if no token can be abnormal.
+
+        A denied normal word has the role ``denied``.
+        """
+        roles: dict[int, str] = {}
+        codes, heads = self._book.codes(tokens), self._book.heads
+        i, size = 0, len(tokens)
+        while i < size:
+            match = self._book.match(codes, i) if codes[i] & heads else None
+            if match is None:
+                if self._is_pathological(tokens[i]):
+                    roles[i] = "heads"
+                i += 1
+                continue
+            end, role = match
+            if role == "normal" and "not" in tokens[max(0, i - _DENIAL_REACH) : i]:
+                role = "denied"
+            # In "is not large" and "density is low" the last word counts, which may be denied.
+            marked = {"heads": (i, end - 1), "changes": (end - 1,)}.get(role, range(i, end))
+            roles.update(dict.fromkeys(marked, role))
+            i = end
+        return {} if _SIGNALS.isdisjoint(roles.values()) else roles
+
+    def _is_pathological(self, word: str) -> bool:
+        return word.endswith(self._suffixes) and len(word) >= _SHORTEST and word not in self._exceptions
+
+    def _clauses(self, tokens: Sequence[str], roles: Mapping[int, str], organs: Mapping[int, str]) -> list[_Clause]:
+        clauses = []
+        start, link = 0, ""
+        for i in range(len(tokens) + 1):
+            if i < len(tokens) and not self._is_separator(tokens, i):
+                continue
+            if i > start:
+                named = [(k, roles[k]) for k in range(start, i) if k in roles]
+                heads = tuple(k for k, role in named if role in ("heads", "stated"))
+                changes = tuple(k for k, role in named if role in ("changes", "denied"))
+                anchor = (heads or changes or (start,))[0]
+                sites = [k for k in range(start, i) if k in organs]
+                site = sites[0] if sites else -1
+                if len(sites) > 1:
+                    site = min(sites, key=lambda k: (tokens[k].startswith(self._vague), abs(k - anchor)))
+                clauses.append(_Clause(start, i, link, heads, changes, organs.get(site)))
+            start = i + 1
+            link = tokens[i] if i < len(tokens) and not (link == "(" and tokens[i] != ")") else link
+        return clauses
+
+    def _is_separator(self, tokens: Sequence[str], i: int) -> bool:
+        """Whether a token ends a clause: "with" does, but not in "consistent with"."""
+        return tokens[i] in self._separators and not (tokens[i] == "with" and tokens[i - 1] in self._interpreting)
+
+    def _continues(self, clause: _Clause, roles: Mapping[int, str], has_head: bool, is_told: bool) -> bool:
+        """Whether a clause describes or interprets the finding before it."""
+        if is_told and (clause.link == "(" or (clause.link in _RELATIVE and (clause.organ is None or not has_head))):
+            return True
+        opening = range(clause.start, min(clause.end, clause.start + _OPENING))
+        is_continuing = any(
+            roles.get(i) == "continuing" for i in (opening if has_head else range(clause.start, clause.end))
+        )
+        return is_continuing and (is_told or clause.organ is None)
+
+    def _signals(
+        self, tokens: Sequence[str], clause: _Clause, roles: Mapping[int, str], scope: NegationScope
+    ) -> list[int]:
+        """Return the tokens that make a clause abnormal; none if it is denied, normal or explained."""
+        if not (clause.heads or clause.changes):
+            return []
+        within = [(i, roles[i]) for i in range(clause.start, clause.end) if i in roles]
+        if stated := [i for i, role in within if role == "stated"]:
+            return stated
+        if any(role == "explained" for _, role in within):
+            return []
+        signals = [
+            i
+            for i in sorted((*clause.heads, *clause.changes))
+            if roles[i] == "denied" or not self._is_denied(tokens, clause, i, scope)
+        ]
+        if not any(i in clause.heads for i in signals):
+            is_normal = any(role in ("normal", "technical") for _, role in within)
+            return [] if is_normal and not any(roles[i] == "denied" for i in signals) else signals
+        is_normal = any(role == "normal" and self._is_predicate(tokens, i, clause.start) for i, role in within)
+        return [] if is_normal else signals
+
+    def _observed(self, tokens: Sequence[str], clause: _Clause, signals: list[int], is_told: bool) -> list[int]:
+        """Return the signals before an interpretation, or all in an interpretation of nothing named before."""
+        link = next((i for i in range(clause.start, clause.end) if tokens[i] in self._interpreting), clause.end)
+        seen = [i for i in signals if i < link]
+        return seen if seen or is_told or clause.organ is None else signals
+
+    def _is_denied(self, tokens: Sequence[str], clause: _Clause, i: int, scope: NegationScope) -> bool:
+        before = tokens[max(clause.start, i - _DENIAL_REACH - 1) : i]
+        return not self._denials.isdisjoint(before) or scope.presence(i, i + 1) == ABSENT
+
+    def _is_predicate(self, tokens: Sequence[str], i: int, start: int) -> bool:
+        """Whether a word says what something is: "the size of the cyst is normal"."""
+        return not {"is", "are", "was", "were"}.isdisjoint(tokens[max(start, i - _PREDICATE_REACH) : i])
+
+    def _content(self, tokens: Sequence[str], clause: _Clause, organs: Mapping[int, str]) -> tuple[str, ...]:
+        words = (tokens[i] for i in range(clause.start, clause.end) if i not in organs)
+        return tuple(dict.fromkeys(word for word in words if word not in self._stop and word.isalpha()))
+
+
+@cache
+def open_statement_reader() -> OpenStatementReader:
+    """Return the reader of the words in ``knowledge/open_findings.yaml``, one per process."""
+    return OpenStatementReader()

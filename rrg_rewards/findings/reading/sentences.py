@@ -1,0 +1,79 @@
+"""Split a report into sentences with their offsets."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import compress
+
+from rrg_rewards.findings.reading.layout import blank_requests, unwrap
+from rrg_rewards.findings.reading.tokens import UNIT_MARK, normalise, pad, tokenise
+
+__all__ = ["UNIT_SEPARATOR", "report_units", "split_unit", "tokenise_units"]
+
+UNIT_SEPARATOR = ". "
+"""Text between two units. A unit is one or several whole sentences; the engine remembers the results of each unit."""
+
+# A full stop before a digit is a decimal point. Quotes and bullets separate the lines of an impression.
+_STOP = re.compile(r"\.(?!\d)")
+_BOUNDARY = re.compile(r'[\n\r;!"“”•\u3002\uff1b\uff01]+|\.(?!\d)')
+# Maximum length of a sentence in characters; longer text without a boundary is cut.
+_MAX_SENTENCE = 2000
+
+
+def report_units(report: str) -> list[str]:
+    """Return the units of a report without sections such as indication and technique.
+
+    Example:
+        >>> report_units("No effusion. Small hernia; clear lungs.")
+        ['No effusion', 'Small hernia; clear lungs.']
+    """
+    return unwrap(blank_requests(report)).split(UNIT_SEPARATOR)
+
+
+def split_unit(unit: str) -> list[tuple[int, str]]:
+    """Return the sentences of a unit, each with its offset in the unit.
+
+    Example:
+        >>> split_unit('Size 2.5 mm." Effusion')
+        [(0, 'Size 2.5 mm'), (13, ' Effusion')]
+    """
+    if len(unit) <= _MAX_SENTENCE and not _BOUNDARY.search(unit):
+        return [(0, unit)] if unit else []
+    found, start = [], 0
+    for boundary in _BOUNDARY.finditer(unit):
+        found += _bounded(start, unit[start : boundary.start()])
+        start = boundary.end()
+    return found + _bounded(start, unit[start:])
+
+
+def _bounded(offset: int, sentence: str) -> list[tuple[int, str]]:
+    found = []
+    while len(sentence) > _MAX_SENTENCE:
+        cut = sentence.rfind(" ", 1, _MAX_SENTENCE)
+        cut = cut if cut > 0 else _MAX_SENTENCE
+        found.append((offset, sentence[:cut]))
+        offset, sentence = offset + cut, sentence[cut:]
+    if sentence:
+        found.append((offset, sentence))
+    return found
+
+
+def tokenise_units(units: Sequence[str]) -> Iterator[list[list[str]]]:
+    """Yield, for each unit, the tokens of its sentences.
+
+    The result is the same as that of :func:`split_unit` and
+    :func:`~rrg_rewards.findings.reading.tokens.tokenise`, but the string operations run once for all units.
+
+    Example:
+        >>> list(tokenise_units(["No effusion; hernia", "Clear."]))
+        [[['no', 'effusion'], ['hernia']], [['clear']]]
+    """
+    # Other units are tokenised separately: a character outside ASCII slows down the string operations on all units, and
+    # a very long unit must be cut.
+    plain = [unit.isascii() and len(unit) <= _MAX_SENTENCE and UNIT_MARK not in unit for unit in units]
+    text = normalise(UNIT_MARK.join(compress(units, plain)))
+    texts = iter(pad(_STOP.sub("\n", text)).split(UNIT_MARK))
+    for unit, is_plain in zip(units, plain, strict=True):
+        if is_plain:
+            yield [tokens for line in next(texts).split("\n") if (tokens := line.split())]
+        else:
+            yield [tokenise(sentence) for _, sentence in split_unit(unit)]

@@ -1,0 +1,113 @@
+"""Split a sentence into statements, and recognise statements about organs other than the lungs."""
+
+from collections.abc import Collection, Sequence
+from functools import cache, reduce
+from operator import or_
+
+from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.phrases import PhraseCompiler, WordBits
+
+__all__ = ["is_elsewhere", "statement_numbers"]
+
+_WORD_LISTS = ("anatomy", "unnamed", "elsewhere", "lungs", "verbs", "placing", "involved")
+_ANATOMY, _UNNAMED, _ELSEWHERE, _LUNGS, _VERB, _PLACING, _INVOLVED = (1 << i for i in range(len(_WORD_LISTS)))
+# Number of words at the start of a clause that can mark it as a continuation of the preceding clause.
+_CONTINUATION_REACH = 3
+
+
+@cache
+def _words() -> WordBits:
+    compiler = PhraseCompiler({})
+    for name in _WORD_LISTS:
+        compiler.bit("|".join(sorted(cue_words("statements", name))))
+    return compiler.words
+
+
+def statement_numbers(tokens: Sequence[str], named: Collection[int]) -> list[int]:
+    """Return, for each token of a sentence, the number of the statement that contains it.
+
+    A comma or a word such as "and" ends a statement if there is a verb both before and after it, and if the subject
+    after it is a finding or an organ: "nodules are seen in the left lung, both hila are not large" contains two
+    statements.
+
+    Args:
+        tokens: Tokens of one sentence.
+        named: Indices of the tokens that name findings.
+
+    Example:
+        >>> tokens = "nodule is seen on the left , both hila are normal".split()
+        >>> statement_numbers(tokens, {0})
+        [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1]
+    """
+    numbers = [0] * len(tokens)
+    enders = cue_words("connectives", "enders")
+    if enders.isdisjoint(tokens):
+        return numbers
+    codes = _codes(tokens)
+    if not _any(codes, _VERB):
+        return numbers
+    number, has_verb, start = 0, False, 0
+    for end in [*(i for i, token in enumerate(tokens) if token in enders), len(tokens)]:
+        clause = codes[start:end]
+        verb = _first_verb(clause)
+        if has_verb and _is_shadow(tokens, codes, start, end, named):
+            # The verb of the clause before is left out.
+            number += 1
+        elif (
+            has_verb
+            and verb > 0
+            and _has_subject(tokens, codes, start, start + verb, named)
+            and not _any(clause, _INVOLVED)
+        ):
+            number, has_verb = number + 1, False
+        has_verb = has_verb or verb >= 0
+        numbers[start : end + 1] = [number] * (min(end + 1, len(tokens)) - start)
+        start = end + 1
+    return numbers
+
+
+def _codes(tokens: Sequence[str]) -> list[int]:
+    return list(map(_words().__getitem__, tokens))
+
+
+def _any(codes: Sequence[int], bits: int) -> bool:
+    return bool(reduce(or_, codes, 0) & bits)
+
+
+def _first_verb(clause: Sequence[int]) -> int:
+    """Return the index of the first verb, or -1; the verb of a mere location ("the lung is in") does not count."""
+    before = 0
+    for i, code in enumerate(clause):
+        if code & _VERB and not (before & _ANATOMY and _any(clause[i + 1 : i + 2], _PLACING)):
+            return i
+        before |= code
+    return -1
+
+
+def _is_shadow(tokens: Sequence[str], codes: Sequence[int], start: int, end: int, named: Collection[int]) -> bool:
+    """Whether a clause without a verb is about a finding that no lexicon names: "cord foci in both lungs"."""
+    if _any(codes[start:end], _VERB) or not cue_words("continuations", "clause").isdisjoint(
+        tokens[start : min(end, start + _CONTINUATION_REACH)]
+    ):
+        return False
+    stop = next((i for i in range(start, end) if codes[i] & _PLACING), start)
+    return _any(codes[start:stop], _UNNAMED) and not any(i in named for i in range(start, end))
+
+
+def _has_subject(tokens: Sequence[str], codes: Sequence[int], start: int, verb: int, named: Collection[int]) -> bool:
+    """Whether the words from ``start`` to a verb name a finding, or an organ without continuing the last clause."""
+    if any(i in named for i in range(start, verb)):
+        return True
+    first = tokens[start : min(verb, start + _CONTINUATION_REACH)]
+    return _any(codes[start:verb], _ANATOMY | _UNNAMED) and cue_words("continuations", "clause").isdisjoint(first)
+
+
+def is_elsewhere(tokens: Sequence[str]) -> bool:
+    """Whether a statement names an organ outside the lungs and no part of the lungs.
+
+    Example:
+        >>> is_elsewhere("low density in the basal ganglia".split()), is_elsewhere("low density at the base".split())
+        (True, False)
+    """
+    codes = _codes(tokens)
+    return _any(codes, _ELSEWHERE) and not _any(codes, _LUNGS)

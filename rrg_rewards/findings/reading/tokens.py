@@ -1,0 +1,98 @@
+"""Split a sentence into tokens with their offsets."""
+
+import re
+import unicodedata
+
+__all__ = ["UNIT_MARK", "locate", "normalise", "pad", "tokenise"]
+
+_PADDED = ",()?:/"
+_KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.%<>" + _PADDED)
+
+
+class _CharacterTable(dict[int, int]):
+    """Maps each character to one character, so that normalised text has the same offsets as the report."""
+
+    def __missing__(self, code: int) -> int:
+        # Keep letters, marks and numbers of other scripts and invisible characters; other characters become spaces.
+        category = unicodedata.category(chr(code))
+        self[code] = found = code if category[0] in "LMN" or category == "Cf" else 32
+        return found
+
+
+_TABLE = _CharacterTable({code: ord(chr(code).lower()) if chr(code) in _KEPT else 32 for code in range(128)})
+UNIT_MARK = "\x1e"
+"""Separator of units that are tokenised together: a control character without a meaning in reports."""
+_TABLE[ord(UNIT_MARK)] = ord(UNIT_MARK)
+_TABLE.update(dict.fromkeys(map(ord, '\n\r;!"“”•\u3002\uff1b\uff01'), 10))
+# Full-width punctuation, which machine translation leaves in reports.
+_TABLE.update({0xFF0C: ord(","), 0xFF1A: ord(":"), 0xFF08: ord("("), 0xFF09: ord(")")})
+# The multiplication sign between measures.
+_TABLE[0xD7] = ord("x")
+# A byte order mark may precede the first word.
+_TABLE[0xFEFF] = 32
+
+
+# A number and a sign between it and the next number: "6 * 4mm", "3-6mm", "1,5 cm".
+_SIGNED = re.compile(r"\d ?(?:[mMcC][mM] ?)?[*,~\u2013-] ?\.?\d")
+_TIMES = re.compile(r"(?<=[\dmM])( ?)\*(?= ?\.?\d)")
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,2}),(\d{1,2})(?= ?(?:[x*\u00d7-] ?\d|[mc]m\b))", re.IGNORECASE)
+_LOWER_END = re.compile(
+    r"(?<![\w.])\d+(?:\.\d+)? ?(?:[mc]m)? ?[~\u2013-] ?(?=\d+(?:\.\d+)? ?(?:[mc]m|millimet|centimet))", re.IGNORECASE
+)
+
+
+def _spell_measures(text: str) -> str:
+    """Spell the measures in a text uniformly without changing its length.
+
+    A decimal comma becomes a point, an asterisk between dimensions an "x", and the lower end of a range spaces, because
+    the size of a lesion is the upper end.
+    """
+    if not _SIGNED.search(text):
+        return text
+    text = _DECIMAL_COMMA.sub(r"\1.\2", _TIMES.sub(r"\1x", text))
+    return _LOWER_END.sub(lambda found: " " * len(found[0]), text)
+
+
+def normalise(sentence: str) -> str:
+    """Convert ASCII letters to lower case and other punctuation to spaces; the length does not change.
+
+    Measures are spelled uniformly: "6 * 4mm" is "6 x 4mm", "1,5 cm" is "1.5 cm", and of "3-6 mm" the upper end remains.
+
+    Example:
+        >>> normalise("Ground-glass [RUL], 6*4mm")
+        'ground glass  rul , 6x4mm'
+    """
+    return _spell_measures(sentence).translate(_TABLE)
+
+
+def pad(text: str) -> str:
+    """Put spaces around punctuation that is a token."""
+    for mark in _PADDED:
+        if mark in text:
+            text = text.replace(mark, f" {mark} ")
+    return text
+
+
+def tokenise(sentence: str) -> list[str]:
+    """Return the words, numbers and clause punctuation of a sentence, in lower case.
+
+    Example:
+        >>> tokenise("Nodule (metastasis?), 2.5 mm")
+        ['nodule', '(', 'metastasis', '?', ')', ',', '2.5', 'mm']
+    """
+    return pad(normalise(sentence)).split()
+
+
+def locate(sentence: str, tokens: list[str]) -> list[tuple[int, int]]:
+    """Return the start and end in ``sentence`` of each token from :func:`tokenise`.
+
+    Example:
+        >>> locate("No effusion", ["no", "effusion"])
+        [(0, 2), (3, 11)]
+    """
+    text, spans, position = normalise(sentence), [], 0
+    for token in tokens:
+        position = text.index(token, position)
+        spans.append((position, position + len(token)))
+        position += len(token)
+    return spans

@@ -1,1 +1,0 @@
-"""Prompts of judges, as text."""

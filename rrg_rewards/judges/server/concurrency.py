@@ -1,0 +1,76 @@
+"""Concurrent work in an event loop, with limits of tasks and time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+__all__ = ["for_each", "within"]
+
+T = TypeVar("T")
+
+
+async def for_each(
+    items: Sequence[T], work: Callable[[T], Awaitable[None]], *, workers: int, deadline: float | None
+) -> None:
+    """Process items concurrently until all are done or the deadline has passed.
+
+    No task is still running when this function returns, raises or is cancelled.
+
+    Args:
+        items: The items.
+        work: Processes one item. The first exception that it raises ends all work and is raised.
+        workers: Maximum number of items that are processed at the same time.
+        deadline: Time of the event loop's clock at which running tasks are cancelled.
+
+    Example:
+        >>> done = []
+        >>> async def note(item):
+        ...     done.append(item)
+        >>> asyncio.run(for_each("ab", note, workers=2, deadline=None))
+        >>> done
+        ['a', 'b']
+    """
+    loop = asyncio.get_running_loop()
+    queue = iter(items)
+
+    async def run() -> None:
+        for item in queue:
+            await work(item)
+
+    remaining = None if deadline is None else deadline - loop.time()
+    if not items or (remaining is not None and remaining <= 0):
+        return
+    tasks = [loop.create_task(run()) for _ in range(min(workers, len(items)))]
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=remaining, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await _cancel(tasks)
+    for task in done:
+        task.result()
+
+
+async def within(seconds: float, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine, or cancel it after ``seconds``.
+
+    Unlike ``asyncio.wait_for`` of Python 3.11 and earlier, it never ignores a cancellation of the caller.
+
+    Raises:
+        asyncio.TimeoutError: If the coroutine takes longer.
+    """
+    task = asyncio.ensure_future(coroutine)
+    try:
+        done, _ = await asyncio.wait([task], timeout=seconds)
+    finally:
+        await _cancel([task])
+    if not done:
+        raise asyncio.TimeoutError
+    return task.result()
+
+
+async def _cancel(tasks: Sequence["asyncio.Task[Any]"]) -> None:
+    """Cancel unfinished tasks, and wait until they have ended."""
+    unfinished = [task for task in tasks if not task.done()]
+    for task in unfinished:
+        task.cancel()
+    if unfinished:
+        await asyncio.gather(*unfinished, return_exceptions=True)

@@ -1,0 +1,133 @@
+"""The settings of an OpenAIJudge."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+from rrg_rewards.judges.server.address import Address, check_address
+from rrg_rewards.judges.server.response_format import RESPONSE_FORMATS, ResponseFormat
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = ["ServerSettings"]
+
+_MINIMUM = {"concurrency": 1, "cache_size_limit": 1, "max_retries": 0, "first_pause": 0, "max_reasks": 0}
+_POSITIVE = ("timeout", "batch_deadline", "max_tokens")
+# Fields of a request that extra_body must not replace.
+_OWN_FIELDS = frozenset({"messages", "model", "n", "response_format", "stream"})
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Settings of :class:`rrg_rewards.judges.OpenAIJudge`, which takes each of them as a keyword argument.
+
+    Args:
+        model: Name of the model on the server. It is part of the cache key, so each model needs a different name.
+        base_url: Address of the API, on this machine unless ``allow_remote`` is set.
+        api_key: Key for the server. It is not pickled; set ``api_key_variable`` for judges in other processes.
+        api_key_variable: Environment variable that contains the key, read at each evaluation if ``api_key`` is not set.
+        allow_remote: Whether report text may be sent to another machine.
+        concurrency: Maximum number of simultaneous calls in each event loop.
+        timeout: Maximum seconds of a call, from its first to its last byte, and maximum pause for a ``Retry-After``.
+        batch_deadline: Maximum seconds of an evaluation; unfinished items then fail with ``deadline``.
+        max_retries: Maximum number of retries of a call.
+        first_pause: Seconds before the first retry. Each further pause is twice as long, up to 16 times the first. Up
+            to half of each pause is removed at random, so that calls do not retry at the same moment.
+        max_reasks: Maximum number of further requests for an item whose answer the task rejects.
+        temperature: Sampling temperature; ``None`` for the server's default.
+        max_tokens: Maximum number of tokens of an answer; ``None`` for the server's default.
+        seed: Random seed of sampling; ``None`` for the server's default.
+        response_format: How the server constrains answers to JSON: ``json_schema`` (OpenAI, vLLM, SGLang),
+            ``schema_object`` (llama.cpp), ``json_object`` (any JSON), ``text`` (no constraint), or ``auto``, which uses
+            the first of these that the server accepts.
+        cache: Folder in which accepted answers are stored; several processes may share it.
+        cache_size_limit: Approximate maximum size of the folder in bytes; the oldest answers are deleted first.
+        extra_body: Further fields of each request, such as ``{"top_k": 1}``; they must be JSON.
+        requests_per_minute: Maximum number of calls per minute, evenly spaced; ``None`` for no limit.
+        tokens_per_minute: Maximum number of tokens per minute, of prompts and answers; ``None`` for no limit.
+        price: Price of a million prompt tokens and of a million completion tokens, for the cost in ``judge.usage``.
+        progress: Whether to show a progress bar on standard error if it is a terminal.
+
+    Raises:
+        ValueError: If the address is not a plain HTTP address, or is on another machine without ``allow_remote``; if
+            another setting is out of its range.
+
+    Example:
+        >>> ServerSettings("m", extra_body={"stream": True})
+        Traceback (most recent call last):
+        ...
+        ValueError: extra_body must not set stream, which the judge sets itself
+    """
+
+    model: str
+    _: KW_ONLY
+    base_url: str = "http://localhost:8000/v1"
+    api_key: str | None = field(default=None, repr=False)
+    api_key_variable: str = "OPENAI_API_KEY"
+    allow_remote: bool = False
+    concurrency: int = 32
+    timeout: float = 60.0
+    batch_deadline: float | None = None
+    max_retries: int = 4
+    first_pause: float = 0.5
+    max_reasks: int = 1
+    temperature: float | None = 0.0
+    max_tokens: int | None = 2048
+    seed: int | None = 0
+    response_format: ResponseFormat = "auto"
+    cache: str | os.PathLike[str] | None = None
+    cache_size_limit: int = 4 * 2**30
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    price: tuple[float, float] | None = None
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError("model must be the name of the model on the server, got ''")
+        for name, least in _MINIMUM.items():
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        for name in _POSITIVE:
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.response_format not in ("auto", *RESPONSE_FORMATS):
+            raise ValueError(unknown_name_message("response_format", self.response_format, ("auto", *RESPONSE_FORMATS)))
+        object.__setattr__(self, "base_url", self.address.url)
+        object.__setattr__(self, "extra_body", _checked_extra_body(dict(self.extra_body or {})))
+        object.__setattr__(self, "cache", None if self.cache is None else os.fspath(self.cache))
+        object.__setattr__(self, "price", None if self.price is None else tuple(self.price))
+
+    @classmethod
+    def from_options(cls, **options: Any) -> "ServerSettings":
+        """Make settings from keyword arguments.
+
+        Raises:
+            TypeError: For an unknown argument, with the nearest known one.
+        """
+        known = [setting.name for setting in fields(cls)]
+        if unknown := [name for name in options if name not in known]:
+            raise TypeError(unknown_name_message("argument", unknown[0], known))
+        return cls(**options)
+
+    @cached_property
+    def address(self) -> Address:
+        """The checked address of the server."""
+        return check_address(self.base_url, self.allow_remote)
+
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild the settings, without ``api_key``."""
+        return {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.name != "api_key"}
+
+
+def _checked_extra_body(extra_body: dict[str, Any]) -> dict[str, Any]:
+    if own := sorted(_OWN_FIELDS & extra_body.keys()):
+        raise ValueError(f"extra_body must not set {', '.join(own)}, which the judge sets itself")
+    try:
+        json.dumps(extra_body, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"extra_body must be JSON: {error}") from error
+    return extra_body

@@ -1,0 +1,305 @@
+"""Pydantic models of judges' answers (forms), and strict parsing of answers.
+
+A form checks keys and types. The ``parse`` of the task checks whether an answer agrees with itself and the reports.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rrg_rewards.judges.base import AnswerError
+from rrg_rewards.judges.tasks.json_repair import repair_json
+from rrg_rewards.schemas import AttributeErrorType
+
+__all__ = [
+    "AnswersForm",
+    "AttributeErrorAnswer",
+    "CrimsonAnswer",
+    "ErrorsAnswer",
+    "FindingAnswer",
+    "GradesForm",
+    "ItemsForm",
+    "MatchAnswer",
+    "PublishedCrimsonAnswer",
+    "StrictAnswer",
+    "read_answer",
+    "read_json",
+    "read_published_answer",
+]
+
+_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
+_THOUGHT = ("<think>", "</think>")
+
+
+class StrictAnswer(BaseModel):
+    """Base class of forms: every key is required, no other key is allowed, and no value is converted."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @classmethod
+    @cache
+    def json_schema(cls) -> Mapping[str, Any]:
+        """JSON schema of the answer, without references and patterns, which some servers do not support."""
+        schema = cls.model_json_schema()
+        return dict(_inline(schema, schema.pop("$defs", {})))
+
+
+Form = TypeVar("Form", bound=StrictAnswer)
+
+
+class FindingAnswer(StrictAnswer):
+    """A finding of one report."""
+
+    id: str
+    finding: str
+    clinical_significance: Literal["urgent", "actionable_not_urgent", "not_actionable_not_urgent", "benign_expected"]
+
+
+class MatchAnswer(StrictAnswer):
+    """A reference finding and a candidate finding that match."""
+
+    ref_id: str
+    pred_id: str
+
+
+class AttributeErrorAnswer(StrictAnswer):
+    """An error in an attribute of a matched finding."""
+
+    ref_id: str
+    pred_id: str
+    severity: Literal["significant", "negligible"]
+    error_types: list[AttributeErrorType]
+    explanation: str
+
+
+class ErrorsAnswer(StrictAnswer):
+    """False findings, missing findings and attribute errors of the candidate."""
+
+    false_findings: list[str]
+    missing_findings: list[str]
+    attribute_errors: list[AttributeErrorAnswer]
+
+
+class CrimsonAnswer(StrictAnswer):
+    """Answer of :class:`rrg_rewards.judges.tasks.crimson.CrimsonTask`, in CRIMSON's published form.
+
+    Example:
+        >>> CrimsonAnswer.json_schema()["required"]
+        ['reference_findings', 'predicted_findings', 'matched_findings', 'errors']
+    """
+
+    reference_findings: list[FindingAnswer]
+    predicted_findings: list[FindingAnswer]
+    matched_findings: list[MatchAnswer]
+    errors: ErrorsAnswer
+
+
+class PublishedFinding(FindingAnswer):
+    """A finding with any label of significance, as the published code accepts it."""
+
+    clinical_significance: str  # type: ignore[assignment]
+
+
+class PublishedAttributeError(AttributeErrorAnswer):
+    """An error with any severity and types, and perhaps without an explanation."""
+
+    severity: str  # type: ignore[assignment]
+    error_types: list[str]  # type: ignore[assignment]
+    explanation: str = ""
+
+
+class PublishedErrors(ErrorsAnswer):
+    """Errors as the published code accepts them."""
+
+    attribute_errors: list[PublishedAttributeError]  # type: ignore[assignment]
+
+
+class PublishedCrimsonAnswer(CrimsonAnswer):
+    """Answer of the published judge: unknown labels are accepted, and get the published weight for unknown ones."""
+
+    reference_findings: list[PublishedFinding]  # type: ignore[assignment]
+    predicted_findings: list[PublishedFinding]  # type: ignore[assignment]
+    errors: PublishedErrors
+
+
+class StatedAttribute(StrictAnswer):
+    """An attribute of a finding that a report states."""
+
+    attribute: str
+    answer: str
+
+
+class StatedFinding(StrictAnswer):
+    """A finding that a report states, with its attributes."""
+
+    finding: str
+    quote: str
+    attributes: list[StatedAttribute]
+
+
+class ItemsForm(StrictAnswer):
+    """Answer of :class:`rrg_rewards.judges.tasks.finebench.ItemsTask`."""
+
+    findings: list[StatedFinding]
+
+
+class QuestionAnswer(StrictAnswer):
+    """The answer to one question; ``None`` if the report does not state it."""
+
+    question: str
+    answer: str | None
+
+
+class AnswersForm(StrictAnswer):
+    """Answer of :class:`rrg_rewards.judges.tasks.finebench.AnswersTask`."""
+
+    answers: list[QuestionAnswer]
+
+
+class PairGrade(StrictAnswer):
+    """The grade of one pair of answers."""
+
+    pair: str
+    grade: Literal["right", "partial", "wrong"]
+
+
+class GradesForm(StrictAnswer):
+    """Answer of :class:`rrg_rewards.judges.tasks.finebench.GradesTask`."""
+
+    grades: list[PairGrade]
+
+
+_PUBLISHED_KEYS = tuple(
+    dict.fromkeys(
+        key
+        for form in (PublishedCrimsonAnswer, PublishedErrors, PublishedFinding, MatchAnswer, PublishedAttributeError)
+        for key in form.model_fields
+    )
+)
+
+
+def _inline(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Replace references with their definitions, and remove titles and descriptions."""
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inline(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    kept = {}
+    for key, value in schema.items():
+        if key == "properties":
+            kept[key] = {name: _inline(entry, definitions) for name, entry in value.items()}
+        elif key not in ("title", "description"):
+            kept[key] = _inline(value, definitions)
+    return kept
+
+
+def read_answer(answer: str, form: type[Form]) -> Form:
+    """Parse a judge's answer.
+
+    Args:
+        answer: Text of the answer, as in :func:`read_json`.
+        form: Class of the form.
+
+    Raises:
+        AnswerError: ``malformed``, with the key of the first error and without text of the answer.
+
+    Example:
+        >>> read_answer('{"reference_findings": []}', CrimsonAnswer)
+        Traceback (most recent call last):
+        ...
+        rrg_rewards.judges.base.AnswerError: predicted_findings: Field required (and 2 more)
+    """
+    content = read_json(answer)
+    try:
+        return form.model_validate(content)
+    except ValidationError as error:
+        raise AnswerError("malformed", _first_error(error)) from None
+
+
+def read_published_answer(answer: str) -> PublishedCrimsonAnswer:
+    """Parse an answer of the published CRIMSON judge, with the repairs of :func:`repair_json` if it is not JSON.
+
+    Raises:
+        AnswerError: ``malformed``; see :func:`read_answer`.
+
+    Example:
+        >>> lists = '"reference_findings": [], "predicted_findings": [], "matched_findings": []'
+        >>> errors = 'errors": {"false_findings": [], "missing_findings": [], "attribute_errors": []}'
+        >>> read_published_answer("{" + lists + ", " + errors + "}").errors.false_findings
+        []
+    """
+    try:
+        return read_answer(answer, PublishedCrimsonAnswer)
+    except AnswerError as error:
+        repaired = repair_json(answer, _PUBLISHED_KEYS, ("finding", "explanation"))
+        if repaired == answer:
+            raise error from None
+        return read_answer(repaired, PublishedCrimsonAnswer)
+
+
+def read_json(answer: str) -> Any:
+    """Parse a judge's answer as JSON.
+
+    White space, a fence of three backticks around the JSON, and ``<think>...</think>`` before it are removed. Any other
+    text, or a key that occurs twice in an object, makes the answer malformed.
+
+    Raises:
+        AnswerError: ``malformed``, with the position of the error and without text of the answer.
+
+    Example:
+        >>> read_json('<think>Two of them.</think> {"errors": 2}')
+        {'errors': 2}
+    """
+    opening, closing = _THOUGHT
+    text = answer.strip()
+    if text.startswith(opening):
+        # Search for the last tag, because the text before it may quote the tag.
+        _, ended, text = text.rpartition(closing)
+        if not ended:
+            raise AnswerError("malformed", f"the answer ends before {closing}; allow more tokens")
+        text = text.strip()
+    fenced = _FENCE.fullmatch(text)
+    return _read_json(fenced[1] if fenced else text)
+
+
+def _read_json(text: str) -> Any:
+    try:
+        content = json.loads(text, object_pairs_hook=_unique, parse_constant=_reject_constant)
+        # An unpaired surrogate cannot be written to a file.
+        json.dumps(content, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        # The message of this error contains no text of the answer.
+        raise AnswerError("malformed", f"not JSON: {error.msg} at character {error.pos} of {len(text)}") from None
+    except UnicodeEncodeError:
+        raise AnswerError("malformed", "a string contains an unpaired surrogate") from None
+    except RecursionError:
+        raise AnswerError("malformed", "JSON nested too deeply") from None
+    except AnswerError:
+        raise
+    except ValueError:
+        raise AnswerError("malformed", "a number with too many digits") from None
+    return content
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise AnswerError("malformed", "an object contains the same key twice")
+    return content
+
+
+def _reject_constant(constant: str) -> None:
+    raise AnswerError("malformed", f"{constant} is not JSON")
+
+
+def _first_error(error: ValidationError) -> str:
+    """Describe the first error without a value or an unknown key of the answer, which may quote a report."""
+    errors = error.errors(include_input=False, include_url=False, include_context=False)
+    known = {name for model in StrictAnswer.__subclasses__() for name in model.model_fields}
+    where = ".".join(str(part) if isinstance(part, int) or part in known else "?" for part in errors[0]["loc"])
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{where or 'the answer'}: {errors[0]['msg']}{more}"

@@ -1,0 +1,192 @@
+"""CRIMSON's task for language models: prompt and checks of answers."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, get_args
+
+from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.judges.base import AnswerError, JudgeFailure, Message, ReportPair
+from rrg_rewards.judges.tasks.base import PromptTask, answer_schemas
+from rrg_rewards.judges.tasks.crimson_published_prompt import published_messages
+from rrg_rewards.judges.tasks.escaping import find_control_text, quote_text
+from rrg_rewards.judges.tasks.grounding import content_words, report_words
+
+__all__ = ["CrimsonPrompt", "CrimsonTask"]
+
+CrimsonPrompt = Literal["own", "crimson-score"]
+"""``"own"``: this package's prompt. ``"crimson-score"``: the prompt that the published judge was fine-tuned on."""
+
+_ID = {"reference_findings": re.compile(r"R[0-9]{1,4}"), "predicted_findings": re.compile(r"P[0-9]{1,4}")}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_PROBE = ReportPair('Reference. <a> "b"\n', "Candidate. <c> {d}\n", (("age", "82"), ("sex", "F"), ("indication", "e")))
+
+
+class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
+    """List and match the abnormal findings of two reports, in the published JSON form.
+
+    ``prompt="own"`` explains the paper's three stages, levels of significance and attribute errors. Reports are
+    inserted as JSON strings between tags. All characters except letters, digits and plain punctuation are escaped, so
+    that a report cannot close its tags, write other tags or special tokens, or start a line.
+
+    ``prompt="crimson-score"`` calls the package ``crimson-score`` to build exactly the messages that
+    ``rajpurkarlab/medgemma-4b-it-crimson`` was trained on. Reports are inserted unchanged. A pair with a special token
+    of a chat template, which could begin another message, is not sent and fails with ``status``. Answers may have the
+    errors that the published code accepts (:func:`rrg_rewards.judges.tasks.json_repair.repair_json`), unknown labels of
+    significance and severity, and errors without an explanation. All other checks of answers are the same.
+
+    An answer is valid if it is a JSON object of the schema
+    (:class:`rrg_rewards.judges.tasks.answer_schemas.CrimsonAnswer`) and
+
+    - ids are ``R1, R2, ...`` and ``P1, P2, ...``, unique, and every id in a match or an error is the id of a finding;
+    - each reference finding is either matched, once or several times, or missing once; each candidate finding is either
+      matched or false once; no pair is matched twice; attribute errors belong to matched pairs;
+    - a report's list contains no finding twice, and not more findings than the report has words;
+    - each finding is stated in its report in similar words, with its numbers
+      (:data:`rrg_rewards.judges.tasks.grounding.GROUNDING`);
+    - each report's list covers at least half of what the rules find present in the report
+      (:data:`rrg_rewards.judges.tasks.grounding.COVERAGE`).
+
+    Whether matches and levels of significance are correct is not checked.
+
+    Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Sections 3.1 and 3.2.
+
+    Args:
+        prompt: ``"own"`` or ``"crimson-score"``.
+
+    Raises:
+        ValueError: For another prompt.
+
+    Example:
+        >>> import json
+        >>> from rrg_rewards.functional import crimson_score
+        >>> task = CrimsonTask()
+        >>> pair = ReportPair("Small left effusion.", "Normal chest.")
+        >>> [message["role"] for message in task.messages(pair)]
+        ['system', 'user']
+        >>> effusion = {"id": "R1", "finding": "small left effusion", "clinical_significance": "actionable_not_urgent"}
+        >>> errors = {"false_findings": [], "missing_findings": ["R1"], "attribute_errors": []}
+        >>> answer = {"reference_findings": [effusion], "predicted_findings": [], "matched_findings": []}
+        >>> crimson_score(task.parse(pair, json.dumps({**answer, "errors": errors})))
+        tensor(0., dtype=torch.float64)
+    """
+
+    name = "crimson"
+    template = "crimson"
+    form = "CrimsonAnswer"
+
+    def __init__(self, prompt: CrimsonPrompt = "own") -> None:
+        if prompt not in get_args(CrimsonPrompt):
+            raise ValueError(f"prompt must be one of {', '.join(get_args(CrimsonPrompt))}; got {prompt!r}")
+        self.prompt = prompt
+
+    def __repr__(self) -> str:
+        return f"CrimsonTask(prompt={self.prompt!r})"
+
+    def _probes(self) -> Sequence[ReportPair]:
+        return (_PROBE, ReportPair("", ""))
+
+    def messages(self, item: ReportPair) -> list[Message]:
+        """Build the conversation: instructions, then patient and reports as data."""
+        if self.prompt == "crimson-score":
+            return published_messages(item)
+        patient = [f"  {quote_text(name)}: {quote_text(value)}" for name, value in item.context]
+        return self._fill(
+            patient="{" + ("\n" + ",\n".join(patient) + "\n" if patient else "") + "}",
+            reference=quote_text(item.reference),
+            candidate=quote_text(item.candidate),
+        )
+
+    def refusal(self, item: ReportPair) -> JudgeFailure | None:
+        """Return a failure if the published prompt, which has no escapes, cannot contain a text of the pair."""
+        if self.prompt == "crimson-score":
+            texts = {"the reference": item.reference, "the candidate": item.candidate, **dict(item.context)}
+            for name, text in texts.items():
+                if (found := find_control_text(text)) is not None:
+                    return JudgeFailure("status", f"{name} contains {found}, which the published prompt cannot escape")
+        return None
+
+    def parse(self, item: ReportPair, answer: str) -> CrimsonEvaluation:
+        """Return the evaluation that an answer contains."""
+        published = self.prompt == "crimson-score"
+        found = _evaluation(answer_schemas().read_published_answer(answer) if published else self._read(answer))
+        reference = _ids("reference_findings", found.reference_findings)
+        predicted = _ids("predicted_findings", found.predicted_findings)
+        _check_references(found, reference, predicted)
+        _check_findings("reference_findings", found.reference_findings, item.reference)
+        _check_findings("predicted_findings", found.predicted_findings, item.candidate)
+        return found
+
+
+def _evaluation(answer: Any) -> CrimsonEvaluation:
+    return CrimsonEvaluation(
+        reference_findings=tuple(CrimsonFinding(**dict(finding)) for finding in answer.reference_findings),
+        predicted_findings=tuple(CrimsonFinding(**dict(finding)) for finding in answer.predicted_findings),
+        matched_findings=tuple((match.ref_id, match.pred_id) for match in answer.matched_findings),
+        false_findings=tuple(answer.errors.false_findings),
+        missing_findings=tuple(answer.errors.missing_findings),
+        attribute_errors=tuple(
+            CrimsonAttributeError(**{**dict(error), "error_types": tuple(error.error_types)})
+            for error in answer.errors.attribute_errors
+        ),
+    )
+
+
+def _ids(kind: str, findings: Sequence[CrimsonFinding]) -> set[str]:
+    for row, finding in enumerate(findings):
+        # Check the form of ids first: only then can a message contain them without containing report text.
+        if not _ID[kind].fullmatch(finding.id):
+            raise AnswerError("inconsistent", f"{kind}[{row}].id must be {kind[0].upper()} and a number")
+    if twice := _twice(finding.id for finding in findings):
+        raise AnswerError("inconsistent", f"{kind} contains {twice} twice")
+    return {finding.id for finding in findings}
+
+
+def _twice(values: Iterable[Any]) -> Any:
+    """Return a value that occurs more than once, or ``None``."""
+    return next((value for value, count in Counter(values).items() if count > 1), None)
+
+
+def _check_references(found: CrimsonEvaluation, reference: set[str], predicted: set[str]) -> None:
+    matched_references = {ref_id for ref_id, _ in found.matched_findings}
+    matched_predictions = {pred_id for _, pred_id in found.matched_findings}
+    _check_known("matched_findings", matched_references, reference)
+    _check_known("matched_findings", matched_predictions, predicted)
+    if pair := _twice(found.matched_findings):
+        raise AnswerError("inconsistent", f"matched_findings contains a pair twice: {', '.join(pair)}")
+    _check_partition("missing_findings", found.missing_findings, matched_references, reference)
+    _check_partition("false_findings", found.false_findings, matched_predictions, predicted)
+    for row, error in enumerate(found.attribute_errors):
+        if (error.ref_id, error.pred_id) not in found.matched_findings:
+            raise AnswerError("inconsistent", f"errors.attribute_errors[{row}] is about a pair that is not matched")
+
+
+def _check_known(kind: str, ids: set[str], known: set[str]) -> None:
+    if not ids <= known:
+        raise AnswerError("inconsistent", f"{kind} contains {len(ids - known)} ids that no finding has")
+
+
+def _check_partition(kind: str, unmatched: Sequence[str], matched: set[str], known: set[str]) -> None:
+    _check_known(f"errors.{kind}", set(unmatched), known)
+    if _twice(unmatched):
+        raise AnswerError("inconsistent", f"errors.{kind} contains {_twice(unmatched)} twice")
+    if both := matched & set(unmatched):
+        raise AnswerError("inconsistent", f"{min(both)} is matched and in errors.{kind}")
+    if neither := known - matched - set(unmatched):
+        raise AnswerError("inconsistent", f"{min(neither)} is neither matched nor in errors.{kind}")
+
+
+def _check_findings(kind: str, findings: Sequence[CrimsonFinding], report: str) -> None:
+    """Raise if a list of findings cannot belong to a report."""
+    words = report_words(report)
+    if len(findings) > len(words):
+        raise AnswerError(
+            "inconsistent", f"{kind} contains {len(findings)} findings for a report of {len(words)} words"
+        )
+    for finding in findings:
+        if not words.contains_finding(finding.finding):
+            raise AnswerError("inconsistent", f"{kind}: {finding.id} is not in the report in similar words")
+    if _twice((content_words(finding.finding), tuple(_NUMBER.findall(finding.finding))) for finding in findings):
+        raise AnswerError("inconsistent", f"{kind} contains a finding twice")
+    if not words.covered_by([finding.finding for finding in findings]):
+        raise AnswerError("inconsistent", f"{kind} leaves out most abnormal findings of the report")

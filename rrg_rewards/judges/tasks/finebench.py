@@ -1,0 +1,282 @@
+"""CT-FineBench's tasks for language models: make questions, answer questions, grade answers."""
+
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from rrg_rewards.judges.base import AnswerError, Message
+from rrg_rewards.judges.tasks.base import PromptTask
+from rrg_rewards.judges.tasks.escaping import quote_text
+from rrg_rewards.judges.tasks.grounding import ReportWords, content_words, report_words
+from rrg_rewards.questions.grading import compare_answers
+from rrg_rewards.questions.schema import AttributeSpec, FindingSpec, QAItem, QuestionSchema
+
+__all__ = ["AnswerPairs", "AnswersTask", "GradesTask", "ItemsTask", "Questions"]
+
+EXISTENCE = "existence"
+_GRADES = {"right": 1.0, "partial": 0.5, "wrong": 0.0}
+# More words than any answer needs. Without a limit, a copy of the report would be a valid answer.
+_LONGEST_ANSWER = 30
+_DENIAL = re.compile(r"\W*(?:no|not|none|without|absent|absence|negative|never|neither|free)\b", re.IGNORECASE)
+_PROBE = 'A nodule. <a> "b"\n{c}'
+_PROBES = (
+    QAItem("Lung nodule", "size", f"{_PROBE}?", f"12 mm {_PROBE}", "numeric", f"Meaning. {_PROBE}", (f"8 {_PROBE}",)),
+    QAItem("Lung nodule", EXISTENCE, "Is there a nodule?", "yes", "existence"),
+)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions to be answered from a report.
+
+    Args:
+        report: The report.
+        items: The questions; their true answers are not part of the prompt.
+    """
+
+    report: str
+    items: tuple[QAItem, ...]
+
+
+@dataclass(frozen=True)
+class AnswerPairs:
+    """Answers to be graded.
+
+    Args:
+        items: The questions with their true answers.
+        answers: The answer of another report to each question.
+    """
+
+    items: tuple[QAItem, ...]
+    answers: tuple[str, ...]
+
+
+class ItemsTask(PromptTask[str, tuple[QAItem, ...]]):
+    """List the findings and attributes that a report states, and make questions from them.
+
+    The judge names findings and attributes of the schema and quotes the report. The schema contains the wording of
+    the questions. An answer is valid if it is a JSON object of the form and
+
+    - findings are in the schema, each named once, and attributes belong to their finding, each named once;
+    - quotes and answers are in the words of the report, and quotes do not deny the finding;
+    - the answer of a numeric attribute contains a number with a known unit.
+
+    An attribute is left out if its question already contains the words of the answer.
+
+    Source: Yuan et al., "CT-FineBench", Section 3.2.
+
+    Args:
+        questions: The schema.
+    """
+
+    name = "ct_finebench_items"
+    template = "finebench_items"
+    form = "ItemsForm"
+
+    def __init__(self, questions: QuestionSchema) -> None:
+        self.questions = questions
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """JSON schema of the answer, with the names of findings and attributes."""
+        schema: Any = deepcopy(super().schema)
+        finding = schema["properties"]["findings"]["items"]["properties"]
+        attribute = finding["attributes"]["items"]["properties"]
+        finding["finding"]["enum"] = [finding.name for finding in self.questions.findings]
+        attribute["attribute"]["enum"] = list(
+            dict.fromkeys(spec.name for finding in self.questions.findings for spec in _attributes(finding))
+        )
+        return dict(schema)
+
+    def _probes(self) -> Sequence[str]:
+        return ("", _PROBE)
+
+    def messages(self, item: str) -> list[Message]:
+        """Build the conversation: instructions with the schema, then the report as data."""
+        described = "\n".join(map(_described, self.questions.findings))
+        return self._fill(findings=described, report=quote_text(item))
+
+    def parse(self, item: str, answer: str) -> tuple[QAItem, ...]:
+        """Return the questions that follow from an answer, in the order of the schema."""
+        stated = _by_name("findings", self._read(answer).findings, "finding")
+        _check_known("findings", stated, [finding.name for finding in self.questions.findings])
+        words = report_words(item)
+        return tuple(
+            made
+            for finding in self.questions.findings
+            if finding.name in stated
+            for made in _items_of(finding, stated[finding.name], words)
+        )
+
+
+def _attributes(finding: FindingSpec) -> list[AttributeSpec]:
+    """Return the attributes of a finding without its existence."""
+    return [spec for spec in finding.attributes if spec.answer_type != EXISTENCE]
+
+
+def _described(finding: FindingSpec) -> str:
+    lines = "".join(
+        f"\n  - {spec.name}: {spec.explanation} Examples: {'; '.join(spec.examples)}" for spec in _attributes(finding)
+    )
+    return f"- {finding.name}{lines}"
+
+
+def _items_of(finding: FindingSpec, stated: Any, words: ReportWords) -> list[QAItem]:
+    """Make the questions on a finding that a report states."""
+    where = f"findings of {finding.name}"
+    if _DENIAL.match(stated.quote) or not words.contains_finding(stated.quote):
+        raise AnswerError(
+            "inconsistent", f"{where}: the quote is not in the report in similar words, or denies the finding"
+        )
+    attributes = _by_name(where, stated.attributes, "attribute")
+    _check_known(where, attributes, [spec.name for spec in _attributes(finding)])
+    items = [_item(finding, spec, "yes") for spec in finding.attributes if spec.answer_type == EXISTENCE]
+    for spec in _attributes(finding):
+        if spec.name not in attributes:
+            continue
+        answer = _grounded(f"{where}, {spec.name}", attributes[spec.name].answer, words)
+        item = _item(finding, spec, answer)
+        try:
+            compare_answers(answer, answer, spec.answer_type)
+        except ValueError:
+            raise AnswerError("inconsistent", f"{where}, {spec.name}: the answer is not {spec.answer_type}") from None
+        if not content_words(answer) or not content_words(answer) <= content_words(spec.question):
+            items.append(item)
+    return items
+
+
+def _item(finding: FindingSpec, spec: AttributeSpec, answer: str) -> QAItem:
+    return QAItem(
+        finding.name, spec.name, spec.question, answer, spec.answer_type, spec.explanation, tuple(spec.examples)
+    )
+
+
+class AnswersTask(PromptTask[Questions, tuple[str | None, ...]]):
+    """Answer all questions about a report in one answer.
+
+    An answer is valid if it is a JSON object of the form, answers each question once, and contains only words and
+    numbers of the report (:meth:`rrg_rewards.judges.tasks.grounding.ReportWords.contains_answer`). A question about the
+    existence of a finding is answered by quoting the report: a quote that denies the finding is ``"no"``, any other
+    ``"yes"``.
+
+    Source: Yuan et al., "CT-FineBench", Section 3.3.
+
+    Example:
+        >>> task = AnswersTask()
+        >>> size = QAItem("Lung nodule", "size", "What is the size of the nodule?", "12 mm", "numeric")
+        >>> task.parse(Questions("Nodule of 8 mm.", (size,)), '{"answers": [{"question": "Q1", "answer": "8 mm"}]}')
+        ('8 mm',)
+    """
+
+    name = "ct_finebench_answers"
+    template = "finebench_answers"
+    form = "AnswersForm"
+
+    def _probes(self) -> Sequence[Questions]:
+        return (Questions("", ()), Questions(_PROBE, _PROBES))
+
+    def messages(self, item: Questions) -> list[Message]:
+        """Build the conversation: instructions, then the report and the questions as data."""
+        questions = [_question_in_words(number, question) for number, question in enumerate(item.items, start=1)]
+        return self._fill(report=quote_text(item.report), questions="\n".join(questions))
+
+    def parse(self, item: Questions, answer: str) -> tuple[str | None, ...]:
+        """Return the answer to each question; ``None`` if the report does not state it."""
+        given = _in_order("Q", self._read(answer).answers, "question", len(item.items))
+        words = report_words(item.report)
+        return tuple(
+            None
+            if entry.answer is None or not entry.answer.strip()
+            else _answered(entry.question, entry.answer, question, words)
+            for entry, question in zip(given, item.items, strict=True)
+        )
+
+
+def _question_in_words(number: int, item: QAItem) -> str:
+    parts = [f"Q{number}: {quote_text(item.question)}"]
+    if item.explanation:
+        parts.append(f"meaning: {quote_text(item.explanation)}")
+    if item.examples:
+        parts.append(f"examples: {', '.join(map(quote_text, item.examples))}")
+    return "; ".join(parts)
+
+
+def _answered(where: str, answer: str, item: QAItem, words: ReportWords) -> str:
+    grounded = _grounded(where, answer, words)
+    if item.answer_type != EXISTENCE:
+        return grounded
+    return "no" if _DENIAL.match(grounded) else "yes"
+
+
+class GradesTask(PromptTask[AnswerPairs, tuple[float, ...]]):
+    """Grade all answers about a report in one answer: 1 (right), 0.5 (partial) or 0 (wrong) each.
+
+    An answer is valid if it is a JSON object of the form and grades each pair once. Whether a grade is correct is not
+    checked.
+
+    Source: Yuan et al., "CT-FineBench", Section 3.3.
+
+    Example:
+        >>> task = GradesTask()
+        >>> place = QAItem("Atelectasis", "location", "Where is the atelectasis?", "left lung", "location")
+        >>> task.parse(AnswerPairs((place,), ("lung",)), '{"grades": [{"pair": "A1", "grade": "partial"}]}')
+        (0.5,)
+    """
+
+    name = "ct_finebench_grades"
+    template = "finebench_grades"
+    form = "GradesForm"
+
+    def _probes(self) -> Sequence[AnswerPairs]:
+        return (AnswerPairs((), ()), AnswerPairs(_PROBES, (_PROBE,) * len(_PROBES)))
+
+    def messages(self, item: AnswerPairs) -> list[Message]:
+        """Build the conversation: instructions, then the questions and both answers to each as data."""
+        pairs = [
+            f"A{number}: question: {quote_text(question.question)}; true answer: {quote_text(question.answer)}; "
+            f"other answer: {quote_text(answer)}"
+            for number, (question, answer) in enumerate(zip(item.items, item.answers, strict=True), start=1)
+        ]
+        return self._fill(answers="\n".join(pairs))
+
+    def parse(self, item: AnswerPairs, answer: str) -> tuple[float, ...]:
+        """Return the grade of each answer."""
+        given = _in_order("A", self._read(answer).grades, "pair", len(item.items))
+        return tuple(_GRADES[entry.grade] for entry in given)
+
+
+def _grounded(where: str, answer: str, words: ReportWords) -> str:
+    """Return an answer without surrounding white space; raise if it is not in the words of the report."""
+    answer = answer.strip()
+    if not answer or not words.contains_answer(answer):
+        raise AnswerError("inconsistent", f"{where}: the answer is not in the report's words")
+    if len(answer.split()) > _LONGEST_ANSWER:
+        raise AnswerError("inconsistent", f"{where}: the answer has more than {_LONGEST_ANSWER} words")
+    return answer
+
+
+def _by_name(where: str, entries: Sequence[Any], key: str) -> dict[str, Any]:
+    named = {getattr(entry, key): entry for entry in entries}
+    if len(named) < len(entries):
+        raise AnswerError("inconsistent", f"{where}: the same {key} occurs twice")
+    return named
+
+
+def _check_known(where: str, named: Mapping[str, Any], known: Sequence[str]) -> None:
+    # Do not quote the names, which may contain report text.
+    if unknown := named.keys() - set(known):
+        raise AnswerError("inconsistent", f"{where}: {len(unknown)} names that the question schema does not have")
+
+
+def _in_order(letter: str, entries: Sequence[Any], key: str, count: int) -> list[Any]:
+    """Return the entries in the order of their numbers; raise if they are not 1 to ``count``."""
+    named = _by_name(f"{key}s", entries, key)
+    wanted = [f"{letter}{number}" for number in range(1, count + 1)]
+    if named.keys() != set(wanted):
+        missing = len(set(wanted) - named.keys())
+        raise AnswerError(
+            "inconsistent", f"{key}s must be {letter}1 to {letter}{count}, once each; {missing} are missing"
+        )
+    return [named[name] for name in wanted]

@@ -1,0 +1,307 @@
+"""Task of writing and scoring a report of a given quality: prompt and checks of answers."""
+
+import json
+import math
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rrg_rewards.judges.base import AnswerError, Message
+from rrg_rewards.judges.tasks.base import PromptTask, answer_schemas
+from rrg_rewards.judges.tasks.escaping import quote_text
+from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
+
+__all__ = ["GradingItem", "GradingTask", "WrittenReport", "quality_tiers", "tier_name"]
+
+Tier = tuple[float, float]
+"""Lowest and highest total of a tier of quality."""
+
+_WORD = re.compile(r"\w+")
+# Above this number, float64 does not represent every whole number.
+_GREATEST = 2**53
+# Greatest number of points of a criterion for which the possible totals are enumerated.
+_MOST_POINTS = 200
+
+
+@dataclass(frozen=True)
+class GradingItem:
+    """A request for a report.
+
+    Args:
+        reference: Reference report.
+        tier: Lowest and highest total that the report may have.
+        draw: Number of the report, from 1, if several are requested for a reference and tier.
+
+    Raises:
+        ValueError: If the reference is blank.
+    """
+
+    reference: str
+    tier: Tier
+    draw: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.reference.strip():
+            raise ValueError("reference must be a report, got a blank text")
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """A report that a judge wrote and scored.
+
+    Args:
+        text: The report.
+        scores: Sub-scores in the order of the system's criteria.
+        total: Total of the sub-scores.
+        in_tier: Whether the total is in the requested tier, bounds included.
+    """
+
+    text: str
+    scores: tuple[float, ...]
+    total: float
+    in_tier: bool
+
+
+def quality_tiers(system: ScoringSystem) -> tuple[Tier, ...]:
+    """Return the tiers that a scoring system defines, or thirds of its range of totals, best first.
+
+    Raises:
+        ValueError: If the system has no tiers and its totals have no finite range, or if no number of errors gives a
+            total in one of its tiers.
+
+    Example:
+        >>> quality_tiers(get_scoring_system("radcliq"))
+        ((-2.0, 0.0), (-4.0, -3.0), (-6.0, -5.0))
+    """
+    if system.tiers is not None:
+        for tier in system.tiers:
+            if not _is_attainable(system, tier):
+                raise ValueError(
+                    f"no errors give a total in the tier [{tier[0]:g}, {tier[1]:g}] of scoring system {system.name!r}: "
+                    "its sub-scores are whole numbers"
+                )
+        return system.tiers
+    low, high = system.bounds
+    if not math.isfinite(high - low):
+        raise ValueError(
+            f"scoring system {system.name!r} has no tiers, and totals in [{low:g}, {high:g}] have no thirds; define "
+            "tiers, as in tiers: [[-2, 0], [-4, -3], [-6, -5]]"
+        )
+    upper, lower = high - (high - low) / 3, low + (high - low) / 3
+    return (upper, high), (lower, upper), (low, lower)
+
+
+def _is_attainable(system: ScoringSystem, tier: Tier) -> bool:
+    """Whether whole sub-scores give a total in a tier. Grades and large ranges are assumed to."""
+    low, high = tier
+    reach = max(abs(low - system.base), abs(high - system.base))
+    criteria = system.criteria
+    if any(criterion.kind == "grade" or reach > _MOST_POINTS * criterion.weight for criterion in criteria):
+        return True
+    changes = {Fraction(0)}
+    for criterion in criteria:
+        weight = Fraction(str(criterion.weight))
+        most = int(min(criterion.bounds[1], reach / criterion.weight + 1))
+        changes = {change + weight * points for change in changes for points in range(most + 1)}
+        changes = {change for change in changes if change <= reach}
+    sign = -1 if system.direction == "deduct" else 1
+    return any(low <= system.base + sign * float(change) <= high for change in changes)
+
+
+def tier_name(tier: Tier) -> str:
+    """Format a tier for prompts and files.
+
+    Example:
+        >>> tier_name((-2.0, 0.0))
+        '-2 to 0'
+    """
+    low, high = tier
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+class GradingTask(PromptTask[GradingItem, WrittenReport]):
+    """Write a report of a given quality under a scoring system, with its sub-scores.
+
+    The prompt is ``judges/tasks/grading_prompt.md`` with the system's criteria inserted. The reference is inserted as a
+    JSON string between tags (:func:`rrg_rewards.judges.tasks.escaping.quote_text`). The prompt lists the criteria by
+    which a report should lose points in a random order for each item, so that every criterion gets data.
+
+    An answer is valid if it is the requested JSON object (``malformed`` otherwise), and (``inconsistent`` otherwise)
+
+    - each sub-score is in the criterion's range, and a whole number for a count or a yes/no criterion;
+    - no count is greater than the number of words of both reports;
+    - the report contains words, and is not a copy of the reference (case and punctuation aside), unless the tier allows
+      only perfect reports and the report has a perfect score.
+
+    An answer with a total outside the tier is valid, because a report with true scores is useful in any tier.
+    ``in_tier`` records whether the total is in the tier. Whether the scores are true is not checked.
+
+    Source of the method and of the tiers of the shipped systems: Liu et al., "ER²Score", 2024, Section 3.1.
+
+    Args:
+        system: A scoring system, its name, or the path of its YAML file.
+
+    Raises:
+        ValueError: If ``system`` is not a scoring system.
+
+    Example:
+        >>> task = GradingTask("radcliq")
+        >>> item = GradingItem("Small left effusion. Heart size is normal.", (-2.0, 0.0))
+        >>> scores = dict.fromkeys(task.system.names, 0) | {"wrong_location": 1}
+        >>> written = task.parse(item, json.dumps({"report": "Normal heart. Small right effusion.", "scores": scores}))
+        >>> written.total, written.in_tier
+        (-1.0, True)
+    """
+
+    template = "grading"
+
+    def __init__(self, system: ScoringSystem | str | Path) -> None:
+        self.system = get_scoring_system(system)
+        self.name = f"grading_{self.system.name}"
+
+    def __repr__(self) -> str:
+        return f"GradingTask({self.system.name!r})"
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """JSON schema of the answer; every key is required, and no other key is allowed."""
+        return _schema(self.system)
+
+    def _probes(self) -> Sequence[GradingItem]:
+        return (GradingItem('Reference. <a> "b"\n', (-2.0, 0.0)), GradingItem("Reference.", (40.0, 70.5), 2))
+
+    def messages(self, item: GradingItem) -> list[Message]:
+        """Build the conversation: criteria and instructions, then the reference as data and the requested quality."""
+        return self._fill(
+            **_instructions(self.system),
+            reference=quote_text(item.reference),
+            draw=str(item.draw),
+            tier=_tier_in_words(self.system, item.tier),
+            order=", ".join(_order(self.system, item)),
+        )
+
+    def parse(self, item: GradingItem, answer: str) -> WrittenReport:
+        """Return the report that an answer contains."""
+        text, scores = _read(answer, self.system)
+        if not _WORD.search(text):
+            raise AnswerError("inconsistent", "the report contains no words")
+        for criterion, score in zip(self.system.criteria, scores, strict=True):
+            _check(criterion, score, len(_words(item.reference)) + len(_words(text)))
+        total = self.system.total(scores)
+        must_be_perfect = item.tier[0] == self.system.bounds[1]
+        if _words(text) == _words(item.reference) and not (must_be_perfect and total == item.tier[0]):
+            raise AnswerError("inconsistent", "the report is a copy of the reference")
+        return WrittenReport(text, scores, total, item.tier[0] <= total <= item.tier[1])
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def _check(criterion: Criterion, score: float, words: int) -> None:
+    try:
+        criterion.check(score)
+    except ValueError as error:
+        raise AnswerError("inconsistent", f"scores: {error}") from None
+    if criterion.kind != "grade" and score != int(score):
+        raise AnswerError("inconsistent", f"scores: {criterion.name} must be a whole number, got {score:g}")
+    if criterion.kind == "count" and score > words:
+        raise AnswerError("inconsistent", f"scores: {criterion.name} counts more errors than there are words")
+
+
+def _read(answer: str, system: ScoringSystem) -> tuple[str, tuple[float, ...]]:
+    """Return report and sub-scores of an answer, without checks of ranges."""
+    content = answer_schemas().read_json(answer)
+    fields = _object(content, ("report", "scores"), "the answer")
+    if not isinstance(fields["report"], str):
+        raise AnswerError("malformed", "report must be a string")
+    scores = _object(fields["scores"], system.names, "scores")
+    for name, score in scores.items():
+        # True is an int.
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise AnswerError("malformed", f"scores: {name} must be a number")
+        if abs(score) > _GREATEST:
+            raise AnswerError("inconsistent", f"scores: {name} is too large")
+    return fields["report"].strip(), tuple(float(scores[name]) for name in system.names)
+
+
+def _object(content: Any, names: tuple[str, ...], where: str) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise AnswerError("malformed", f"{where} must be an object")
+    if missing := [name for name in names if name not in content]:
+        raise AnswerError("malformed", f"{where} lacks {', '.join(missing)}")
+    # Do not quote the keys, which may contain report text.
+    if further := len(content) - len(names):
+        raise AnswerError("malformed", f"{where} contains {further} unknown keys")
+    return content
+
+
+@cache
+def _schema(system: ScoringSystem) -> Mapping[str, Any]:
+    scores = {criterion.name: _score_schema(criterion) for criterion in system.criteria}
+    return _closed({"report": {"type": "string"}, "scores": _closed(scores)})
+
+
+def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _score_schema(criterion: Criterion) -> dict[str, Any]:
+    low, high = criterion.bounds
+    if criterion.kind == "yes_no":
+        return {"type": "integer", "enum": [0, 1]}
+    if criterion.kind == "grade":
+        return {"type": "number", "minimum": low, "maximum": high}
+    return {"type": "integer", "minimum": 0, **({"maximum": int(high)} if math.isfinite(high) else {})}
+
+
+@cache
+def _instructions(system: ScoringSystem) -> Mapping[str, str]:
+    """Return the values of the placeholders that depend only on the system."""
+    deducts = system.direction == "deduct"
+    example = {"report": "...", "scores": {criterion.name: criterion.bounds[0] for criterion in system.criteria}}
+    return {
+        "criteria": "\n".join(_described(criterion, deducts) for criterion in system.criteria),
+        "total": f"The total is {system.base:g} {'less' if deducts else 'and'} the points of all criteria; a higher "
+        "total is a better report.",
+        "answer": re.sub(r"\b(\d+)\.0\b", r"\1", json.dumps(example)),
+    }
+
+
+def _described(criterion: Criterion, deducts: bool) -> str:
+    low, high = criterion.bounds
+    what = {
+        "count": "a whole number from 0" + (f" to {high:g}" if math.isfinite(high) else ""),
+        "yes_no": "1 for yes, 0 for no",
+        "grade": f"a number from {low:g} to {high:g}",
+    }[criterion.kind]
+    points = f"{criterion.weight:g} point{'' if criterion.weight == 1 else 's'}"
+    each = "yes" if criterion.kind == "yes_no" else "each"
+    return f'- "{criterion.name}" ({what}; {each} {"costs" if deducts else "earns"} {points}): {criterion.description}'
+
+
+def _tier_in_words(system: ScoringSystem, tier: Tier) -> str:
+    """Return a tier in points and as a total."""
+    least, greatest = (end - system.base for end in tier)
+    verb = "earn"
+    if system.direction == "deduct":
+        verb, least, greatest = "cost", max(0.0, -greatest), -least
+    points = f"{least:g}" if least == greatest else f"{least:g} to {greatest:g}"
+    return f"the criteria {verb} it {points} points in all, so that its total is {tier_name(tier)}."
+
+
+def _order(system: ScoringSystem, item: GradingItem) -> list[str]:
+    """Return the criteria in an order with the item as the seed, which is the same in every process."""
+    names = list(system.names)
+    random.Random(repr((item.reference, item.tier, item.draw))).shuffle(names)
+    return names

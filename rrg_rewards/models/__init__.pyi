@@ -1,0 +1,11 @@
+from rrg_rewards.models.crepe.model import CrepeConfig as CrepeConfig
+from rrg_rewards.models.crepe.model import CrepeModel as CrepeModel
+from rrg_rewards.models.crepe.model import CrepeOutput as CrepeOutput
+from rrg_rewards.models.ct_chat.model import CTChatConfig as CTChatConfig
+from rrg_rewards.models.ct_chat.model import CTChatForConditionalGeneration as CTChatForConditionalGeneration
+from rrg_rewards.models.ct_chat.model import CTChatModel as CTChatModel
+from rrg_rewards.models.ct_chat.model import CTChatProcessor as CTChatProcessor
+from rrg_rewards.models.ct_chat.model import CTChatProjector as CTChatProjector
+from rrg_rewards.models.er2score.model import ER2ScoreConfig as ER2ScoreConfig
+from rrg_rewards.models.er2score.model import ER2ScoreModel as ER2ScoreModel
+from rrg_rewards.models.er2score.model import ER2ScoreOutput as ER2ScoreOutput

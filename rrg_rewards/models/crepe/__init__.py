@@ -1,0 +1,1 @@
+"""CREPE: an encoder that counts the errors of a report by category."""

@@ -1,0 +1,151 @@
+"""Predict error counts of report pairs with a CREPE model, in packed batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from rrg_rewards.models.crepe.encoding import LongReports, PairEncoder, TokenizedPair
+from rrg_rewards.models.crepe.weights import locate_weights
+from rrg_rewards.models.loading import load_frozen
+from rrg_rewards.models.packing import packed_batches
+from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, Precision
+from rrg_rewards.utilities.imports import require
+
+__all__ = ["CrepeOptions", "CrepePredictor"]
+
+_PUBLISHED_LENGTH = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrepeOptions(PairPredictorOptions):
+    """Options of CREPE's predictor, metric and reward, in addition to :class:`PairPredictorOptions`.
+
+    Args:
+        max_length: Maximum number of tokens of a sequence; default: 512 as published, or the limit of the encoder if
+            that is lower.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``. In half precision, matrix products run in that type
+            under autocast; embeddings, sums, normalisations and heads stay in float32.
+        long_reports: Rule for pairs that are longer than ``max_length``: ``"truncate"``, or ``"chunks"`` to divide
+            them and sum the counts of the chunks.
+        compile: Whether to compile the model with ``torch.compile``, which saves time only over many batches.
+
+    Raises:
+        ValueError: If an option is unknown or out of range.
+    """
+
+    long_reports: LongReports = "truncate"
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.long_reports not in get_args(LongReports):
+            raise ValueError(f"long_reports must be 'truncate' or 'chunks', got {self.long_reports!r}")
+
+
+class CrepePredictor(PairPredictor):
+    """Count the errors of candidate reports with a CREPE model.
+
+    :class:`rrg_rewards.models.crepe.encoding.PairEncoder` tokenises the pairs. Distinct pairs run once each, in batches
+    of similar length. Weights load without executing pickled code. With ``"bfloat16"`` and ``"float16"`` the matrices
+    of a loaded model are converted once.
+
+    Args:
+        model: Folder or Hub id of a CREPE model, or a :class:`rrg_rewards.models.CrepeModel`.
+        tokenizer: The tokenizer, or its folder or Hub id; default: the model's folder.
+        options: Options; see :class:`CrepeOptions`.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If ``max_length`` is too long, the configuration is not that of a CREPE model, or a model object is
+            passed without a tokenizer.
+    """
+
+    title = "CREPE"
+    _model_kind = "a CrepeModel"
+    _part = "encoder"
+    _advice = "long_reports='chunks' reads all of them"
+
+    options: CrepeOptions
+
+    def __init__(
+        self, model: str | Path | nn.Module, tokenizer: Any = None, options: CrepeOptions | None = None
+    ) -> None:
+        super().__init__(model, tokenizer, options or CrepeOptions())
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Names of the error categories."""
+        return self.config.error_categories  # type: ignore[no-any-return]
+
+    @cached_property
+    def encoder(self) -> PairEncoder:
+        """Encoder of report pairs as token sequences."""
+        return PairEncoder(self._tokenizer, self.max_length, self.options.long_reports)
+
+    @property
+    def _num_outputs(self) -> int:
+        return len(self.categories)
+
+    def _predict(self, references: Sequence[str], candidates: Sequence[str]) -> Tensor:
+        """Predict counts, clipped at 0.
+
+        The counts of chunks are clipped before they are summed, so that a chunk without errors cannot offset errors in
+        another one.
+        """
+        sequences = self.encoder(references, candidates)
+        self._warn_of_long_pairs(sum(any(chunk.num_cut for chunk in chunks) for chunks in sequences), len(sequences))
+        owners = torch.tensor([row for row, chunks in enumerate(sequences) for _ in chunks])
+        counts = self._run([chunk for chunks in sequences for chunk in chunks]).clamp(min=0)
+        return counts.new_zeros(len(sequences), len(self.categories)).index_add_(0, owners, counts)
+
+    def _run(self, sequences: Sequence[TokenizedPair]) -> Tensor:
+        """Return the predicted counts ``(N, C)`` of sequences."""
+        counts = torch.empty(len(sequences), len(self.categories), dtype=torch.float32)
+        lengths = [len(sequence) for sequence in sequences]
+        with self._inference():
+            for rows in self._with_progress(packed_batches(lengths, self.options.token_budget, self.batch_cost)):
+                batch = self.encoder.collate([sequences[row] for row in rows])
+                counts[rows] = self._runner(**self._to_device(batch)).counts.float().cpu()
+        return counts
+
+    @cached_property
+    def _runner(self) -> Any:
+        return torch.compile(self._model, dynamic=True) if self.options.compile else self._model
+
+    @property
+    def _config_class(self) -> Any:
+        return require("rrg_rewards.models.crepe.config", extra="models").CrepeConfig
+
+    def _load_config(self) -> Any:
+        return self._config_class.from_pretrained(self.model, revision=self.options.revision)
+
+    def _load(self) -> nn.Module:
+        return load_frozen(_build, self.model, self.options.revision, self.options.dtype, device=self.options.device)
+
+    def _load_tokenizer(self) -> Any:
+        auto_tokenizer = require("transformers", extra="models").AutoTokenizer
+        return auto_tokenizer.from_pretrained(
+            self.tokenizer or self.model, revision=self.options.revision, trust_remote_code=False
+        )
+
+    def _weight_files(self) -> Path:
+        return locate_weights(self.model, self.options.revision)
+
+    def _lengths(self) -> tuple[int, int]:
+        limit = getattr(self.config.encoder_config, "max_position_embeddings", None) or _PUBLISHED_LENGTH
+        return min(_PUBLISHED_LENGTH, limit), limit
+
+
+def _build(model: str, revision: str | None, dtype: Precision) -> nn.Module:
+    crepe: Any = require("rrg_rewards.models.crepe.model", extra="models")
+    built: nn.Module = crepe.CrepeModel.from_pretrained(model, revision=revision)
+    if dtype != "float32":
+        for module in built.encoder.modules():  # type: ignore[union-attr]
+            if isinstance(module, nn.Linear):
+                module.to(getattr(torch, dtype))
+    return built

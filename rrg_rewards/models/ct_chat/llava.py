@@ -1,0 +1,230 @@
+"""Loading of checkpoints of CT-CHAT's published code, a fork of LLaVA; each key must fit the model."""
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+from transformers.initialization import no_init_weights
+
+from rrg_rewards.models.ct_chat.config import CTChatConfig
+from rrg_rewards.models.ct_chat.processor import ADDED_TOKENS
+from rrg_rewards.models.ct_chat.projector import CTChatProjector
+from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict, read_state_dicts
+from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.imports import require
+
+__all__ = ["load_llava_checkpoint"]
+
+logger = logging.getLogger(__name__)
+
+_ADAPTER = ("adapter_model.safetensors", "adapter_model.bin")
+_PROJECTOR = ("non_lora_trainables.bin", "mm_projector.bin")
+_FULL = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json", "pytorch_model.bin.index.json")
+# Prefixes that the wrappers of training add to the names of weights.
+_WRAPPERS = re.compile(r"^(?:base_model\.|model\.)*")
+# Keys that LLaVA adds to the configuration of a language model.
+_NOT_OF_THE_LANGUAGE_MODEL = re.compile(
+    r"(model_type|architectures|auto_map|transformers_version|(un)?freeze_mm_.*|(tune_|use_)?mm_.*|image_.*|tokenizer_.*)$"
+)
+_EMBEDDINGS, _HEAD = "embed_tokens.weight", "lm_head.weight"
+
+
+def load_llava_checkpoint(
+    model_class: Any,
+    checkpoint: str | Path,
+    base_model: str | Path | None,
+    pooler_heads: int,
+    dtype: str | torch.dtype,
+    revision: str | None,
+) -> Any:
+    """Load a published checkpoint; see ``CTChatForConditionalGeneration.from_llava_checkpoint``."""
+    folder = Path(checkpoint)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{checkpoint}: no such folder")
+    if _kind_of(folder) == "ct_chat":
+        raise ValueError(f"{folder} is converted already")
+    if base_model is not None:
+        check_model_source(base_model)
+        if _kind_of(Path(base_model)) == "ct_chat":
+            raise ValueError(f"{base_model} is a CT-CHAT model; pass the language model that it was trained from")
+    adapter, projector, full = (_only_file(folder, names) for names in (_ADAPTER, _PROJECTOR, _FULL))
+    if adapter is None and projector is None and full is None:
+        known = ", ".join(_ADAPTER + _PROJECTOR + _FULL)
+        raise FileNotFoundError(f"{folder} contains no weights; expected one of {known}")
+    partial = adapter or projector
+    if full is not None and partial is not None:
+        raise ValueError(f"{folder} contains {full.name} and {partial.name}; move the unneeded file elsewhere")
+    if isinstance(dtype, str) and dtype != "auto":
+        dtype = getattr(torch, dtype)
+    if full is not None:
+        weights = _unwrapped(read_state_dicts(full), full)
+        base = _empty_base(folder, base_model, weights, dtype, revision)
+        _fill(base, weights, full)
+    else:
+        if base_model is None:
+            raise ValueError(f"{folder} contains no whole language model; pass base_model, which it was trained from")
+        base = AutoModelForCausalLM.from_pretrained(base_model, dtype=dtype, revision=revision, trust_remote_code=False)
+        weights = {} if projector is None else _unwrapped(read_state_dict(projector), projector)
+        _append_tokens(base)
+        if adapter is not None:
+            others = _merge_adapter(base, folder, adapter)
+            if twice := sorted(others.keys() & weights.keys()):
+                raise ValueError(f"{folder}: both {adapter.name} and {projector} contain {', '.join(twice)}")
+            weights |= others
+        _overwrite(base, weights, projector or folder)
+    projected = {key: tensor for key, tensor in weights.items() if key.startswith("mm_projector.")}
+    return _assemble(model_class, base, projected, pooler_heads, projector or full or folder)
+
+
+def _kind_of(folder: Path) -> Any:
+    """Return the model type in the ``config.json`` of a folder, if any."""
+    path = folder / "config.json"
+    return json.loads(path.read_text(encoding="utf-8")).get("model_type") if path.is_file() else None
+
+
+def _only_file(folder: Path, names: tuple[str, ...]) -> Path | None:
+    found = [folder / name for name in names if (folder / name).is_file()]
+    if len(found) > 1:
+        raise ValueError(f"{folder} contains {found[1].name} and {found[0].name}; move the unneeded file elsewhere")
+    return found[0] if found else None
+
+
+def _unwrapped(state: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
+    """Return weights by their names without the prefixes of wrappers."""
+    weights: dict[str, Tensor] = {}
+    for key, tensor in state.items():
+        name = _WRAPPERS.sub("", key)
+        if name in weights:
+            raise ValueError(f"{source}: contains {name} more than once, the second time as {key}")
+        weights[name] = tensor
+    return weights
+
+
+def _language_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights outside the projector, named as in a causal language model."""
+    return {
+        key if key == _HEAD else f"model.{key}": tensor
+        for key, tensor in weights.items()
+        if not key.startswith("mm_projector.")
+    }
+
+
+def _append_tokens(base: Any) -> None:
+    """Append rows for the added tokens, each the mean of the existing rows, as in LLaVA's code."""
+    rows = base.config.vocab_size
+    base.resize_token_embeddings(rows + len(ADDED_TOKENS), mean_resizing=False)
+    with torch.no_grad():
+        for table in {base.get_input_embeddings().weight, base.get_output_embeddings().weight}:
+            table[rows:] = table[:rows].float().mean(0).to(table.dtype)
+
+
+def _overwrite(base: Any, weights: Mapping[str, Tensor], source: Path) -> None:
+    """Replace weights of the base model by those of the checkpoint outside the projector, if any."""
+    language = _language_weights(weights)
+    if not {f"model.{_EMBEDDINGS}", _HEAD} & language.keys():
+        logger.info("%s stores no embeddings; those of the added tokens are the mean of the base's", source)
+    expected = base.state_dict()
+    check_state_dict(language, {key: expected[key] for key in language if key in expected}, source)
+    base.load_state_dict(language, strict=False)
+
+
+def _merge_adapter(base: Any, folder: Path, file: Path) -> dict[str, Tensor]:
+    """Merge a LoRA adapter into the base model and return the other weights of its file, by name."""
+    peft = require("peft", extra="models")
+    state = read_state_dict(file)
+    rest = {key: tensor for key, tensor in state.items() if ".lora_" not in key}
+    lora = {key: tensor for key, tensor in state.items() if key not in rest}
+    config = peft.PeftConfig.from_pretrained(str(folder))
+    # The adapter records the path that the base model had during training.
+    config.base_model_name_or_path = base.config._name_or_path
+    adapted = peft.get_peft_model(base, config)
+    expected = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    check_state_dict(lora, {key: tensor for key, tensor in expected.items() if ".lora_" in key}, file)
+    peft.set_peft_model_state_dict(adapted, lora)
+    adapted.merge_and_unload(safe_merge=True)
+    return _unwrapped(rest, file)
+
+
+def _empty_base(
+    folder: Path, base_model: str | Path | None, weights: Mapping[str, Tensor], dtype: str | torch.dtype, revision: Any
+) -> Any:
+    """Return a language model with the architecture of the checkpoint and uninitialised weights."""
+    config = _text_config(folder) or (
+        base_model and AutoConfig.from_pretrained(base_model, revision=revision, trust_remote_code=False)
+    )
+    if not config:
+        raise FileNotFoundError(f"{folder} contains no config.json; copy it there, or pass base_model")
+    if _EMBEDDINGS in weights:
+        config.vocab_size = len(weights[_EMBEDDINGS])
+    own = next((tensor.dtype for tensor in weights.values() if tensor.is_floating_point()), torch.float32)
+    with no_init_weights():
+        base = AutoModelForCausalLM.from_config(
+            config, dtype=own if dtype == "auto" else dtype, trust_remote_code=False
+        )
+    if (folder / "generation_config.json").is_file():
+        # The generation configuration defines the tokens that end an answer.
+        base.generation_config = GenerationConfig.from_pretrained(folder)
+    return base
+
+
+def _text_config(folder: Path) -> Any:
+    """Return the configuration of the language model in ``config.json``, whose model type may be LLaVA's."""
+    if not (folder / "config.json").is_file():
+        return None
+    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    model_type = content.get("model_type", "llama").removeprefix("llava_")
+    model_type = "llama" if model_type == "llava" else model_type
+    return AutoConfig.for_model(
+        model_type, **{key: value for key, value in content.items() if not _NOT_OF_THE_LANGUAGE_MODEL.match(key)}
+    )
+
+
+def _fill(base: Any, weights: Mapping[str, Tensor], source: Path) -> None:
+    language = _language_weights(weights)
+    expected = base.state_dict()
+    if base.config.tie_word_embeddings and _HEAD not in language:
+        expected.pop(_HEAD)
+    check_state_dict(language, expected, source)
+    # Assign the memory-mapped tensors, so that an 8B model is in memory only once.
+    base.load_state_dict({key: value.to(base.dtype) for key, value in language.items()}, strict=False, assign=True)
+    base.tie_weights()
+
+
+def _assemble(model_class: Any, base: Any, weights: dict[str, Tensor], pooler_heads: int, source: Path) -> Any:
+    config = _config_of(base, weights, pooler_heads, source)
+    projector: nn.Module = CTChatProjector(config).to(base.dtype)
+    check_state_dict(weights, {f"mm_projector.{key}": tensor for key, tensor in projector.state_dict().items()}, source)
+    projector.load_state_dict({key.removeprefix("mm_projector."): tensor for key, tensor in weights.items()})
+    # Build the model on the meta device and insert the base model's modules, so that an 8B model is in memory only
+    # once.
+    with torch.device("meta"), no_init_weights():
+        model = model_class(config)
+    model.model.mm_projector = projector
+    model.model.language_model = base.base_model
+    model.lm_head = base.get_output_embeddings()
+    model.generation_config = base.generation_config
+    return model.eval()
+
+
+def _config_of(base: Any, weights: Mapping[str, Tensor], pooler_heads: int, source: Path) -> CTChatConfig:
+    sizing = {"mm_projector.attn_pool.query": 2, "mm_projector.attn_pool.ln_k.weight": 1}
+    for key, axes in sizing.items():
+        if key not in weights:
+            raise ValueError(f"{source} does not fit the model (missing: {key})")
+        if weights[key].ndim != axes:
+            raise ValueError(f"{source} does not fit the model (misshapen: {key}, must have {axes} axes)")
+    query, norm = (weights[key] for key in sizing)
+    return CTChatConfig(
+        text_config=base.config,
+        num_image_tokens=len(query),
+        feature_size=len(norm),
+        pooler_size=query.shape[1],
+        pooler_heads=pooler_heads,
+        dtype=base.dtype,
+    )

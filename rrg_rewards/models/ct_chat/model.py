@@ -1,0 +1,309 @@
+r"""CT-CHAT as a Hugging Face model: a causal language model that reads volume features as soft tokens.
+
+The input is a chest CT volume, encoded by CT-ViT as :math:`T` tokens (published: :math:`T = 24^3`, 512 channels).
+Attention with :math:`Q` learned queries (published: 256) pools the tokens into :math:`Q` soft tokens of the language
+model's width, which replace one ``<image>`` in the prompt.
+
+Importing this module registers the classes with transformers' ``AutoConfig``, ``AutoModel``,
+``AutoModelForCausalLM``, ``AutoModelForImageTextToText`` and ``AutoProcessor``.
+
+Source: Hamamci et al., "Developing Generalist Foundation Models from a Multimodal Dataset for 3D Computed Tomography",
+arXiv:2403.17834 (CT-RATE, CT-CHAT).
+"""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from rrg_rewards.utilities.imports import require
+
+# First, so that the error for a missing package names the extra that installs it.
+require("transformers", extra="models")
+
+from transformers import (  # noqa: E402
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    GenerationMixin,
+    LogitsProcessorList,
+    PreTrainedModel,
+)
+from transformers.modeling_outputs import CausalLMOutputWithPast  # noqa: E402
+
+from rrg_rewards.models.ct_chat.config import CTChatConfig  # noqa: E402
+from rrg_rewards.models.ct_chat.llava import load_llava_checkpoint  # noqa: E402
+from rrg_rewards.models.ct_chat.processor import CTChatProcessor  # noqa: E402
+from rrg_rewards.models.ct_chat.projector import CTChatProjector  # noqa: E402
+
+__all__ = [
+    "CTChatConfig",
+    "CTChatForConditionalGeneration",
+    "CTChatModel",
+    "CTChatProcessor",
+    "CTChatProjector",
+]
+
+_IGNORED_LABEL = -100
+
+
+class _CTChatPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
+    config_class = CTChatConfig
+    base_model_prefix = "model"
+    input_modalities = ("image", "text")
+    supports_gradient_checkpointing = True
+    _skip_keys_device_placement = ("past_key_values",)
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        # PyTorch's initialisation, as in the published code. With the small weights of a language model, all queries
+        # attend to all tokens equally, and training has to break this symmetry first.
+        if isinstance(module, CTChatProjector):
+            nn.init.normal_(module.attn_pool.query)
+            for part in module.modules():
+                if isinstance(part, nn.Linear | nn.LayerNorm):
+                    part.reset_parameters()
+
+
+class CTChatModel(_CTChatPreTrainedModel):
+    """The projector and the language model without its head: hidden states of volume features and token ids.
+
+    Args:
+        config: The model's configuration.
+    """
+
+    def __init__(self, config: CTChatConfig) -> None:
+        super().__init__(config)
+        self.mm_projector = CTChatProjector(config)
+        self.language_model = AutoModel.from_config(config.text_config, trust_remote_code=False)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The language model's token embeddings."""
+        return self.language_model.get_input_embeddings()  # type: ignore[no-any-return]
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the language model's token embeddings."""
+        self.language_model.set_input_embeddings(value)
+
+    def get_image_features(self, pixel_values: Tensor) -> Tensor:
+        """Return the soft tokens ``(V, Q, hidden)`` of volume features ``(V, T, C)`` in any floating dtype."""
+        return self.mm_projector(pixel_values)  # type: ignore[no-any-return]
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Any = None,
+        inputs_embeds: Tensor | None = None,
+        pixel_values: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the language model's output for ``input_ids`` ``(N, T)``.
+
+        See :meth:`CTChatForConditionalGeneration.forward` for the arguments.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if input_ids is not None:
+            inputs_embeds = self._embed(input_ids, pixel_values)
+        elif pixel_values is not None:
+            raise ValueError("pixel_values needs input_ids, because inputs_embeds marks no positions of soft tokens")
+        return self.language_model(
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
+
+    def _embed(self, input_ids: Tensor, pixel_values: Tensor | None) -> Tensor:
+        is_image = input_ids == self.config.image_token_id
+        embeddings: Tensor = self.get_input_embeddings()(input_ids.masked_fill(is_image, 0))
+        if pixel_values is not None and len(pixel_values):
+            soft_tokens = self.get_image_features(pixel_values).to(embeddings.dtype)
+            self._check_counts(int(is_image.sum()), soft_tokens.shape[0] * soft_tokens.shape[1])
+            return embeddings.masked_scatter(is_image.unsqueeze(-1), soft_tokens)
+        # Generation passes rows of one token. Counting their image tokens would synchronise the device.
+        if input_ids.shape[1] == 1:
+            return embeddings
+        self._check_counts(int(is_image.sum()), 0)
+        # Under ZeRO-3, all processes must run the same modules, even for a batch without volumes.
+        blank = embeddings.new_zeros(1, 1, self.config.feature_size)
+        return embeddings + 0 * self.get_image_features(blank).to(embeddings.dtype).sum()
+
+    @staticmethod
+    def _check_counts(num_tokens: int, num_features: int) -> None:
+        if num_tokens != num_features:
+            # This is the message of transformers. TRL recognises it and reports that a prompt was truncated.
+            raise ValueError(
+                f"Image features and image tokens do not match, tokens: {num_tokens}, features: {num_features}"
+            )
+
+
+class _WithoutImageTokens(LogitsProcessorList):  # type: ignore[misc]
+    """Logits processors that do not receive image tokens, because their id is outside the vocabulary."""
+
+    def __init__(self, processors: LogitsProcessorList, image_token_id: int, in_place_of_image: int) -> None:
+        super().__init__(processors)
+        self.image_token_id = image_token_id
+        self.in_place_of_image = in_place_of_image
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, **kwargs: Any) -> Tensor:
+        text_ids = input_ids.masked_fill(input_ids == self.image_token_id, self.in_place_of_image)
+        return super().__call__(text_ids, scores, **kwargs)  # type: ignore[no-any-return]
+
+
+class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  # type: ignore[misc]
+    r"""CT-CHAT: generates reports and answers from the features of a chest CT and a prompt.
+
+    ``model.mm_projector`` is a :class:`CTChatProjector`, ``model.language_model`` the language model, and ``lm_head``
+    its head. The model is saved and loaded like any transformers model, and supports TRL, PEFT, gradient checkpointing,
+    SDPA and flash attention. With PEFT, ``modules_to_save: [mm_projector]`` trains the projector in addition to LoRA.
+
+    Args:
+        config: The model's configuration.
+
+    Example:
+        >>> import torch
+        >>> text = {
+        ...     "model_type": "llama", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 16,
+        ...     "num_hidden_layers": 1, "num_attention_heads": 2,
+        ... }
+        >>> config = CTChatConfig(text, num_image_tokens=2, feature_size=16, pooler_heads=2)
+        >>> model = CTChatForConditionalGeneration(config).eval()
+        >>> input_ids = torch.tensor([[1, config.image_token_id, config.image_token_id, 5]])
+        >>> model(input_ids=input_ids, pixel_values=torch.randn(1, 27, 16)).logits.shape
+        torch.Size([1, 4, 32])
+    """
+
+    _tied_weights_keys: ClassVar[dict[str, str]] = {"lm_head.weight": "model.language_model.embed_tokens.weight"}
+
+    def __init__(self, config: CTChatConfig) -> None:
+        super().__init__(config)
+        self.model = CTChatModel(config)
+        self.lm_head: nn.Module = nn.Linear(config.text_config.hidden_size, config.text_config.vocab_size, bias=False)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Any = None,
+        inputs_embeds: Tensor | None = None,
+        pixel_values: Tensor | None = None,
+        labels: Tensor | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        """Compute the logits and, with labels, the language modelling loss.
+
+        Args:
+            input_ids: ``(N, T)`` token ids, with ``config.num_image_tokens`` times ``config.image_token_id`` for each
+                volume.
+            attention_mask: ``(N, T)``, 0 at padding on either side.
+            position_ids: ``(N, T)``; default: counted from the first 1 of the mask in generation, else from the left.
+            past_key_values: Cache of earlier tokens.
+            inputs_embeds: ``(N, T, hidden)``, an alternative to ``input_ids`` without volumes.
+            pixel_values: ``(V, tokens, feature_size)`` features of the ``V`` volumes of the batch, in the order of
+                their image tokens in ``input_ids``.
+            labels: ``(N, T)`` token ids to predict, -100 to ignore a token; soft tokens are ignored.
+            logits_to_keep: Number of last logits to compute; 0 for all.
+            **kwargs: Arguments of the language model.
+
+        Raises:
+            ValueError: If the numbers of soft tokens and image tokens differ.
+        """
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            pixel_values=pixel_values,
+            **kwargs,
+        )
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(outputs.last_hidden_state[:, kept, :])
+        loss = None
+        if labels is not None:
+            labels = labels.masked_fill(labels == self.config.image_token_id, _IGNORED_LABEL)
+            loss = self.loss_function(logits, labels, vocab_size=self.config.text_config.vocab_size, **kwargs)
+        return CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.get("past_key_values"),
+            hidden_states=outputs.get("hidden_states"),
+            attentions=outputs.get("attentions"),
+        )
+
+    def prepare_inputs_for_generation(
+        self, input_ids: Tensor, pixel_values: Tensor | None = None, is_first_iteration: bool = False, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Return the inputs of one generation step; later steps read the volumes from the cache."""
+        inputs: dict[str, Any] = super().prepare_inputs_for_generation(
+            input_ids, is_first_iteration=is_first_iteration, **kwargs
+        )
+        if is_first_iteration or not kwargs.get("use_cache", True):
+            inputs["pixel_values"] = pixel_values
+        return inputs
+
+    def _get_logits_processor(self, *args: Any, **kwargs: Any) -> Any:
+        processors = super()._get_logits_processor(*args, **kwargs)
+        pad_token_id = self.config.text_config.pad_token_id
+        return _WithoutImageTokens(processors, self.config.image_token_id, 0 if pad_token_id is None else pad_token_id)
+
+    @classmethod
+    def from_llava_checkpoint(
+        cls,
+        checkpoint: str | Path,
+        base_model: str | Path | None = None,
+        *,
+        pooler_heads: int = 8,
+        dtype: str | torch.dtype = "auto",
+        revision: str | None = None,
+    ) -> "CTChatForConditionalGeneration":
+        """Load a checkpoint of CT-CHAT's published code.
+
+        The files determine one of three layouts: a LoRA adapter (``adapter_model.safetensors`` or ``.bin``) with
+        ``non_lora_trainables.bin``, which is merged into the base model; only ``mm_projector.bin``, which is combined
+        with the base model; and a full checkpoint (``model*.safetensors`` or ``pytorch_model*.bin``), which needs no
+        base model. The five tokens of :data:`rrg_rewards.models.ct_chat.processor.ADDED_TOKENS` are appended to the
+        vocabulary of the base model, in order. If the checkpoint stores no embeddings for them, they get the mean of
+        the base model's embeddings, as in LLaVA's code.
+
+        Weights load without executing pickled code. :meth:`CTChatProcessor.from_base_model` makes the processor of the
+        model.
+
+        Args:
+            checkpoint: Folder that CT-CHAT's training wrote.
+            base_model: Folder or Hub id of the language model that the checkpoint was trained from.
+            pooler_heads: Number of heads of the attentional pooling; the weights do not determine it. Published: 8.
+            dtype: Floating type of the weights, or ``"auto"`` for that of the base model.
+            revision: Revision of a base model on the Hub.
+
+        Raises:
+            FileNotFoundError: If the folder, or a file that the layout requires, does not exist.
+            ValueError: If a key is missing, unexpected or misshapen, naming the keys; if a required base model is not
+                given.
+        """
+        return load_llava_checkpoint(  # type: ignore[no-any-return]
+            cls, checkpoint, base_model, pooler_heads, dtype, revision
+        )
+
+
+AutoConfig.register(CTChatConfig.model_type, CTChatConfig)
+AutoModel.register(CTChatConfig, CTChatModel)
+AutoModelForCausalLM.register(CTChatConfig, CTChatForConditionalGeneration)
+AutoModelForImageTextToText.register(CTChatConfig, CTChatForConditionalGeneration)
+AutoProcessor.register(CTChatConfig, CTChatProcessor)

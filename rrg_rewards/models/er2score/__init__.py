@@ -1,0 +1,1 @@
+"""ER²Score: a causal decoder with one reward head per criterion."""

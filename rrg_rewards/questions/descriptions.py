@@ -1,0 +1,334 @@
+"""Read the attributes that a report states for the findings of a question schema."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.engine import get_engine
+from rrg_rewards.findings.reading.mentions import Mention, named_spans
+from rrg_rewards.findings.reading.modifiers import Modifier, Span, modifier_reader
+from rrg_rewards.findings.reading.negation import ABSENT, PRESENT
+from rrg_rewards.findings.reading.sentences import report_units, split_unit
+from rrg_rewards.findings.reading.statements import is_elsewhere, statement_numbers
+from rrg_rewards.findings.reading.tokens import tokenise
+from rrg_rewards.questions.attribute_values import AttributeValueReader, Sentence
+from rrg_rewards.questions.locations import Place
+from rrg_rewards.questions.schema import QuestionSchema
+from rrg_rewards.questions.vocabulary import Hit
+
+__all__ = ["Describer", "Description", "describer"]
+
+# Maximum number of cached units, and maximum number of characters of a cached unit.
+_CACHE_SIZE = 50_000
+_MAX_CACHED_LENGTH = 1_000
+# Words that may occur between a value and the finding's name: "ground glass density nodule".
+_FILLERS = frozenset({"density", "like", "attenuation"})
+# Words of "nodules, mainly with ground glass density".
+_NODULES = frozenset({"nodule", "nodules"})
+_DEGREES = frozenset({"mainly", "mostly", "predominantly", "partly", "a", "some", "pure"})
+_DENSITIES = frozenset({"density", "densities", "attenuation"})
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One mention of a finding.
+
+    Args:
+        finding: Index of the finding in the schema; ``None`` for a finding outside the schema.
+        presence: Presence from the finding engine; ``None`` if the sentence continues an earlier mention.
+        values: Pairs of the index of an attribute and its stated values:
+            :class:`~rrg_rewards.findings.reading.measurements.Size` for numbers,
+            :class:`~rrg_rewards.questions.locations.Place` for locations, and names for other attributes.
+    """
+
+    finding: int | None
+    presence: int | None
+    values: tuple[tuple[int, tuple[object, ...]], ...] = ()
+
+
+class _Owners:
+    """Assigns the tokens of a sentence to its findings.
+
+    Args:
+        sentence: The sentence.
+        spans: Spans of the findings' names. Of spans with the same end, the first is used.
+        numbers: For each token, the number of its statement.
+    """
+
+    def __init__(self, sentence: Sentence, spans: Sequence[Span], numbers: Sequence[int]) -> None:
+        self.sentence, self.numbers = sentence, numbers
+        self.spans = sorted({span.end: span for span in reversed(spans)}.values(), key=lambda span: span.end)
+        of_token = [
+            owner if owner < 0 or numbers[self.spans[owner].end - 1] == number else -1
+            for owner, number in zip(modifier_reader().owners(sentence.tokens, self.spans), numbers, strict=True)
+        ]
+        self.index_of_end = {span.end: k for k, span in enumerate(self.spans)}
+        self.hits: list[list[Hit]] = [[] for _ in self.spans]
+        self.sizes: list[list[Modifier]] = [[] for _ in self.spans]
+        for hit in sentence.hits:
+            if of_token[hit.start] >= 0:
+                self.hits[of_token[hit.start]].append(hit)
+        for size in sentence.sizes:
+            if of_token[size.start] >= 0:
+                self.sizes[of_token[size.start]].append(size)
+        sharing = cue_words("connectives", "sharing")
+        self._sharing = {
+            owner for owner, token in zip(of_token, sentence.tokens, strict=True) if owner > 0 and token in sharing
+        }
+        self._last_joined = self._joined()
+        self._elsewhere: dict[int, bool] = {}
+        self._statements: dict[int, list[str]] = {}
+        for token, number in zip(sentence.tokens, numbers, strict=True):
+            self._statements.setdefault(number, []).append(token)
+
+    def _joined(self) -> list[int]:
+        """Return, for each finding, the last one of the list that it is in: "effusion and atelectasis"."""
+        # "Of" as in "consolidation and areas of ground glass".
+        joining, tokens = cue_words("connectives", "joining", "fillers") | _DENSITIES | {"of"}, self.sentence.tokens
+        last = list(range(len(self.spans)))
+        for k in range(len(self.spans) - 2, -1, -1):
+            following = self.spans[k + 1]
+            begin = following.start if following.first is None else following.first
+            if joining.issuperset(tokens[self.spans[k].end : begin]):
+                last[k] = last[k + 1]
+        return last
+
+    def stated_hits(self, span: Span) -> list[Hit]:
+        """Return the phrases of a finding, including a value of another finding directly before its name."""
+        own = self.hits[self.index_of_end[span.end]]
+        near = (self.sentence.hit_at_end.get(end) for end in (span.start - 1, span.start))
+        more = [hit for hit in near if hit is not None and _directly_precedes(self.sentence.tokens, hit, span)]
+        return sorted({*own, *more}) if more else own
+
+    def is_elsewhere(self, span: Span) -> bool:
+        """Whether the statement of a finding is about an organ outside the lungs."""
+        number = self.numbers[span.end - 1]
+        if number not in self._elsewhere:
+            self._elsewhere[number] = is_elsewhere(self._statements[number])
+        return self._elsewhere[number]
+
+    def following(self, k: int) -> int | None:
+        """Return the last finding of the list that finding ``k`` is in, or ``None`` if that is ``k`` itself.
+
+        "On the left" applies to both findings of "effusion and atelectasis on the left".
+        """
+        return self._last_joined[k] if self._last_joined[k] > k else None
+
+    def trailing_hits(self, k: int) -> list[Hit]:
+        """Return the phrases of finding ``k`` after its name."""
+        return [hit for hit in self.hits[k] if hit.start >= self.spans[k].end]
+
+    def hits_before(self, k: int) -> list[Hit]:
+        """Return the phrases that finding ``k`` shares with the one before: "right effusion, adjacent atelectasis"."""
+        return self.hits[k - 1] if k in self._sharing else []
+
+
+class Describer:
+    """Describes the findings of reports with the finding engine and the answer vocabulary.
+
+    Args:
+        schema: The findings and attributes to read.
+    """
+
+    def __init__(self, schema: QuestionSchema) -> None:
+        self.schema = schema
+        self.engine = get_engine(schema.lexicon)
+        # Also read findings that the labels' lexicon lacks. Otherwise their attributes would be assigned to others.
+        self.others = get_engine("chest") if schema.lexicon == "chest_ct" else None
+        indices = {finding.name: i for i, finding in enumerate(schema.findings)}
+        concepts = {
+            concept: indices[label]
+            for label, members in self.engine.lexicon.labels.items()
+            if label in indices
+            for concept in members
+        }
+        self._findings = [concepts.get(concept) for concept in self.engine.lexicon.concepts]
+        self._readers = [[AttributeValueReader(spec) for spec in finding.attributes] for finding in schema.findings]
+        self._in_lungs = frozenset(
+            i
+            for i, finding in enumerate(schema.findings)
+            if any(spec.answer_type == "location" and "lung" in spec.values[:1] for spec in finding.attributes)
+        )
+        self._known: dict[str, tuple[tuple[Description, ...], ...]] = {}
+
+    def sentences(self, report: str) -> Iterable[tuple[Description, ...]]:
+        """Yield the descriptions in each sentence of a report."""
+        known = self._known
+        for unit in report_units(report):
+            read = known.get(unit)
+            if read is None:
+                read = tuple(part for _, sentence in split_unit(unit) for part in self._sentence(sentence))
+                if len(unit) <= _MAX_CACHED_LENGTH:
+                    if len(known) >= _CACHE_SIZE:
+                        # Replace the dict instead of clearing it, because another thread may be reading it.
+                        self._known = known = {}
+                    known[unit] = read
+            yield from read
+
+    def _sentence(self, text: str) -> tuple[tuple[Description, ...], ...]:
+        """Return the descriptions that continue the last finding, if any, and those of the findings in a sentence."""
+        tokens = tokenise(text)
+        if not tokens:
+            return ((),)
+        named = named_spans(self.engine.lexicon, tokens)
+        others = [] if self.others is None else named_spans(self.others.lexicon, tokens, exclusive=True)
+        densities = _densities(tokens, [span for _, span in [*named, *others]])
+        named, others = ([found for found in part if found[1] not in densities] for part in (named, others))
+        continues = _continuation().match(" ".join(tokens[:3])) is not None
+        if not named and not continues:
+            return ((Description(None, others[-1][0].presence),) if others else (),)
+        sentence = Sentence(text, tokens)
+        spans = [span for _, span in [*named, *others]]
+        numbers = statement_numbers(tokens, {i for span in spans for i in range(span.start, span.end)})
+        read = []
+        if continues and all(numbers[span.end - 1] for span in spans):
+            read.append(self._continued(sentence, numbers.count(0)))
+        if named:
+            read.append(self._named(sentence, named, others, numbers))
+        elif others:
+            read.append((Description(None, others[-1][0].presence),))
+        return tuple(read)
+
+    def _continued(self, sentence: Sentence, end: int) -> tuple[Description, ...]:
+        """Return the attributes in the tokens up to ``end``, read for each finding that the last finding can be."""
+        hits = [hit for hit in sentence.hits if hit.start < end]
+        if not hits and not sentence.sizes:
+            return ()
+        sizes = [size for size in sentence.sizes if size.start < end]
+        return tuple(
+            Description(finding, None, _values(readers, sentence, hits, sizes, None))
+            for finding, readers in enumerate(self._readers)
+        )
+
+    def _named(
+        self,
+        sentence: Sentence,
+        named: list[tuple[Mention, Span]],
+        others: list[tuple[Mention, Span]],
+        numbers: list[int],
+    ) -> tuple[Description, ...]:
+        """Return the descriptions of the findings that a sentence names."""
+        taken = {i for mention, _ in named for i in range(mention.start, mention.end)}
+        spans = [span for _, span in named]
+        for mention, span in others:
+            words = range(mention.start, mention.end)
+            if taken.isdisjoint(words):
+                if not sentence.is_sign(mention.start):
+                    spans.append(span)
+            else:
+                # "Ground-glass density areas" is one name, also if two of its parts are names that overlap.
+                taken.update(words)
+        owners = _Owners(sentence, spans, numbers)
+        shared = _SharedValues(owners)
+        found = []
+        for mention, span in named:
+            finding = self._findings[mention.concept]
+            if finding in self._in_lungs and owners.is_elsewhere(span):
+                found.append(Description(None, mention.presence))
+            elif finding is None or mention.presence == ABSENT:
+                found.append(Description(finding, mention.presence))
+            else:
+                values = self._attributes(self._readers[finding], owners, shared, span)
+                found.append(Description(finding, mention.presence, values))
+        if owners.index_of_end[named[-1][1].end] != len(owners.spans) - 1:
+            found.append(Description(None, PRESENT))
+        return tuple(found)
+
+    def _attributes(
+        self, readers: Sequence[AttributeValueReader], owners: _Owners, shared: "_SharedValues", span: Span
+    ) -> tuple[tuple[int, tuple[object, ...]], ...]:
+        """Return the attributes of a finding, including a place and a change that it shares with its neighbours."""
+        k = owners.index_of_end[span.end]
+        values = dict(_values(readers, owners.sentence, owners.stated_hits(span), owners.sizes[k], span))
+        for i, reader in enumerate(readers):
+            is_place = reader.spec.answer_type == "location"
+            own = values.get(i, ())
+            # "Peripheral" in "peripheral consolidation and ground glass in the left lung" leaves the lung open.
+            is_open = is_place and all(isinstance(place, Place) and not (place.side or place.part) for place in own)
+            if not (is_open or (reader.is_change and not own)):
+                continue
+            if more := shared.read(reader, k):
+                values[i] = (*more, *own)
+        return tuple(values.items())
+
+
+class _SharedValues:
+    """Reads the values that findings of one sentence share with their neighbours.
+
+    All findings of a list share the words after its last one. They are read once for each attribute.
+
+    Args:
+        owners: The owners of the sentence's tokens.
+    """
+
+    def __init__(self, owners: _Owners) -> None:
+        self._owners = owners
+        self._read: dict[tuple[AttributeValueReader, int], tuple[object, ...]] = {}
+
+    def read(self, reader: AttributeValueReader, k: int) -> tuple[object, ...]:
+        """Return the values that finding ``k`` shares with the findings after it, or else with the one before it."""
+        owners, last = self._owners, self._owners.following(k)
+        values: tuple[object, ...] = ()
+        if last is not None:
+            known = self._read.get((reader, last))
+            if known is None:
+                known = reader.read(owners.sentence, owners.trailing_hits(last), (), None)
+                self._read[reader, last] = known
+            values = known
+        if not values and not reader.is_change:
+            values = reader.read(owners.sentence, owners.hits_before(k), (), None)
+        return values
+
+
+def _values(
+    readers: Sequence[AttributeValueReader],
+    sentence: Sentence,
+    hits: Sequence[Hit],
+    sizes: Sequence[Modifier],
+    span: Span | None,
+) -> tuple[tuple[int, tuple[object, ...]], ...]:
+    read = ((i, reader.read(sentence, hits, sizes, span)) for i, reader in enumerate(readers))
+    return tuple((i, values) for i, values in read if values)
+
+
+def _densities(tokens: Sequence[str], spans: Sequence[Span]) -> set[Span]:
+    """Return the names that only state the density of the nodules before them."""
+    found = set()
+    before: Span | None = None
+    for span in sorted(spans):
+        if before is not None and _is_density(tokens, before, span):
+            found.add(span)
+        else:
+            before = span
+    return found
+
+
+def _is_density(tokens: Sequence[str], before: Span, span: Span) -> bool:
+    """Whether a name only states the density of the nodule before it: "nodules, mainly with ground glass density"."""
+    if tokens[before.end - 1] not in _NODULES or _DENSITIES.isdisjoint(tokens[span.end - 1 : span.end + 1]):
+        return False
+    i = (span.start if span.first is None else span.first) - 1
+    while i >= before.end and tokens[i] in _DEGREES:
+        i -= 1
+    return i >= before.end and (tokens[i] == "with" or (tokens[i] in ("of", "in") and i == before.end))
+
+
+def _directly_precedes(tokens: Sequence[str], hit: Hit, span: Span) -> bool:
+    """Whether a value directly precedes a finding's name: "ground glass nodule" states no ground-glass opacity."""
+    between = tokens[hit.end : span.start]
+    return hit.end <= span.start and len(between) < 2 and _FILLERS.issuperset(between)
+
+
+@cache
+def _continuation() -> re.Pattern[str]:
+    """Return the pattern of the first words of a sentence that continues the description of the last finding."""
+    starts = sorted(cue_words("continuations", "description"))
+    return re.compile("|".join(start[:-1] if start.endswith("*") else rf"{start}\b" for start in starts))
+
+
+@lru_cache(maxsize=16)
+def describer(schema: QuestionSchema) -> Describer:
+    """Return the describer of a schema. All callers share it and its cache."""
+    return Describer(schema)

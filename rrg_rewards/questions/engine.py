@@ -1,0 +1,205 @@
+"""Build questions about findings from a reference report, and answer them from a candidate report."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from rrg_rewards.findings.reading.measurements import Size
+from rrg_rewards.findings.reading.negation import PRESENT, UNCERTAIN
+from rrg_rewards.questions.descriptions import Description, describer
+from rrg_rewards.questions.locations import Place, places_text
+from rrg_rewards.questions.schema import AttributeSpec, QAItem, QuestionSchema, get_question_schema
+from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
+
+__all__ = ["answer_items", "build_items"]
+
+_SCHEMAS = ("ct_rate", "merlin")
+# Words with the same first letters, as many as this, are related: nodule, nodular.
+_STEM_LENGTH = 5
+_EXISTENCE = {"present": "yes", "uncertain": "possible", "absent": "no"}
+
+
+class _FindingAccount:
+    """All statements of a report about one finding."""
+
+    def __init__(self) -> None:
+        self.presence = "absent"
+        self.values: dict[int, list[object]] = {}
+        self.doubtful: dict[int, list[object]] = {}
+
+    def add(self, described: Description) -> None:
+        """Add one mention."""
+        if described.presence == PRESENT:
+            self.presence = "present"
+        elif described.presence == UNCERTAIN and self.presence == "absent":
+            self.presence = "uncertain"
+        held = self.values if described.presence != UNCERTAIN else self.doubtful
+        for place, values in described.values:
+            held.setdefault(place, []).extend(values)
+
+    def stated(self) -> dict[int, list[object]]:
+        """Return the values of each attribute. Uncertain mentions are used only if the finding is uncertain."""
+        return self.doubtful if self.presence == "uncertain" else self.values
+
+
+def _accounts(report: str, schema: QuestionSchema) -> dict[int, _FindingAccount]:
+    if not isinstance(report, str):
+        raise TypeError(f"report must be a report text, got {type(report).__name__}")
+    found: dict[int, _FindingAccount] = {}
+    # The mention that the next sentence may continue.
+    last: Description | None = None
+    for sentence in describer(schema).sentences(report):
+        if sentence and sentence[0].presence is None:
+            if last is not None and last.finding is not None and last.presence in (PRESENT, UNCERTAIN):
+                more = sentence[last.finding]
+                found[last.finding].add(Description(last.finding, last.presence, more.values))
+            continue
+        for described in sentence:
+            if described.finding is not None:
+                found.setdefault(described.finding, _FindingAccount()).add(described)
+        last = sentence[-1] if sentence else None
+    return found
+
+
+def _answer(finding: str, spec: AttributeSpec, values: Sequence[object]) -> str | None:
+    """Return the values of an attribute as text, or ``None`` if they only repeat the finding's name."""
+    if spec.answer_type == "numeric":
+        sizes = [value for value in values if isinstance(value, Size)]
+        return max(sizes, key=lambda size: size.largest).text
+    if spec.answer_type == "location":
+        places = tuple(dict.fromkeys(value for value in values if isinstance(value, Place)))
+        return places_text(tuple(place for place in places if not _is_repeated(place, places)))
+    names = [name for name in dict.fromkeys(map(str, values)) if not _repeats_name(finding, name)]
+    if len(values) > 1 and "single" in names:
+        # A single nodule in each lung, or many nodules of which a single one is calcified.
+        names.remove("single")
+    broader = answer_vocabulary().broader
+    return ", ".join(name for name in names if not any(name in broader.get(other, ()) for other in names)) or None
+
+
+def _is_repeated(place: Place, places: Sequence[Place]) -> bool:
+    """Whether another place is the same place with more information: a side, a part or more details."""
+    for other in places:
+        if other == place or (place.side and place.side != other.side):
+            continue
+        if place.part is None and not place.details and (other.part or other.details):
+            return True
+        has_more = place.details < other.details or (place.details == other.details and place.side is None)
+        if place.part == other.part and has_more:
+            return True
+    return False
+
+
+@lru_cache(maxsize=1 << 14)
+def _repeats_name(finding: str, answer: str) -> bool:
+    """Whether an answer only repeats words of the finding's name: "fibrotic" for "Pulmonary fibrotic sequela"."""
+    stems = {token[:_STEM_LENGTH] for token in answer_tokens(finding)}
+    return all(token[:_STEM_LENGTH] in stems for token in answer_tokens(answer))
+
+
+@lru_cache(maxsize=1 << 14)
+def _gives_away(question: str, answer: str) -> bool:
+    """Whether the question contains the words of the answer."""
+    words, sought = answer_tokens(question), answer_tokens(answer)
+    return any(words[i : i + len(sought)] == sought for i in range(len(words) - len(sought) + 1))
+
+
+def build_items(report: str, schema: str | Path | QuestionSchema = "ct_rate") -> tuple[QAItem, ...]:
+    """Build the questions that a reference report answers (CT-FineBench, Section 3.2), with the finding engine.
+
+    A present finding gets one question about its existence and one about each attribute that the report states. Each
+    question covers all mentions of its finding: the answer contains all locations or values, or the largest size.
+
+    Args:
+        report: Report text.
+        schema: Name or YAML file of a question schema, or a schema.
+
+    Returns:
+        Questions in the order of the schema. Empty if the report states no finding of the schema.
+
+    Raises:
+        TypeError: If ``report`` is not a string.
+        ValueError: If the schema is unknown. The message names the nearest known one.
+
+    Example:
+        >>> for item in build_items("Spiculated nodule of 12 mm in the right upper lobe. No effusion."):
+        ...     print(item.finding, item.attribute, item.answer)
+        Lung nodule existence yes
+        Lung nodule location right upper lobe
+        Lung nodule size 12 mm
+        Lung nodule margin spiculated
+    """
+    schema = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
+    accounts, items = _accounts(report, schema), []
+    for place, finding in enumerate(schema.findings):
+        account = accounts.get(place)
+        if account is None or account.presence != "present":
+            continue
+        stated = account.stated()
+        for i, spec in enumerate(finding.attributes):
+            if spec.answer_type == "existence":
+                answer: str | None = "yes"
+            else:
+                answer = _answer(finding.name, spec, stated[i]) if i in stated else None
+            if answer is not None and not _gives_away(spec.question, answer):
+                items.append(_item(finding.name, spec, answer))
+    return tuple(items)
+
+
+@lru_cache(maxsize=1 << 14)
+def _item(finding: str, spec: AttributeSpec, answer: str) -> QAItem:
+    return QAItem(finding, spec.name, spec.question, answer, spec.answer_type, spec.explanation, spec.examples)
+
+
+def answer_items(
+    report: str, items: Sequence[QAItem], schema: str | Path | QuestionSchema | None = None
+) -> list[str | None]:
+    """Answer questions from a candidate report, with the finding engine.
+
+    The report is read as in :func:`build_items`. Questions that were built from it therefore get exactly their answers.
+
+    Args:
+        report: Report text.
+        items: Questions. Their answers are ignored.
+        schema: Schema of the questions. Default: the schema of this package that contains all their findings.
+
+    Returns:
+        The answer to each question, ``None`` if the report does not contain it. Answers about existence are ``"yes"``,
+        ``"possible"``, ``"no"`` if the report denies the finding, or ``None``.
+
+    Raises:
+        TypeError: If ``report`` is not a string.
+        ValueError: If the schema lacks a finding or an attribute. The message names the nearest known one.
+
+    Example:
+        >>> items = build_items("Spiculated nodule of 12 mm in the right upper lobe.")
+        >>> answer_items("A 9 mm nodule.", items)
+        ['yes', None, '9 mm', None]
+    """
+    if schema is None:
+        schema = _schema_of(items)
+    elif not isinstance(schema, QuestionSchema):
+        schema = get_question_schema(schema)
+    accounts = _accounts(report, schema)
+    return [_answered(accounts, schema, item) for item in items]
+
+
+def _schema_of(items: Sequence[QAItem]) -> QuestionSchema:
+    schemas = [get_question_schema(name) for name in _SCHEMAS]
+    for schema in schemas:
+        if all(item.finding in schema for item in items):
+            return schema
+    # No schema has all findings. The one with the most findings then raises the error about a missing one.
+    return max(schemas, key=lambda schema: sum(item.finding in schema for item in items))
+
+
+def _answered(accounts: dict[int, _FindingAccount], schema: QuestionSchema, item: QAItem) -> str | None:
+    finding = schema.finding(item.finding)
+    spec = finding.attribute(item.attribute)
+    account = accounts.get(schema.findings.index(finding))
+    if account is None:
+        return None
+    if spec.answer_type == "existence":
+        return _EXISTENCE[account.presence]
+    values = account.stated().get(finding.attributes.index(spec))
+    return _answer(finding.name, spec, values) if values else None

@@ -1,0 +1,230 @@
+"""Grade an answer against the true answer by its type: numeric, location, categorical or existence."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.measurements import NumberTooLongError, UnknownUnitError, read_measures
+from rrg_rewards.questions.locations import Place, grade_place, places_in, read_places
+from rrg_rewards.questions.measurements import grade_measures
+from rrg_rewards.questions.schema import AnswerType, check_answer_type
+from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
+
+__all__ = ["compare_answers"]
+
+_Part = TypeVar("_Part")
+# Maximum number of words from a denial to the value, or to the place, that it denies: "not calcified".
+_DENIAL_REACH = 2
+_PLACE_DENIAL_REACH = 4
+
+
+def compare_answers(prediction: str | None, target: str, answer_type: AnswerType) -> float:
+    """Grade an answer against the true answer.
+
+    - ``numeric``: A relative error below 10 % gives 1, below 30 % gives 0.5, any other 0, in exact arithmetic.
+      Units of one quantity are converted (mm, cm; HU; ml, cc; %). A number without a unit takes the unit of the other
+      answer. Units of different quantities give 0. Words such as "about" and "up to" are ignored. Any value within a
+      target range is right. The dimensions of "12 x 8 mm" match in any order. The answer "12 mm" is partly right for
+      the target "12 x 8 mm". For the target "12 mm" only the largest dimension of the answer "12 x 8 mm" is compared.
+      Only zero is right for zero. "Several" means two or more.
+    - ``location``: Places consist of a side, a part of the body, and details such as "subpleural". The same place or a
+      place within it is right. A wider place ("right lung" for "right lower lobe") and a part of several places are
+      partly right. Another side, part or segment is wrong.
+    - ``categorical``: Synonyms are equal. A narrower value ("platelike" for "linear") and additional values are right.
+      A wider value, a part of several values, and a similar value are partly right. An opposite value is wrong.
+    - ``existence``: Answers are affirmative, negative or doubtful. A doubtful answer is partly right for the other two.
+
+    Words outside the vocabulary are compared literally.
+
+    Args:
+        prediction: The answer, or ``None``.
+        target: The true answer.
+        answer_type: ``numeric``, ``categorical``, ``location`` or ``existence``.
+
+    Returns:
+        1 (right), 0.5 (partly right) or 0 (wrong, or no answer).
+
+    Raises:
+        ValueError: If the type is unknown, if the true answer is blank, or if a numeric true answer has no number or
+            an unknown unit, or a number of more than 100 characters. A prediction without a number, or with such a unit
+            or number, is graded 0.
+
+    Example:
+        >>> compare_answers("1.3 cm", "12 mm", "numeric"), compare_answers("16 mm", "12 mm", "numeric")
+        (1.0, 0.0)
+        >>> compare_answers("right lower lobe", "both lower lobes", "location")
+        0.5
+        >>> compare_answers("subsolid", "part-solid", "categorical"), compare_answers(None, "solid", "categorical")
+        (1.0, 0.0)
+    """
+    check_answer_type(answer_type)
+    if not isinstance(target, str) or not target.strip():
+        raise ValueError("target must be an answer in words, got a blank one; leave the question out instead")
+    return _compared(prediction, target, answer_type)
+
+
+@lru_cache(maxsize=1 << 16)
+def _compared(prediction: str | None, target: str, answer_type: AnswerType) -> float:
+    if answer_type == "numeric":
+        _numeric_target(target)
+    if prediction is None or _is_unanswered(prediction):
+        return 0.0
+    if " ".join(prediction.lower().split()) == " ".join(target.lower().split()):
+        return 1.0
+    return _COMPARE[answer_type](prediction, target)
+
+
+def _is_unanswered(prediction: str) -> bool:
+    text = " ".join(prediction.lower().strip(" .[]").split())
+    return not text or text in _unanswered()
+
+
+@lru_cache(maxsize=1)
+def _unanswered() -> frozenset[str]:
+    phrases = answer_vocabulary().answers["unanswered"]
+    # "not stated|mentioned" means "not stated" and "not mentioned".
+    negated = (f"not {word}" for text in phrases if text.startswith("not ") for word in text[4:].split("|"))
+    return frozenset({*negated, *(text.strip("[]") for text in phrases)})
+
+
+def _numeric_target(target: str) -> None:
+    """Raise an error if a numeric true answer has no number or an unknown unit."""
+    try:
+        measures = read_measures(target)
+    except UnknownUnitError:
+        raise ValueError(
+            "target of a numeric item has a number with an unknown unit; known are mm, cm, HU, ml, cc, l, % and degrees"
+        ) from None
+    except NumberTooLongError as error:
+        raise ValueError(f"target of a numeric item contains {error}; a measure has at most 100") from None
+    if not measures:
+        raise ValueError("target of a numeric item must contain a number")
+
+
+def _compare_numeric(prediction: str, target: str) -> float:
+    try:
+        said = read_measures(prediction)
+    except (UnknownUnitError, NumberTooLongError):
+        return 0.0
+    wanted = read_measures(target)
+    if all(measure.kind for measure in wanted) and any(measure.kind for measure in said):
+        # Ignore the numbers of images and series: "5 mm (image 45)".
+        said = tuple(measure for measure in said if measure.kind)
+    return _combined(wanted, said, grade_measures)
+
+
+def _compare_places(prediction: str, target: str) -> float:
+    wanted, said = read_places(target), _undenied_places(prediction)
+    if not said and read_places(prediction):
+        return 0.0
+    if not wanted or not said:
+        return _compare_values(prediction, target)
+    return _combined(wanted, said, grade_place)
+
+
+def _undenied_places(text: str) -> tuple[Place, ...]:
+    """Return the places of an answer, without denied ones: "not in the right lung"."""
+    tokens = answer_tokens(text)
+    hits = answer_vocabulary().hits(tokens)
+    return places_in(
+        tokens, [hit for hit in hits if _denials().isdisjoint(tokens[_before(tokens, hit.start) : hit.start])]
+    )
+
+
+def _denials() -> frozenset[str]:
+    return cue_words("denials", "always", "in_answers")
+
+
+def _before(tokens: Sequence[str], start: int) -> int:
+    """Return the index of the first token that can deny the place at ``start``. Denials end at punctuation."""
+    first = max(0, start - _PLACE_DENIAL_REACH)
+    return max((i + 1 for i in range(first, start) if not tokens[i][0].isalnum()), default=first)
+
+
+def _combined(wanted: Sequence[_Part], said: Sequence[_Part], grade: Callable[[_Part, _Part], float]) -> float:
+    """Return 1 if each part of both answers matches, 0.5 if any part matches, else 0."""
+    grades = [[grade(part, own) for own in said] for part in wanted]
+    best = [max(row, default=0.0) for row in grades]
+    if not any(best):
+        return 0.0
+    is_whole = all(value == 1.0 for value in best) and all(any(row[i] for row in grades) for i in range(len(said)))
+    return 1.0 if is_whole else 0.5
+
+
+def _compare_values(prediction: str, target: str) -> float:
+    vocabulary = answer_vocabulary()
+    wanted, said = _values(target), _values(prediction)
+    grades = []
+    for value in wanted:
+        if value in said or any(value in vocabulary.broader.get(own, ()) for own in said):
+            grades.append(1.0)
+        elif any(own in vocabulary.broader.get(value, ()) or (own, value) in vocabulary.near for own in said):
+            grades.append(0.5)
+        elif any(_opposed(value, own) for own in said - wanted):
+            return 0.0
+        else:
+            grades.append(0.0)
+    if not any(grades):
+        return 0.0
+    contradicted = any(_opposed(value, own) for value in wanted for own in said - wanted)
+    return 1.0 if all(value == 1.0 for value in grades) and not contradicted else 0.5
+
+
+def _opposed(value: str, said: str) -> bool:
+    """Whether two values exclude each other."""
+    if value.startswith("not ") != said.startswith("not "):
+        return value.removeprefix("not ") == said.removeprefix("not ")
+    return (value, said) in answer_vocabulary().opposed
+
+
+@lru_cache(maxsize=1 << 14)
+def _values(text: str) -> frozenset[str]:
+    """Return the values in an answer, and its words outside the vocabulary without a plural ending."""
+    vocabulary = answer_vocabulary()
+    tokens = answer_tokens(text)
+    known = [False] * len(tokens)
+    found = set()
+    for hit in vocabulary.hits(tokens):
+        names = [name for kind, name in hit.meanings if kind == "value"] or [
+            name for _, name in hit.meanings if tokens[hit.start] not in vocabulary.noise
+        ]
+        denied = any(token in _denials() for token in tokens[max(0, hit.start - _DENIAL_REACH) : hit.start])
+        found |= {f"not {name}" if denied else name for name in names}
+        known[hit.start : hit.end] = [True] * (hit.end - hit.start)
+    for token, is_known in zip(tokens, known, strict=True):
+        if not is_known and token[0].isalnum() and token not in vocabulary.noise and token not in _denials():
+            found.add(token[:-1] if len(token) > 3 and token.endswith("s") and not token.endswith("ss") else token)
+    kept = {value for value in found if not any(value in vocabulary.broader.get(own, ()) for own in found)}
+    # An answer that consists only of noise words is compared by these words.
+    return frozenset(kept) or frozenset(tokens)
+
+
+def _compare_existence(prediction: str, target: str) -> float:
+    wanted, said = _polarity(target), _polarity(prediction)
+    if wanted == said:
+        return 1.0
+    return 0.5 if "doubted" in (wanted, said) else 0.0
+
+
+def _polarity(text: str) -> str:
+    """Return ``denied``, ``doubted`` or ``affirmed``. A description of the finding affirms it."""
+    tokens = answer_tokens(text)
+    answers = answer_vocabulary().answers
+    if tokens[:1] and tokens[0] in answers["affirmed"]:
+        # The denial in "Yes, without calcification." does not deny the finding.
+        return "affirmed"
+    if not cue_words("exclusions", "excluded").isdisjoint(tokens):
+        return "denied" if cue_words("exclusions", "in_doubt").isdisjoint(tokens) else "doubted"
+    for kind in ("denied", "doubted"):
+        if not answers[kind].isdisjoint(tokens):
+            return kind
+    return "affirmed"
+
+
+_COMPARE: dict[str, Callable[[str, str], float]] = {
+    "numeric": _compare_numeric,
+    "location": _compare_places,
+    "categorical": _compare_values,
+    "existence": _compare_existence,
+}

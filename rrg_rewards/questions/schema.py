@@ -1,0 +1,262 @@
+"""Question schemas: the attributes of each finding, and the question about each attribute."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.package_data import package_yaml, package_yaml_names, parse_yaml
+
+__all__ = ["AnswerType", "AttributeSpec", "FindingSpec", "QAItem", "QuestionSchema", "get_question_schema"]
+
+_SHIPPED = "rrg_rewards.questions.question_schemas"
+_FEWEST_EXAMPLES = 5
+
+AnswerType = Literal["numeric", "categorical", "location", "existence"]
+"""How answers are compared: as numbers with units, as values of a closed set, as places, or as yes or no."""
+
+
+def _check_fields(spec: "QAItem | AttributeSpec", texts: tuple[str, ...], owner: str = "") -> None:
+    for name in texts:
+        value = getattr(spec, name)
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{name}{owner} must be a text, got {value!r}")
+    check_answer_type(spec.answer_type)
+
+
+def check_answer_type(answer_type: str) -> None:
+    """Raise a ValueError unless a type of answers is known."""
+    if answer_type not in get_args(AnswerType):
+        raise ValueError(unknown_name_message("answer_type", str(answer_type), get_args(AnswerType)))
+
+
+@dataclass(frozen=True, slots=True)
+class QAItem:
+    """A question about one attribute of a finding, and the reference report's answer (CT-FineBench, Section 3.2).
+
+    Args:
+        finding: Name of the finding in its schema: ``Lung nodule``.
+        attribute: Name of the attribute: ``size``, ``location``, ``existence``.
+        question: The question. It does not contain the answer.
+        answer: Short answer of the reference report.
+        answer_type: Method by which answers are compared.
+        explanation: Meaning of the attribute.
+        examples: Possible answers.
+
+    Raises:
+        ValueError: If the finding, the attribute, the question or the answer is blank, or the type is unknown.
+
+    Example:
+        >>> item = QAItem("Lung nodule", "size", "What is the diameter of the lung nodule?", "12 mm", "numeric")
+        >>> item.answer
+        '12 mm'
+    """
+
+    finding: str
+    attribute: str
+    question: str
+    answer: str
+    answer_type: AnswerType
+    explanation: str = ""
+    examples: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_fields(self, ("finding", "attribute", "question", "answer"))
+
+
+@dataclass(frozen=True)
+class AttributeSpec:
+    """One attribute of a finding, and the question about it.
+
+    Args:
+        name: Name of the attribute, such as ``size``; ``existence`` for the presence of the finding.
+        answer_type: How answers are compared: ``numeric``, ``categorical``, ``location`` or ``existence``.
+        question: The question. It does not contain an answer.
+        explanation: Meaning of the attribute, for people and language models.
+        examples: Possible answers, at least five unless the type is ``existence``.
+        values: For the finding engine: possible values of a categorical attribute, as names of groups or values in
+            ``vocabulary.yaml``. Default: the values in the examples.
+        unit: For the finding engine: the quantity of a numeric attribute, ``length``, ``attenuation``, ``share``,
+            ``volume`` or ``ratio``.
+
+    Raises:
+        ValueError: If a text is blank, the type is unknown, or there are too few examples.
+
+    Example:
+        >>> spec = AttributeSpec("density", "categorical", "What is the nodule's density?", "Whether it is solid.",
+        ...                      ("solid", "part-solid", "ground-glass", "calcified", "cavitary"))
+        >>> spec.answer_type
+        'categorical'
+    """
+
+    name: str
+    answer_type: AnswerType
+    question: str
+    explanation: str
+    examples: tuple[str, ...]
+    values: tuple[str, ...] = ()
+    unit: str = "length"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "examples", tuple(self.examples))
+        object.__setattr__(self, "values", tuple(self.values))
+        _check_fields(self, ("name", "question", "explanation"), f" of attribute {self.name!r}")
+        if self.answer_type != "existence" and len(self.examples) < _FEWEST_EXAMPLES:
+            raise ValueError(
+                f"examples of attribute {self.name!r} must be at least {_FEWEST_EXAMPLES}, got {len(self.examples)}"
+            )
+
+
+@dataclass(frozen=True)
+class FindingSpec:
+    """A finding and its attributes.
+
+    Args:
+        name: Name of the finding in the label set.
+        attributes: Its attributes, existence first.
+
+    Raises:
+        ValueError: If an attribute is repeated, or there is none.
+    """
+
+    name: str
+    attributes: tuple[AttributeSpec, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        names = [attribute.name for attribute in self.attributes]
+        if not names or len(set(names)) != len(names):
+            raise ValueError(f"attributes of {self.name!r} must be different and at least one, got {names}")
+
+    def attribute(self, name: str) -> AttributeSpec:
+        """Return an attribute by name, ignoring case.
+
+        Raises:
+            ValueError: If the name is unknown. The message names the nearest known one.
+        """
+        for attribute in self.attributes:
+            if attribute.name.casefold() == name.casefold():
+                return attribute
+        known = [attribute.name for attribute in self.attributes]
+        raise ValueError(unknown_name_message(f"attribute of {self.name}", name, known))
+
+
+@dataclass(frozen=True)
+class QuestionSchema:
+    """Findings and their attributes.
+
+    Args:
+        name: Name of the schema.
+        findings: The findings, in the order of the questions.
+        lexicon: Lexicon of the finding engine; its labels include the findings.
+
+    Raises:
+        ValueError: If a finding is repeated, or there is none.
+
+    Example:
+        >>> schema = get_question_schema("ct_rate")
+        >>> len(schema.findings), [spec.name for spec in schema.finding("Lung nodule").attributes][:3]
+        (18, ['existence', 'location', 'size'])
+    """
+
+    name: str
+    findings: tuple[FindingSpec, ...]
+    lexicon: str = "chest_ct"
+    _by_name: dict[str, FindingSpec] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "findings", tuple(self.findings))
+        self._by_name.update((finding.name.casefold(), finding) for finding in self.findings)
+        if not self.findings or len(self._by_name) != len(self.findings):
+            names = [finding.name for finding in self.findings]
+            raise ValueError(f"findings of {self.name!r} must be different and at least one, got {names}")
+
+    def finding(self, name: str) -> FindingSpec:
+        """Return a finding by name, ignoring case.
+
+        Raises:
+            ValueError: If the name is unknown. The message names the nearest known one.
+        """
+        found = self._by_name.get(name.casefold())
+        if found is None:
+            raise ValueError(unknown_name_message("finding", name, [finding.name for finding in self.findings]))
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        return name.casefold() in self._by_name
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.digest))
+
+    @cached_property
+    def digest(self) -> str:
+        """Short hash of the schema, for signatures."""
+        return hashlib.sha256(repr((self.name, self.findings, self.lexicon)).encode()).hexdigest()[:8]
+
+
+def get_question_schema(name: str | Path) -> QuestionSchema:
+    """Return a question schema by name, or read one from a YAML file.
+
+    ``ct_rate`` covers the 18 findings of CT-RATE, ``merlin`` the 30 findings of Merlin. To write another schema, copy
+    one of their files in ``rrg_rewards/questions/question_schemas``.
+
+    Args:
+        name: ``ct_rate``, ``merlin``, or the path of a ``.yaml`` file.
+
+    Raises:
+        ValueError: If the schema is unknown (the message names the nearest known one) or the file is not a schema.
+        FileNotFoundError: If the file does not exist.
+
+    Example:
+        >>> len(get_question_schema("merlin").findings)
+        30
+    """
+    if str(name).endswith((".yaml", ".yml")):
+        path = Path(name)
+        return _parse(parse_yaml(path.read_bytes()), str(path))
+    known = package_yaml_names(_SHIPPED)
+    if name not in known:
+        raise ValueError(unknown_name_message("question schema", str(name), known))
+    return _shipped(str(name))
+
+
+@cache
+def _shipped(name: str) -> QuestionSchema:
+    return _parse(package_yaml(_SHIPPED, name), f"{name}.yaml")
+
+
+def _parse(content: Any, source: str) -> QuestionSchema:
+    if not isinstance(content, Mapping) or not {"name", "attributes", "findings"} <= set(content):
+        raise ValueError(f"{source} must be a mapping with name, attributes and findings")
+    try:
+        findings = tuple(_finding(name, entry, content["attributes"]) for name, entry in content["findings"].items())
+        return QuestionSchema(content["name"], findings, content.get("lexicon", "chest_ct"))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{source} is no question schema: {type(error).__name__} {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+def _finding(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any]) -> FindingSpec:
+    called = entry.get("called", name.lower())
+    attributes = []
+    for asked in ["existence", *entry["ask"]]:
+        own: Mapping[str, Any] = {}
+        if isinstance(asked, Mapping):
+            ((asked, own),) = asked.items()
+        fields = {**shared.get(asked, {}), **own}
+        attributes.append(
+            AttributeSpec(
+                name=asked,
+                answer_type=fields["type"],
+                question=fields["question"].format(finding=called),
+                explanation=fields["explanation"].format(finding=called),
+                examples=tuple(map(str, fields["examples"])),
+                values=tuple(fields.get("values", ())),
+                unit=fields.get("unit", "length"),
+            )
+        )
+    return FindingSpec(name, tuple(attributes))

@@ -1,0 +1,1 @@
+"""Training of learned metrics with Lightning: data sources, modules, search and reports."""

@@ -1,0 +1,118 @@
+"""Agreement of a learned metric with true scores on held-out reports."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.functional.rank_correlation import kendall_tau
+from rrg_rewards.metrics.reward_agreement import GradedRewards, preference_pairs
+from rrg_rewards.schemas.scoring import ScoringSystem
+
+__all__ = ["agreement_by_source", "count_agreement", "preference_agreement"]
+
+
+def count_agreement(preds: Tensor, target: Tensor, mean_counts: Tensor, categories: Sequence[str]) -> dict[str, Any]:
+    """Compare predicted error counts with true counts, and with the mean counts of the training data.
+
+    Args:
+        preds: Predicted counts ``(N, C)``.
+        target: True counts ``(N, C)``; NaN for a category that is not annotated.
+        mean_counts: Mean counts of the training data, ``(C,)``.
+        categories: Names of the categories.
+
+    Returns:
+        ``pairs``, ``pairs_with_total``, ``tau`` (``None`` if it is undefined), ``mae`` of the total, and for each
+        category ``mae``, ``mae_of_mean`` (the error of always predicting the mean) and ``mean_true`` (``None`` if the
+        category is not annotated).
+
+    Example:
+        >>> preds, target = torch.tensor([[1.0], [3.0]]), torch.tensor([[1.0], [2.0]])
+        >>> found = count_agreement(preds, target, torch.tensor([1.5]), ["A"])
+        >>> found["tau"], found["mae"], found["categories"]["A"]
+        (1.0, 0.5, {'mae': 0.5, 'mae_of_mean': 0.5, 'mean_true': 1.5})
+    """
+    annotated = ~target.isnan().any(1)
+    predicted_total, true_total = preds[annotated].sum(1), target[annotated].sum(1)
+    by_category = {
+        "mae": (preds - target).abs().nanmean(0),
+        "mae_of_mean": (mean_counts.to(target) - target).abs().nanmean(0),
+        "mean_true": target.nanmean(0),
+    }
+    return {
+        "pairs": len(preds),
+        "pairs_with_total": int(annotated.sum()),
+        "tau": _finite(kendall_tau(predicted_total, true_total)),
+        "mae": _finite((predicted_total - true_total).abs().mean()),
+        "categories": {
+            name: {statistic: _finite(values[index]) for statistic, values in by_category.items()}
+            for index, name in enumerate(categories)
+        },
+    }
+
+
+def preference_agreement(graded: GradedRewards, system: ScoringSystem) -> dict[str, Any]:
+    """Compare the order of predicted rewards with the true order, and predicted sub-scores with true sub-scores.
+
+    Args:
+        graded: Rewards and contributions of reports.
+        system: Scoring system of the contributions.
+
+    Returns:
+        ``reports``, ``pairs``, ``accuracy``, ``kendall``, ``spearman``, and for each criterion the number of ``pairs``
+        that differ in it, ``accuracy`` over these pairs, and ``mae`` and ``mean_true`` of the sub-score. Undefined
+        values are ``None``.
+
+    Example:
+        >>> from rrg_rewards.schemas import get_scoring_system
+        >>> contributions = torch.tensor([[0.0, 0, 0, 0, 0, 0], [-2.0, 0, 0, 0, 0, 0]], dtype=torch.float64)
+        >>> found = preference_agreement(
+        ...     GradedRewards(contributions / 2, contributions, torch.tensor([0, 0])), get_scoring_system("radcliq")
+        ... )
+        >>> found["accuracy"], found["criteria"]["false_finding"]
+        (1.0, {'pairs': 1, 'accuracy': 1.0, 'mae': 0.5, 'mean_true': 1.0})
+    """
+    # Do not use the metric, because it would synchronise with processes that have ended.
+    statistics = {name: _finite(value) for name, value in graded.statistics(system.names).items()}
+    accepted, rejected = preference_pairs(graded.contributions, graded.reference)
+    differ = (graded.contributions[accepted] - graded.contributions[rejected]).nan_to_num() != 0
+    factors = torch.tensor(system.factors, dtype=torch.float64)
+    mae = ((graded.rewards - graded.contributions) / factors).abs().nanmean(0)
+    mean_true = (graded.contributions / factors).nanmean(0)
+    return {
+        "reports": len(graded.rewards),
+        "pairs": len(accepted),
+        "accuracy": _finite(graded.accuracy()),
+        "kendall": statistics["kendall"],
+        "spearman": statistics["spearman"],
+        "criteria": {
+            name: {
+                "pairs": int(differ[:, index].sum()),
+                "accuracy": statistics[f"accuracy_{name}"],
+                "mae": _finite(mae[index]),
+                "mean_true": _finite(mean_true[index]),
+            }
+            for index, name in enumerate(system.names)
+        },
+    }
+
+
+def agreement_by_source(
+    results: Mapping[str, Sequence[Tensor]], agreement: Callable[..., dict[str, Any]]
+) -> dict[str, Any]:
+    """Compute the agreement over all sources (``test``) and for each source with rows (``test_by_source``).
+
+    Args:
+        results: Tensors of predictions and true scores by source, with one row per report.
+        agreement: Function that computes the agreement from these tensors.
+    """
+    pooled = (torch.cat(parts) for parts in zip(*results.values(), strict=True))
+    return {
+        "test": agreement(*pooled),
+        "test_by_source": {name: agreement(*own) for name, own in results.items() if len(own[0])},
+    }
+
+
+def _finite(value: Tensor) -> float | None:
+    return float(value) if bool(value.isfinite()) else None

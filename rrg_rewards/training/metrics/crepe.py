@@ -1,0 +1,107 @@
+"""Training of CREPE, which predicts the number of errors of each category in a report."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from rrg_rewards.metrics.count_agreement import CountAgreement
+from rrg_rewards.models.crepe.model import CrepeModel
+from rrg_rewards.training.base import OptimizerSettings
+from rrg_rewards.training.metrics.base import LearnedMetricModule
+from rrg_rewards.utilities.options import takes_options
+
+__all__ = ["CrepeModule"]
+
+
+class CrepeModule(LearnedMetricModule):
+    """Trains :class:`~rrg_rewards.models.CrepeModel` on records of error counts.
+
+    Each validation logs, over all processes, ``train/loss``, ``train/regression`` and ``train/presence`` since the
+    previous validation; the same losses under ``val/``; ``val/tau``, Kendall's tau of predicted and true total counts;
+    ``val/tau_<source>`` for each source of records; ``val/mae_<category>``; and ``val/mae``. ``trainer.test`` logs the
+    same values under ``test/`` and stores predicted and true counts by source in ``test_counts``.
+
+    The paper tuned the learning rate, the weight decay and the warm-up ratio but does not report them. The defaults are
+    common values for BERT-base models.
+
+    Args:
+        encoder: Folder or Hub id of the pretrained encoder.
+        revision: Revision of a Hub id.
+        presence_loss_weight: Weight of the presence loss; 0.5 in the paper.
+        use_poisson_loss: Whether to replace the squared error of counts by the Poisson likelihood.
+        learning_rate: Highest learning rate.
+        weight_decay: Weight decay. Biases and norms are not decayed.
+        warmup_ratio: Fraction of the steps in which the learning rate rises.
+        schedule: ``linear`` or ``cosine``, which fall to 0 at the last step, or ``constant``.
+        seed: Seed of the initial weights of the heads and of dropout.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    Example:
+        >>> CrepeModule("microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract").schedule
+        'linear'
+    """
+
+    monitor = "tau"
+    source_monitor = "tau_{source}"
+
+    @takes_options(optimizer=OptimizerSettings(learning_rate=3e-5, weight_decay=0.01))
+    def __init__(
+        self,
+        encoder: str,
+        revision: str | None = None,
+        presence_loss_weight: float = 0.5,
+        use_poisson_loss: bool = False,
+        *,
+        optimizer: OptimizerSettings,
+    ) -> None:
+        super().__init__(optimizer)
+        if not 0 <= presence_loss_weight <= 1:
+            raise ValueError(f"presence_loss_weight must lie in [0, 1], got {presence_loss_weight}")
+        self.encoder = encoder
+        self.revision = revision
+        self.presence_loss_weight = presence_loss_weight
+        self.use_poisson_loss = use_poisson_loss
+        self.test_counts: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def build_model(self) -> nn.Module:
+        """Build the encoder with new heads, in training mode."""
+        model: nn.Module = CrepeModel.from_encoder(
+            self.encoder,
+            revision=self.revision,
+            presence_loss_weight=self.presence_loss_weight,
+            use_poisson_loss=self.use_poisson_loss,
+        )
+        return model.train()
+
+    def make_agreement(self) -> CountAgreement:
+        """Build the metric that compares predicted with true counts."""
+        return CountAgreement(self.model.config.error_categories)
+
+    def loss_terms(self) -> tuple[str, ...]:
+        """Return the names of the loss terms. Only a model with presence heads has a presence loss."""
+        return ("loss", "regression", "presence") if self.model.config.use_presence_loss else ("loss", "regression")
+
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:  # noqa: ARG002 (Lightning's)
+        """Return the loss of a batch."""
+        loss: Tensor = self._forward(batch, "fit").loss
+        return loss
+
+    def evaluate(self, batch: dict[str, Tensor], stage: str) -> tuple[Tensor, ...]:
+        """Return predicted and true counts."""
+        return self._forward(batch, stage).counts, batch["labels"]
+
+    def on_test_epoch_end(self) -> None:
+        """Store the counts by source and log the results of the test."""
+        metrics = zip(self.source_names, self.by_source["test"], strict=True)
+        self.test_counts = {name: metric.counts() for name, metric in metrics}
+        super().on_test_epoch_end()
+
+    def _forward(self, batch: dict[str, Tensor], stage: str) -> Any:
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
+        output = self.model(**inputs, labels=batch["labels"])
+        for name, metric in self.terms[stage].items():
+            # Weight the terms of a batch by the number of annotated counts, over which they are means.
+            metric.update(getattr(output.loss_terms, name).float(), weight=(~batch["labels"].isnan()).sum())
+        return output

@@ -1,0 +1,286 @@
+"""Data modules of learned metrics, which read sources, split and tokenise records, and make batches."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from rrg_rewards.data.records.graded_pairs import graded_pairs
+from rrg_rewards.models.crepe.encoding import PairEncoder
+from rrg_rewards.models.er2score.encoding import PromptEncoder
+from rrg_rewards.models.er2score.prompt import PromptTemplate, default_prompt
+from rrg_rewards.schemas.scoring import ScoringSystem, get_scoring_system
+from rrg_rewards.training.metrics.sampling import LengthGroupedBatches, LengthSortedBatches
+from rrg_rewards.training.metrics.sources import RecordSource, ReportSource, check_sources, read_graded, read_sources
+from rrg_rewards.training.metrics.splits import RecordSplit, split_by_reference
+from rrg_rewards.training.metrics.tokenized import (
+    TokenizedPairs,
+    TokenizedPreferences,
+    TokenizedReports,
+    load_tokenizer,
+)
+from rrg_rewards.training.resumable_loader import ResumableDataModule, ResumableLoader
+from rrg_rewards.utilities.options import takes_options
+
+__all__ = ["CrepeDataModule", "DataSettings", "ER2ScoreDataModule", "LearnedMetricData"]
+
+_SIDES = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Settings of all data modules of learned metrics; see :class:`ER2ScoreDataModule`."""
+
+    revision: str | None = None
+    max_length: int = 512
+    batch_size: int = 64
+    eval_batch_size: int = 64
+    validation_fraction: float = 0.1
+    test_fraction: float = 0.1
+    split_seed: int = 0
+    seed: int = 0
+    num_workers: int = 0
+
+
+class LearnedMetricData(ResumableDataModule, ABC):
+    """Base class of data modules: report pairs, split by reference report, tokenised once and batched by length.
+
+    Each process reads all sources, and trains on and evaluates its share of the reports.
+
+    Args:
+        sources: Sources of the reports.
+        tokenizer: Folder or Hub id of the tokenizer.
+        settings: Further settings. Each setting is also an attribute of the module.
+
+    Raises:
+        ValueError: If there is no source, or two sources have the same name. In ``setup``, if training, validation or
+            test is empty.
+    """
+
+    def __init__(self, sources: Sequence[ReportSource], tokenizer: str, settings: DataSettings) -> None:
+        super().__init__()
+        check_sources(sources)
+        self.sources: Any = sources
+        self.source_names = tuple(source.name for source in sources)
+        self.tokenizer_name = tokenizer
+        self.__dict__.update(vars(settings))
+        self.tokenizer: Any = None
+        self.split: RecordSplit[Any] | None = None
+        self.rows: dict[str, Any] = {}
+
+    @abstractmethod
+    def read(self) -> list[Any]:
+        """Read the records of all sources."""
+
+    @abstractmethod
+    def tokenize(self, split: RecordSplit[Any]) -> Mapping[str, Dataset[Any]]:
+        """Tokenise the records of ``train``, ``validation`` and ``test``."""
+
+    def setup(self, stage: str | None = None) -> None:  # noqa: ARG002 (Lightning's)
+        """Read, split and tokenise the records unless this is done."""
+        if self.rows:
+            return
+        self.tokenizer = load_tokenizer(self.tokenizer_name, self.revision)
+        records = self.read()
+        self.split = split_by_reference(records, self.validation_fraction, self.test_fraction, self.split_seed)
+        for side in _SIDES:
+            if not getattr(self.split, side):
+                raise ValueError(
+                    f"none of {len(records)} records is in {side}; give more records, or a larger {side}_fraction"
+                )
+        self.rows = dict(self.tokenize(self.split))
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Return shuffled batches of similar length. The steps do not depend on the number of processes."""
+        rows = self.rows["train"]
+        together = getattr(rows, "together", None)
+        batches = LengthGroupedBatches(rows.lengths, self.batch_size, self.seed, together=together)
+        return self.resumed(ResumableLoader(rows, **self._options(batches)))
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Return batches that contain each row of the validation data once."""
+        return self._evaluation_loader("validation")
+
+    def test_dataloader(self) -> DataLoader[Any]:
+        """Return batches that contain each row of the test data once."""
+        return self._evaluation_loader("test")
+
+    def describe(self) -> dict[str, Any]:
+        """Return the number of rows of each part of the split and each source, and the numbers of excluded records.
+
+        Raises:
+            RuntimeError: If ``setup`` was not called.
+        """
+        if self.split is None:
+            raise RuntimeError("call setup before describe")
+        return {
+            **{side: rows.describe() for side, rows in self.rows.items()},
+            "duplicates_left_out": self.split.duplicates,
+            "crossing_left_out": self.split.crossing,
+        }
+
+    def save_tokenizer(self, folder: str | Path) -> None:
+        """Write the tokenizer to a folder, such as that of an exported model."""
+        self.tokenizer.save_pretrained(folder)
+
+    def _evaluation_loader(self, side: str) -> DataLoader[Any]:
+        rows = self.rows[side]
+        return DataLoader(rows, **self._options(LengthSortedBatches(rows.lengths, self.eval_batch_size)))
+
+    def _options(self, batches: LengthGroupedBatches | LengthSortedBatches) -> dict[str, Any]:
+        return {
+            # The sampler yields lists of rows, and the data set returns a batch for each list.
+            "sampler": batches,
+            "batch_size": None,
+            "num_workers": self.num_workers,
+            "persistent_workers": self.num_workers > 0,
+            "pin_memory": torch.cuda.is_available(),
+        }
+
+
+class CrepeDataModule(LearnedMetricData):
+    """Records of error counts, split by reference report, tokenised once and batched by length.
+
+    Each process reads all sources, and trains on and evaluates its share of the records.
+
+    Args:
+        sources: Sources of the records.
+        tokenizer: Folder or Hub id of the encoder's tokenizer.
+        revision: Revision of a Hub id.
+        max_length: Maximum number of tokens of a pair; 512 in the paper.
+        batch_size: Number of pairs in a training step, over all processes.
+        eval_batch_size: Number of pairs in an evaluation batch of each process.
+        validation_fraction: Expected fraction of references in the validation data, which select the checkpoint; 0.1 in
+            the paper.
+        test_fraction: Expected fraction of references in the test data, on which the training report is based.
+        split_seed: Seed of the split.
+        seed: Seed of the order of pairs.
+        num_workers: Number of processes that load pairs. Pairs are in memory, so 0 is fast.
+
+    Raises:
+        ValueError: If there is no source, or two sources have the same name. In ``setup``, if training, validation or
+            test is empty.
+
+    Example:
+        >>> from rrg_rewards.training import CrepeDataModule, JsonlRecords
+        >>> data = CrepeDataModule([JsonlRecords("errors.jsonl")], tokenizer="bert-base-uncased")
+        >>> [source.name for source in data.sources]
+        ['errors']
+    """
+
+    @takes_options(settings=DataSettings())
+    def __init__(self, sources: list[RecordSource], tokenizer: str, *, settings: DataSettings) -> None:
+        super().__init__(sources, tokenizer, settings)
+
+    @property
+    def pairs(self) -> dict[str, TokenizedPairs]:
+        """Tokenised pairs of ``train``, ``validation`` and ``test``, after ``setup``."""
+        return self.rows
+
+    def read(self) -> list[Any]:
+        """Read the records of all sources."""
+        return read_sources(self.sources)
+
+    def tokenize(self, split: RecordSplit[Any]) -> Mapping[str, Dataset[Any]]:
+        """Tokenise the pairs."""
+        encode = PairEncoder(self.tokenizer, self.max_length)
+        return {side: TokenizedPairs(getattr(split, side), self.source_names, encode) for side in _SIDES}
+
+    def mean_counts(self) -> Tensor:
+        """Return the mean true count of each category in the training data, ``(C,)``."""
+        return self.pairs["train"].labels.double().nanmean(0)
+
+
+class ER2ScoreDataModule(LearnedMetricData):
+    """Graded reports, split by reference report. Training uses pairs of candidates with the same reference.
+
+    All pairs of candidates with unequal totals are training pairs. The pairs of a reference are in the same batch if
+    possible. The model reads each report of a batch once, even if it is in several pairs, and reads the text that
+    candidates of a reference share once. Validation and test data contain each report once; pairs are formed from the
+    predictions.
+
+    Each process reads all sources, and trains on and evaluates its share of the reports.
+
+    Args:
+        sources: Sources of the reports: files of graded reports, or records of error counts, which the scoring system
+            converts to sub-scores.
+        tokenizer: Folder or Hub id of the backbone's tokenizer.
+        revision: Revision of a Hub id.
+        scoring_system: Name or YAML file of a scoring system.
+        prompt: Text of the prompt template. Default: the template of the package.
+        max_length: Maximum number of tokens of a prompt.
+        batch_size: Number of pairs in a training step, over all processes.
+        eval_batch_size: Number of reports in an evaluation batch of each process.
+        min_margin: Minimum difference of the totals of a training pair.
+        max_pairs: Maximum number of training pairs of a reference. Default: no limit.
+        validation_fraction: Expected fraction of references in the validation data, which select the checkpoint.
+        test_fraction: Expected fraction of references in the test data, on which the training report is based.
+        split_seed: Seed of the split.
+        seed: Seed of the order of pairs.
+        num_workers: Number of processes that load pairs. Pairs are in memory, so 0 is fast.
+
+    Raises:
+        ValueError: If there is no source, two sources have the same name, or the prompt is not a template. In
+            ``setup``, if training, validation or test is empty, or there is no training pair.
+
+    Example:
+        >>> from rrg_rewards.training import ER2ScoreDataModule, GradedReports
+        >>> data = ER2ScoreDataModule([GradedReports("graded.jsonl")], tokenizer="HuggingFaceTB/SmolLM2-135M")
+        >>> data.source_names, data.system.names[0]
+        (('graded',), 'false_finding')
+    """
+
+    @takes_options(settings=DataSettings(max_length=2048, batch_size=32))
+    def __init__(
+        self,
+        sources: list[ReportSource],
+        tokenizer: str,
+        *,
+        scoring_system: str = "radcliq",
+        prompt: str | None = None,
+        min_margin: float = 0.0,
+        max_pairs: int | None = None,
+        settings: DataSettings,
+    ) -> None:
+        super().__init__(sources, tokenizer, settings)
+        self.system: ScoringSystem = get_scoring_system(scoring_system)
+        self.template = PromptTemplate(default_prompt() if prompt is None else prompt)
+        self.min_margin = min_margin
+        self.max_pairs = max_pairs
+
+    @property
+    def preferences(self) -> TokenizedPreferences | None:
+        """Training pairs, after ``setup``."""
+        return self.rows.get("train")
+
+    @property
+    def reports(self) -> dict[str, TokenizedReports]:
+        """Tokenised reports of ``validation`` and ``test``, after ``setup``."""
+        return {side: rows for side, rows in self.rows.items() if side != "train"}
+
+    def read(self) -> list[Any]:
+        """Read the graded reports of all sources."""
+        return read_graded(self.sources, self.system)
+
+    def tokenize(self, split: RecordSplit[Any]) -> Mapping[str, Dataset[Any]]:
+        """Tokenise the training pairs and the reports of validation and test."""
+        pairs = graded_pairs(split.train, self.system, min_margin=self.min_margin, max_per_reference=self.max_pairs)
+        if not pairs.pairs:
+            raise ValueError(
+                f"{len(split.train)} training reports form no pair: give several candidates of a reference whose "
+                f"totals differ ({pairs.ties} pairs are tied)"
+            )
+        # Exclude reports that are in no pair.
+        used = {(pair.reference, text) for pair in pairs.pairs for text in (pair.accepted, pair.rejected)}
+        kept = [report for report in split.train if (report.reference, report.candidate) in used]
+        encode = PromptEncoder(self.tokenizer, self.template.with_criteria(self.system), self.max_length)
+        train, validation, test = (
+            TokenizedReports(reports, self.system, self.source_names, encode)
+            for reports in (kept, split.validation, split.test)
+        )
+        return {"train": TokenizedPreferences(train, pairs), "validation": validation, "test": test}

@@ -1,0 +1,181 @@
+"""Interface of report generators for reinforcement learning."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.functional import token_entropies, token_log_probs
+
+__all__ = ["Batch", "Completions", "ReportGenerator", "TokenScores", "num_rows", "repeat_rows", "take_rows"]
+
+Batch = Mapping[str, Any]
+"""Columns of ``N`` rows by name: tensors ``(N, ...)`` and lists of ``N`` values."""
+
+
+@dataclass(frozen=True)
+class Completions:
+    """Sampled token sequences, padded on the right.
+
+    Args:
+        tokens: Token ids ``(N, T)``. Ids at padding are never read.
+        mask: ``(N, T)``, 1 for the tokens of a completion including its end-of-sequence token, and 0 for padding.
+        finished: ``(N,)``, whether a completion has an end-of-sequence token; ``None`` if unknown.
+    """
+
+    tokens: Tensor
+    mask: Tensor
+    finished: Tensor | None = None
+
+    @classmethod
+    def until_end(cls, tokens: Tensor, end_token_ids: int | Iterable[int]) -> "Completions":
+        """Return completions that end with their first end-of-sequence token.
+
+        Args:
+            tokens: Generated token ids ``(N, T)`` without prompt and start token.
+            end_token_ids: Ids of end-of-sequence tokens.
+
+        Example:
+            >>> import torch
+            >>> Completions.until_end(torch.tensor([[5, 2, 2], [5, 6, 7]]), 2).mask
+            tensor([[1, 1, 0],
+                    [1, 1, 1]])
+        """
+        ends = [end_token_ids] if isinstance(end_token_ids, int) else list(end_token_ids)
+        is_end = torch.isin(tokens, torch.tensor(ends, device=tokens.device))
+        # The number of end tokens that precede each token.
+        before = is_end.cumsum(1) - is_end.long()
+        return cls(tokens, (before == 0).long(), is_end.any(1))
+
+    @property
+    def lengths(self) -> Tensor:
+        """Number of tokens of each completion, ``(N,)``."""
+        return self.mask.sum(1)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def rows(self, rows: Tensor) -> "Completions":
+        """Return the completions of some rows, truncated to the longest of them."""
+        mask = self.mask[rows]
+        width = max(int(mask.sum(1).max()), 1) if len(rows) else 0
+        finished = None if self.finished is None else self.finished[rows]
+        return Completions(self.tokens[rows][:, :width], mask[:, :width], finished)
+
+    def token_lists(self) -> list[list[int]]:
+        """Return the token ids of each completion without padding."""
+        return [row[:length] for row, length in zip(self.tokens.tolist(), self.lengths.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """Scores of given completions under a policy.
+
+    Args:
+        log_probs: Log-probabilities ``(N, T)`` of the tokens, at the sampling temperature.
+        entropies: Entropies ``(N, T)`` of the sampling distributions, without gradient, or ``None``. They are only
+            logged. :meth:`from_logits` omits them if no gradient is computed.
+        hidden: Hidden states ``(N, T, H)`` from which the tokens are predicted, for a value head; or ``None``.
+    """
+
+    log_probs: Tensor
+    entropies: Tensor | None = None
+    hidden: Tensor | None = None
+
+    @classmethod
+    def from_logits(
+        cls, logits: Tensor, completions: Completions, temperature: float = 1.0, hidden: Tensor | None = None
+    ) -> "TokenScores":
+        """Compute scores from logits.
+
+        Args:
+            logits: Logits ``(N, T, V)`` of the tokens of the completions.
+            completions: ``N`` completions of ``T`` tokens.
+            temperature: Sampling temperature.
+            hidden: Hidden states ``(N, T, H)``.
+        """
+        entropies = None
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                # Process single rows, because a float32 copy of all logits would be the largest tensor of the step.
+                entropies = torch.stack([token_entropies(row, temperature) for row in logits.detach()])
+        return cls(token_log_probs(logits, completions.tokens, temperature), entropies, hidden)
+
+
+@runtime_checkable
+class ReportGenerator(Protocol):
+    """Interface of report generators for :class:`rrg_rewards.training.PolicyModule`, ``nn.Module`` with three methods.
+
+    A batch from the data loader is a dict of columns: tensors ``(N, ...)`` and lists of ``N`` values. The trainer
+    repeats and selects rows, so each value must belong to one row.
+
+    Dr. GRPO requires the attribute ``max_new_tokens``, the maximum length of a completion. PPO requires the attribute
+    ``hidden_size``, the width of :attr:`TokenScores.hidden`.
+    """
+
+    def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:
+        """Sample one completion for each row at the policy's temperature, or decode greedily, without gradient.
+
+        Samples must follow the distribution that :meth:`log_probs` scores: do not use top-k, top-p or a repetition
+        penalty.
+        """
+        ...
+
+    def log_probs(self, batch: Batch, completions: Completions) -> TokenScores:
+        """Return the scores of given completions, one for each row, under the current policy."""
+        ...
+
+    def decode(self, completions: Completions) -> Sequence[str]:
+        """Return the texts of completions, without special tokens."""
+        ...
+
+
+def num_rows(batch: Batch) -> int:
+    """Return the number of rows of a batch.
+
+    Raises:
+        TypeError: If the batch is not a dict, or a column is neither a tensor nor a list.
+        ValueError: If there is no column, or columns differ in length.
+
+    Example:
+        >>> num_rows({"image": torch.zeros(2, 3), "report": ["a", "b"]})
+        2
+    """
+    if not isinstance(batch, Mapping):
+        raise TypeError(f"a batch must be a dict of columns, got {type(batch).__name__}")
+    sizes = {}
+    for name, column in batch.items():
+        if not isinstance(column, Tensor | list | tuple) or (isinstance(column, Tensor) and not column.ndim):
+            raise TypeError(
+                f"batch[{name!r}] must be a tensor (N, ...) or a list of N values, got {type(column).__name__}"
+            )
+        sizes[name] = len(column)
+    if not sizes or len(set(sizes.values())) > 1:
+        raise ValueError(f"the columns of a batch must have the same number of rows, got {sizes or 'no column'}")
+    return next(iter(sizes.values()))
+
+
+def take_rows(batch: Batch, rows: Tensor) -> dict[str, Any]:
+    """Return some rows of a batch.
+
+    Example:
+        >>> take_rows({"report": ["a", "b", "c"]}, torch.tensor([2, 0]))
+        {'report': ['c', 'a']}
+    """
+    indices = rows.tolist()
+    return {
+        name: column[rows.to(column.device)] if isinstance(column, Tensor) else [column[row] for row in indices]
+        for name, column in batch.items()
+    }
+
+
+def repeat_rows(batch: Batch, times: int) -> dict[str, Any]:
+    """Repeat each row of a batch. The copies of a row are consecutive.
+
+    Example:
+        >>> repeat_rows({"report": ["a", "b"]}, 2)
+        {'report': ['a', 'a', 'b', 'b']}
+    """
+    return take_rows(batch, torch.arange(num_rows(batch)).repeat_interleave(times))

@@ -1,0 +1,274 @@
+"""Hugging Face models as report generators for reinforcement learning."""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.tensor import DTensor
+from transformers import GenerationConfig, ProcessorMixin
+
+from rrg_rewards.training.policy.generators import Batch, Completions, TokenScores
+from rrg_rewards.utilities.processes import num_processes
+
+__all__ = ["CTChatGenerator", "CausalLMGenerator", "EncoderDecoderGenerator"]
+
+
+class _Generator(nn.Module):
+    """Base class of generators that wrap a Hugging Face model: sampling settings, generation and decoding."""
+
+    def __init__(self, model: nn.Module, tokenizer: Any, max_new_tokens: int, temperature: float) -> None:
+        super().__init__()
+        if max_new_tokens < 1 or not temperature > 0:
+            raise ValueError(f"max_new_tokens and temperature must be positive, got {max_new_tokens} and {temperature}")
+        if tokenizer.pad_token_id is None:
+            raise ValueError("the tokenizer has no padding token; set tokenizer.pad_token")
+        self.model: Any = model
+        self.tokenizer = tokenizer
+        self.max_new_tokens = max_new_tokens
+        self.temperature = temperature
+        config = getattr(model, "generation_config", None)
+        known = getattr(config, "eos_token_id", None)
+        known = known if isinstance(known, list) else [known]
+        self.end_token_ids = sorted({token for token in [*known, tokenizer.eos_token_id] if token is not None})
+        if not self.end_token_ids:
+            raise ValueError("neither tokenizer nor model has an end-of-sequence token: completions would never end")
+
+    def decode(self, completions: Completions) -> list[str]:
+        """Return the texts of completions, without special tokens."""
+        texts: list[str] = self.tokenizer.batch_decode(completions.token_lists(), skip_special_tokens=True)
+        return texts
+
+    def _generate(self, inputs: Mapping[str, Any], start: int, greedy: bool) -> Completions:
+        bent = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+        config = GenerationConfig(
+            do_sample=not greedy,
+            max_new_tokens=self.max_new_tokens,
+            pad_token_id=self.tokenizer.pad_token_id,
+            eos_token_id=self.end_token_ids,
+            **({} if greedy else bent),
+        )
+        tokens = self.model.generate(**inputs, generation_config=config, synced_gpus=_is_sharded(self.model))
+        return Completions.until_end(tokens[:, start:], self.end_token_ids)
+
+
+class CausalLMGenerator(_Generator):
+    """A report generator with a causal language model, which may read images.
+
+    Pass :meth:`collate` to the data module. Rows have a ``prompt``, which is a text or a list of messages, and
+    optionally an ``image``.
+
+    Args:
+        model: A causal language model, or a PEFT model that wraps one.
+        processor: The tokenizer of the model, or its processor, which contains a tokenizer.
+        max_new_tokens: Maximum length of a completion in tokens.
+        temperature: Sampling temperature.
+
+    Raises:
+        ValueError: If a number is not positive, or the tokenizer has no padding or end-of-sequence token.
+    """
+
+    def __init__(
+        self, model: nn.Module, processor: Any, *, max_new_tokens: int = 256, temperature: float = 1.0
+    ) -> None:
+        tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
+        super().__init__(model, tokenizer, max_new_tokens, temperature)
+        self.processor = processor
+        parameters = inspect.signature(getattr(model, "get_base_model", lambda: model)().forward).parameters
+        self._takes = {name for name in ("position_ids", "logits_to_keep") if name in parameters}
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the model's last hidden states."""
+        config = self.model.config
+        return int(getattr(config, "text_config", config).hidden_size)
+
+    def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Collate rows: convert columns to lists, and add the model's inputs as tensors.
+
+        Raises:
+            ValueError: If rows have no prompt.
+        """
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        if "prompt" not in columns:
+            raise ValueError(f"rows must have a prompt, got columns {', '.join(columns)}")
+        return {**columns, **self._inputs(columns["prompt"], columns.get("image"))}
+
+    def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:
+        """Generate one completion for each row."""
+        inputs = _tensors(batch)
+        return self._generate(inputs, inputs["input_ids"].shape[1], greedy)
+
+    def log_probs(self, batch: Batch, completions: Completions) -> TokenScores:
+        """Return the scores of given completions."""
+        inputs = _tensors(batch)
+        prompt_mask, count = inputs.pop("attention_mask"), completions.tokens.shape[1]
+        mask = torch.cat([prompt_mask, completions.mask], dim=1)
+        # Replace ids at padding, because the model may have no embedding for them.
+        tokens = completions.tokens.masked_fill(completions.mask == 0, self.tokenizer.pad_token_id)
+        inputs |= {"input_ids": torch.cat([inputs["input_ids"], tokens], dim=1), "attention_mask": mask}
+        if "position_ids" in self._takes:
+            # Count positions from the first token that is not padding, as generation does.
+            inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+        options: dict[str, Any] = {"use_cache": False}
+        if "logits_to_keep" in self._takes:
+            options["logits_to_keep"] = count + 1
+        states: list[Tensor] = []
+        with _recording_states(self.model, states):
+            logits = self.model(**inputs, **options).logits[:, -count - 1 : -1]
+        return TokenScores.from_logits(
+            logits, completions, self.temperature, states[-1][:, -count - 1 : -1] if states else None
+        )
+
+    def _inputs(self, prompts: Sequence[Any], images: Sequence[Any] | None) -> dict[str, Tensor]:
+        conversational = not isinstance(prompts[0], str)
+        if conversational:
+            prompts = [
+                self.processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+                for prompt in prompts
+            ]
+        given = {} if images is None else {"images": [[image] for image in images]}
+        # Chat templates contain special tokens. Pad on the left, because generation continues after the last token.
+        inputs = self.processor(
+            text=list(prompts),
+            padding=True,
+            padding_side="left",
+            add_special_tokens=not conversational,
+            return_tensors="pt",
+            **given,
+        )
+        names = inputs.keys() if given else ("input_ids", "attention_mask")
+        return {name: inputs[name] for name in names}
+
+
+class CTChatGenerator(CausalLMGenerator):
+    """A report generator with CT-CHAT. The ``image`` of a row is a volume, its features, or the path of its features.
+
+    Args:
+        model: :class:`rrg_rewards.models.CTChatForConditionalGeneration`, or a PEFT model that wraps one.
+        processor: The :class:`rrg_rewards.models.CTChatProcessor` of the model.
+        max_new_tokens: Maximum length of a completion in tokens.
+        temperature: Sampling temperature.
+    """
+
+    def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Collate rows with ``image`` and ``prompt``, a list of messages to which the volume is added.
+
+        Raises:
+            ValueError: If a row has no prompt or no volume; the message names the row.
+        """
+        for index, row in enumerate(rows):
+            if row.get("image") is None or "prompt" not in row:
+                raise ValueError(f"row {index} must have a prompt and an image, got columns {', '.join(row)}")
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        prompts = [_with_volume(prompt) for prompt in columns["prompt"]]
+        return {**columns, **self._inputs(prompts, columns["image"])}
+
+
+class EncoderDecoderGenerator(_Generator):
+    """A report generator with an encoder-decoder, from images or text to reports.
+
+    Args:
+        model: A model such as ``VisionEncoderDecoderModel`` or T5, or a PEFT model that wraps one.
+        tokenizer: The tokenizer of the decoder.
+        input_keys: Columns of a batch that are inputs of the encoder: tensors with the names of the model's arguments.
+        max_new_tokens: Maximum length of a completion in tokens.
+        temperature: Sampling temperature.
+
+    Raises:
+        ValueError: If a number is not positive, the tokenizer has no padding or end-of-sequence token, or the decoder
+            has no start token.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        *,
+        input_keys: Sequence[str] = ("pixel_values",),
+        max_new_tokens: int = 256,
+        temperature: float = 1.0,
+    ) -> None:
+        super().__init__(model, tokenizer, max_new_tokens, temperature)
+        self.input_keys = tuple(input_keys)
+        settings = [getattr(model, name, None) for name in ("generation_config", "config")]
+        starts = [getattr(setting, "decoder_start_token_id", None) for setting in settings]
+        start = next((start for start in starts if start is not None), None)
+        if start is None:
+            raise ValueError("the model has no start token; set model.generation_config.decoder_start_token_id")
+        self.start_token_id = int(start)
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the decoder's last hidden states."""
+        config = getattr(self.model.config, "decoder", self.model.config)
+        return int(config.hidden_size)
+
+    def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:
+        """Generate one completion for each row."""
+        return self._generate({**self._inputs(batch), "decoder_start_token_id": self.start_token_id}, 1, greedy)
+
+    def log_probs(self, batch: Batch, completions: Completions) -> TokenScores:
+        """Return the scores of given completions."""
+        tokens = completions.tokens.masked_fill(completions.mask == 0, self.tokenizer.pad_token_id)
+        start = torch.full_like(tokens[:, :1], self.start_token_id)
+        states: list[Tensor] = []
+        with _recording_states(self.model, states):
+            logits = self.model(
+                **self._inputs(batch),
+                decoder_input_ids=torch.cat([start, tokens[:, :-1]], dim=1),
+                decoder_attention_mask=torch.cat([torch.ones_like(start), completions.mask[:, :-1]], dim=1),
+                use_cache=False,
+            ).logits
+        return TokenScores.from_logits(logits, completions, self.temperature, states[-1] if states else None)
+
+    def _inputs(self, batch: Batch) -> dict[str, Any]:
+        if missing := [key for key in self.input_keys if key not in batch]:
+            raise ValueError(f"the batch lacks {', '.join(missing)}; it has {', '.join(batch)}")
+        return {key: batch[key] for key in self.input_keys}
+
+
+def _tensors(batch: Batch) -> dict[str, Tensor]:
+    """Return the tensors of a batch, which are the model's inputs; other columns are lists."""
+    inputs = {name: column for name, column in batch.items() if isinstance(column, Tensor)}
+    if "input_ids" not in inputs:
+        raise ValueError(
+            f"the batch lacks input_ids; give the loader the generator's collate; it has {', '.join(batch)}"
+        )
+    return inputs
+
+
+def _with_volume(prompt: Any) -> Any:
+    """Return the messages with the volume at the start of the first user message, as in TRL."""
+    if isinstance(prompt, str):
+        raise ValueError("a prompt of CT-CHAT must be a list of messages, got a text")
+    first = next(index for index, message in enumerate(prompt) if message["role"] == "user")
+    message = prompt[first]
+    parts = [{"type": "image"}, {"type": "text", "text": message["content"]}]
+    return [*prompt[:first], {**message, "content": parts}, *prompt[first + 1 :]]
+
+
+@contextmanager
+def _recording_states(model: Any, states: list[Tensor]) -> Iterator[None]:
+    """Append the inputs of the language model head to ``states``, the hidden states from which tokens are predicted."""
+    head = model.get_output_embeddings()
+    if head is None:
+        yield
+        return
+    handle = head.register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _is_sharded(model: nn.Module) -> bool:
+    """Whether weights are sharded. All processes must then run the model equally often."""
+    if num_processes() == 1:
+        return False
+    return any(isinstance(part, FullyShardedDataParallel) for part in model.modules()) or any(
+        hasattr(parameter, "ds_id") or isinstance(parameter, DTensor) for parameter in model.parameters()
+    )

@@ -1,0 +1,281 @@
+"""Reinforcement learning of report generators with Lightning: GRPO, Dr. GRPO, RLOO, SCST and PPO."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor, nn
+
+from rrg_rewards.functional import kl_estimate, policy_loss, value_loss
+from rrg_rewards.training.base import OptimizerSettings
+from rrg_rewards.training.policy.algorithms import get_algorithm
+from rrg_rewards.training.policy.rewards import RewardSet
+from rrg_rewards.training.policy.rollouts import Rollout
+from rrg_rewards.training.policy.sampling import SamplingModule
+from rrg_rewards.training.policy.settings import (
+    DivergenceSettings,
+    RolloutSettings,
+    ValueSettings,
+    check_generator,
+    make_loss_options,
+    make_value_head,
+)
+from rrg_rewards.utilities.options import takes_options
+from rrg_rewards.utilities.processes import gather_objects
+
+__all__ = ["PolicyModule"]
+
+
+class PolicyModule(SamplingModule):
+    r"""Trains a report generator by reinforcement learning.
+
+    Training alternates between rollouts and training steps. In a *rollout*, the generator samples ``num_generations``
+    completions for each row of a batch, the reward functions score them, and the algorithm converts rewards to
+    advantages. The rollout is followed by ``minibatches * epochs`` training steps, each on one minibatch. A step is one
+    ``training_step`` with automatic optimisation, so the trainer's settings of gradient accumulation, clipping, mixed
+    precision and strategy apply. With more than one step per rollout, rows must come from
+    :class:`~rrg_rewards.training.PolicyDataModule`.
+
+    ========== ============================= =================================================== ===================
+    algorithm  advantage                     loss                                                divergence
+    ========== ============================= =================================================== ===================
+    ``grpo``   reward minus the group mean,  clipped, mean over the tokens of a sequence, then   in the loss
+               over the group deviation      over sequences
+    ``dr_grpo`` reward minus the group mean  clipped, divided by the maximum length              in the loss
+    ``rloo``   reward minus the mean of the  clipped ratios of sequences                         subtracted from the
+               other rewards in the group                                                        reward
+    ``scst``   reward minus that of the      clipped, mean over tokens                           in the loss
+               greedy completion
+    ``ppo``    GAE with a value head,        clipped, mean over tokens, plus the value loss      subtracted from the
+               whitened                                                                          reward of each token
+    ========== ============================= =================================================== ===================
+
+    ``loss`` overrides options of :func:`rrg_rewards.functional.policy_loss`. The DAPO loss, TRL's default, is ``grpo``
+    with ``{"aggregation": "token_mean"}``. ``"clip_high": 0.28`` adds the asymmetric clipping of DAPO.
+
+    A completion is unscorable if a reward function with a non-zero weight returns ``None``. Its advantage is 0, and it
+    does not affect the baselines of other completions. The fraction of unscorable completions is logged.
+
+    **Processes.** Each process samples complete groups for its own rows. Statistics, the scale ``"batch"``, whitening
+    and token counts are computed over all processes.
+
+    **Resuming.** The random numbers of a step depend only on the seed, its position in the run and the process.
+    Checkpoints contain the unused part of the rollout and the states of reward functions with a ``state_dict``. A
+    resumed run therefore repeats an uninterrupted run.
+
+    **Logged values.** For each rollout, under TRL's names if TRL has one: ``reward``, ``reward_std``,
+    ``rewards/<name>/mean``, ``rewards/<name>/std``, ``frac_reward_zero_std``, ``unscorable``,
+    ``completions/mean_length``, ``completions/clipped_ratio`` and the values that reward functions log. For each step:
+    ``loss``, ``clip_ratio/region_mean``, ``ratio``, and, if available, ``entropy``, ``kl`` and ``value_loss``.
+
+    Validation generates greedily and returns the columns that :class:`rrg_rewards.callbacks.ReportMetricsCallback`
+    reads.
+
+    Args:
+        generator: A module with the methods of :class:`~rrg_rewards.training.ReportGenerator`.
+        rewards: One or several fitted reward functions with TRL's signature, for example from ``make_reward``.
+        weights: Weights of the reward functions. Default: 1 each.
+        algorithm: ``grpo``, ``dr_grpo``, ``rloo``, ``scst`` or ``ppo``.
+        num_generations: Number of completions per row; at least 2 for ``grpo``, ``dr_grpo`` and ``rloo``.
+        minibatches: Number of minibatches into which a rollout is divided. All have the same size.
+        epochs: Number of passes over a rollout.
+        beta: Weight of the divergence from the reference policy; 0 for no reference policy.
+        reference: The reference policy. ``"copy"`` is a frozen copy of the given generator. ``"adapter_off"`` is the
+            generator with disabled LoRA adapters. It needs no memory, but is the base model even if the given adapters
+            are trained. ``"auto"`` is ``"adapter_off"`` for a generator with adapters, otherwise ``"copy"``.
+        kl_estimator: Estimator of the divergence in the loss and in the logs.
+        kl_correction: Whether to weight the divergence in the loss by the ratio of a token's current probability to its
+            probability in sampling. The gradient of ``k3`` is then that of the divergence (DeepSeek-V3.2; TRL's
+            default).
+        scale: Divisor of the advantages of ``grpo`` and ``dr_grpo``. Default: that of the algorithm.
+        loss: Options of :func:`rrg_rewards.functional.policy_loss` that replace those of the algorithm.
+        gamma: Discount of ``ppo``.
+        lam: :math:`\lambda` of the generalised advantage estimation of ``ppo``.
+        value_weight: Weight of the value loss of ``ppo``.
+        value_clip: Clipping range of the value loss of ``ppo``, or ``None``.
+        learning_rate: Highest learning rate of the schedule.
+        weight_decay: Weight decay. Biases and norms are not decayed.
+        warmup_ratio: Fraction of the steps in which the learning rate rises.
+        schedule: ``linear``, ``cosine`` or ``constant``.
+        train_mode: Whether the generator is in training mode in training steps. Training mode enables dropout, whose
+            noise changes the probability ratios. Hugging Face models also require it for gradient checkpointing. By
+            default, the generator is always in evaluation mode.
+        reference_column: Column of the reference reports, which validation returns.
+        seed: Seed of sampling, minibatches and the value head.
+
+    Raises:
+        TypeError: If the generator is not a module or lacks a method, a reward is not a function, or an argument is
+            unknown.
+        ValueError: If a setting is invalid, or the generator lacks an attribute that the algorithm requires. In
+            training, if a batch cannot be divided into minibatches or its columns differ in length.
+
+    Example:
+        >>> import torch
+        >>> from rrg_rewards.rewards import make_reward
+        >>> from rrg_rewards.training import Completions, PolicyModule, TokenScores
+        >>> class OneWord(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.logits = torch.nn.Parameter(torch.zeros(2))
+        ...     def sample(self, batch, *, greedy=False):
+        ...         words = self.logits.softmax(0).multinomial(len(batch["report"]), replacement=True)
+        ...         return Completions(words.unsqueeze(1), torch.ones(len(words), 1))
+        ...     def log_probs(self, batch, completions):
+        ...         return TokenScores.from_logits(self.logits.expand(len(completions), 1, 2), completions)
+        ...     def decode(self, completions):
+        ...         return [("Normal.", "Cardiomegaly.")[word] for word in completions.tokens[:, 0]]
+        >>> reward = make_reward("crg", prior=0.2, reference_column="report")
+        >>> PolicyModule(OneWord(), reward, algorithm="rloo", minibatches=2, epochs=2).steps_per_rollout
+        4
+    """
+
+    @takes_options(
+        rollouts=RolloutSettings(),
+        divergence=DivergenceSettings(),
+        values=ValueSettings(),
+        optimizer=OptimizerSettings(learning_rate=1e-6, warmup_ratio=0.0, schedule="constant"),
+    )
+    def __init__(
+        self,
+        generator: nn.Module,
+        rewards: Callable[..., Any] | Sequence[Callable[..., Any]],
+        *,
+        weights: Sequence[float] | None = None,
+        algorithm: str = "grpo",
+        loss: Mapping[str, Any] | None = None,
+        reference_column: str = "reference",
+        rollouts: RolloutSettings,
+        divergence: DivergenceSettings,
+        values: ValueSettings,
+        optimizer: OptimizerSettings,
+    ) -> None:
+        super().__init__(optimizer)
+        check_generator(generator)
+        self.algorithm = get_algorithm(algorithm)
+        if self.algorithm.baseline in ("group", "leave_one_out") and rollouts.num_generations < 2:
+            raise ValueError(f"num_generations must be at least 2 for {algorithm}, got {rollouts.num_generations}")
+        # Each setting is an attribute of the module. Below, the reference policy replaces the setting `reference`.
+        for settings in (rollouts, divergence, values):
+            self.__dict__.update(vars(settings))
+        self.scale = rollouts.scale or self.algorithm.scale
+        self.generator = generator
+        self.rewards = RewardSet(rewards, weights)
+        self.loss_options = make_loss_options({**self.algorithm.loss, **(loss or {})}, generator)
+        self.reference_column = reference_column
+        self.reference = divergence.make_reference(generator)
+        self.value_head = make_value_head(generator, self.seed) if self.algorithm.baseline == "value" else None
+        self.rollout: Rollout | None = None
+
+    def on_train_start(self) -> None:
+        """Set the mode of the generator, and move a resumed rollout to the device."""
+        self.set_mode()
+        if self.rollout is not None:
+            self.rollout = self.rollout.to(self.device)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Seed the step, and make a new rollout if all steps on the previous one are done."""
+        super().on_train_batch_start(batch, batch_idx)
+        if batch_idx % self.steps_per_rollout == 0:
+            if not batch:
+                raise ValueError(
+                    f"a rollout begins at step {batch_idx}, but the loader gave no rows; its number of steps per "
+                    f"rollout differs from that of the module, {self.steps_per_rollout}"
+                )
+            self.rollout = self.roll_out(batch)
+        elif batch or self.rollout is None:
+            raise ValueError(
+                f"step {batch_idx} belongs to the previous rollout, but the loader gave new rows: with "
+                f"minibatches * epochs = {self.steps_per_rollout}, rows must come from PolicyDataModule"
+            )
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:  # noqa: ARG002 (Lightning's)
+        """Return the loss on the next minibatch of the rollout."""
+        assert self.rollout is not None
+        epoch, index = divmod(batch_idx % self.steps_per_rollout, self.minibatches)
+        part = self.rollout if self.minibatches == 1 else self.rollout.rows(self._minibatch(batch_idx, epoch, index))
+        scores = self.generator.log_probs(part.batch, part.completions)
+        old = scores.log_probs.detach() if part.old_log_probs is None else part.old_log_probs
+        kl = None
+        if part.reference_log_probs is not None:
+            kl = kl_estimate(scores.log_probs, part.reference_log_probs, self.kl_estimator)
+        loss_kl = None if self.algorithm.penalize_reward else kl
+        if loss_kl is not None and self.kl_correction:
+            loss_kl = loss_kl * (scores.log_probs - old).exp()
+        options = dict(self.loss_options)
+        if options.get("aggregation") == "token_mean":
+            options.setdefault("normalizer", part.tokens_per_step)
+        policy = policy_loss(
+            scores.log_probs,
+            old,
+            part.advantages,
+            part.mask,
+            kl=loss_kl,
+            beta=0.0 if loss_kl is None else self.beta,
+            **options,
+        )
+        loss = policy.loss
+        steps = {"clip_ratio/region_mean": policy.clipped, "ratio": policy.mean_ratio}
+        if self.value_head is not None:
+            assert part.values is not None
+            assert part.returns is not None
+            values = self.predict_values(scores)
+            error = value_loss(values, part.values, part.returns, part.mask, clip=self.value_clip)
+            # Weight by tokens, as in the policy loss, because processes have different numbers of tokens.
+            error = error * part.mask.sum() / part.tokens_per_step
+            loss = loss + self.value_weight * error
+            steps["value_loss"] = error.detach()
+        for name, tokens in {"entropy": scores.entropies, "kl": kl}.items():
+            if tokens is not None:
+                steps[name] = _masked_mean(tokens.detach(), part.mask)
+        self._log_step({"loss": loss.detach(), **steps})
+        return loss
+
+    def validation_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:  # noqa: ARG002 (Lightning's)
+        """Return greedy completions of a batch with its references and further columns."""
+        texts = self.generator.decode(self.generator.sample(batch, greedy=True))
+        columns = {name: column for name, column in batch.items() if not isinstance(column, Tensor) or column.ndim < 3}
+        reference = {"reference": batch[self.reference_column]} if self.reference_column in batch else {}
+        return {**columns, "prediction": list(texts), **reference}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the rollout of each process, if steps on it remain, and the states of its rewards."""
+        begun = self.rollout is not None and self.steps_per_rollout > 1
+        own = {"rollout": self.rollout.state_dict() if begun and self.rollout else None}
+        checkpoint["policy"] = gather_objects({**own, "rewards": self.rewards.state_dict()})
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore the rollout and the states of the rewards of this process."""
+        if self.trainer.state.fn != TrainerFn.FITTING:
+            return
+        states = checkpoint["policy"]
+        if len(states) != self.trainer.world_size:
+            raise ValueError(
+                f"the checkpoint was saved by {len(states)} processes and cannot be resumed with "
+                f"{self.trainer.world_size}; start {len(states)} processes"
+            )
+        state = states[self.global_rank]
+        self.rewards.load_state_dict(state["rewards"])
+        self.rollout = None if state["rollout"] is None else Rollout.from_state_dict(state["rollout"])
+
+    def _minibatch(self, batch_idx: int, epoch: int, index: int) -> Tensor:
+        """Return the rows of one minibatch. Each pass over the rollout has a different order."""
+        assert self.rollout is not None
+        first = batch_idx - batch_idx % self.steps_per_rollout
+        generator = torch.Generator().manual_seed(
+            hash((self.seed, self.current_epoch, first, epoch, self.global_rank)) % 2**63
+        )
+        return torch.randperm(len(self.rollout), generator=generator).chunk(self.minibatches)[index]
+
+    def _log_step(self, steps: Mapping[str, Tensor]) -> None:
+        assert self.rollout is not None
+        several = self.trainer.world_size > 1
+        for name, value in steps.items():
+            self.log(name, value, sync_dist=several, batch_size=1, prog_bar=name == "kl")
+        # Log the statistics at each step of the rollout, because loggers may skip steps.
+        for name, number in self.rollout.statistics.items():
+            self.log(name, number, batch_size=1, prog_bar=name in ("reward", "completions/mean_length"))
+
+
+def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    return values.masked_fill(mask == 0, 0.0).sum() / mask.sum().clamp(min=1)

@@ -1,0 +1,199 @@
+"""Calls of reward functions with TRL's signature."""
+
+import asyncio
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.training.policy.generators import Batch, Completions
+from rrg_rewards.utilities.processes import run_coroutine
+
+__all__ = ["RewardSet", "RewardTable", "TrainerState"]
+
+# Arguments that the trainer passes to a reward in addition to columns.
+_RESERVED = ("prompts", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra")
+
+
+class TrainerState(NamedTuple):
+    """Progress of a run: a subset of TRL's ``trainer_state``, for rewards that depend on it.
+
+    Args:
+        global_step: Number of completed optimiser steps.
+        max_steps: Number of optimiser steps of the run; -1 if there is no limit.
+        epoch: Number of completed passes over the data, which may be fractional.
+    """
+
+    global_step: int
+    max_steps: int
+    epoch: float
+
+
+@dataclass
+class RewardTable:
+    """Rewards of completions and the values that the reward functions logged.
+
+    Args:
+        values: Rewards ``(N, F)`` of ``N`` completions by ``F`` functions; NaN for ``None``.
+        total: Weighted sums ``(N,)``; NaN if a reward with a non-zero weight is NaN.
+        logged: Sum and number of the logged values by name, without NaN.
+        extras: Columns of ``N`` values for a table of completions.
+    """
+
+    values: Tensor
+    total: Tensor
+    logged: dict[str, tuple[float, int]] = field(default_factory=dict)
+    extras: dict[str, list[Any]] = field(default_factory=dict)
+
+
+class RewardSet:
+    """Reward functions with TRL's signature, and their weights.
+
+    Each function is called as ``f(prompts=…, completions=…, completion_ids=…, <column>=…, trainer_state=…,
+    log_metric=…, log_extra=…)`` with lists of ``N`` values and returns ``N`` rewards, or ``None`` for an unscorable
+    completion. Completions are texts, or lists of one assistant message if the prompts are conversations. Coroutine
+    functions run concurrently. Columns are the lists of the batch, and its tensors with one number or one vector of
+    integers per row.
+
+    Args:
+        functions: One or several reward functions.
+        weights: Weights of the functions. Default: 1 each. A function with weight 0 is only logged.
+
+    Raises:
+        TypeError: If a function is not callable, or is a module or metric.
+        ValueError: If there is no function, two functions have the same name, a weight is not finite, all weights are
+            0, or the numbers of weights and functions differ.
+
+    Example:
+        >>> def brevity(completions, **columns):
+        ...     return [-len(text.split()) for text in completions]
+        >>> RewardSet(brevity, [2.0]).names
+        ['brevity']
+    """
+
+    def __init__(
+        self,
+        functions: Callable[..., Any] | Sequence[Callable[..., Any]],
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        self.functions: list[Any] = [functions] if callable(functions) else list(functions)
+        if not self.functions:
+            raise ValueError("rewards must contain at least one reward function")
+        for function in self.functions:
+            if isinstance(function, nn.Module) or not callable(function):
+                raise TypeError(
+                    f"rewards must be functions, got {type(function).__name__}; wrap a metric by "
+                    "rrg_rewards.rewards.MetricReward, or make one by make_reward"
+                )
+        self.names = [str(getattr(function, "__name__", type(function).__name__)) for function in self.functions]
+        if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
+            raise ValueError(f"rewards must differ in name, got {', '.join(twice)} twice; set name=")
+        self.weights = [1.0] * len(self.functions) if weights is None else [float(weight) for weight in weights]
+        if len(self.weights) != len(self.functions) or not all(map(math.isfinite, self.weights)):
+            raise ValueError(f"weights must be one finite number for each of {', '.join(self.names)}, got {weights}")
+        if not any(self.weights):
+            raise ValueError("weights must not all be 0: nothing would be rewarded")
+
+    def __call__(
+        self, batch: Batch, completions: Completions, texts: Sequence[str], state: TrainerState
+    ) -> RewardTable:
+        """Reward the completions of a batch.
+
+        Raises:
+            ValueError: If a function returns a wrong number of rewards or an infinite reward, or a column has the name
+                of an argument of the trainer.
+        """
+        logged: dict[str, tuple[float, int]] = {}
+        extras: dict[str, list[Any]] = {}
+
+        def log_metric(name: str, value: float) -> None:
+            if not math.isnan(value):
+                total, count = logged.get(name, (0.0, 0))
+                logged[name] = (total + float(value), count + 1)
+
+        arguments = {
+            **_columns(batch),
+            "prompts": list(batch.get("prompt", [None] * len(texts))),
+            "completions": _as_completions(batch, texts),
+            "completion_ids": completions.token_lists(),
+            "trainer_state": state,
+            "log_metric": log_metric,
+            "log_extra": lambda name, values: extras.__setitem__(name, list(values)),
+        }
+        given = [function(**arguments) for function in self.functions]
+        given = run_coroutine(_all_of(given)) if any(map(inspect.isawaitable, given)) else given
+        values = torch.stack(
+            [_as_tensor(rewards, name, len(texts)) for rewards, name in zip(given, self.names, strict=True)], dim=1
+        )
+        # Functions with weight 0 are only logged. Their missing rewards do not affect the sum.
+        weights = torch.tensor(self.weights)
+        total = values[:, weights != 0] @ weights[weights != 0]
+        return RewardTable(values, total, logged, extras)
+
+    def synchronize(self) -> None:
+        """Synchronise the states of the rewards. Every process must call it after a rollout."""
+        for function in self.functions:
+            if isinstance(function, Reward):
+                function.synchronize()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the functions that have a ``state_dict``, by name."""
+        named = zip(self.names, self.functions, strict=True)
+        return {name: function.state_dict() for name, function in named if hasattr(function, "state_dict")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the states that :meth:`state_dict` returned.
+
+        Raises:
+            ValueError: If the states belong to other functions.
+        """
+        if state.keys() != self.state_dict().keys():
+            raise ValueError(
+                f"the checkpoint contains the states of the rewards {sorted(state)}, but those of the run with a state "
+                f"are {sorted(self.state_dict())}"
+            )
+        for name, function in zip(self.names, self.functions, strict=True):
+            if name in state:
+                function.load_state_dict(state[name])
+
+
+async def _all_of(given: Sequence[Any]) -> list[Any]:
+    async def result(rewards: Any) -> Any:
+        return await rewards if inspect.isawaitable(rewards) else rewards
+
+    return list(await asyncio.gather(*map(result, given)))
+
+
+def _columns(batch: Batch) -> dict[str, list[Any]]:
+    columns = {}
+    for name, column in batch.items():
+        if name in _RESERVED:
+            raise ValueError(f"a batch must not have a column {name!r}: the trainer passes an argument of this name")
+        if not isinstance(column, Tensor):
+            columns[name] = list(column)
+        elif column.ndim == 1 or (column.ndim == 2 and not column.is_floating_point()):
+            columns[name] = column.tolist()
+    columns.pop("prompt", None)
+    return columns
+
+
+def _as_completions(batch: Batch, texts: Sequence[str]) -> list[Any]:
+    prompts = batch.get("prompt")
+    if prompts and not isinstance(prompts[0], str):
+        return [[{"role": "assistant", "content": text}] for text in texts]
+    return list(texts)
+
+
+def _as_tensor(rewards: Any, name: str, length: int) -> Tensor:
+    values = [math.nan if reward is None else float(reward) for reward in rewards]
+    if len(values) != length:
+        raise ValueError(f"reward {name!r} gave {len(values)} rewards for {length} completions")
+    if any(map(math.isinf, values)):
+        row = next(row for row, value in enumerate(values) if math.isinf(value))
+        raise ValueError(f"reward {name!r} of row {row} is infinite; return None for unscorable completions")
+    return torch.tensor(values, dtype=torch.float32)

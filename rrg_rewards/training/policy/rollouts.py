@@ -1,0 +1,101 @@
+"""Rollouts: sampled completions with rewards and advantages, the data of training steps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.training.policy.generators import Completions, take_rows
+
+__all__ = ["Rollout"]
+
+
+@dataclass
+class Rollout:
+    """Completions with the data of the training steps on them. Tensors ``(N, ...)`` have one row per completion.
+
+    Args:
+        batch: Columns of the data set with one row per completion.
+        completions: The completions as tokens.
+        texts: The completions as texts.
+        rewards: Rewards ``(N, F)`` by function; NaN for unscorable completions.
+        total: Weighted sums of the rewards ``(N,)``.
+        mask: ``(N, T)``, 1 for the tokens in the loss.
+        advantages: ``(N,)``, or ``(N, T)`` with a value head.
+        old_log_probs: Log-probabilities ``(N, T)`` of the tokens in sampling. ``None`` if all training steps use the
+            unchanged policy and therefore compute them.
+        reference_log_probs: Log-probabilities ``(N, T)`` under the reference policy.
+        values: Predictions of the value head, ``(N, T)``.
+        returns: Targets of the value head, ``(N, T)``.
+        tokens_per_step: Mean number of tokens of one process in one training step.
+        statistics: Logged statistics, which are equal in all processes.
+        extras: Columns that reward functions added for a table of completions.
+    """
+
+    batch: dict[str, Any]
+    completions: Completions
+    texts: list[str]
+    rewards: Tensor
+    total: Tensor
+    mask: Tensor
+    advantages: Tensor
+    old_log_probs: Tensor | None = None
+    reference_log_probs: Tensor | None = None
+    values: Tensor | None = None
+    returns: Tensor | None = None
+    tokens_per_step: float = 1.0
+    statistics: dict[str, float] = field(default_factory=dict)
+    extras: dict[str, list[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def rows(self, rows: Tensor) -> "Rollout":
+        """Return some of the rows, truncated to their longest completion."""
+        completions = self.completions.rows(rows)
+        tokens = {"mask", "advantages", "old_log_probs", "reference_log_probs", "values", "returns"}
+        width = completions.tokens.shape[1]
+        parts: dict[str, Any] = {}
+        for name, value in self._tensors().items():
+            part = value[rows.to(value.device)]
+            parts[name] = part[:, :width] if name in tokens and part.ndim == 2 else part
+        extras = {name: [values[row] for row in rows.tolist()] for name, values in self.extras.items()}
+        texts = [self.texts[row] for row in rows.tolist()]
+        return replace(
+            self, batch=take_rows(self.batch, rows), completions=completions, texts=texts, extras=extras, **parts
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the rollout as CPU tensors, lists and numbers, which load without executing pickled code."""
+        completions = {name: getattr(self.completions, name) for name in ("tokens", "mask", "finished")}
+        state = {name: getattr(self, name) for name in _PLAIN} | self._tensors()
+        moved: dict[str, Any] = _moved(
+            {**state, "batch": dict(self.batch), "completions": completions}, torch.device("cpu")
+        )
+        return moved
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> "Rollout":
+        """Return the rollout with a given :meth:`state_dict`."""
+        return cls(**{**state, "completions": Completions(**state["completions"])})
+
+    def to(self, device: torch.device) -> "Rollout":
+        """Return a copy on a device."""
+        return Rollout.from_state_dict(_moved(self.state_dict(), device))
+
+    def _tensors(self) -> dict[str, Tensor]:
+        named = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in named.items() if isinstance(value, Tensor)}
+
+
+_PLAIN = ("texts", "tokens_per_step", "statistics", "extras")
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {key: _moved(item, device) for key, item in value.items()}
+    return value

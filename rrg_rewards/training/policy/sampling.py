@@ -1,0 +1,164 @@
+"""Base class of policy modules, which makes rollouts."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from lightning.pytorch.strategies import FSDPStrategy
+from torch import Tensor, nn
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.functional import pad
+
+from rrg_rewards.training.base import TrainingModule
+from rrg_rewards.training.policy.adapters import adapters_off
+from rrg_rewards.training.policy.advantages import against_greedy, against_group, against_others, against_values
+from rrg_rewards.training.policy.algorithms import Algorithm
+from rrg_rewards.training.policy.generators import (
+    Batch,
+    Completions,
+    TokenScores,
+    num_rows,
+    repeat_rows,
+    take_rows,
+)
+from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, TrainerState
+from rrg_rewards.training.policy.rollouts import Rollout
+from rrg_rewards.training.policy.statistics import rollout_statistics
+from rrg_rewards.utilities.processes import gather_objects
+
+__all__ = ["SamplingModule"]
+
+
+class SamplingModule(TrainingModule):
+    """Base class of :class:`~rrg_rewards.training.PolicyModule` that makes rollouts. The subclass sets attributes."""
+
+    generator: Any
+    rewards: RewardSet
+    algorithm: Algorithm
+    reference: Any
+    value_head: nn.Sequential | None
+
+    @property
+    def steps_per_rollout(self) -> int:
+        """Number of training steps on each rollout."""
+        steps: int = self.minibatches * self.epochs
+        return steps
+
+    def set_mode(self) -> None:
+        """Set the generator to the mode of training steps."""
+        self.generator.train(self.train_mode)
+        for part in self.generator.modules():
+            # cuDNN requires training mode for gradients of recurrent layers. Without dropout, the output is the same.
+            if isinstance(part, nn.RNNBase) and not part.dropout:
+                part.train()
+
+    @torch.no_grad()
+    def roll_out(self, batch: Batch) -> Rollout:
+        """Make the rollout of a batch. Every process must call it.
+
+        Raises:
+            ValueError: If the batch cannot be divided into minibatches, or its columns differ in length.
+        """
+        count = num_rows(batch)
+        if count * self.num_generations % self.minibatches:
+            raise ValueError(
+                f"{count} rows of {self.num_generations} completions cannot be divided into {self.minibatches} "
+                "minibatches of equal size"
+            )
+        rows = repeat_rows(batch, self.num_generations)
+        with self._sampling():
+            completions = self.generator.sample(rows)
+            greedy = self.generator.sample(batch, greedy=True) if self.algorithm.baseline == "greedy" else None
+            scored = self._scores_of_sampling(rows, completions)
+        texts = list(self.generator.decode(completions))
+        table = self._rewarded(rows, completions, texts)
+        rollout = Rollout(
+            rows,
+            completions,
+            texts,
+            rewards=table.values,
+            total=table.total,
+            mask=completions.mask,
+            advantages=table.total.new_zeros(len(texts)),
+            extras=table.extras,
+            old_log_probs=scored.get("old_log_probs"),
+            values=scored.get("values"),
+            reference_log_probs=scored.get("reference_log_probs"),
+        )
+        self._set_advantages(rollout, batch, greedy)
+        self.rewards.synchronize()
+        tokens = gather_objects(int(rollout.mask.sum()))
+        rollout.tokens_per_step = max(sum(tokens), 1) / (len(tokens) * self.minibatches)
+        rollout.statistics = rollout_statistics(table, completions, self.rewards.names, self.num_generations)
+        return rollout
+
+    def _set_advantages(self, rollout: Rollout, batch: Batch, greedy: Completions | None) -> None:
+        baseline = self.algorithm.baseline
+        if baseline == "group":
+            against_group(rollout, self.num_generations, self.scale)
+        elif baseline == "leave_one_out":
+            against_others(rollout, self.num_generations, self.beta)
+        elif baseline == "value":
+            against_values(rollout, self.beta, self.gamma, self.lam)
+        else:
+            assert greedy is not None
+            against_greedy(rollout, self._rewarded(batch, greedy, self.generator.decode(greedy)).total)
+
+    def _rewarded(self, batch: Batch, completions: Completions, texts: Sequence[str]) -> RewardTable:
+        trainer = self.trainer
+        epoch = self.current_epoch + trainer.fit_loop.epoch_loop.batch_progress.current.completed / max(
+            trainer.num_training_batches, 1
+        )
+        return self.rewards(batch, completions, texts, TrainerState(self.global_step, trainer.max_steps, epoch))
+
+    def _scores_of_sampling(self, rows: Batch, completions: Completions) -> dict[str, Tensor]:
+        """Return those log-probabilities and values of new completions that training steps and advantages require."""
+        # If there is no optimiser step within the rollout, the training steps compute the old log-probabilities.
+        is_fresh = self.trainer.accumulate_grad_batches % self.steps_per_rollout == 0
+        paid_in_reward = self.algorithm.penalize_reward and self.beta > 0
+        policy = self.value_head is not None or paid_in_reward or not is_fresh
+        found: dict[str, list[Tensor]] = {"old_log_probs": [], "values": [], "reference_log_probs": []}
+        # Use parts of the size of a minibatch, which need no more memory than training.
+        for part in torch.arange(len(completions)).chunk(self.minibatches):
+            batch, own = take_rows(rows, part), completions.rows(part)
+            width = completions.tokens.shape[1] - own.tokens.shape[1]
+            if policy:
+                scores = self.generator.log_probs(batch, own)
+                found["old_log_probs"].append(pad(scores.log_probs, (0, width)))
+                if self.value_head is not None:
+                    found["values"].append(pad(self.predict_values(scores), (0, width)))
+            if self.beta:
+                found["reference_log_probs"].append(pad(self._reference_log_probs(batch, own), (0, width)))
+        return {name: torch.cat(parts) for name, parts in found.items() if parts}
+
+    def _reference_log_probs(self, batch: Batch, completions: Completions) -> Tensor:
+        if self.reference is not None:
+            scores: TokenScores = self.reference.log_probs(batch, completions)
+        else:
+            with adapters_off(self.generator):
+                scores = self.generator.log_probs(batch, completions)
+        return scores.log_probs
+
+    def predict_values(self, scores: TokenScores) -> Tensor:
+        """Return the prediction of the value head at each token, ``(N, T)``."""
+        assert self.value_head is not None
+        if scores.hidden is None:
+            raise ValueError("ppo requires hidden states: log_probs must return TokenScores with hidden")
+        values: Tensor = self.value_head(scores.hidden.to(next(self.value_head.parameters()).dtype))
+        return values.squeeze(-1).float()
+
+    @contextmanager
+    def _sampling(self) -> Iterator[None]:
+        """Set evaluation mode and the trainer's precision, and gather sharded weights."""
+        strategy = self.trainer.strategy
+        with ExitStack() as stack:
+            stack.enter_context(strategy.precision_plugin.forward_context())
+            if isinstance(strategy, FSDPStrategy):
+                # Gather the parameters of the outermost unit. Inner units gather their own.
+                stack.enter_context(
+                    FullyShardedDataParallel.summon_full_params(strategy.model, writeback=False, recurse=False)
+                )
+            self.generator.eval()
+            yield
+            self.set_mode()

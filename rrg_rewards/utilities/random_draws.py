@@ -1,0 +1,51 @@
+"""Fast random choices."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+__all__ = ["Draws"]
+
+T = TypeVar("T")
+
+
+class Draws:
+    """Random choices that draw uniform numbers in blocks.
+
+    A phantom study needs a few hundred choices. Drawing in blocks is about ten times faster than drawing single numbers
+    from the generator.
+
+    Args:
+        generator: Generator of the uniform numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> draws = Draws(np.random.default_rng(0))
+        >>> draws.pick(("left", "right")), draws.chance(1.0), sorted(draws.shuffled([1, 2, 3]))
+        ('left', True, [1, 2, 3])
+    """
+
+    _BLOCK = 128
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+        self._numbers: list[float] = []
+
+    def uniform(self) -> float:
+        """Return a number in [0, 1)."""
+        if not self._numbers:
+            self._numbers = self._generator.random(self._BLOCK).tolist()
+        return self._numbers.pop()
+
+    def chance(self, probability: float) -> bool:
+        """Return True with the given probability."""
+        return self.uniform() < probability
+
+    def pick(self, options: Sequence[T]) -> T:
+        """Return one of the options, all equally likely. A single option uses no random number."""
+        return options[0] if len(options) == 1 else options[int(self.uniform() * len(options))]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """Return the items in random order."""
+        return [item for _, _, item in sorted((self.uniform(), place, item) for place, item in enumerate(items))]

@@ -1,0 +1,61 @@
+"""Preferences between completions."""
+
+import random
+
+import pytest
+
+from rrg_rewards.data.records.preference_pairs import label_desirable, pair_completions
+
+
+def test_best_over_worst_and_so_on():
+    rewards = [0.5, 0.9, 0.1, 0.7, 0.3]
+    found = [pair_completions(["a"] * 5, list("vwxyz"), rewards, per_prompt=count).pairs for count in (1, 2, 3)]
+    assert found == [[(1, 2)], [(1, 2), (3, 4)], [(1, 2), (3, 4)]]
+
+
+def test_margins_and_ties():
+    groups = ["a", "a", "b", "b", "c", "c", "d"]
+    rewards = [0.5, 0.25, 0.5, 0.5, 1.0, 0.0, 1.0]
+    found = pair_completions(groups, list("tuvwxyz"), rewards, margin=0.5)
+    assert found.pairs == [(4, 5)]
+    assert (found.prompts, found.declined) == (4, {"single": 1, "tied": 2})
+    # A difference of just the margin is enough, and without one none of nothing.
+    assert pair_completions(groups, list("tuvwxyz"), rewards, margin=0.25).pairs == [(0, 1), (4, 5)]
+    assert pair_completions(["b", "b"], ["x", "y"], [0.5, 0.5]).pairs == []
+
+
+def test_unscorable_missing_and_repeated_completions_are_in_no_pair():
+    found = pair_completions(["a"] * 5, ["x", "y", None, "x", "z"], [1.0, None, 0.0, 0.2, 0.5], per_prompt=9)
+    assert found.pairs == [(0, 4)]
+    assert pair_completions(["a"] * 2, ["x", "x"], [1.0, 0.0]).declined == {"single": 1, "tied": 0}
+
+
+def test_what_holds_of_any_pairs():
+    draw = random.Random(0)
+    groups = [draw.randrange(20) for _ in range(200)]
+    completions = [f"report {draw.randrange(60)}" for _ in groups]
+    rewards = [draw.choice([None, *(tenth / 10 for tenth in range(11))]) for _ in groups]
+    found = pair_completions(groups, completions, rewards, margin=0.3, per_prompt=3)
+    used = [row for pair in found.pairs for row in pair]
+    assert len(set(used)) == len(used) > 40
+    for best, worst in found.pairs:
+        assert groups[best] == groups[worst]
+        assert completions[best] != completions[worst]
+        assert rewards[best] - rewards[worst] >= 0.3
+    by_group = [groups[best] for best, _ in found.pairs]
+    assert max(map(by_group.count, by_group)) == 3
+    assert len(set(by_group)) + sum(found.declined.values()) == found.prompts == len(set(groups))
+
+
+def test_completions_on_their_own():
+    assert label_desirable([0.5, 0.6, 0.4, None], threshold=0.5) == [None, True, False, None]
+    assert label_desirable([0.5, 0.75, 0.25, 0.7], threshold=0.5, margin=0.25) == [None, True, False, None]
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match="groups and rewards must have the same length, got 1 and 2"):
+        pair_completions(["a"], ["x"], [1.0, 2.0])
+    with pytest.raises(ValueError, match="margin must be at least 0"):
+        pair_completions(["a"], ["x"], [1.0], margin=-1.0)
+    with pytest.raises(ValueError, match="per_prompt positive"):
+        pair_completions(["a"], ["x"], [1.0], per_prompt=0)

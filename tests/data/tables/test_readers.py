@@ -1,0 +1,101 @@
+"""Reading tables, and the error of each kind of malformed file."""
+
+import csv
+import io
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import TableError
+
+
+def test_csv_keeps_text_untouched_and_reads_empty_cells_as_missing(tmp_path):
+    path = tmp_path / "reports.csv"
+    path.write_bytes('\ufeffid,report\r\n1,"Small ""nodule"",\r\n benign"\r\n\r\n2,\r\n3, spaced \r\n'.encode())
+    table = read_table(path)
+    assert table.columns == {"id": ["1", "2", "3"], "report": ['Small "nodule",\r\n benign', None, " spaced "]}
+    assert table.where(0) == f"{path}: data row 1 (line 2)"
+    assert table.where(1) == f"{path}: data row 2 (line 5)"
+
+
+def test_csv_of_a_header_alone_is_a_table_without_rows(tmp_path):
+    path = tmp_path / "reports.csv"
+    path.write_text("id,report\n")
+    table = read_table(path)
+    assert (len(table), table.names) == (0, ("id", "report"))
+
+
+def test_jsonl_keeps_types_and_reads_missing_keys_as_missing(tmp_path):
+    path = tmp_path / "reports.jsonl"
+    path.write_text('{"id": 1, "report": ""}\n\n{"report": "a\u2028b", "labels": [0, 1]}\n', encoding="utf-8")
+    table = read_table(path)
+    assert table.columns == {"id": [1, None], "report": ["", "a\u2028b"], "labels": [None, [0, 1]]}
+    assert table.where(1) == f"{path}: data row 2 (line 3)"
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+def test_a_report_of_a_megabyte_is_read_and_the_limit_of_the_csv_module_is_left_alone(tmp_path, quoted):
+    report = "Normal. " * 131_072
+    path = tmp_path / "reports.csv"
+    path.write_text(f'report\n"{report}"\n' if quoted else f"report\n{report}\n")
+    before = csv.field_size_limit()
+    assert read_table(path).columns == {"report": [report]}
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.csv", b"", r"a.csv: is empty; a table has a header line"),
+        ("a.csv", b"\n\n", r"a.csv: is empty"),
+        ("a.csv", b"id,id\n1,2\n", r"a.csv: the header holds 'id' more than once"),
+        ("a.csv", b"id,t\n1,a\n2,b,c\n", r"a.csv: data row 2 \(line 3\): has 3 cells where the header has 2 columns"),
+        ("a.csv", b"id,t\n1\n", r"a.csv: data row 1 \(line 2\): has 1 cells where"),
+        ("a.csv", b'id,t\n1,"a\nb"\n2\n', r"a.csv: data row 2 \(line 4\): has 1 cells"),
+        ("a.csv", b'id,t\n1,"open\n2,b\n', r"a.csv: line 3: .*in the row that starts on line 2; is a quote"),
+        ("a.csv", b'id,t\n1,"a"b\n', r"a.csv: line 2: .*in the row that starts on line 2"),
+        ("a.csv", b"id,t\n1,caf\xe9\n", r"a.csv: line 2, byte 10 of the file: not UTF-8 \(0xe9\); save it as UTF-8"),
+        ("a.csv", "id,t\n1,a\n".encode("utf-16"), r"a.csv: line 1, byte 0 of the file: not UTF-8.*UTF-16"),
+        ("a.csv", b"id,t\n1,a\0b\n", r"a.csv: line 2: holds a NUL byte"),
+        ("a.jsonl", b"", r"a.jsonl: is empty"),
+        ("a.jsonl", b'{"a": 1}\n\n{"a": }\n', r"a.jsonl: data row 2 \(line 3\): not a line of JSON"),
+        ("a.jsonl", b"[1]\n", r"a.jsonl: data row 1 \(line 1\): must be a JSON object.*got list"),
+        ("a.jsonl", b'{"a": 1, "a": 2}\n', r"data row 1 \(line 1\): .*the key 'a' stands more than once"),
+        ("a.jsonl", b'{"a": "b"}\n{"a": "caf\xe9"}\n', r"a.jsonl: line 2, byte 10 of the line: not UTF-8"),
+        ("a.jsonl", b"[" * 100_000, r"a.jsonl: data row 1 \(line 1\): not a line of JSON"),
+        ("a.parquet", b"PAR1 no", r"a.parquet: not a readable Parquet file"),
+        ("a.parquet", b"", r"a.parquet: not a readable Parquet file"),
+        ("a.txt", b"id\n1\n", r"a.txt: the ending '.txt' does not tell"),
+    ],
+)
+def test_damage_is_named_by_file_line_and_row(tmp_path, name, data, message):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(TableError, match=message):
+        read_table(tmp_path / name)
+
+
+def test_missing_files_and_folders_are_named(tmp_path):
+    with pytest.raises(TableError, match=r"none.csv: no such file"):
+        read_table(tmp_path / "none.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(TableError, match=r"folder.csv: is a folder"):
+        read_table(tmp_path / "folder.csv")
+
+
+@pytest.mark.parametrize(
+    ("table_format", "data"), [(None, b"id,report\n1,Normal.\n"), ("jsonl", b'{"id": "1", "report": "Normal."}\n')]
+)
+def test_standard_input_is_csv_unless_told_otherwise(monkeypatch, table_format, data):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+    assert read_table("-", table_format).columns == {"id": ["1"], "report": ["Normal."]}
+
+
+def test_parquet_without_pyarrow_names_the_pip_command(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'rrg-rewards\[parquet\]'"):
+        read_table(tmp_path / "a.parquet")

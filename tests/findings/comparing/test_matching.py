@@ -1,0 +1,248 @@
+"""Two reports finding by finding."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rrg_rewards.findings import abnormal_findings, compare_findings, extract_findings
+
+
+def errors(reference, candidate, **context):
+    """Attribute errors of the one match."""
+    found = compare_findings(reference, candidate, context)
+    assert (len(found.matches), found.false, found.missing) == (1, (), ())
+    return [(error.type, error.significant) for error in found.matches[0].discrepancies]
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        ("Left effusion.", "Right effusion.", [("location", True)]),
+        ("Left effusion.", "Effusion.", []),
+        ("Effusion.", "Left effusion.", []),
+        ("Bilateral effusions.", "Left effusion.", [("location", True)]),
+        # of an opacity one side of both is an extent, of an effusion another drainage
+        ("Bilateral consolidations.", "Left consolidation.", [("location", False)]),
+        ("Consolidation in the right upper lobe.", "Consolidation in the right middle lobe.", [("location", False)]),
+        ("Right upper lobe consolidation.", "Left upper lobe consolidation.", [("location", True)]),
+        # another side and another lobe are one error
+        ("Bilateral upper lobe nodules.", "Nodules in the right lower lobe.", [("location", True)]),
+        ("Nodule in the right lung apex.", "Nodule in the right upper lobe.", []),
+        ("Right upper lobe nodule.", "Right lower lobe nodule.", [("location", True)]),
+        ("Rib fracture of the left seventh rib.", "Left eighth rib fracture.", [("location", False)]),
+        # nodules: 2 mm below 6 mm, 4 mm from there on
+        ("5 mm nodule.", "7 mm nodule.", [("measurement", False)]),
+        ("5 mm nodule.", "8 mm nodule.", [("measurement", True)]),
+        ("6 mm nodule.", "10 mm nodule.", [("measurement", False)]),
+        ("6 mm nodule.", "11 mm nodule.", [("measurement", True)]),
+        ("3.2 cm mass.", "1.5 cm nodule.", [("measurement", True)]),
+        ("2 cm pneumothorax.", "5 cm pneumothorax.", [("measurement", True)]),
+        ("Small effusion.", "Tiny effusion.", [("severity", False)]),
+        ("Small effusion.", "Large effusion.", [("severity", True)]),
+        # from not actionable to actionable
+        ("Small effusion.", "Moderate effusion.", [("severity", True)]),
+        ("Mild emphysema.", "Moderate emphysema.", [("severity", False)]),
+        ("Right lower lobe pneumonia.", "Right lower lobe opacity.", [("unspecific", True)]),
+        ("Right lower lobe opacity.", "Right lower lobe pneumonia.", [("overinterpretation", True)]),
+        ("Tension pneumothorax.", "Pneumothorax.", [("unspecific", True)]),
+        ("Fluid collections in the pleural spaces.", "Pleural effusion.", []),
+        ("Hiatal hernia.", "Possible hiatal hernia.", [("certainty", False)]),
+        ("Effusion has increased.", "Effusion has decreased.", [("temporal", True)]),
+        ("Acute rib fracture.", "Healed rib fracture.", [("temporal", True)]),
+        ("Displaced rib fracture.", "Nondisplaced rib fracture.", [("descriptor", True)]),
+        ("Patchy opacity.", "Linear opacity.", [("descriptor", False)]),
+        ("Increased effusion.", "Decreased effusion.", [("temporal", True)]),
+        ("T12 fracture.", "T4 fracture.", [("location", True)]),
+        ("Humerus fracture.", "Clavicle fracture.", [("location", True)]),
+        ("Large left effusion.", "Effusion.", [("unspecific", True)]),
+        ("Large left effusion.", "Left effusion.", []),
+        ("Bilateral ground glass opacities.", "Bilateral consolidations.", [("descriptor", True)]),
+        ("PICC.", "Malpositioned PICC.", [("location", True)]),
+        # a density that one report leaves open is significant if it makes a nodule benign
+        ("Calcified nodule.", "Granuloma.", []),
+        ("Calcified nodule.", "Spiculated nodule.", [("unspecific", True)]),
+        ("Calcified nodule.", "Nodule.", [("unspecific", True)]),
+        ("Multiple nodules.", "Calcified nodule.", [("descriptor", False)]),
+    ],
+)
+def test_attribute_errors(reference, candidate, expected):
+    assert errors(reference, candidate) == expected
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        ("Opacities in the left lower and right upper lobe.", []),
+        ("Opacity in the right upper lobe. Opacity in the left lower lobe.", []),
+        ("Opacities in both lungs.", []),
+        # one of two places is an extent; both sides and levels, but in no place of the reference
+        ("Opacities in the right upper and left upper lobe.", [("location", False)]),
+        ("Opacities in the left upper and right lower lobe.", [("location", True)]),
+    ],
+)
+def test_a_finding_in_several_places(candidate, expected):
+    assert errors("Opacities in the right upper and left lower lobe.", candidate) == expected
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        ("Nodules of 4 mm in the right lung and 12 mm in the left lung.", []),
+        ("Nodules of 12 mm in the right lung and 4 mm in the left lung.", [("measurement", True)]),
+    ],
+)
+def test_sizes_belong_to_their_places(candidate, expected):
+    assert errors("Nodules of 4 mm in the right lung and 12 mm in the left lung.", candidate) == expected
+
+
+def test_context_makes_two_names_one():
+    assert errors("Left lower consolidation.", "Left lower pneumonia.", indication="Fever and cough") == []
+    assert errors("Left lower consolidation.", "Left lower pneumonia.") == [("overinterpretation", True)]
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "matches"),
+    [
+        ("Bilateral effusions.", "Left effusion. Right effusion.", [((0,), (0, 1))]),
+        ("Left effusion. Right effusion.", "Bilateral effusions.", [((0, 1), (0,))]),
+        ("Left effusion. Right effusion.", "Right effusion. Left effusion.", [((0,), (1,)), ((1,), (0,))]),
+    ],
+)
+def test_one_for_several(reference, candidate, matches):
+    found = compare_findings(reference, candidate)
+    assert [(match.reference, match.candidate) for match in found.matches] == matches
+    assert (found.false, found.missing) == ((), ())
+    assert not any(match.discrepancies for match in found.matches)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate"),
+    [
+        ("ETT in satisfactory position.", "ETT is malpositioned."),
+        ("Left upper lobe opacity.", "Right lower lobe opacity."),
+        ("Pneumothorax.", "Pleural effusion."),
+        ("Effusion.", "No effusion. Cardiomegaly."),
+        ("ET tube 4 cm above the carina.", "ET tube in the right main bronchus."),
+        # a general word means a specific finding only in its place, and an infiltrate is no scar
+        ("Right lower lobe opacity.", "Left lower lobe pneumonia."),
+        ("Right upper lobe atelectasis.", "Right lower lobe opacity."),
+        ("Right lower lobe opacity.", "Right lower lobe scarring."),
+        # a shadow is no nodule, and a calcified nodule is not a new one
+        ("Patchy opacity in the right lower lobe.", "Nodule in the right lower lobe."),
+        ("Calcified nodule in the left lung.", "6 mm nodule in the right lung."),
+        ("Calcified nodule.", "Ground glass nodule."),
+    ],
+)
+def test_what_does_not_match(reference, candidate):
+    found = compare_findings(reference, candidate)
+    assert (found.matches, found.false, found.missing) == ((), (0,), (0,))
+
+
+def test_the_nearest_concept_is_matched_first():
+    found = compare_findings("Opacity. Atelectasis.", "Atelectasis. Opacity.")
+    assert [(match.reference, match.candidate) for match in found.matches] == [((0,), (1,)), ((1,), (0,))]
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "matched"),
+    [
+        ("4 mm nodule in the left lung. 9 mm nodule in the right lung.", "Nodule.", 1),
+        ("Nodule.", "4 mm nodule in the left lung. 9 mm nodule in the right lung.", 1),
+        ("Pulmonary nodules.", "Nodule in the left lung. Nodule in the right lung.", 2),
+        ("8 mm nodule in the right lung.", "8 mm nodule in the right lung. 25 mm nodule in the right lung.", 1),
+        ("Nodules in the left lung.", "Nodule in the left lung. Nodule in the right lung.", 1),
+        # a group covers what is neither larger nor more significant
+        (
+            "Multiple nodules up to 5 mm in both lungs.",
+            "3 mm nodule in the right lung. 4 mm nodule in the left lung.",
+            2,
+        ),
+        (
+            "Multiple nodules up to 5 mm in both lungs.",
+            "3 mm nodule in the right lung. 9 mm nodule in the left lung.",
+            1,
+        ),
+        ("Multiple nodules in both lungs.", "Calcified nodule in the right lung. 4 mm nodule in the left lung.", 2),
+        ("Calcified nodules in both lungs.", "Calcified nodule in the right lung. Nodule in the left lung.", 1),
+    ],
+)
+def test_what_one_mention_covers(reference, candidate, matched):
+    found = compare_findings(reference, candidate)
+    assert sum(max(len(match.reference), len(match.candidate)) for match in found.matches) == matched
+
+
+def test_a_list_of_everything_matches_nothing_by_it():
+    everything = "Opacity which may represent pneumonia, edema, atelectasis, effusion, mass or nodule."
+    assert errors("Mass.", everything)[0] == ("unspecific", True)
+
+
+@pytest.mark.parametrize(("name", "report"), [("reference", None), ("candidate", 3)])
+def test_reports_must_be_texts_or_findings(name, report):
+    reports = {"reference": "Effusion.", "candidate": "Effusion.", name: report}
+    with pytest.raises(TypeError, match=f"{name} must be a report text or a list of findings"):
+        compare_findings(**reports)
+
+
+def test_alternatives_match():
+    assert errors("Consolidation versus atelectasis.", "Atelectasis.") == [("certainty", False)]
+
+
+def test_findings_may_be_given():
+    reference = "Left effusion. Emphysema."
+    findings = abnormal_findings(reference, extract_findings(reference))
+    assert compare_findings(findings, "Left effusion.") == compare_findings(reference, "Left effusion.")
+
+
+def test_explanations_name_the_places():
+    reference, candidate = "Left effusion.", "Emphysema. Right effusion."
+    lines = compare_findings(reference, candidate).explain()
+    assert lines == [
+        "false: 'Emphysema' (candidate 0-9), not_actionable_not_urgent",
+        "location (significant): right for left: 'effusion' (candidate 17-25) for 'effusion' (reference 5-13)",
+    ]
+
+
+SENTENCES = st.lists(
+    st.sampled_from(
+        [
+            "Small left pleural effusion.",
+            "Right pleural effusion.",
+            "Bilateral opacities.",
+            "Right lower lobe pneumonia.",
+            "5 mm nodule in the left upper lobe.",
+            "No pneumothorax.",
+            "Endotracheal tube 5 cm above the carina.",
+            "Cardiomegaly.",
+            "Degenerative changes of the spine.",
+            "Opacity, likely atelectasis.",
+            "Consolidation versus atelectasis in the left base.",
+        ]
+    ),
+    max_size=7,
+)
+
+
+@given(SENTENCES, SENTENCES)
+def test_every_finding_is_accounted_for_once(reference, candidate):
+    found = compare_findings(" ".join(reference), " ".join(candidate))
+    ours = [i for match in found.matches for i in match.reference] + list(found.missing)
+    theirs = [i for match in found.matches for i in match.candidate] + list(found.false)
+    assert sorted(ours) == list(range(len(found.reference)))
+    assert sorted(theirs) == list(range(len(found.candidate)))
+
+
+@given(SENTENCES)
+def test_a_report_agrees_with_itself(sentences):
+    report = " ".join(sentences)
+    found = compare_findings(report, report)
+    assert (found.false, found.missing) == ((), ())
+    assert not any(match.discrepancies for match in found.matches)
+
+
+@given(st.text(alphabet=string.printable + "\u2019\u00e9\u4e00"), st.text())
+def test_any_text_is_compared(reference, candidate):
+    found = compare_findings(reference, candidate)
+    for finding in found.reference:
+        assert reference[finding.start : finding.end] == finding.text

@@ -1,0 +1,334 @@
+"""Reports with injected errors: the claimed errors are those that the finding engine reads."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rrg_rewards.findings import InjectedReport, compare_findings, extract_findings, inject_errors
+from rrg_rewards.findings.editing.prior_study import comparison_words
+from rrg_rewards.findings.editing.report_errors import MODALITIES, report_modality
+from rrg_rewards.findings.editing.text_edits import Replacement, apply, candidate_place, read_sentences, without_item
+from rrg_rewards.findings.knowledge.load import load_knowledge
+
+REPORT = (
+    "Small left pleural effusion, unchanged from the prior exam. There is an 8 mm nodule in the right upper lobe. "
+    "Mild cardiomegaly. No pneumothorax. The osseous structures are intact."
+)
+
+
+def only(letter, **options) -> InjectedReport:
+    injected = inject_errors(REPORT, {letter: 1}, harmless=0, **options)
+    assert injected is not None
+    assert injected.counts == tuple(int(letter == other) for other in "ABCDEF")
+    return injected
+
+
+class TestCategories:
+    def test_invented(self):
+        found = only("A", seed=0)
+        assert len(found.candidate) > len(REPORT) / 2
+        comparison = compare_findings(REPORT, found.candidate)
+        (false,) = comparison.false
+        assert comparison.candidate[false].concept == found.edits[0].detail
+        assert not comparison.missing
+
+    def test_what_denies_an_invention_goes(self):
+        texts = {inject_errors("No pneumothorax. No effusion.", {"A": 1}, seed=seed).candidate for seed in range(60)}
+        with_pneumothorax = [text for text in texts if "pneumothorax is present" in text or "apical pneumo" in text]
+        assert with_pneumothorax
+        assert not any("No pneumothorax" in text for text in with_pneumothorax)
+
+    def test_dropped(self):
+        texts = {only("B", seed=seed).candidate for seed in range(12)}
+        assert texts == {
+            REPORT.replace("Small left pleural effusion, unchanged from the prior exam. ", ""),
+            REPORT.replace("There is an 8 mm nodule in the right upper lobe. ", ""),
+            REPORT.replace("Mild cardiomegaly. ", ""),
+        }
+
+    def test_dropped_wherever_it_is_told(self):
+        report = "Small effusion. Cardiomegaly. 1. Small effusion. 2. Mild cardiomegaly."
+        texts = {inject_errors(report, {"B": 1}, seed=seed, harmless=0).candidate for seed in range(12)}
+        assert texts == {"Cardiomegaly. 1. Mild cardiomegaly.", "Small effusion. 1. Small effusion."}
+
+    def test_dropped_out_of_a_list(self):
+        report = "There is cardiomegaly, a small hiatal hernia and scoliosis."
+        texts = {inject_errors(report, {"B": 1}, seed=seed, harmless=0).candidate for seed in range(20)}
+        assert texts == {
+            "There is a small hiatal hernia and scoliosis.",
+            "There is cardiomegaly and scoliosis.",
+            "There is cardiomegaly and a small hiatal hernia.",
+        }
+
+    def test_moved(self):
+        texts = {only("C", seed=seed).candidate for seed in range(12)}
+        assert texts == {
+            REPORT.replace("left", "right"),
+            REPORT.replace("right upper", "left upper"),
+            REPORT.replace("right upper", "right lower"),
+        }
+
+    def test_graded(self):
+        texts = {only("D", seed=seed).candidate for seed in range(30)}
+        sizes = {REPORT.replace("8 mm", f"{size} mm") for size in (3, 16, 20, 24)}
+        severities = {REPORT.replace("Small", "Large"), REPORT.replace("Mild", "Severe")}
+        assert severities < texts <= severities | sizes
+        assert texts & sizes
+
+    def test_compared(self):
+        for seed in range(12):
+            found = only("E", seed=seed)
+            start, end = found.edits[0].candidate
+            sentence = found.candidate[start:end]
+            assert comparison_words().compares(sentence)
+            assert not comparison_words().compares(found.reference[slice(*found.edits[0].reference)])
+
+    def test_uncompared(self):
+        assert only("F", seed=0).candidate == REPORT.replace(", unchanged from the prior exam", "")
+
+    def test_what_goes_with_a_finding_is_no_error_of_its_own(self):
+        report = "Cardiomegaly, unchanged from the prior exam. Scoliosis."
+        counts = {inject_errors(report, {"B": 2}, seed=seed, harmless=0).counts for seed in range(3)}
+        assert counts == {(0, 2, 0, 0, 0, 0)}
+
+    def test_one_finding_takes_one_error(self):
+        report = "Small left pleural effusion."
+        found = inject_errors(report, {"B": 1, "C": 1, "D": 1}, seed=0, harmless=0)
+        assert sum(found.counts) == 1
+        assert sum(found.declined) == 2
+
+
+class TestDeclining:
+    @pytest.mark.parametrize(
+        ("report", "letter"),
+        [
+            ("The heart is normal. Lungs are clear.", "B"),
+            ("The heart is normal. Lungs are clear.", "D"),
+            ("Cardiomegaly.", "C"),
+            ("Small effusion.", "F"),
+            # A severity one step away is not clearly wrong.
+            ("Moderate cardiomegaly.", "Z"),
+            # One finding under two names.
+            ("Right lower lobe opacity. Clear otherwise. Right lower lobe pneumonia.", "B"),
+            # Present in one sentence, absent in another.
+            ("Small right effusion. Near-complete resolution of the right pleural effusion.", "B"),
+            # The next sentence would refer to nothing.
+            ("A nodule is seen. It may represent a granuloma.", "B"),
+            # A possible finding is not certain enough to be removed.
+            ("Possible cardiomegaly.", "B"),
+        ],
+    )
+    def test_what_is_not_sure_is_not_made(self, report, letter):
+        if letter == "Z":
+            texts = {inject_errors(report, {"D": 1}, seed=seed, harmless=0).candidate for seed in range(5)}
+            assert texts == {"Minimal cardiomegaly."}
+        else:
+            assert inject_errors(report, {letter: 1}, seed=0) is None
+
+    def test_fewer_errors_than_asked_for(self):
+        found = inject_errors("Cardiomegaly. Lungs are clear.", {"A": 1, "B": 3, "F": 1}, seed=0)
+        assert found.counts == (1, 1, 0, 0, 0, 0)
+        assert found.declined == (0, 2, 0, 0, 0, 1)
+        assert len([edit for edit in found.edits if edit.category]) == 2
+
+    @pytest.mark.parametrize("report", ["", " \n", "... 12 ..."])
+    def test_no_report(self, report):
+        assert inject_errors(report, seed=0) is None
+
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            ({"report": None}, TypeError, "report must be a report text"),
+            ({"modality": "mri"}, ValueError, "unknown modality 'mri'"),
+            ({"harmless": -1}, ValueError, "harmless must not be negative"),
+            ({"seed": -1}, ValueError, "seed must not be negative"),
+            ({"counts": {"a": 1}}, ValueError, "unknown error category 'a'; did you mean 'A'"),
+        ],
+    )
+    def test_bad_arguments(self, options, error, message):
+        with pytest.raises(error, match=message):
+            inject_errors(**{"report": REPORT, "seed": 0, **options})
+
+
+def claimed(found: InjectedReport) -> tuple[int, ...]:
+    made = Counter(edit.category for edit in found.edits if edit.category)
+    return tuple(made[letter] for letter in "ABCDEF")
+
+
+def shown(reference: str, candidate: str) -> tuple[int, ...]:
+    """Errors A to D by the comparison of the reports."""
+    comparison = compare_findings(reference, candidate)
+    errors = [error for match in comparison.matches for error in match.discrepancies]
+    assert all(error.significant for error in errors)
+    types = Counter(error.type for error in errors)
+    moved, severe = types.pop("location", 0), types.pop("severity", 0) + types.pop("measurement", 0)
+    assert not types
+    return len(comparison.false), len(comparison.missing), moved, severe
+
+
+def comparing(report: str) -> int:
+    sentences = read_sentences(report, extract_findings(report))
+    return sum(comparison_words().compares(sentence.text) for sentence in sentences)
+
+
+@pytest.fixture(scope="module")
+def real_reports(shared_data) -> list[str]:
+    lines = (shared_data / "iu_xray" / "train_reports.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["report"] for line in lines[:600]]
+
+
+class TestRealReports:
+    def test_claims_are_what_the_comparison_shows(self, real_reports):
+        total = Counter()
+        for report in real_reports:
+            found = inject_errors(report, seed=0)
+            if found is None:
+                continue
+            assert found.counts == claimed(found)
+            assert found.counts[:4] == shown(report, found.candidate)
+            assert all(made <= asked for made, asked in zip(found.counts, found.requested, strict=True))
+            if not found.counts[1]:
+                assert comparing(found.candidate) - comparing(report) <= found.counts[4]
+            total.update(dict(zip("ABCDEF", found.counts, strict=True)))
+        assert all(total[letter] >= 8 for letter in "ABCDEF")
+
+    def test_harmless_edits_count_nothing(self, real_reports):
+        kinds = Counter()
+        for report in real_reports:
+            found = inject_errors(report, {}, seed=1, harmless=3)
+            assert found.counts == (0,) * 6
+            assert shown(report, found.candidate) == (0, 0, 0, 0)
+            assert comparing(found.candidate) == comparing(report)
+            kinds.update(edit.action for edit in found.edits)
+        assert set(kinds) == {"synonym", "normal statement", "denial dropped", "reordered"}
+        assert min(kinds.values()) > 50
+
+    def test_yields_do_not_fall(self, real_reports):
+        # docs/error_injection.md has the yields of all reports.
+        lowest = {"A": 0.95, "B": 0.40, "C": 0.12, "D": 0.15, "E": 0.75, "F": 0.08}
+        for letter, least in lowest.items():
+            made = sum(inject_errors(report, {letter: 1}, seed=0) is not None for report in real_reports)
+            assert made >= least * len(real_reports), letter
+
+    def test_places_are_those_of_the_edits(self, real_reports):
+        for report in real_reports[:300]:
+            found = inject_errors(report, {"A": 1, "C": 1}, seed=2)
+            for edit in found.edits:
+                if edit.action == "invented":
+                    assert found.candidate[slice(*edit.candidate)].endswith(".")
+                elif edit.action == "moved":
+                    new, _, old = edit.detail.partition(": ")[2].partition(" for ")
+                    assert found.candidate[slice(*edit.candidate)].lower() == new
+                    assert old in report.lower()
+
+
+@given(st.lists(st.sampled_from([*REPORT.split(), "1.", "\n", ";", "and", "é"]), max_size=30), st.integers(0, 5))
+def test_any_text_is_edited_or_declined(words, seed):
+    report = " ".join(words)
+    found = inject_errors(report, seed=seed)
+    if found is not None:
+        assert found.reference == report
+        assert found.counts == claimed(found)
+        assert found.counts[:4] == shown(report, found.candidate)
+
+
+def test_same_in_every_process():
+    program = (
+        "from rrg_rewards.findings import inject_errors\n"
+        f"print([inject_errors({REPORT!r}, seed=seed).to_record('x') for seed in range(30)])"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert outputs == {str([inject_errors(REPORT, seed=seed).to_record("x") for seed in range(30)]) + "\n"}
+
+
+class TestKnowledge:
+    @pytest.mark.parametrize("entry", load_knowledge("errors")["invented"], ids=lambda entry: entry["concept"])
+    def test_inventions_are_read_as_their_concept(self, entry):
+        for sentence in (text for key in ("any", *MODALITIES) for text in entry.get(key, ())):
+            found = compare_findings("", sentence).candidate
+            assert [finding.concept for finding in found] == [entry["concept"]], sentence
+
+    @pytest.mark.parametrize("entry", load_knowledge("errors")["normal"], ids=lambda entry: str(entry["concept"]))
+    def test_normal_statements_name_nothing_present(self, entry):
+        for sentence in entry["sentences"]:
+            assert not compare_findings("", sentence).candidate
+
+    def test_inventions_compare_nothing(self):
+        sentences = [
+            s for e in load_knowledge("errors")["invented"] for k in ("any", *MODALITIES) for s in e.get(k, ())
+        ]
+        assert not any(map(comparison_words().compares, sentences))
+
+    def test_what_is_added_compares(self):
+        rules = load_knowledge("errors")["comparison"]
+        assert all(map(comparison_words().compares, [*rules["added"], *rules["added_sentences"]]))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "left"),
+    [
+        ("Stable cardiomegaly", "Cardiomegaly"),
+        ("There is an unchanged nodule", "There is a nodule"),
+        ("A stable opacity is seen", "An opacity is seen"),
+        ("Small effusion, unchanged from the prior exam", "Small effusion"),
+        ("Granuloma unchanged from prior", "Granuloma"),
+        ("Heart size is mildly enlarged but stable", "Heart size is mildly enlarged"),
+        ("The effusion is stable", "The effusion is present"),
+        ("The heart is again enlarged", "The heart is enlarged"),
+        ("Cardiac silhouette remains enlarged", "Cardiac silhouette is enlarged"),
+        ("There is no change in the scar", "There is scar"),
+        ("Opacity, which has increased since the previous study", "Opacity"),
+    ],
+)
+def test_comparisons_are_dropped(sentence, left):
+    start, end, text = next(comparison_words().without(sentence))
+    assert sentence[:start] + text + sentence[end:] == left
+
+
+@pytest.mark.parametrize(
+    "sentence", ["Increased markings", "No acute disease", "Prior granulomatous disease", "New York"]
+)
+def test_no_comparison_with_an_earlier_examination(sentence):
+    assert comparison_words().compares(sentence) == (sentence == "New York")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "concept", "left"),
+    [
+        ("No effusion, edema, or pneumothorax", "edema", "No effusion or pneumothorax"),
+        ("No effusion, edema, or pneumothorax", "pleural_effusion", "No edema or pneumothorax"),
+        ("No effusion, edema, or pneumothorax", "pneumothorax", "No effusion or edema"),
+        ("No effusion or pneumothorax", "pleural_effusion", "No pneumothorax"),
+        ("Cardiomegaly and scoliosis are seen", "scoliosis", None),
+        ("Emphysema with scoliosis", "scoliosis", None),
+    ],
+)
+def test_items_are_taken_out(sentence, concept, left):
+    mentions = extract_findings(sentence)
+    targets = [mention for mention in mentions if mention.concept == concept]
+    found = without_item(read_sentences(sentence, mentions)[0], targets)
+    assert (None if found is None else apply(sentence, [found])) == left
+
+
+def test_places_follow_replacements():
+    done = [Replacement(0, 0, "So: "), Replacement(6, 10, "right"), Replacement(20, 20, " Indeed.")]
+    text = apply("Small left effusion.", done)
+    assert text == "So: Small right effusion. Indeed."
+    assert text[slice(*candidate_place((6, 10), done))] == "right"
+    assert text[slice(*candidate_place((0, 20), done))].startswith("Small right effusion.")
+    assert text[slice(*candidate_place((20, 20), done))] == " Indeed."
+
+
+def test_modality_by_words():
+    assert report_modality("Chest CT. Ground-glass opacities.") == "ct"
+    assert report_modality("No effusion. CT is recommended.") == "xray"

@@ -1,0 +1,92 @@
+"""Line ends: those that wrap a sentence are blanks, those between sentences stay."""
+
+import textwrap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rrg_rewards.findings import extract_findings
+from rrg_rewards.findings.reading.layout import unwrap
+from rrg_rewards.labelers import RuleLabeler
+
+# Line ends written as "|" wrap, those written as "/" separate.
+CASES = [
+    # wrapped
+    "There is no evidence of pleural|effusion or consolidation.",
+    "No focal consolidation, pleural effusion or|pneumothorax is seen, nor is there|any edema.",
+    "Nodule measuring|2.5 mm in the|RUL of the lung.",
+    "Ground-|glass areas",
+    "The lungs, the heart and the|Port are unchanged.",
+    "No effusion,|Kerley lines or|Fractures.",
+    "Without any|(new) consolidation",
+    "THERE IS NO EVIDENCE OF PLEURAL|EFFUSION OR CONSOLIDATION.",
+    # a list
+    "Cardiomegaly/No effusion",
+    "Cardiomegaly/Pleural effusion/Catheter",
+    "Cardiomegaly/no effusion/there is a catheter",
+    "- cardiomegaly/- no effusion",
+    "1. no|effusion/2. cardiomegaly/(3) catheter/4) none",
+    "• no effusion/• cardiomegaly",
+    "a) no effusion/b) cardiomegaly",
+    "CARDIOMEGALY/NO EFFUSION",
+    "NO EFFUSION/CARDIOMEGALY",
+    "No effusion/* Cardiomegaly/+ Catheter",
+    # sections, answers, paragraphs
+    "FINDINGS:/no effusion",
+    "IMPRESSION:/Cardiomegaly",
+    "Effusion: no/Pneumothorax: no",
+    "effusion: none/bone fracture: present",
+    "No effusion//cardiomegaly",
+    "No effusion/   /cardiomegaly",
+    "no effusion;/cardiomegaly",
+]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r", " \n  "])
+@pytest.mark.parametrize("case", CASES)
+def test_which_line_ends_separate(case, newline):
+    report = case.replace("/", "\0").replace("|", newline).replace("\0", newline)
+    kept = unwrap(report)
+    assert len(kept) == len(report)
+    assert kept.split() == report.split()
+    expected = [" ".join(line.split()) for line in case.replace("|", " ").split("/") if line.strip()]
+    assert [" ".join(line.split()) for line in kept.splitlines() if line.strip()] == expected
+
+
+def test_a_line_end_after_a_full_stop_is_left_to_the_full_stop():
+    assert unwrap("No effusion.\nCardiomegaly.\r\nNo nodule.") == "No effusion. Cardiomegaly.  No nodule."
+
+
+PROSE = (
+    "The cardiac silhouette is mildly enlarged. There is no evidence of pneumothorax, pleural effusion or focal "
+    "consolidation on either side. Right-sided central venous catheter terminates in the cavoatrial junction. No acute "
+    "fracture, and no pulmonary edema or congestion is identified. Linear atelectasis at the left base is unchanged."
+)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\n "])
+@pytest.mark.parametrize("width", [30, 47, 60, 72, 80, 100])
+@pytest.mark.parametrize("change", [str, str.lower, str.upper])
+def test_wrapping_changes_no_label(change, width, newline):
+    labeler, text = RuleLabeler("chexbert"), change(PROSE)
+    wrapped = newline.join(textwrap.wrap(text, width))
+    assert labeler([wrapped]).tolist() == labeler([text]).tolist()
+    assert labeler([text])[0].sum() == 3
+
+
+def test_places_across_wrapped_lines():
+    report = "Findings:\r\nThere is no pleural\r\neffusion, but lung\nnodules.\n"
+    found = extract_findings(report, "chest_ct")
+    assert [(f.concept, f.presence, f.text) for f in found] == [
+        ("pleural_effusion", "absent", "pleural\r\neffusion"),
+        ("lung_nodule", "present", "nodules"),
+    ]
+    assert all(report[f.start : f.end] == f.text for f in found)
+
+
+@given(st.text(alphabet="aB1.:,- \n\r•", max_size=60) | st.text(max_size=60))
+def test_every_character_keeps_its_place(text):
+    kept = unwrap(text)
+    assert len(kept) == len(text)
+    assert all(new == old or (old in "\r\n" and new in " \n") for old, new in zip(text, kept, strict=True))

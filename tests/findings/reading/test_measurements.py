@@ -1,0 +1,81 @@
+"""Sizes as reports write them."""
+
+import pytest
+
+from rrg_rewards.findings.reading.modifiers import modifier_reader
+from rrg_rewards.findings.reading.tokens import normalise, tokenise
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "second"),
+    [
+        ("14mm x 9mm", 14.0, 9.0),
+        ("24mmx20mm", 24.0, 20.0),
+        ("7mm\u00d75mm", 7.0, 5.0),
+        ("7 * 5mm", 7.0, 5.0),
+        ("7*5 mm", 7.0, 5.0),
+        ("8X11mm", 11.0, 8.0),
+        ("7mm by 5mm", 7.0, 5.0),
+        ("1.4cm x 9mm", 14.0, 9.0),
+        ("3 x 2 cm", 30.0, 20.0),
+        ("2.1 x 1.4 x 1.8 cm", 21.0, 18.0),
+        ("2.1 x one point four x 1.8cm", 21.0, 18.0),
+        ("1,5 cm", 15.0, None),
+        ("1,5 x 1,2 cm", 15.0, 12.0),
+        ("3-7mm", 7.0, None),
+        ("3 - 7 mm", 7.0, None),
+        ("3 mm to 7 mm", 7.0, None),
+        ("from 3 to 7 mm", 7.0, None),
+        ("4 and 7 mm", 7.0, None),
+        ("<6 mm", 6.0, None),
+        ("< 6mm", 6.0, None),
+        ("up to 24x15 mm", 24.0, 15.0),
+        ("about 4.5mm", 4.5, None),
+        ("a diameter of about 7M", 7.0, None),
+        ("7 millimetres", 7.0, None),
+    ],
+)
+def test_a_size(text: str, size: float, second: float | None) -> None:
+    (found,) = modifier_reader().measures(tokenise(f"A nodule of {text} in the lung"))
+    stated = dict(found.values)
+    assert (stated["size_mm"], stated.get("short_axis_mm")) == (size, second)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nodule (IM128, SE5, img169)",
+        "nodule at the level of T10-11",
+        "nodule 5 mm from the fissure",
+        "nodule at a distance of 8 mm",
+        "nodule 8 mm away from the pleura",
+        "nodule, previously 4 mm",
+        "nodule, 4 mm in the previous examination",
+        "nodule on a scan with a slice thickness of 5 mm",
+        "nodule, control in 6M",
+        "nodule with a CT value of 35 HU",
+    ],
+)
+def test_no_size(text: str) -> None:
+    assert [found for found in modifier_reader().measures(tokenise(text)) if found.values] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("nodule increased from 4 mm to 6 mm", 6.0),
+        ("nodule increased from 4 to 6 mm", 6.0),
+        ("nodule decreased from 9 mm to 6 mm", 6.0),
+        ("nodule was 4 mm, now it is 6 mm", 6.0),
+        ("nodule was 6 mm in the current examination and 4 mm in the previous examination", 6.0),
+        ("the aorta was 39 mm", 39.0),
+    ],
+)
+def test_the_size_of_today(text: str, size: float) -> None:
+    (found,) = modifier_reader().measures(tokenise(text))
+    assert dict(found.values)["size_mm"] == size
+
+
+@pytest.mark.parametrize("text", ["6 * 4mm", "3-6 mm", "1,5 cm", "3 \u2013 6 mm", "* Nodule, 2,3", "T4-5", "-"])
+def test_spelling_keeps_the_length(text: str) -> None:
+    assert len(normalise(text)) == len(text)

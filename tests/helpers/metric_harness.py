@@ -1,0 +1,277 @@
+"""The checks of torchmetrics' own test suite, for metrics whose batches are not tensors.
+
+A subject makes a metric and has batches of arguments of ``update``. The expected value of some batches is that of a new
+metric that has seen them in one update. Values must be equal in every setting; sums of float64 in another order may
+differ in the last digits.
+"""
+
+import copy
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_crepe import save_tiny_crepe, tiny_bert_tokenizer
+from tiny_er2score import save_tiny_er2score
+from torch import nn
+from torchmetrics import Metric, MetricCollection
+from transformers import BertConfig, BertModel
+
+from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore, make_metric
+from rrg_rewards.metrics.count_agreement import CountAgreement
+from rrg_rewards.metrics.reward_agreement import RewardAgreement
+
+Batch = tuple[tuple[Any, ...], dict[str, Any]]
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float64)
+
+# Words of the tiny models' vocabularies, among them findings of the rules.
+_REPORTS = [
+    "Small left pleural effusion. No nodule.",
+    "Nodule of 8 mm in the left upper lobe. Cardiomegaly.",
+    "Large right pleural effusion and a mass in the right lung.",
+    "The heart is normal. Nodule of 12 mm in the right lower lobe.",
+    "Normal heart and lungs.",
+    "",
+    "Hiatal hernia. Small opacity in the left lung.",
+    "New edema with large opacity.",
+    None,
+]
+
+
+def _texts(rows: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """Return predictions and references; some of both cannot be scored."""
+    return [_REPORTS[row % 9] for row in rows], [_REPORTS[(row * row + 1) % 8] for row in rows]
+
+
+def _text_batches(context: Callable[[int], dict[str, Any]] = lambda _: {}) -> list[Batch]:
+    return [(_texts(range(4 * i, 4 * i + 4)), context(4)) for i in range(6)]
+
+
+def _labels(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randint(2, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _counts(seed: int) -> torch.Tensor:
+    return torch.randint(4, (4, 2), generator=torch.Generator().manual_seed(seed)).float()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A metric and its batches; ``relative`` is the tolerance for other batches of a model's inputs."""
+
+    make: Callable[[], Metric]
+    batches: list[Batch] = field(default_factory=_text_batches)
+    relative: float = 1e-12
+
+    def fed(self, batches: Sequence[Batch]) -> Metric:
+        metric = self.make()
+        for args, kwargs in batches:
+            metric.update(*args, **kwargs)
+        return metric
+
+    def value(self, batches: Sequence[Batch]) -> float:
+        """Return the value of some batches in this process alone."""
+        metric = self.fed(batches)
+        metric._to_sync = False
+        return float(metric.compute())
+
+    @cached_property
+    def total(self) -> float:
+        return self.value(self.batches)
+
+
+def save_tiny_encoder(folder: Path) -> Path:
+    """Write the encoder of a BERTScore."""
+    torch.manual_seed(0)
+    tokenizer = tiny_bert_tokenizer()
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=len(tokenizer), initializer_range=0.3, **sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def save_models(folder: Path) -> dict[str, str]:
+    """Write the models of the metrics that have one."""
+    return {
+        "bertscore": str(save_tiny_encoder(folder / "bertscore")),
+        "crepe": str(save_tiny_crepe(folder / "crepe")),
+        "er2score": str(save_tiny_er2score(folder / "er2score")),
+    }
+
+
+SUBJECTS = {
+    "crg_labels": lambda _: Subject(
+        lambda: CRGScore(3, per_label=True), [((_labels(i, 4, 3), _labels(i + 9, 4, 3)), {}) for i in range(6)]
+    ),
+    "crg_levels": lambda _: Subject(
+        lambda: MultiLevelCRGScore([2, 3]),
+        [(([_labels(i, 4, 2), _labels(i, 4, 3)], [_labels(i + 9, 4, 2), _labels(i + 7, 4, 3)]), {}) for i in range(6)],
+    ),
+    "count_agreement": lambda _: Subject(
+        lambda: CountAgreement(["a", "b"]), [((_counts(i) + 0.25, _counts(i + 5)), {}) for i in range(6)]
+    ),
+    "reward_agreement": lambda _: Subject(
+        lambda: RewardAgreement(["a", "b"]),
+        [((_counts(i) + 0.1, -_counts(i + 5), torch.tensor([0, 0, 1, 1])), {}) for i in range(6)],
+    ),
+    "bleu": lambda _: Subject(lambda: make_metric("bleu", n_gram=2)),
+    "rouge": lambda _: Subject(lambda: make_metric("rouge")),
+    "crg": lambda _: Subject(lambda: make_metric("crg")),
+    "crimson": lambda _: Subject(
+        lambda: make_metric("crimson"), _text_batches(lambda rows: {"age": torch.full((rows,), 70)})
+    ),
+    "ct_finebench": lambda _: Subject(lambda: make_metric("ct_finebench", mode="f1")),
+    **{
+        name: lambda models, name=name: Subject(lambda: make_metric(name, model=models[name]), relative=1e-5)
+        for name in ("bertscore", "crepe", "er2score")
+    },
+}
+
+
+def check_subject(subject: Subject, rank: int = 0, world_size: int = 1) -> None:
+    """Run all checks in this process, one of ``world_size`` that call this function together."""
+    for check in (
+        _check_class,
+        _check_forward,
+        _check_sync_on_step,
+        _check_states,
+        _check_precisions,
+        _check_collection,
+    ):
+        check(subject, rank, world_size)
+    if world_size == 1:
+        _check_merging(subject)
+        _check_inference_mode(subject)
+
+
+def _same(subject: Subject, found: Any, expected: float) -> None:
+    assert float(found) == pytest.approx(expected, rel=subject.relative, abs=1e-12, nan_ok=True)
+
+
+def _check_class(subject: Subject, *_: int) -> None:
+    """The class attributes are constant; the metric pickles, is cloned, hashes, scripts and writes no state."""
+    metric = subject.make()
+    for name in ("is_differentiable", "higher_is_better"):
+        with pytest.raises(RuntimeError, match="Can't change const"):
+            setattr(metric, name, not getattr(metric, name))
+    assert len(pickle.dumps(metric)) < 100_000
+    for other in (pickle.loads(pickle.dumps(metric)), metric.clone(), copy.deepcopy(metric)):
+        assert other is not metric
+        assert other.metric_state.keys() == metric.metric_state.keys()
+    hash(metric)
+    torch.jit.script(metric)
+    assert metric.state_dict() == {}
+    with pytest.warns(UserWarning, match="before the ``update`` method"):
+        metric.compute()
+
+
+def _check_forward(subject: Subject, rank: int, world_size: int) -> None:
+    """``forward`` returns the value of its batch; ``compute`` returns that of all batches of all processes."""
+    metric = subject.make()
+    for number in range(rank, len(subject.batches), world_size):
+        args, kwargs = subject.batches[number]
+        _same(subject, metric(*args, **kwargs), subject.value([subject.batches[number]]))
+        metric = pickle.loads(pickle.dumps(metric))
+    _same(subject, metric.compute(), subject.total)
+    _same(subject, metric.compute(), subject.total)
+
+
+def _check_sync_on_step(subject: Subject, rank: int, world_size: int) -> None:
+    """With ``dist_sync_on_step``, ``forward`` returns the value of the batches of all processes."""
+    metric = subject.make()
+    metric.dist_sync_on_step = True
+    for first in range(0, len(subject.batches) - world_size + 1, world_size):
+        args, kwargs = subject.batches[first + rank]
+        _same(subject, metric(*args, **kwargs), subject.value(subject.batches[first : first + world_size]))
+    _same(subject, metric.compute(), subject.total)
+
+
+def _check_states(subject: Subject, rank: int, world_size: int) -> None:
+    """A sync is undone, a reset removes all reports, and persistent states survive a checkpoint."""
+    metric = subject.fed(subject.batches[rank::world_size])
+    if world_size > 1:
+        local = copy.deepcopy(metric.metric_state)
+        metric.sync()
+        metric.unsync()
+        torch.testing.assert_close(metric.metric_state, local, rtol=0, atol=0, equal_nan=True)
+    metric.persistent(True)
+    restored = subject.make()
+    restored.load_state_dict(metric.state_dict())
+    restored._update_count = 1
+    _same(subject, restored.compute(), subject.total)
+    metric.reset()
+    for args, kwargs in subject.batches[:2]:
+        metric.update(*args, **kwargs)
+    expected = subject.batches[:2] * world_size
+    _same(subject, metric.compute(), subject.value(expected))
+
+
+def _check_precisions(subject: Subject, rank: int, world_size: int) -> None:
+    """Neither the type of a surrounding module nor the default type nor autocast changes a bit."""
+    for dtype in (torch.float32, *DTYPES):
+        module = nn.Module()
+        module.metric = subject.make()
+        module.to(dtype)
+        for number in range(rank, len(subject.batches), world_size):
+            args, kwargs = subject.batches[number]
+            with _default_dtype(dtype), torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+                module.metric.update(*args, **kwargs)
+            module.to(dtype)
+        types = {name: state.dtype for name, state in module.metric.metric_state.items() if torch.is_tensor(state)}
+        assert types == {name: getattr(subject.make(), name).dtype for name in types}
+        assert float(module.metric.half().compute()) == pytest.approx(subject.total, rel=subject.relative, nan_ok=True)
+        found = subject.fed(subject.batches[rank::world_size]).compute()
+        assert float(module.metric.compute()) == float(found), f"{dtype} changes the value"
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _check_collection(subject: Subject, rank: int, world_size: int) -> None:
+    """A collection gives each metric its own columns."""
+    collection = MetricCollection({"first": subject.make(), "second": subject.make()})
+    for args, kwargs in subject.batches[rank::world_size]:
+        collection.update(*args, **kwargs)
+    for value in collection.compute().values():
+        _same(subject, value, subject.total)
+    text = isinstance(subject.batches[0][0][0][0], str | None)
+    if text:
+        mixed = MetricCollection({"subject": subject.make(), "rouge": make_metric("rouge"), "crg": make_metric("crg")})
+        for args, kwargs in subject.batches[rank::world_size]:
+            mixed.update(*args, **{"age": [70] * len(args[0]), **kwargs})
+        _same(subject, mixed.compute()["subject"], subject.total)
+
+
+def _check_merging(subject: Subject) -> None:
+    first, second = subject.fed(subject.batches[:2]), subject.fed(subject.batches[2:])
+    first.merge_state(second)
+    _same(subject, first.compute(), subject.total)
+
+
+def _check_inference_mode(subject: Subject) -> None:
+    """A metric that was reset, updated or made in inference mode is updated outside of it, and the reverse."""
+    metric = subject.make()
+    with torch.inference_mode():
+        metric.reset()
+    for number, (args, kwargs) in enumerate(subject.batches):
+        with torch.inference_mode(number % 2 == 0):
+            metric(*args, **kwargs)
+    _same(subject, metric.compute(), subject.total)
+    with torch.inference_mode():
+        made = subject.make()
+    for args, kwargs in subject.batches:
+        made.update(*args, **kwargs)
+    _same(subject, made.compute(), subject.total)

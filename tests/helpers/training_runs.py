@@ -1,0 +1,48 @@
+"""Trainings of tiny learned metrics: a recipe of two epochs on records in a folder, and the trained weights."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from rrg_rewards.training.metrics import cli
+
+
+def write_recipe(folder: Path, model: dict[str, Any], changes: dict[str, Any]) -> Path:
+    """Write a recipe on the folder's ``errors.jsonl``; changes name keys by their path, with ``__`` between."""
+    config: dict[str, Any] = {
+        "output_dir": str(folder / "run"),
+        "model": {**model, "learning_rate": 5e-3},
+        "data": {
+            "sources": [{"class_path": "JsonlRecords", "init_args": {"path": str(folder / "errors.jsonl")}}],
+            "batch_size": 8,
+            "validation_fraction": 0.2,
+            "test_fraction": 0.2,
+        },
+        "trainer": {
+            "max_epochs": 2,
+            "accelerator": "cpu",
+            "deterministic": True,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "gradient_clip_val": 1.0,
+        },
+    }
+    for key, value in changes.items():
+        *parents, last = key.split("__")
+        place = config
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def weights(run: cli.TrainCLI) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in run.model.model.state_dict().items()}
+
+
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

@@ -1,0 +1,247 @@
+"""The cache of answers: shared by processes, stores texts only, and never ends an evaluation."""
+
+import errno
+import pickle
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rrg_rewards.judges.server.cache import AnswerCache
+
+
+def rows(folder):
+    """Keys and values on disk."""
+    with sqlite3.connect(Path(folder) / "cache.db") as connection:
+        found = connection.execute("SELECT key, value FROM Cache ORDER BY rowid").fetchall()
+    connection.close()
+    return found
+
+
+class Bomb:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return exec, (f"open({self.path!r}, 'w').close()",)
+
+
+def plant(folder, key, mode, value=None, filename=None):
+    """Write a row as another program could."""
+    with sqlite3.connect(Path(folder) / "cache.db") as connection:
+        connection.execute(
+            "INSERT INTO Cache(key, raw, store_time, access_time, mode, filename, value) VALUES (?, 1, 0, 0, ?, ?, ?)",
+            (key, mode, filename, value),
+        )
+    connection.close()
+
+
+def test_keeps_texts_across_objects(tmp_path):
+    first = AnswerCache(tmp_path / "new" / "cache")
+    first.put("a", "grüße \x00 🙂" * 50_000)
+    first.put("a", "another")
+    first.close()
+    second = AnswerCache(str(tmp_path / "new" / "cache"))
+    assert second.get("a") == "grüße \x00 🙂" * 50_000
+    assert second.get("b") is None
+    assert len(second) == 1
+    assert stat.S_IMODE((tmp_path / "new" / "cache").stat().st_mode) == 0o700
+    # No file beside the table, however long the text.
+    assert {path.name.split("-")[0] for path in (tmp_path / "new" / "cache").iterdir()} == {"cache.db"}
+
+
+def test_drop(tmp_path):
+    cache = AnswerCache(tmp_path)
+    cache.put("a", "1")
+    cache.drop("a")
+    cache.drop("never there")
+    assert cache.get("a") is None
+    assert rows(tmp_path) == []
+
+
+def test_a_planted_pickle_is_dropped_and_never_loaded(tmp_path):
+    cache = AnswerCache(tmp_path / "cache")
+    trace = tmp_path / "trace"
+    bomb = pickle.dumps(Bomb(trace))
+    plant(tmp_path / "cache", "in the row", 4, sqlite3.Binary(bomb))
+    (tmp_path / "cache" / "bomb.val").write_bytes(bomb)
+    plant(tmp_path / "cache", "in a file", 4, None, "bomb.val")
+    assert cache.get("in the row") is None
+    assert cache.get("in a file") is None
+    assert not trace.exists()
+    assert rows(tmp_path / "cache") == []
+    pickle.loads(bomb)
+    assert trace.exists(), "the bomb of this test would not have gone off"
+
+
+def test_planted_files_are_neither_read_nor_deleted(tmp_path):
+    cache = AnswerCache(tmp_path / "cache")
+    private = tmp_path / "private.txt"
+    private.write_text("mine")
+    for number, mode in enumerate((2, 3)):
+        plant(tmp_path / "cache", f"key{number}", mode, None, "../private.txt")
+        assert cache.get(f"key{number}") is None
+    assert rows(tmp_path / "cache") == []
+    assert private.read_text() == "mine"
+
+
+@pytest.mark.parametrize("value", [sqlite3.Binary(b"bytes"), 3, 1.5, None])
+def test_planted_values_of_other_types_are_dropped(tmp_path, value):
+    cache = AnswerCache(tmp_path)
+    plant(tmp_path, "a", 1, value)
+    assert cache.get("a") is None
+    assert rows(tmp_path) == []
+    cache.put("a", "good")
+    assert cache.get("a") == "good"
+
+
+def test_reading_does_not_write(tmp_path):
+    cache = AnswerCache(tmp_path)
+    cache.put("a", "1")
+    cache.close()
+    other = sqlite3.connect(tmp_path / "cache.db", isolation_level=None)
+    before = other.execute("PRAGMA data_version").fetchone()
+    assert cache.get("a") == "1"
+    assert cache.get("b") is None
+    assert other.execute("PRAGMA data_version").fetchone() == before
+    cache.put("b", "2")
+    assert other.execute("PRAGMA data_version").fetchone() != before
+    other.close()
+
+
+def test_oldest_entries_go_first(tmp_path):
+    cache = AnswerCache(tmp_path, size_limit=300_000)
+    for number in range(100):
+        cache.put(str(number), "x" * 10_000)
+    assert cache.get("0") is None
+    assert cache.get("99") is not None
+    assert 0 < len(cache) < 40
+
+
+def test_a_locked_cache_warns_once_and_is_done_without(tmp_path):
+    cache = AnswerCache(tmp_path, lock_seconds=0.01)
+    cache.put("a", "1")
+    other = sqlite3.connect(tmp_path / "cache.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.warns(RuntimeWarning, match=r"the cache of answers in .* fails") as warned:
+        cache.put("b", "secret report")
+    assert "secret" not in str(warned[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cache.put("c", "3")
+        assert cache.get("a") is None
+    other.execute("ROLLBACK")
+    other.close()
+    cache.close()
+    assert cache.get("a") == "1"
+    cache.put("b", "2")
+    assert cache.get("b") == "2"
+
+
+def _torn(folder):
+    AnswerCache(folder).put("a", "1" * 50_000)
+    content = (folder / "cache.db").read_bytes()
+    (folder / "cache.db").write_bytes(content[: len(content) // 2])
+    for file in folder.glob("cache.db-*"):
+        file.unlink()
+
+
+def _of_another_kind(folder):
+    folder.mkdir()
+    (folder / "cache.db").write_bytes(b"no database" * 1000)
+
+
+def _a_file(folder):
+    folder.write_text("not a folder")
+
+
+def _locked(folder):
+    AnswerCache(folder).close()
+    connection = sqlite3.connect(folder / "cache.db", isolation_level=None)
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    connection.execute("BEGIN EXCLUSIVE")
+    return connection
+
+
+def _full(folder):
+    def mkdir(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(Path, "mkdir", mkdir)
+    return SimpleNamespace(close=patch.undo)
+
+
+@pytest.mark.parametrize("fault", [_torn, _of_another_kind, _a_file, _locked, _full])
+def test_a_cache_that_cannot_be_opened_is_as_good_as_none(fault, tmp_path):
+    holder = fault(tmp_path / "cache")
+    with pytest.warns(RuntimeWarning, match=r"the cache of answers in .* fails"):
+        cache = AnswerCache(tmp_path / "cache", lock_seconds=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in range(50):
+            assert cache.get(str(number)) is None
+            cache.put(str(number), "answer")
+        assert len(cache) == 0
+        cache.close()
+    if holder is not None:
+        holder.close()
+
+
+def test_an_existing_folder_is_closed_to_others(tmp_path):
+    own, shared = tmp_path / "own", tmp_path / "shared"
+    AnswerCache(own).put("a", "secret report")
+    shared.mkdir()
+    (shared / "notes.txt").write_text("of others")
+    for folder in (own, shared):
+        for path in (folder, *folder.iterdir()):
+            path.chmod(0o755)
+        cache = AnswerCache(folder)
+        cache.put("b", "secret report")
+        files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+        assert {mode for name, mode in files.items() if name.startswith("cache.db")} == {0o600}
+        cache.close()
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    # A folder with other files may be a working directory.
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o755
+    assert stat.S_IMODE((shared / "notes.txt").stat().st_mode) == 0o755
+
+
+def test_threads(tmp_path):
+    cache = AnswerCache(tmp_path)
+
+    def work(name):
+        for number in range(30):
+            cache.put(f"shared{number}", "same")
+            cache.put(f"{name}{number}", name)
+        cache.close()
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(cache) == 120
+    assert all(cache.get(f"{name}{number}") == name for name in "abc" for number in range(30))
+
+
+def test_processes(tmp_path):
+    work = (
+        "import sys; from rrg_rewards.judges.server.cache import AnswerCache; cache = AnswerCache(sys.argv[1])\n"
+        "for n in range(100): cache.put(f'shared{n}', 'same'); cache.put(f'{sys.argv[2]}{n}', sys.argv[2])"
+    )
+    # -W error: a write that did not get through warns.
+    command = [sys.executable, "-W", "error", "-c", work, str(tmp_path)]
+    processes = [subprocess.Popen([*command, name]) for name in "ab"]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    found = dict(rows(tmp_path))
+    assert len(found) == len(rows(tmp_path)) == 300
+    assert all(found[f"{name}{number}"] == name for name in "ab" for number in range(100))

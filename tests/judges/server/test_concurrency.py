@@ -1,0 +1,116 @@
+"""Concurrent work in an event loop: no task is running any more when it ends, for whatever reason."""
+
+import asyncio
+
+import pytest
+
+from rrg_rewards.judges.server.concurrency import for_each, within
+
+GUARD = 20
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, GUARD))
+
+
+class Work:
+    """Records the items that were begun, done and cancelled."""
+
+    def __init__(self, seconds=0.0, fails=()):
+        self.seconds, self.fails = seconds, fails
+        self.begun, self.done, self.cancelled = [], [], []
+        self.under_way = self.most = 0
+
+    async def __call__(self, item):
+        self.begun.append(item)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await asyncio.sleep(self.seconds)
+            if item in self.fails:
+                raise KeyError(item)
+            self.done.append(item)
+        except asyncio.CancelledError:
+            self.cancelled.append(item)
+            raise
+        finally:
+            self.under_way -= 1
+
+
+def test_each_item_once_and_so_many_at_a_time():
+    work = Work(0.005)
+    run(for_each(range(50), work, workers=8, deadline=None))
+    assert sorted(work.done) == list(range(50))
+    assert work.most == 8
+
+
+def test_nothing_to_do():
+    run(for_each([], Work(), workers=8, deadline=None))
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.0, -1.0])
+def test_the_deadline_cancels_what_is_under_way(seconds):
+    work = Work(3600)
+
+    async def timed():
+        await for_each(range(5), work, workers=2, deadline=asyncio.get_running_loop().time() + seconds)
+        assert work.under_way == 0
+
+    run(timed())
+    assert work.done == []
+    assert work.cancelled == work.begun == ([0, 1] if seconds > 0 else [])
+
+
+def test_an_error_ends_all_work():
+    work = Work(0.01, fails={1})
+    with pytest.raises(KeyError, match="1"):
+        run(for_each(range(100), work, workers=3, deadline=None))
+    assert work.under_way == 0
+    assert len(work.begun) < 10
+
+
+def test_a_cancellation_ends_all_work():
+    work = Work(3600)
+
+    async def cancelled():
+        task = asyncio.ensure_future(for_each(range(5), work, workers=2, deadline=None))
+        while work.under_way < 2:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert work.under_way == 0
+
+    run(cancelled())
+
+
+def test_within():
+    async def answer():
+        return 42
+
+    assert run(within(5, answer())) == 42
+    with pytest.raises(asyncio.TimeoutError):
+        run(within(0.01, asyncio.Event().wait()))
+
+
+def test_a_result_does_not_swallow_a_cancellation():
+    async def cancelled():
+        done = asyncio.Event()
+        went_on = []
+
+        async def caller():
+            await within(3600, done.wait())
+            went_on.append(True)
+
+        task = asyncio.ensure_future(caller())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        done.set()
+        # The result is there, and the caller is told to end before it sees it.
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert went_on == []
+
+    run(cancelled())

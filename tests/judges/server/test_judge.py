@@ -1,0 +1,739 @@
+"""OpenAIJudge against a local server that fails in every way: no call hangs, no item is lost or requested twice.
+
+No test asserts how long something takes: `evaluate` runs under a guard that only a hang would reach.
+"""
+
+import asyncio
+import gzip
+import inspect
+import json
+import pickle
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+
+import pytest
+from fault_server import FaultServer, completion, drip, raw, reply_bytes, reset, says, silent, status
+from tiny_task import LengthTask, asked_item, good_answer
+
+from rrg_rewards.judges import JudgeFailure, OpenAIJudge, get_judge
+from rrg_rewards.judges.base import STOPPED
+from rrg_rewards.judges.server.rate_limit import RateLimiter
+
+GUARD = 20
+ITEMS = ["a", "bb", "ccc", "dddd"]
+GOOD = [1, 2, 3, 4]
+
+
+def make_judge(server, **settings):
+    """A judge with short pauses."""
+    return OpenAIJudge("tiny", base_url=server.url, **{"first_pause": 0.01, "timeout": 5.0, **settings})
+
+
+def evaluate(judge, items, task=None):
+    """Results; fails if the evaluation hangs."""
+    return asyncio.run(asyncio.wait_for(judge.evaluate(task or LengthTask(), items), GUARD))
+
+
+def cached_answers(folder):
+    """Values of all rows on disk, sorted."""
+    connection = sqlite3.connect(folder / "cache.db")
+    values = [value for (value,) in connection.execute("SELECT value FROM Cache")]
+    connection.close()
+    return sorted(values)
+
+
+def kinds(results):
+    """Kinds of failure, and results as they are."""
+    return [result.kind if isinstance(result, JudgeFailure) else result for result in results]
+
+
+def test_good_answers(tmp_path):
+    with FaultServer() as server:
+        judge = make_judge(server, cache=tmp_path, price=(1.0, 10.0))
+        assert evaluate(judge, ITEMS) == GOOD
+        assert judge.usage.calls == 4
+        assert judge.usage.prompt_tokens == 400
+        assert judge.usage.completion_tokens == 40
+        assert judge.usage.cost == pytest.approx((400 + 400) / 1e6)
+        assert evaluate(judge, ITEMS) == GOOD
+        assert server.asked == dict.fromkeys(ITEMS, 1)
+    assert judge.usage.calls == judge.usage.cached == 4
+    assert judge.usage.failures == {}
+    assert cached_answers(tmp_path) == sorted(map(good_answer, ITEMS))
+
+
+def test_the_request():
+    with FaultServer() as server:
+        judge = make_judge(server, seed=7, max_tokens=9, api_key="secret", extra_body={"top_k": 1})
+        # Half a surrogate pair, which no request can hold.
+        evaluate(judge, ["a\ud800"])
+    request = server.requests[0]
+    assert request.path == "/v1/chat/completions"
+    assert request.headers["authorization"] == "Bearer secret"
+    task = LengthTask()
+    assert request.body == {
+        "model": "tiny",
+        "messages": task.messages("a\ufffd"),
+        "temperature": 0.0,
+        "max_tokens": 9,
+        "seed": 7,
+        "top_k": 1,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "length", "schema": task.schema, "strict": True},
+        },
+    }
+
+
+def test_settings_left_to_the_server_are_not_sent():
+    with FaultServer() as server:
+        judge = make_judge(server, seed=None, max_tokens=None, temperature=None, response_format="text")
+        evaluate(judge, ["a"])
+    assert server.requests[0].body.keys() == {"model", "messages"}
+
+
+PASSING = {
+    "500": status(500),
+    "502": status(502, b"<html>bad gateway</html>"),
+    "429": status(429),
+    "429 seconds": status(429, Retry_After="0.05"),
+    "429 date": status(429, Retry_After=format_datetime(datetime.now(timezone.utc) - timedelta(1), usegmt=True)),
+    "408": status(408),
+    "409": status(409),
+    "dropped before": reset(),
+    "dropped in the head": reset(after=20),
+    "dropped in the body": reset(after=150),
+    "no HTTP": raw(b"\x00\xff garbage\r\n\r\n"),
+    "hangs": silent(),
+    "drips": drip(0.02),
+}
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_passing_trouble_is_tried_again(name, tmp_path):
+    fault = PASSING[name]
+    slow = name in ("hangs", "drips")
+    with FaultServer({"bb": [fault, fault], "dddd": [fault]}) as server:
+        judge = make_judge(server, cache=tmp_path, timeout=0.4 if slow else 5.0)
+        assert evaluate(judge, [*ITEMS, "bb"]) == [*GOOD, 2]
+        assert server.asked == {"a": 1, "bb": 3, "ccc": 1, "dddd": 2}
+        assert (judge.usage.calls, judge.usage.retries, judge.usage.failures) == (7, 3, {})
+        assert evaluate(judge, ITEMS) == GOOD
+        assert sum(server.asked.values()) == 7
+    assert cached_answers(tmp_path) == sorted(map(good_answer, ITEMS))
+
+
+LASTING = {
+    "500": (status(500), "status", "HTTP 500", 3),
+    "429": (status(429, Retry_After="0.01"), "status", "HTTP 429", 3),
+    "400": (status(400), "status", r"HTTP 400 \(some_code\)", 1),
+    "401": (status(401, {"error": {"message": "report bb is bad", "code": "report bb"}}), "status", "HTTP 401$", 1),
+    "404": (status(404, b"not found"), "status", "HTTP 404", 1),
+    "301": (status(301, Location="http://127.0.0.1:1/v1"), "status", "HTTP 301 .*redirect", 1),
+    "dropped": (reset(after=100), "connection", "connection failed", 3),
+    "hangs": (silent(), "deadline", r"no answer within 0.3 s", 3),
+    "drips": (drip(0.02), "deadline", r"no answer within 0.3 s", 3),
+    "no JSON": (raw(reply_bytes(b"oops")), "malformed", "not a JSON object", 2),
+    "truncated JSON": (
+        raw(reply_bytes(json.dumps(completion("x")).encode()[:60])),
+        "malformed",
+        "not a JSON object",
+        2,
+    ),
+    "no UTF-8": (raw(reply_bytes(b'{"choices": "\xff\xfe"}')), "malformed", "(a JSON object|no message)", 2),
+    "deep JSON": (raw(reply_bytes(b"[" * 100_000)), "malformed", "not a JSON object", 2),
+    "list": (raw(reply_bytes([1])), "malformed", "not a JSON object", 2),
+    "no choices": (raw(reply_bytes({"choices": []})), "malformed", "no message", 2),
+    "null message": (raw(reply_bytes({"choices": [None]})), "malformed", "no message", 2),
+    "null content": (raw(reply_bytes(completion(None))), "malformed", "no text", 2),
+    "empty content": (says(""), "malformed", "no text", 2),
+    "bad content": (says("Sure! Here it is."), "malformed", "no JSON of the schema", 2),
+    "cut off": (says(finish_reason="length"), "malformed", "cut off; raise max_tokens", 2),
+    "wrong item": (says(good_answer("eeeee")), "inconsistent", "about another text", 2),
+}
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_lasting_trouble_fails_the_item_alone(name, tmp_path):
+    fault, kind, reason, attempts = LASTING[name]
+    with FaultServer({"bb": [fault] * 9}) as server:
+        slow = name in ("hangs", "drips")
+        judge = make_judge(server, cache=tmp_path, max_retries=2, timeout=0.3 if slow else 5.0)
+        results = evaluate(judge, [*ITEMS, "bb"])
+        assert kinds(results) == [1, kind, 3, 4, kind]
+        assert re.search(reason, results[1].reason)
+        assert "report" not in results[1].reason
+        assert server.asked == {"a": 1, "bb": attempts, "ccc": 1, "dddd": 1}
+        assert judge.usage.failures == {kind: 1}
+        assert judge.usage.calls == attempts + 3
+    assert cached_answers(tmp_path) == sorted(good_answer(item) for item in ("a", "ccc", "dddd"))
+
+
+def test_a_rejected_answer_is_asked_for_afresh(tmp_path):
+    with FaultServer({"bb": [says("nonsense"), says(good_answer("b"))]}) as server:
+        judge = make_judge(server, cache=tmp_path, max_reasks=2, seed=10)
+        assert evaluate(judge, ["bb"]) == [2]
+    assert [request.body["seed"] for request in server.requests] == [10, 11, 12]
+    assert [request.body["temperature"] for request in server.requests] == [0.0, 0.5, 0.5]
+    assert judge.usage.retries == 2
+    assert judge.usage.completion_tokens == 30
+    assert cached_answers(tmp_path) == [good_answer("bb")]
+
+
+def test_an_item_that_the_task_refuses_is_not_sent(tmp_path):
+    class Choosy(LengthTask):
+        def refusal(self, item):
+            return JudgeFailure("status", "two letters") if len(item) == 2 else None
+
+    with FaultServer() as server:
+        judge = make_judge(server, cache=tmp_path)
+        assert kinds(evaluate(judge, [*ITEMS, "bb"], Choosy())) == [1, "status", 3, 4, "status"]
+        assert "bb" not in server.asked
+        assert judge.usage.failures == {"status": 1}
+
+
+def test_no_second_answer_without_reasks():
+    with FaultServer({"a": [says("nonsense")]}) as server:
+        assert kinds(evaluate(make_judge(server, max_reasks=0), ["a"])) == ["malformed"]
+
+
+def test_failures_are_not_cached(tmp_path):
+    with FaultServer({"a": [status(404)]}) as server:
+        judge = make_judge(server, cache=tmp_path)
+        assert kinds(evaluate(judge, ["a"])) == ["status"]
+        assert evaluate(judge, ["a"]) == [1]
+
+
+def test_a_bug_in_the_task_raises():
+    class Buggy(LengthTask):
+        def parse(self, item, answer):
+            raise TypeError("a bug")
+
+    with FaultServer() as server, pytest.raises(TypeError, match="a bug"):
+        evaluate(make_judge(server), ITEMS, Buggy())
+    assert server.in_flight == 0
+
+
+def test_retry_after_makes_all_wait():
+    early, until = [], []
+
+    async def busy(request, writer):
+        until.append(time.monotonic() + 0.4)
+        await status(429, Retry_After="0.5")(request, writer)
+
+    async def watch(request, writer):
+        if until and time.monotonic() < until[0]:
+            early.append(request.item)
+        await says(delay=0.05)(request, writer)
+
+    items = ["x" * length for length in range(1, 13)]
+    with FaultServer({"x": [busy]}, watch) as server:
+        assert evaluate(make_judge(server, concurrency=2), items) == list(range(1, 13))
+    # The one call that was under way beside the refused one.
+    assert len(early) <= 1
+
+
+@pytest.mark.parametrize("otherwise", [silent(), drip(0.02), status(500), status(429, Retry_After="3600"), reset()])
+def test_the_batch_deadline_ends_everything(otherwise, tmp_path):
+    items = ["x" * length for length in range(1, 40)]
+    with FaultServer({"x": [says()]}, otherwise) as server:
+        judge = make_judge(
+            server, cache=tmp_path, concurrency=4, batch_deadline=0.5, max_retries=1000, timeout=3600, first_pause=0.1
+        )
+        results = evaluate(judge, items)
+    assert results[0] == 1
+    assert kinds(results[1:]) == ["deadline"] * 38
+    assert results[1].reason == "the batch was not done within 0.5 s"
+    assert judge.usage.failures == {"deadline": 38}
+    assert cached_answers(tmp_path) == [good_answer("x")]
+
+
+def test_a_server_that_is_gone_ends_the_batch():
+    with FaultServer() as server:
+        pass
+    judge = make_judge(server, concurrency=4, max_retries=2)
+    results = evaluate(judge, ["x" * length for length in range(1000)])
+    assert set(kinds(results)) == {"connection"}
+    assert len(results) == 1000
+    # Four items with three attempts, four more with one, and what was under way beside the last of them.
+    assert 4 * 3 + 4 <= judge.usage.calls < 4 * 3 + 4 + 4
+    assert "given up" in results[-1].reason
+    assert judge.usage.failures == {"connection": 1000}
+
+
+def test_a_server_that_returns_is_asked_again():
+    with FaultServer() as server:
+        pass
+    judge = make_judge(server, max_retries=0)
+    assert kinds(evaluate(judge, ITEMS)) == ["connection"] * 4
+    with FaultServer(port=server.port):
+        assert evaluate(judge, ITEMS) == GOOD
+
+
+def test_killed_and_restarted_within_a_batch(tmp_path):
+    items = ["x" * length for length in range(1, 31)]
+    first = FaultServer(otherwise=says(delay=0.02))
+    restarted = []
+
+    def restart():
+        while len(first.requests) < 12:
+            threading.Event().wait(0.005)
+        first.kill()
+        threading.Event().wait(0.2)
+        restarted.append(FaultServer(port=first.port).__enter__())
+
+    thread = threading.Thread(target=restart)
+    with first:
+        thread.start()
+        judge = make_judge(first, cache=tmp_path, concurrency=3, first_pause=0.1, max_retries=8)
+        assert evaluate(judge, items) == list(range(1, 31))
+        thread.join()
+    (second,) = restarted
+    second.kill()
+    assert judge.usage.failures == {}
+    assert cached_answers(tmp_path) == sorted(map(good_answer, items))
+    # Only what was under way at the kill was asked of both.
+    assert all(count == 1 for count in second.asked.values())
+    assert len(first.asked.keys() & second.asked.keys()) <= 3
+
+
+def test_concurrency_is_bounded_and_reached():
+    items = ["x" * length for length in range(60)]
+    with FaultServer(otherwise=says(delay=0.05)) as server:
+        judge = make_judge(server, concurrency=7)
+
+        async def both():
+            return await asyncio.gather(
+                judge.evaluate(LengthTask(), items[:30]), judge.evaluate(LengthTask(), items[30:])
+            )
+
+        first, second = asyncio.run(asyncio.wait_for(both(), GUARD))
+        assert first + second == list(range(60))
+        assert server.most_in_flight == 7
+        # Connections are kept.
+        assert server.connections == 7
+
+
+@pytest.mark.parametrize("with_cache", [False, True])
+def test_equal_items_of_concurrent_evaluations_are_asked_once(tmp_path, with_cache):
+    with FaultServer({"bb": [status(404)]}, says(delay=0.05)) as server:
+        judge = make_judge(server, cache=tmp_path if with_cache else None)
+
+        async def both():
+            return await asyncio.gather(*(judge.evaluate(LengthTask(), ["a", "bb", "a"]) for _ in range(3)))
+
+        results = asyncio.run(asyncio.wait_for(both(), GUARD))
+        # A failure is that of one evaluation: the next one asks itself.
+        assert sorted(kinds(result)[1] == "status" for result in results) == [False, False, True]
+        assert [result[0::2] for result in results] == [[1, 1]] * 3
+        assert server.asked == {"a": 1, "bb": 2}
+        assert judge.usage.cached == 3
+        assert judge.usage.failures == {"status": 1}
+
+
+def test_a_cancelled_evaluation_cancels_its_calls(tmp_path):
+    with FaultServer({"a": [says()]}, silent()) as server:
+        judge = make_judge(server, cache=tmp_path, timeout=3600)
+
+        async def cancelled():
+            waiting = asyncio.create_task(judge.evaluate(LengthTask(), ["bb", "ccc"]))
+            cancelled = asyncio.create_task(judge.evaluate(LengthTask(), ["a", "bb", "dddd"]))
+            while server.in_flight < 3 or not cached_answers(tmp_path):
+                await asyncio.sleep(0.01)
+            cancelled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
+            while server.in_flight > 2:
+                await asyncio.sleep(0.01)
+            assert not waiting.done()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+        asyncio.run(asyncio.wait_for(cancelled(), GUARD))
+        assert judge.usage.failures == {}
+    assert cached_answers(tmp_path) == [good_answer("a")]
+
+
+def test_one_evaluation_takes_over_what_another_stops_asking():
+    with FaultServer({"a": [silent()]}) as server:
+        judge = make_judge(server, timeout=3600)
+
+        async def take_over():
+            first = asyncio.create_task(judge.evaluate(LengthTask(), ["a"]))
+            while not server.in_flight:
+                await asyncio.sleep(0.01)
+            second = asyncio.create_task(judge.evaluate(LengthTask(), ["a"]))
+            await asyncio.sleep(0.05)
+            assert server.asked == {"a": 1}
+            first.cancel()
+            return await second
+
+        assert asyncio.run(asyncio.wait_for(take_over(), GUARD)) == [1]
+        assert server.asked == {"a": 2}
+
+
+def test_within_a_running_loop_and_in_threads(tmp_path):
+    with FaultServer(otherwise=says(delay=0.02)) as server:
+        judge = make_judge(server, cache=tmp_path)
+
+        async def notebook():
+            return judge.evaluate_now(LengthTask(), ITEMS)
+
+        assert asyncio.run(notebook()) == GOOD
+        results = {}
+        items = {name: [name * length for length in range(1, 9)] for name in "xyz"}
+        threads = [
+            threading.Thread(target=lambda n=name: results.update({n: judge.evaluate_now(LengthTask(), items[n])}))
+            for name in items
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(GUARD)
+        assert results == {name: list(range(1, 9)) for name in items}
+        assert judge.usage.calls == 28
+    assert len(cached_answers(tmp_path)) == 28
+
+
+def test_two_processes_share_a_cache(tmp_path):
+    work = """
+import sys
+from rrg_rewards.judges import OpenAIJudge
+from tiny_task import LengthTask
+judge = OpenAIJudge("tiny", base_url=sys.argv[1], cache=sys.argv[2], first_pause=0.01)
+items = ["x" * n for n in range(1, 31)] + [sys.argv[3] * n for n in range(1, 31)]
+assert judge.evaluate_now(LengthTask(), items) == list(range(1, 31)) * 2
+"""
+    helpers = str(sys.modules["tiny_task"].__file__).rpartition("/")[0]
+    with FaultServer(otherwise=says(delay=0.01)) as server:
+        command = [sys.executable, "-W", "error::RuntimeWarning", "-c", work, server.url, str(tmp_path)]
+        processes = [subprocess.Popen([*command, name], env={"PYTHONPATH": helpers}) for name in "ab"]
+        assert [process.wait(timeout=60) for process in processes] == [0, 0]
+        items = [name * length for name in "abx" for length in range(1, 31)]
+        judge = make_judge(server, cache=tmp_path)
+        assert evaluate(judge, items) == list(range(1, 31)) * 3
+    assert judge.usage.calls == 0
+    assert cached_answers(tmp_path) == sorted(map(good_answer, items))
+
+
+def test_what_an_answer_depends_on_is_in_its_key(tmp_path):
+    with FaultServer() as server:
+        evaluate(make_judge(server, cache=tmp_path), ["a"])
+        same = [{}, {"timeout": 3.0, "concurrency": 2, "max_retries": 0, "max_reasks": 0, "batch_deadline": 9}]
+        other = [{"temperature": 0.7}, {"seed": 1}, {"max_tokens": 5}, {"extra_body": {"top_k": 1}}]
+        for settings in same:
+            evaluate(make_judge(server, cache=tmp_path, **settings), ["a"])
+        assert len(server.requests) == 1
+        for settings in other:
+            evaluate(make_judge(server, cache=tmp_path, **settings), ["a"])
+        assert len(server.requests) == 5
+        evaluate(make_judge(server, cache=tmp_path), ["a"], LengthTask("Count the letters."))
+        evaluate(OpenAIJudge("large", base_url=server.url, cache=tmp_path), ["a"])
+        assert len(server.requests) == 7
+    assert cached_answers(tmp_path) == [good_answer("a")] * 7
+
+
+def test_cached_answers_are_checked_again(tmp_path):
+    with FaultServer() as server:
+        judge = make_judge(server, cache=tmp_path)
+        assert evaluate(judge, ["a", "bb"]) == [1, 2]
+        connection = sqlite3.connect(tmp_path / "cache.db")
+        connection.execute("UPDATE Cache SET value = 'planted' WHERE value = ?", (good_answer("a"),))
+        connection.execute("UPDATE Cache SET value = ?, mode = 4 WHERE value = ?", (b"cos", good_answer("bb")))
+        connection.commit()
+        connection.close()
+        task = LengthTask()
+        assert evaluate(judge, ["a", "bb"], task) == [1, 2]
+        assert server.asked == {"a": 2, "bb": 2}
+    assert cached_answers(tmp_path) == sorted(map(good_answer, ["a", "bb"]))
+
+
+def refuse_formats(*accepted):
+    """A server that accepts some response formats only."""
+
+    async def behave(request, writer):
+        sent = request.body.get("response_format", {"type": "text"})
+        name = "schema_object" if "schema" in sent else sent["type"]
+        if name in accepted:
+            await says()(request, writer)
+        else:
+            detail = [{"loc": ["body", "response_format"], "msg": "unexpected", "input": request.body}]
+            await status(422, {"detail": detail})(request, writer)
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("accepted", "refusals"), [("json_schema", 0), ("schema_object", 1), ("json_object", 2), ("text", 3)]
+)
+def test_the_strictest_format_that_the_server_takes(accepted, refusals):
+    with FaultServer(otherwise=refuse_formats(accepted)) as server:
+        judge = make_judge(server, concurrency=1)
+        assert evaluate(judge, ITEMS) == GOOD
+        assert len(server.requests) == 4 + refusals
+        assert evaluate(judge, ["eeeee"]) == [5]
+        assert len(server.requests) == 5 + refusals
+
+
+def test_a_server_that_calls_what_it_cannot_validate_an_internal_error():
+    body = {"error": {"message": "1 validation error: body -> response_format -> type", "type": "internal"}}
+    with FaultServer({"a": [status(500, body)]}) as server:
+        judge = make_judge(server)
+        assert evaluate(judge, ["a"]) == [1]
+        asked = [request.body["response_format"]["type"] for request in server.requests]
+        assert asked == ["json_schema", "json_object"]
+
+
+def test_a_server_without_any_format():
+    with FaultServer(otherwise=refuse_formats()) as server:
+        assert kinds(evaluate(make_judge(server), ["a"])) == ["status"]
+        assert len(server.requests) == 4
+
+
+def test_a_format_that_was_chosen_or_worked_is_kept():
+    with FaultServer(otherwise=refuse_formats("text")) as server:
+        judge = make_judge(server, response_format="json_object")
+        assert kinds(evaluate(judge, ["a"])) == ["status"]
+        assert len(server.requests) == 1
+    with FaultServer({"bb": [status(400, {"error": {"message": "response_format: too long"}})]}) as server:
+        judge = make_judge(server)
+        assert evaluate(judge, ["a"]) == [1]
+        assert kinds(evaluate(judge, ["bb"])) == ["status"]
+        assert len(server.requests) == 2
+
+
+def test_what_a_refusal_repeats_of_the_request_is_no_word_about_formats():
+    detail = [{"loc": ["body", "messages"], "msg": "too long", "input": {"response_format": {}}}]
+    with FaultServer({"a": [status(422, {"detail": detail})]}) as server:
+        assert kinds(evaluate(make_judge(server), ["a"])) == ["status"]
+        assert len(server.requests) == 1
+
+
+def test_a_locked_cache_does_not_outlast_the_deadline(tmp_path):
+    with FaultServer() as server:
+        evaluate(make_judge(server, cache=tmp_path), ["a"])
+        other = sqlite3.connect(tmp_path / "cache.db", isolation_level=None)
+        other.execute("PRAGMA locking_mode=EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        judge = make_judge(server, cache=tmp_path, batch_deadline=2.0)
+        with pytest.warns(RuntimeWarning, match="the cache of answers in .* fails"):
+            assert evaluate(judge, ITEMS) == GOOD
+        assert server.asked == {"a": 2, "bb": 1, "ccc": 1, "dddd": 1}
+        other.close()
+        assert evaluate(judge, ["a"]) == [1]
+        assert judge.usage.cached == 1
+
+
+def test_replies_are_read_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr("rrg_rewards.judges.server.reply_limit.MOST_BYTES", 1000)
+    bomb = reply_bytes(gzip.compress(b" " * 10**6), Content_Encoding="gzip")
+    script = {
+        "a": [says("x" * 1001)],
+        "bb": [status(500, {"error": {"message": "x" * 1001}})],
+        "ccc": [raw(bomb)],
+        "dddd": [says(" " * 500 + good_answer("dddd"))],
+    }
+    with FaultServer(script) as server:
+        results = evaluate(make_judge(server), ITEMS)
+        assert server.asked == dict.fromkeys(ITEMS, 1)
+    assert kinds(results) == ["status", "status", "status", 4]
+    assert results[0].reason == results[1].reason == "the server's reply is longer than 1000 bytes"
+    assert results[2].reason == "the server compressed its reply, although it was asked not to"
+    assert server.requests[0].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("tokens", [10**4000, -1, 1.5, "many", None])
+def test_impossible_token_counts_are_not_believed(tokens):
+    reply = completion(good_answer("a"))
+    reply["usage"]["completion_tokens"] = tokens
+    with FaultServer({"a": [raw(reply_bytes(reply))]}) as server:
+        judge = make_judge(server, price=(1.0, 1.0), tokens_per_minute=10**6)
+        assert evaluate(judge, ["a"]) == [1]
+    assert (judge.usage.prompt_tokens, judge.usage.completion_tokens) == (100, 0)
+    assert judge.usage.cost == 1e-4
+
+
+def test_redirects_are_not_followed():
+    with FaultServer() as other, FaultServer(otherwise=status(307, Location=f"{other.url}/x")) as server:
+        assert kinds(evaluate(make_judge(server), ITEMS)) == ["status"] * 4
+    assert other.requests == []
+
+
+def test_proxies_of_the_environment_are_not_used(monkeypatch):
+    with FaultServer() as proxy, FaultServer() as server:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+            monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert evaluate(make_judge(server), ["a"]) == [1]
+        assert evaluate(make_judge(server, allow_remote=True), ["a"]) == [1]
+        assert proxy.connections == 0
+
+
+def test_remote_addresses_need_leave():
+    with pytest.raises(ValueError, match="report text would leave this one"):
+        OpenAIJudge("m", base_url="http://localhost.evil.com/v1")
+    judge = OpenAIJudge("m", base_url="https://api.example.org/v1", allow_remote=True)
+    assert "|host:api.example.org|" in judge.signature
+
+
+def test_pickling_leaves_key_and_state_behind(monkeypatch, tmp_path):
+    with FaultServer() as server:
+        judge = make_judge(server, api_key="sk-secret", cache=tmp_path, concurrency=3, api_key_variable="MY_KEY")
+        evaluate(judge, ["a"])
+        pickled = pickle.dumps(judge)
+        assert b"sk-secret" not in pickled
+        assert "sk-secret" not in judge.signature + repr(judge.arguments()) + repr(judge)
+        assert len(pickled) < 2000
+        copy = pickle.loads(pickled)
+        assert copy.arguments() == judge.arguments()
+        assert copy.signature == judge.signature
+        assert copy.usage.calls == 0
+        monkeypatch.setenv("MY_KEY", "sk-other")
+        assert evaluate(copy, ["a", "bb"]) == [1, 2]
+        assert copy.usage.cached == 1
+    assert server.requests[-1].headers["authorization"] == "Bearer sk-other"
+
+
+def test_signature_and_registry():
+    judge = get_judge({"name": "openai", "model": "m", "base_url": "http://localhost:1/v1", "extra_body": {"top_k": 1}})
+    assert isinstance(judge, OpenAIJudge)
+    assert judge.signature.startswith("openai|model:m|host:loopback|temperature:0.0|max_tokens:2048|seed:0|")
+    assert judge.signature != get_judge("openai:m").signature
+    assert get_judge("openai:m").signature == OpenAIJudge("m", base_url="http://127.0.0.1:9/v1").signature
+    assert get_judge({"name": "openai", "model": "m", "seed": 1}, seed=3).arguments()["seed"] == 3
+    assert get_judge("openai:m", price=(1, 2)).arguments()["price"] == (1, 2)
+    with pytest.raises(TypeError, match="seed cannot be set on a judge object"):
+        get_judge(judge, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"concurrency": 0}, "concurrency must be at least 1, got 0"),
+        ({"timeout": 0}, "timeout must be positive, got 0"),
+        ({"timeout": float("nan")}, "timeout must be positive, got nan"),
+        ({"batch_deadline": -1}, "batch_deadline must be positive"),
+        ({"max_retries": -1}, "max_retries must be at least 0"),
+        ({"max_tokens": 0}, "max_tokens must be positive"),
+        ({"response_format": "json_shema"}, "did you mean 'json_schema'"),
+        ({"extra_body": {"model": "x"}}, "extra_body must not set model"),
+        ({"extra_body": {"x": {1}}}, "extra_body must be JSON"),
+        ({"requests_per_minute": 0}, "requests_per_minute must be positive, got 0"),
+    ],
+)
+def test_bad_arguments(settings, message):
+    with pytest.raises(ValueError, match=message):
+        OpenAIJudge("m", **settings)
+    with pytest.raises(ValueError, match="model must be the name"):
+        OpenAIJudge("")
+
+
+def test_an_unknown_argument_names_the_nearest():
+    with pytest.raises(TypeError, match="unknown argument 'concurency'; did you mean 'concurrency'"):
+        OpenAIJudge("tiny", concurency=3)
+
+
+def test_all_settings_are_in_the_signature():
+    parameters = inspect.signature(OpenAIJudge).parameters
+    assert set(OpenAIJudge("tiny").arguments()) | {"api_key"} == set(parameters)
+    assert parameters["timeout"].default == 60.0
+
+
+def test_each_call_is_let_in_by_the_rate(monkeypatch):
+    admitted = []
+    admit = RateLimiter.admit
+
+    async def noted(self, tokens):
+        admission = await admit(self, tokens)
+        admitted.append((tokens, admission))
+        return admission
+
+    monkeypatch.setattr(RateLimiter, "admit", noted)
+    with FaultServer({"bb": [status(429), says("nonsense")], "ccc": [reset()]}) as server:
+        judge = make_judge(server, requests_per_minute=60_000, tokens_per_minute=1e6, max_tokens=500, concurrency=1)
+        assert evaluate(judge, ITEMS) == GOOD
+        assert len(admitted) == len(server.requests) == judge.usage.calls == 7
+    # Two messages of 21 and 14 to 17 characters, and the answer.
+    assert {tokens for tokens, _ in admitted} == {4 + 6 + 4 + 4 + 500, 4 + 6 + 4 + 5 + 500}
+    # What was answered counts as the server says, what was refused not at all, what broke off as was expected.
+    assert sorted(admission.tokens for _, admission in admitted) == [0, *[110] * 5, 518]
+
+
+def test_a_rate_is_kept_over_evaluations():
+    with FaultServer() as server:
+        judge = make_judge(server, requests_per_minute=1200)
+        begun = time.monotonic()
+        for item in ITEMS:
+            assert evaluate(judge, [item]) == [len(item)]
+        # Three pauses of 50 ms, of which no other time is asserted than that they were made.
+        assert time.monotonic() - begun > 0.15
+        assert judge.arguments()["requests_per_minute"] == 1200
+
+
+def test_a_judge_that_is_stopped_waits_for_what_it_asked():
+    stop = threading.Event()
+
+    async def late(request, writer):
+        while not stop.is_set():
+            await asyncio.sleep(0.01)
+        await says(delay=0.1)(request, writer)
+
+    with FaultServer({"a": [late], "bb": [late]}) as server:
+        judge = make_judge(server, concurrency=2)
+
+        def stopping():
+            while server.in_flight < 2:
+                threading.Event().wait(0.01)
+            judge.stop()
+            stop.set()
+
+        thread = threading.Thread(target=stopping)
+        thread.start()
+        assert evaluate(judge, ITEMS) == [1, 2, STOPPED, STOPPED]
+        thread.join()
+        assert evaluate(judge, ["a"]) == [STOPPED]
+        assert server.asked == {"a": 1, "bb": 1}
+
+
+def test_a_judge_that_is_stopped_asks_for_no_second_answer_and_no_retry():
+    judges = []
+
+    async def stop_and(request, writer, behave):
+        judges[0].stop()
+        await behave(request, writer)
+
+    for behave in (says("nonsense"), status(500), reset()):
+        with FaultServer(otherwise=lambda request, writer, behave=behave: stop_and(request, writer, behave)) as server:
+            judges[:] = [make_judge(server)]
+            assert evaluate(judges[0], ["a"]) == [STOPPED]
+            assert len(server.requests) == 1
+
+
+def test_who_waits_for_the_rate_learns_of_the_stop():
+    with FaultServer() as server:
+        judge = make_judge(server, requests_per_minute=0.1)
+        assert evaluate(judge, ["a"]) == [1]
+        threading.Timer(0.1, judge.stop).start()
+        assert evaluate(judge, ["bb", "ccc"]) == [STOPPED, STOPPED]
+        assert len(server.requests) == 1
+
+
+def test_nothing_to_do():
+    assert OpenAIJudge("m").evaluate_now(LengthTask(), []) == []
+
+
+def test_silence(capfd, caplog):
+    with FaultServer({"a": [status(500)]}) as server, caplog.at_level("DEBUG"):
+        evaluate(make_judge(server, progress=True), ["a", "report text"])
+    assert capfd.readouterr() == ("", "")
+    assert "report text" not in caplog.text
+    assert asked_item(server.requests[0].body["messages"]) in ("a", "report text")

@@ -1,0 +1,24 @@
+"""One of several training processes: ddp_worker.py TASK RECIPE DEVICES OUTPUT. The main process writes the report."""
+
+import json
+import sys
+from pathlib import Path
+
+import torch.distributed as dist
+
+from rrg_rewards.training.metrics import cli
+
+
+def main() -> None:
+    """Train, test and write the report."""
+    task, recipe, devices, output = sys.argv[1:]
+    many = ["--trainer.strategy", "ddp"] if devices != "1" else []
+    run = cli.build(task, ["--config", recipe, "--trainer.devices", devices, "--output_dir", output, *many])
+    report = cli.run(run)
+    world = dist.get_world_size() if dist.is_initialized() else 1
+    if report is not None:
+        (Path(output) / "told.json").write_text(json.dumps({"world": world, "report": report}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Two processes train and test like one process."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from tiny_backbone import PROMPT, save_tiny_backbone
+from tiny_records import save_tiny_encoder, tiny_records, write_records
+
+from rrg_rewards.metrics.crepe import CREPE
+from rrg_rewards.models.er2score.model import ER2ScoreModel
+
+pytestmark = pytest.mark.distributed
+
+WORKER = Path(__file__).with_name("ddp_worker.py")
+
+
+def run(task: str, folder: Path, devices: int) -> dict[str, Any]:
+    output = folder / f"of-{devices}"
+    output.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = [sys.executable, str(WORKER), task, str(folder / "recipe.yaml"), str(devices), str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads((output / "told.json").read_text())
+    assert told["world"] == devices
+    return told["report"]
+
+
+def write_recipe(folder: Path, model: dict[str, Any], records: list[dict[str, Any]], **more: Any) -> None:
+    write_records(folder / "errors.jsonl", records)
+    config = {
+        "output_dir": "set by the worker",
+        "model": {"learning_rate": 3e-3, **model},
+        "data": {
+            "sources": [{"class_path": "JsonlRecords", "init_args": {"path": str(folder / "errors.jsonl")}}],
+            "batch_size": 8,
+            "eval_batch_size": 3,
+            "validation_fraction": 0.2,
+            "test_fraction": 0.2,
+        },
+        "trainer": {"accelerator": "cpu", "enable_progress_bar": False},
+    }
+    for section, values in more.items():
+        config[section] = {**config.get(section, {}), **values}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(config))
+
+
+def check_alike(together: dict[str, Any], alone: dict[str, Any], rows: str) -> None:
+    assert together["data"] == alone["data"]
+    # Odd numbers: the processes get unequal shares of validation and test.
+    assert all(alone["data"][side][rows] % 2 for side in ("validation", "test"))
+    for ours, theirs in zip(together["history"], alone["history"], strict=True):
+        assert ours == pytest.approx(theirs, abs=2e-3)
+    for side in ("test", "best"):
+        assert _flat(together[side]) == pytest.approx(_flat(alone[side]), abs=2e-3)
+
+
+def test_crepe_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
+    save_tiny_encoder(tmp_path / "encoder", dropout=0.0)
+    early = {"monitor": "val/tau", "patience": 12}
+    model = {"encoder": str(tmp_path / "encoder")}
+    write_recipe(tmp_path, model, tiny_records(203, per_reference=1), early_stopping=early, trainer={"max_epochs": 12})
+    alone, together = run("crepe", tmp_path, 1), run("crepe", tmp_path, 2)
+    check_alike(together, alone, "pairs")
+    # Not the weights: where a gradient is nothing but rounding, Adam makes whole steps of it.
+    candidates, references = (
+        [record[key] for record in tiny_records(20, seed=1)] for key in ("candidate", "reference")
+    )
+    first, second = (CREPE(tmp_path / f"of-{devices}" / "model").score(candidates, references) for devices in (1, 2))
+    assert first.value.std() > 0.1
+    torch.testing.assert_close(first.value, second.value, atol=2e-3, rtol=0)
+
+
+def test_er2score_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
+    save_tiny_backbone(tmp_path / "backbone")
+    model = {"backbone": str(tmp_path / "backbone"), "prompt": PROMPT, "max_length": 64}
+    # Losses weighed by a process' pairs and not by all would step otherwise from the start.
+    records = tiny_records(201, per_reference=3)
+    write_recipe(tmp_path, model, records, trainer={"max_epochs": 2, "gradient_clip_val": 1.0})
+    alone, together = run("er2score", tmp_path, 1), run("er2score", tmp_path, 2)
+    check_alike(together, alone, "reports")
+    # The reports of a reference lie on both processes, and their pairs are counted all the same.
+    assert together["test"]["pairs"] == alone["test"]["pairs"] > 50
+    first, second = (ER2ScoreModel.from_pretrained(tmp_path / f"of-{devices}" / "model") for devices in (1, 2))
+    torch.testing.assert_close(first.head.weight, second.head.weight, atol=2e-3, rtol=0)
+
+
+def _flat(value: Any, name: str = "") -> dict[str, float]:
+    if not isinstance(value, dict):
+        return {} if value is None else {name: value}
+    return {key: number for part in value for key, number in _flat(value[part], f"{name}/{part}").items()}

@@ -1,0 +1,135 @@
+"""Rewards are called as TRL calls them."""
+
+import asyncio
+import math
+
+import pytest
+import torch
+
+from rrg_rewards.rewards import make_reward
+from rrg_rewards.training import Completions
+from rrg_rewards.training.policy.rewards import RewardSet, TrainerState
+
+STATE = TrainerState(global_step=3, max_steps=10, epoch=0.5)
+COMPLETIONS = Completions(torch.tensor([[5, 6], [7, 0]]), torch.tensor([[1, 1], [1, 0]]))
+TEXTS = ["cardiomegaly", "normal"]
+
+
+def _call(functions, weights=None, **columns):
+    return RewardSet(functions, weights)({"prompt": ["a", "b"], **columns}, COMPLETIONS, TEXTS, STATE)
+
+
+def test_the_call_is_that_of_trl():
+    seen = {}
+
+    def note(**arguments):
+        seen.update(arguments)
+        arguments["log_metric"]("share", 0.25)
+        arguments["log_metric"]("nothing", math.nan)
+        arguments["log_extra"]("why", ["x", "y"])
+        return [1, None]
+
+    columns = {"reference": ["r", "s"], "labels": torch.tensor([[0, 1], [1, 1]]), "age": torch.tensor([1.5, 2.5])}
+    table = _call(note, **columns, image=torch.zeros(2, 3, 4), features=torch.zeros(2, 3))
+    assert seen.keys() == {
+        "prompts", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra", "reference", "labels",
+        "age",
+    }  # fmt: skip
+    assert seen["prompts"] == ["a", "b"]
+    assert seen["completions"] == TEXTS
+    assert seen["completion_ids"] == [[5, 6], [7]]
+    assert seen["labels"] == [[0, 1], [1, 1]]
+    assert seen["age"] == [1.5, 2.5]
+    assert seen["trainer_state"].global_step == 3
+    assert table.values.tolist()[0] == [1.0]
+    assert table.total.isnan().tolist() == [False, True]
+    assert table.logged == {"share": (0.25, 1)}
+    assert table.extras == {"why": ["x", "y"]}
+
+
+def test_conversations_are_completed_by_messages():
+    seen = []
+
+    def note(completions, prompts, **_):
+        seen.extend([prompts, completions])
+        return [0.0, 0.0]
+
+    prompts = [[{"role": "user", "content": "Report."}]] * 2
+    RewardSet(note)({"prompt": prompts}, COMPLETIONS, TEXTS, STATE)
+    assert seen == [prompts, [[{"role": "assistant", "content": text}] for text in TEXTS]]
+
+
+def test_a_reward_of_the_package_reads_its_columns():
+    reward = make_reward("crg", prior=0.2, reference_column="report")
+    table = _call(reward, report=["Cardiomegaly.", "Cardiomegaly."])
+    assert table.values[0, 0] > 0 > table.values[1, 0]
+    assert table.logged["crg/unscorable"] == (0.0, 1)
+    with pytest.raises(ValueError, match="reads the column 'report', which the data set lacks"):
+        _call(reward)
+
+
+def test_coroutines_wait_for_each_other_in_one_loop():
+    arrived = []
+
+    def waiting(name):
+        async def reward(completions, **_):
+            arrived.append(name)
+            while len(arrived) < 2:
+                await asyncio.sleep(0)
+            return [1.0] * len(completions)
+
+        reward.__name__ = name
+        return reward
+
+    table = _call([waiting("one"), waiting("two"), lambda completions, **_: [0.5, 0.5]], [1.0, 2.0, 4.0])
+    assert table.values.tolist() == [[1.0, 1.0, 0.5]] * 2
+    assert table.total.tolist() == [5.0, 5.0]
+
+
+def test_what_one_reward_cannot_score_has_no_sum_unless_it_has_no_weight():
+    def half(completions, **_):
+        return [1.0, None]
+
+    def full(completions, **_):
+        return [2.0, 2.0]
+
+    assert _call([half, full]).total.isnan().tolist() == [False, True]
+    table = _call([half, full], [0.0, 1.0])
+    assert table.total.tolist() == [2.0, 2.0]
+    assert table.values.isnan().tolist() == [[False, False], [True, False]]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([1.0], "reward 'given' gave 1 rewards for 2 completions"),
+        ([1.0, math.inf], "reward 'given' of row 1 is infinite; return None"),
+    ],
+)
+def test_rewards_that_cannot_be(given, message):
+    def reward(completions, **_):
+        return given
+
+    reward.__name__ = "given"
+    with pytest.raises(ValueError, match=message):
+        _call(reward)
+
+
+def test_columns_that_would_hide_the_trainer_s():
+    with pytest.raises(ValueError, match="must not have a column 'completions'"):
+        _call(lambda **_: [0.0, 0.0], completions=["a", "b"])
+
+
+def test_states_go_back_to_their_rewards():
+    functions = [make_reward("crg", prior="running"), lambda completions, **_: [0.0, 0.0]]
+    rewards = RewardSet(functions)
+    rewards({"reference": ["Cardiomegaly.", "Normal."]}, COMPLETIONS, TEXTS, STATE)
+    state = rewards.state_dict()
+    other = RewardSet([make_reward("crg", prior="running"), functions[1]])
+    other.load_state_dict(state)
+    assert other.state_dict() == state
+    assert state["crg"]["positives"] == 1
+    with pytest.raises(
+        ValueError, match=r"contains the states of the rewards \['crg'\], but those of the run with a state are"
+    ):
+        RewardSet(functions[1]).load_state_dict(state)

@@ -1,0 +1,79 @@
+"""Whole runs in separate processes: two processes equal one, and a resumed run equals an uninterrupted one."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.distributed
+
+WORKER = Path(__file__).with_name("policy_worker.py")
+
+
+def start(folder: Path, *settings: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
+    folder.mkdir(exist_ok=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = [sys.executable, str(WORKER), str(folder), json.dumps(settings)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+
+
+def run(folder: Path, *settings: dict[str, Any]) -> list[dict[str, Any]]:
+    done = start(folder, *settings)
+    assert done.returncode == 0, done.stderr[-4000:]
+    told: list[dict[str, Any]] = json.loads((folder / "told.json").read_text())
+    assert all(one["world"] == own.get("devices", 1) for one, own in zip(told, settings, strict=True))
+    return told
+
+
+def test_two_processes_take_the_steps_of_one(tmp_path: Path) -> None:
+    # Each of them depends on numbers of all processes: the deviation of the batch, its tokens, whitening.
+    modules = [
+        {"scale": "batch", "loss": {"aggregation": "token_mean"}, "beta": 0.05},
+        {"algorithm": "ppo", "beta": 0.05, "epochs": 2},
+        {"algorithm": "rloo", "beta": 0.05},
+    ]
+    shared = {"by_row": True, "steps": 4}
+    alone = run(tmp_path / "one", *({**shared, "module": module, "batch_size": 8} for module in modules))
+    together = run(
+        tmp_path / "two", *({**shared, "module": module, "batch_size": 4, "devices": 2} for module in modules)
+    )
+    for ours, theirs in zip(together, alone, strict=True):
+        found, expected = (torch.tensor(one["weights"]) for one in (ours, theirs))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+        for name in ("reward", "reward_std", "completions/mean_length", "rewards/word_value/std"):
+            values = [[row[name] for row in one["history"]] for one in (ours, theirs)]
+            assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, devices: int) -> None:
+    # Two rollouts an epoch of one process, one of two; killed within a rollout, and resumed from there.
+    shared = {"module": {"minibatches": 2, "epochs": 2, "beta": 0.05}, "batch_size": 8, "devices": devices, "steps": 14}
+    (whole,) = run(tmp_path / "whole", shared)
+    for step in (6, 8):
+        folder = tmp_path / f"killed-{step}"
+        killed = start(folder, {**shared, "killed_before": step})
+        assert killed.returncode in (-signal.SIGKILL, 1)
+        assert not (folder / "told.json").exists()
+        checkpoint = folder / "0" / f"step={step}.ckpt"
+        (resumed,) = run(tmp_path / f"resumed-{step}", {**shared, "resume": str(checkpoint)})
+        assert resumed["weights"] == whole["weights"]
+        assert resumed["history"] == whole["history"][step:]
+
+
+def test_a_checkpoint_of_two_processes_is_not_resumed_by_one(tmp_path: Path) -> None:
+    shared = {"module": {}, "batch_size": 4, "steps": 1}
+    run(tmp_path / "two", {**shared, "devices": 2})
+    failed = start(tmp_path / "one", {**shared, "steps": 2, "resume": str(tmp_path / "two" / "0" / "step=1.ckpt")})
+    assert failed.returncode != 0
+    assert "the checkpoint was saved by 2 processes and cannot be resumed with 1" in failed.stderr

@@ -1,0 +1,82 @@
+"""Values of models and metrics of words in the precisions of trainings."""
+
+import pytest
+import torch
+from metric_harness import save_tiny_encoder
+from tiny_crepe import random_pairs, save_tiny_crepe
+from tiny_er2score import save_tiny_er2score
+from tiny_labeler import save_tiny_labeler
+from tiny_policy import save_tiny_policy
+from torch import nn
+
+from rrg_rewards.labelers import RadBertLabeler
+from rrg_rewards.models import CrepeModel
+from rrg_rewards.models.loading import load_frozen
+from rrg_rewards.rewards import make_reward
+from rrg_rewards.utilities.precision import own_precision
+
+DTYPES = [torch.bfloat16, torch.float16, torch.float64]
+PREDS, TARGET = random_pairs(6, longest=20)
+
+
+@pytest.fixture
+def default_dtype():
+    before = torch.get_default_dtype()
+    yield torch.set_default_dtype
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_both_are_restored(default_dtype, dtype):
+    default_dtype(dtype)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with own_precision():
+            assert torch.get_default_dtype() == torch.float32
+            assert not torch.is_autocast_enabled("cpu")
+        assert torch.get_default_dtype() == dtype
+        assert torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_model_that_is_first_loaded_in_a_step_is_the_same_for_the_process(default_dtype, dtype):
+    default_dtype(dtype)
+    model = load_frozen(nn.Linear, 3, 5 + DTYPES.index(dtype))
+    assert model.weight.dtype == torch.float32
+
+
+SAVED = {
+    "crepe": save_tiny_crepe,
+    "er2score": save_tiny_er2score,
+    "likelihood": save_tiny_policy,
+    "bertscore": save_tiny_encoder,
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [*SAVED, "bleu", "rouge"])
+def test_rewards_are_the_same_in_a_step(default_dtype, tmp_path, name, dtype):
+    options = {"model": str(SAVED[name](tmp_path / "model"))} if name in SAVED else {}
+    options |= {"n_gram": 1} if name == "bleu" else {}
+    default_dtype(dtype)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        # A new reward: its model is loaded here.
+        found = make_reward(name, **options)(PREDS, reference=TARGET)
+    default_dtype(torch.float32)
+    assert found == make_reward(name, **options)(PREDS, reference=TARGET)
+    assert len(set(found)) > 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_labels_are_the_same_in_a_step(default_dtype, tmp_path, dtype):
+    folder = save_tiny_labeler(tmp_path)
+    default_dtype(dtype)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = RadBertLabeler(folder)(PREDS)
+    default_dtype(torch.float32)
+    assert torch.equal(found, RadBertLabeler(folder)(PREDS))
+
+
+def test_a_crepe_model_is_float32_whatever_the_default_type(default_dtype, tmp_path):
+    folder = save_tiny_crepe(tmp_path)
+    default_dtype(torch.bfloat16)
+    assert {value.dtype for value in CrepeModel.from_pretrained(folder).parameters()} == {torch.float32}
