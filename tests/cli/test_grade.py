@@ -248,11 +248,11 @@ def start(server, reports, output, **settings):
 
 
 def wait_for(condition):
-    for _ in range(2000):
+    for _ in range(12_000):
         if condition():
             return
         threading.Event().wait(0.01)
-    raise AssertionError("it did not happen within 20 s")
+    raise AssertionError("it did not happen within 120 s")
 
 
 def test_killed_and_taken_up(run, reports, output):
@@ -263,7 +263,7 @@ def test_killed_and_taken_up(run, reports, output):
             wait_for(lambda: server.asked[stuck])
         finally:
             process.kill()
-            process.communicate(timeout=20)
+            process.communicate(timeout=120)
         # All that was answered is there.
         assert held(output) == ITEMS[:4]
         assert run("grade", reports, "--output", output, "--judge", judge(server)).code == 0
@@ -287,7 +287,7 @@ def test_an_interrupt_waits_for_what_was_asked(run, reports, output):
             os.kill(process.pid, signal.SIGINT)
             wait_for(lambda: b"stopping after the running calls" in process.stderr.readline())
             go_on.set()
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=120)
         finally:
             process.kill()
         assert process.returncode == 130
@@ -307,7 +307,7 @@ def test_a_second_interrupt_ends_at_once(reports, output):
             os.kill(process.pid, signal.SIGINT)
             wait_for(lambda: b"stopping after the running calls" in process.stderr.readline())
             os.kill(process.pid, signal.SIGINT)
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=120)
         finally:
             process.kill()
     assert process.returncode == 130
@@ -324,7 +324,7 @@ def test_two_runs_at_a_time_are_refused(run, reports, output):
             result = run("grade", reports, "--output", output, "--judge", judge(server))
         finally:
             process.kill()
-            process.communicate(timeout=20)
+            process.communicate(timeout=120)
     assert result.code == 1
     assert "another process is writing to it" in result.err
 
@@ -423,11 +423,11 @@ def test_a_users_own_system(run, reports, output, tmp_path):
     with serve(otherwise=answer) as server:
         result = run("grade", reports, "--output", output, "--judge", judge(server), "--system", own)
     assert result.code == 0
-    assert [line["tier"] for line in lines(output) if line["reference"] == REFERENCES[0]] == [
+    assert {line["tier"] for line in lines(output) if line["reference"] == REFERENCES[0]} == {
         "8 to 12",
         "4 to 8",
         "0 to 4",
-    ]
+    }
     assert all(line["in_tier"] for line in lines(output))
     assert len(read_graded_reports(output, own)) == 9
 

@@ -220,7 +220,7 @@ def test_the_event_loop_stays_free(folder: Path) -> None:
 
     class WaitingTask(EchoTask):
         def messages(self, item: str) -> list[Message]:
-            assert released.wait(30)
+            assert released.wait(120)
             return super().messages(item)
 
     async def both() -> list[Any]:

@@ -74,9 +74,10 @@ def make_private(folder: Path) -> None:
     entries = list(folder.iterdir())
     own = [entry for entry in entries if entry.name.startswith(_FILE)]
     for path in (*own, *([folder] if len(own) == len(entries) else [])):
-        if path.stat().st_mode & 0o077:
-            # Other users decide who reads their own files.
-            with suppress(PermissionError):
+        # SQLite deletes its journal when another thread or process closes the cache. Other users decide who reads their
+        # own files.
+        with suppress(FileNotFoundError, PermissionError):
+            if path.stat().st_mode & 0o077:
                 path.chmod(0o700 if path == folder else 0o600)
 
 

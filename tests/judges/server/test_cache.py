@@ -215,6 +215,16 @@ def test_an_existing_folder_is_closed_to_others(tmp_path):
     assert stat.S_IMODE((shared / "notes.txt").stat().st_mode) == 0o755
 
 
+def test_a_journal_that_another_thread_deletes_is_no_failure(tmp_path, monkeypatch):
+    (tmp_path / "cache.db").touch()
+    listed = [tmp_path / "cache.db", tmp_path / "cache.db-wal", tmp_path / "cache.db-shm"]
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter(listed))
+    answers = AnswerCache(tmp_path)
+    answers.put("key", "text")
+    assert answers.get("key") == "text"
+    answers.close()
+
+
 def test_threads(tmp_path):
     cache = AnswerCache(tmp_path)
 

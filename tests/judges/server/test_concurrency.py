@@ -6,7 +6,7 @@ import pytest
 
 from rrg_rewards.judges.server.concurrency import for_each, within
 
-GUARD = 20
+GUARD = 120
 
 
 def run(coroutine):
