@@ -6,8 +6,9 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.measurements import Size, attenuation_in, cardiothoracic_ratio_in, range_start
-from rrg_rewards.findings.reading.modifiers import Modifier, Span, modifier_reader
+from rrg_rewards.findings.reading.modifiers import Modifier, modifier_reader
 from rrg_rewards.findings.reading.phrases import PhraseCompiler, WordBits
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.questions.locations import Place, places_in

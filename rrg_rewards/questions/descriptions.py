@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.engine import get_engine
 from rrg_rewards.findings.reading.mentions import Mention, named_spans
-from rrg_rewards.findings.reading.modifiers import Modifier, Span, modifier_reader
+from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT
 from rrg_rewards.findings.reading.sentences import report_units, split_unit
 from rrg_rewards.findings.reading.statements import is_elsewhere, statement_numbers
@@ -62,7 +63,7 @@ class _Owners:
         self.spans = sorted({span.end: span for span in reversed(spans)}.values(), key=lambda span: span.end)
         of_token = [
             owner if owner < 0 or numbers[self.spans[owner].end - 1] == number else -1
-            for owner, number in zip(modifier_reader().owners(sentence.tokens, self.spans), numbers, strict=True)
+            for owner, number in zip(attribute_reader().owners(sentence.tokens, self.spans), numbers, strict=True)
         ]
         self.index_of_end = {span.end: k for k, span in enumerate(self.spans)}
         self.hits: list[list[Hit]] = [[] for _ in self.spans]

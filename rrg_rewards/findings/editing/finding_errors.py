@@ -11,7 +11,8 @@ from rrg_rewards.findings.editing.report_view import Proposal, ReportView
 from rrg_rewards.findings.editing.text_edits import Replacement, drop_sentence, matching_case, without_item
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.reading.modifiers import Modifier, Span, modifier_reader
+from rrg_rewards.findings.reading.attributes import Span, attribute_reader
+from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 
 __all__ = ["PROPOSERS"]
@@ -89,7 +90,7 @@ def _reworded(view: ReportView, target: int, kind: str, words: Mapping[str, str]
 def _modifiers(view: ReportView, target: int) -> Iterator[tuple[int, int, Modifier]]:
     """Yield the modifiers in all mentions of a finding, with their spans in the report."""
     group = view.groups[target]
-    reader = modifier_reader()
+    reader = attribute_reader()
     for place in view.places_of(group):
         sentence = view.sentences[place]
         tokens = tokenise(sentence.text)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from rrg_rewards.findings.knowledge.organs import finding_organ
 from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, find_mentions, mention_spans, sentence_codes
-from rrg_rewards.findings.reading.modifiers import Span, modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import open_statement_reader
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
@@ -126,7 +126,7 @@ class FindingEngine:
     def _read_sentence(self, offset: int, sentence: str) -> "_SentenceReading":
         """Read a sentence that starts at character ``offset`` of its unit."""
         tokens = tokenise(sentence)
-        reader = modifier_reader()
+        reader = attribute_reader()
         if self.lexicon.exclusive:
             stated = self._statements(tokens)
             attributes = reader.attributes(tokens, [span for span, _ in stated]) if stated else []

@@ -5,8 +5,8 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
+from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
-from rrg_rewards.findings.reading.modifiers import Span
 from rrg_rewards.findings.reading.negation import ABSENT, NegationScope
 from rrg_rewards.findings.reading.phrases import match_end
 

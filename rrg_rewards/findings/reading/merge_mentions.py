@@ -6,8 +6,8 @@ from dataclasses import replace
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.attributes import attribute_reader
 from rrg_rewards.findings.reading.finding import Attributes, Finding, may_be_same
-from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.references import is_countable, is_group, is_part_of, reference_to
 from rrg_rewards.findings.reading.tokens import tokenise
 
@@ -116,10 +116,10 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
     """
     text = report[first.end : second.start]
     if first.sentence == second.sentence:
-        return modifier_reader().link(tokenise(text))
+        return attribute_reader().link(tokenise(text))
     words = tokenise(text.rpartition(". ")[2])
     if second.sentence == first.sentence + 1 and words and words[0] in cue_words("continuations", "interpretation"):
-        return modifier_reader().link(words)
+        return attribute_reader().link(words)
     return None
 
 

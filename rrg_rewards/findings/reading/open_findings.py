@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
-from rrg_rewards.findings.reading.modifiers import modifier_reader
+from rrg_rewards.findings.reading.attributes import attribute_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.phrases import PhraseBook
 
@@ -81,7 +81,7 @@ class OpenStatementReader:
         self._denials = cue_words("denials", "always", "in_series")
         self._separators = cue_words("connectives", "separators") | {"(", ")", "which", "while", "although"}
         self._interpreting = frozenset(
-            word for word, kind in modifier_reader().links.items() if kind in ("stated", "doubted")
+            word for word, kind in attribute_reader().links.items() if kind in ("stated", "doubted")
         )
 
     def statements(

@@ -4,25 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.finding import Place
+from rrg_rewards.findings.reading.modifiers import Modifier
 
 __all__ = ["NOWHERE", "Whereabouts", "whereabouts"]
 
 _KINDS = frozenset({"laterality", "location", "segment", "implied"})
 # Number of words before a place in which a word such as "largest" singles out a part of the finding.
 _EMPHASIS_REACH = 8
-
-
-class _Modifier(Protocol):
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def values(self) -> tuple[tuple[str, Any], ...]: ...
 
 
 class Whereabouts(NamedTuple):
@@ -85,7 +77,7 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(load_knowledge("attributes")[name])
 
 
-def whereabouts(tokens: Sequence[str], modifiers: Iterable[_Modifier]) -> Whereabouts:
+def whereabouts(tokens: Sequence[str], modifiers: Iterable[Modifier]) -> Whereabouts:
     """Return where a finding is.
 
     Args:
@@ -122,7 +114,7 @@ def whereabouts(tokens: Sequence[str], modifiers: Iterable[_Modifier]) -> Wherea
     return Whereabouts(side, location, places if informative else (), is_emphasis)
 
 
-def _parts(tokens: Sequence[str], modifiers: Sequence[_Modifier]) -> list[_Part]:
+def _parts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> list[_Part]:
     """Return the places in the order of the text."""
     parts: list[_Part] = []
     for modifier in modifiers:
@@ -170,7 +162,7 @@ def _complete(tokens: Sequence[str], parts: Sequence[_Part]) -> None:
             part.segments = list(after.segments)
 
 
-def _sizes(parts: Sequence[_Part], modifiers: Sequence[_Modifier]) -> list[float | None]:
+def _sizes(parts: Sequence[_Part], modifiers: Sequence[Modifier]) -> list[float | None]:
     """Return the size at each place: "4 mm in the right and 6 mm in the left lung"."""
     sizes = [
         (modifier.start, dict(modifier.values)["size_mm"])
