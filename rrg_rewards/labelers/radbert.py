@@ -15,7 +15,7 @@ from rrg_rewards.labelers.radbert_model import load_radbert_classifier
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.backend import Backend
-from rrg_rewards.utilities.checks import check_reports
+from rrg_rewards.utilities.checks import check_model_source, check_reports
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.signature import format_signature
@@ -210,6 +210,7 @@ def _locate(checkpoint: str, encoder: str, revision: str | None) -> _Source:
         return _Source(path, encoder, revision)
     if path.suffix in _FILE_ENDINGS:
         raise FileNotFoundError(f"{checkpoint}: no such file")
+    check_model_source(checkpoint)
     if not path.is_dir():
         hub = require("huggingface_hub", extra="labelers")
         patterns = [*_WEIGHT_FILES, "*.json", "*.txt"]

@@ -8,9 +8,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torchmetrics.functional.text import bleu_score, rouge_score
+from torchmetrics.functional.text import bleu_score
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.word_overlap import rouge_f
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_model_source
@@ -87,7 +88,8 @@ class ROUGE(ReportMetric):
     .. math::
         F = \frac{2 P R}{P + R}, \qquad P = \frac{\mathrm{LCS}(c, r)}{|c|}, \qquad R = \frac{\mathrm{LCS}(c, r)}{|r|}
 
-    In [0, 1], higher is better. The corpus value is the mean over reports. ROUGE counts words, not findings.
+    In [0, 1], higher is better. The corpus value is the mean over reports. ROUGE counts words, not findings. The values
+    are those of torchmetrics in float64. The LCS is exact at any length; reports of 10,000 words take milliseconds.
 
     Source: Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 2004.
 
@@ -123,10 +125,7 @@ class ROUGE(ReportMetric):
         return format_signature("rouge", variant=self.variant, measure="f", of="report")
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
-        values = [
-            float(rouge_score(pred, ref, rouge_keys=self.variant)[f"{self.variant}_fmeasure"])
-            for pred, ref in zip(preds, target, strict=True)
-        ]
+        values = [rouge_f(pred, ref, self.variant) for pred, ref in zip(preds, target, strict=True)]
         return Scores(torch.tensor(values, dtype=torch.float64))
 
 
@@ -161,7 +160,7 @@ class BERTScore(ReportMetric):
 
     Example:
         >>> from rrg_rewards.metrics import BERTScore
-        >>> metric = BERTScore("roberta-large", num_layers=17)                      # doctest: +SKIP
+        >>> metric = BERTScore("FacebookAI/roberta-large", num_layers=17)           # doctest: +SKIP
         >>> metric.update(["Small effusion."], ["Small pleural effusion."])         # doctest: +SKIP
         >>> metric.compute()                                                        # doctest: +SKIP
         tensor(0.9531, dtype=torch.float64)

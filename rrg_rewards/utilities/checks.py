@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 
 __all__ = ["check_model_source", "check_reports", "check_same_length"]
@@ -10,7 +11,8 @@ __all__ = ["check_model_source", "check_reports", "check_same_length"]
 def check_model_source(name: str | Path) -> None:
     """Check that the source of a model is not a missing folder or a folder that contains only an adapter.
 
-    A name of the form ``owner/model`` may be a model on the Hub; the Hub is not queried.
+    A name of the form ``owner/model`` may be a model on the Hub; the Hub is not queried. A name without an owner is a
+    folder, or one of the Hub's oldest models if it is in the Hub's cache on this machine.
 
     Raises:
         FileNotFoundError: If the path is missing and it cannot be a Hub id, or its parent folder exists.
@@ -21,14 +23,35 @@ def check_model_source(name: str | Path) -> None:
         Traceback (most recent call last):
         ...
         FileNotFoundError: runs/mine/sft: no such folder
+        >>> check_model_source("my_model")
+        Traceback (most recent call last):
+        ...
+        FileNotFoundError: 'my_model': no such folder; a model on the Hub is named with its owner, as in owner/model
     """
     path = Path(name)
     if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
         raise ValueError(f"{name} is a LoRA adapter; merge it first: rrg-rewards convert lora {name} --output FOLDER")
     # A Hub id has at most two parts. Thus a/b/c, ./a and /a are paths; runs/a is a path if the folder runs exists.
     is_path = str(name).startswith((".", "/", "~")) or len(path.parts) > 2
-    if not path.exists() and (is_path or (len(path.parts) == 2 and Path(path.parts[0]).is_dir())):
+    if path.exists():
+        return
+    if is_path or (len(path.parts) == 2 and Path(path.parts[0]).is_dir()):
         raise FileNotFoundError(f"{name}: no such folder{_similar(path)}")
+    if len(path.parts) < 2 and not _is_cached(str(name)):
+        raise FileNotFoundError(
+            f"{str(name)!r}: no such folder{_similar(path)}; a model on the Hub is named with its owner, as in "
+            "owner/model"
+        )
+
+
+def _is_cached(name: str) -> bool:
+    """Whether the Hub's cache on this machine contains the configuration of a model."""
+    try:
+        hub = import_module("huggingface_hub")
+        return isinstance(hub.try_to_load_from_cache(name, "config.json"), str)
+    except (ModuleNotFoundError, ValueError):
+        # A ValueError: the name can be no Hub id.
+        return False
 
 
 def _similar(path: Path) -> str:

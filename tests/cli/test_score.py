@@ -336,3 +336,11 @@ def test_reports_with_labels_by_a_model(run, shared_data, tmp_path):
     entry = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]
     assert entry["scored"] == len(read_table(pairs))
     assert 1 / 3 < entry["interval"][0] <= entry["value"] <= entry["interval"][1] < 0.5
+
+
+@pytest.mark.parametrize("metric", ["bertscore", "crepe", "er2score"])
+def test_a_model_without_an_owner_is_a_missing_folder(run, pairs, metric, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("the Hub was asked"))
+    result = run("score", pairs, "--metrics", metric, "--set", f"{metric}.model=my_model", "--bootstrap", "0")
+    assert result.code != 0
+    assert "'my_model': no such folder; a model on the Hub is named with its owner, as in owner/model" in result.err

@@ -180,6 +180,8 @@ def test_bad_arguments(tmp_path, encoder, checkpoint):
         RadBertLabeler(checkpoint, batch_size=0)
     with pytest.raises(FileNotFoundError, match="contains no weights"):
         RadBertLabeler(encoder)(["nodule"])
+    with pytest.raises(FileNotFoundError, match="'my_model': no such folder"):
+        RadBertLabeler("my_model")(["nodule"])
     with pytest.raises(TypeError, match=r"reports\[1\] must be a report text, got NoneType"):
         RadBertLabeler(checkpoint, encoder=encoder)(["nodule", None])
 

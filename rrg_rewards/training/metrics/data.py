@@ -168,7 +168,7 @@ class CrepeDataModule(LearnedMetricData):
 
     Example:
         >>> from rrg_rewards.training import CrepeDataModule, JsonlRecords
-        >>> data = CrepeDataModule([JsonlRecords("errors.jsonl")], tokenizer="bert-base-uncased")
+        >>> data = CrepeDataModule([JsonlRecords("errors.jsonl")], tokenizer="google-bert/bert-base-uncased")
         >>> [source.name for source in data.sources]
         ['errors']
     """
