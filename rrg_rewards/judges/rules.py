@@ -9,6 +9,7 @@ from rrg_rewards.functional.crimson import crimson_score
 from rrg_rewards.functional.crimson_evaluation import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, ReportPair, Result
 from rrg_rewards.judges.tasks.grounding import prose
+from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["RuleJudge"]
@@ -62,38 +63,75 @@ class RuleJudge(Judge):
         """
         readings = dict.fromkeys((pair.candidate, prose(pair.candidate)))
         context = dict(pair.context)
-        found = [_evaluation(compare_findings(pair.reference, text, context, open_findings=True)) for text in readings]
+        found = [
+            _evaluation(compare_findings(pair.reference, text, context, open_findings=True, limit_credit=True))
+            for text in readings
+        ]
         return found[0] if len(found) == 1 else min(found, key=lambda evaluation: crimson_score(evaluation).item())
 
 
 def _evaluation(found: FindingComparison) -> CrimsonEvaluation:
+    """Return the evaluation of a comparison, in which no listed finding of the candidate earns credit twice.
+
+    Findings of the reference that the candidate names as fewer ones are listed as one. A finding of the candidate that
+    states a place for each of several findings of the reference is listed once for each of them.
+    """
+    reference, predicted = _Listing("R"), _Listing("P")
+    several = {j: len(match.reference) for match in found.matches if len(match.candidate) == 1 for j in match.candidate}
+    for j, (finding, level) in enumerate(zip(found.candidate, found.candidate_significance, strict=True)):
+        predicted.add([finding] * max(1, min(several.get(j, 1), len(finding.attributes.places))), level)
+    united = {}
+    for match in found.matches:
+        stated = sum(len(predicted.ids[j]) for j in match.candidate)
+        ours = sorted(match.reference)
+        united.update((i, ours[stated - 1]) for i in ours[stated:])
+    for i, (finding, level) in enumerate(zip(found.reference, found.reference_significance, strict=True)):
+        reference.add([finding], level, united.get(i))
     matched, errors = [], []
     for match in found.matches:
-        pairs = [(f"R{i + 1}", f"P{j + 1}") for i in match.reference for j in match.candidate]
+        ids = list(dict.fromkeys(id_ for i in match.reference for id_ in reference.ids[i]))
+        theirs = [id_ for j in match.candidate for id_ in predicted.ids[j]]
+        pairs = [(ids[min(k, len(ids) - 1)], pred_id) for k, pred_id in enumerate(theirs)]
         matched += pairs
-        for ref_id, pred_id in pairs[:1]:
-            errors += [
-                CrimsonAttributeError(
-                    ref_id=ref_id,
-                    pred_id=pred_id,
-                    severity="significant" if error.significant else "negligible",
-                    error_types=(error.type,),
-                    explanation=error.explanation,
-                )
-                for error in match.discrepancies
-            ]
+        errors += [
+            CrimsonAttributeError(
+                ref_id=ref_id,
+                pred_id=pred_id,
+                severity="significant" if error.significant else "negligible",
+                error_types=(error.type,),
+                explanation=error.explanation,
+            )
+            for ref_id, pred_id in pairs[: len(ids)]
+            for error in match.discrepancies
+        ]
     return CrimsonEvaluation(
-        reference_findings=_findings("R", found.reference, found.reference_significance),
-        predicted_findings=_findings("P", found.candidate, found.candidate_significance),
+        reference_findings=tuple(reference.findings.values()),
+        predicted_findings=tuple(predicted.findings.values()),
         matched_findings=tuple(matched),
-        false_findings=tuple(f"P{i + 1}" for i in found.false),
-        missing_findings=tuple(f"R{i + 1}" for i in found.missing),
+        false_findings=tuple(id_ for i in found.false for id_ in predicted.ids[i]),
+        missing_findings=tuple(id_ for i in found.missing for id_ in reference.ids[i]),
         attribute_errors=tuple(errors),
     )
 
 
-def _findings(prefix: str, findings: Sequence[Finding], significance: Sequence[str]) -> tuple[CrimsonFinding, ...]:
-    return tuple(
-        CrimsonFinding(f"{prefix}{i + 1}", finding.text, level)
-        for i, (finding, level) in enumerate(zip(findings, significance, strict=True))
-    )
+class _Listing:
+    """The listed findings of one report by their ids, and the ids of each finding that was read."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.findings: dict[str, CrimsonFinding] = {}
+        self.ids: list[list[str]] = []
+
+    def add(self, findings: Sequence[Finding], level: str, united: int | None = None) -> None:
+        """List a finding, or add it to the one with the index ``united``."""
+        if united is None:
+            ids = [f"{self.prefix}{len(self.findings) + k + 1}" for k in range(len(findings))]
+            self.findings.update(
+                (id_, CrimsonFinding(id_, f.text, level)) for id_, f in zip(ids, findings, strict=True)
+            )
+        else:
+            ids = self.ids[united]
+            listed = self.findings[ids[0]]
+            level = max(level, listed.clinical_significance, key=SIGNIFICANCE_WEIGHTS.__getitem__)
+            self.findings[ids[0]] = CrimsonFinding(ids[0], f"{listed.finding}; {findings[0].text}", level)
+        self.ids.append(ids)

@@ -1,5 +1,6 @@
 """The rule judge: agreement with radiologists, and properties for any reports."""
 
+import csv
 import json
 import pickle
 
@@ -10,7 +11,7 @@ from scipy.stats import kendalltau
 
 from rrg_rewards.data.phantom.studies import phantom_studies
 from rrg_rewards.findings import extract_findings, get_engine
-from rrg_rewards.functional import CrimsonEvaluation, crimson_score
+from rrg_rewards.functional import CrimsonEvaluation, crimson_score, crimson_statistics
 from rrg_rewards.judges import ReportPair, RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 
@@ -33,9 +34,95 @@ def test_evaluations_are_consistent():
     evaluation = JUDGE.evaluation(
         ReportPair("Left effusion. Right effusion. Emphysema.", "Bilateral effusions. Nodule.")
     )
-    assert evaluation.matched_findings == (("R1", "P1"), ("R2", "P1"))
-    assert (evaluation.false_findings, evaluation.missing_findings) == (("P2",), ("R3",))
+    assert [finding.finding for finding in evaluation.reference_findings] == ["effusion; effusion", "Emphysema"]
+    assert evaluation.matched_findings == (("R1", "P1"),)
+    assert (evaluation.false_findings, evaluation.missing_findings) == (("P2",), ("R2",))
     assert CrimsonEvaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
+
+
+def weighed(reference, candidate):
+    """Credit of the candidate, and the weight that its findings cost if they are false."""
+    return (
+        float(crimson_statistics([JUDGE.evaluation(ReportPair(reference, candidate))]).credit),
+        float(crimson_statistics([JUDGE.evaluation(ReportPair("Normal.", candidate))]).false_weight),
+    )
+
+
+CANDIDATES = [
+    "Granuloma.",
+    "Atelectasis or consolidation.",
+    "11 mm granuloma or pneumonia.",
+    "Opacity, likely pneumonia.",
+    "Minimal pneumothorax.",
+    "Small lymph nodes.",
+    "Lucency.",
+    "Abnormality in the lung.",
+    "3 mm nodule.",
+    "Multiple nodules in both lungs.",
+    "Bilateral effusions.",
+    "Consolidation versus atelectasis.",
+    "Emphysema or bulla.",
+]
+REFERENCES = [
+    "Pneumothorax.",
+    "Pneumonia.",
+    "Lung mass.",
+    "8 mm nodule in the right upper lobe. 7 mm nodule in the left lower lobe. Nodule in the lingula.",
+    "Enlarged lymph nodes.",
+    "Left effusion. Right effusion.",
+    "Large left effusion. Large right pneumothorax. Tuberculosis.",
+    "Low density lesion in the lung.",
+    "Consolidation. Atelectasis. Bulla.",
+]
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("candidate", CANDIDATES)
+def test_a_finding_earns_at_most_what_it_costs(reference, candidate):
+    credit, cost = weighed(reference, candidate)
+    assert credit <= cost + 1e-12
+
+
+def test_alternatives_and_wider_names_earn_a_share():
+    credit, cost = weighed("Consolidation.", "Atelectasis or consolidation.")
+    assert (credit, cost) == (0.25, 0.5)
+    evaluation = JUDGE.evaluation(ReportPair("Consolidation.", "Atelectasis or consolidation."))
+    assert [(error.error_types, error.severity) for error in evaluation.attribute_errors] == [
+        (("certainty",), "significant")
+    ]
+    assert weighed("Consolidation or atelectasis.", "Atelectasis or consolidation.") == (0.5, 0.5)
+    # Two errors limit the credit to the weight of a lucency, and one is that of the name.
+    assert weighed("Pneumothorax.", "Lucency.") == (pytest.approx(0.4), 0.5)
+
+
+def test_weights_do_not_depend_on_the_first_name():
+    for text in ("Atelectasis or consolidation.", "Consolidation or atelectasis."):
+        evaluation = JUDGE.evaluation(ReportPair(text, text))
+        levels = {f.clinical_significance for f in (*evaluation.reference_findings, *evaluation.predicted_findings)}
+        assert levels == {"actionable_not_urgent"}
+
+
+def test_one_finding_earns_the_credit_of_one():
+    nodules = " ".join(
+        f"{size} mm nodule in the {place}." for size, place in ((9, "apex"), (8, "base"), (7, "lingula"))
+    )
+    assert weighed(nodules, "Multiple nodules in both lungs.")[0] <= 0.5
+    assert score("Left effusion. Right effusion.", "Bilateral effusions.") == 1
+    places = "Airspace disease in the left lung and in the right upper lobe."
+    reference = "Airspace disease in the left lung. Airspace disease in the right upper lobe."
+    evaluation = JUDGE.evaluation(ReportPair(reference, places))
+    assert evaluation.matched_findings == (("R1", "P1"), ("R2", "P2"))
+
+
+def test_hedged_lists_earn_nothing(shared_data):
+    benign = ("granuloma", "lymph node", "bone island", "nodule")
+    weighty = ("pneumonia", "edema", "lung mass", "consolidation", "atelectasis", "fibrosis", "tuberculosis")
+    with (shared_data / "reg2rg_ctrg" / "pairs.csv").open(newline="", encoding="utf-8") as file:
+        references = [row["GT_whole_report"] for row in csv.DictReader(file)][:20]
+    blank = sum(score(reference, "") for reference in references)
+    for name in benign:
+        constant = " ".join(f"{11 + i} mm {name} or {other}." for i, other in enumerate(weighty))
+        assert sum(score(reference, constant) for reference in references) < blank
 
 
 def test_only_its_task():

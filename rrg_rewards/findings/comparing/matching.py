@@ -1,45 +1,30 @@
 """Compare two reports finding by finding: matched, false and missing findings, and attribute errors of matches."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
 from rrg_rewards.findings.comparing.attribute_errors import (
-    LUNG_LEVELS,
     AttributeDiscrepancy,
     attribute_discrepancies,
-    density,
-    is_among,
-    is_nodule,
-    severity_steps,
-    sides_conflict,
     stated_places,
 )
-from rrg_rewards.findings.comparing.open_findings import open_relation
+from rrg_rewards.findings.comparing.finding_pairs import are_apart, covers, match_cost, relation_of
+from rrg_rewards.findings.comparing.prices import finding_significance, may_match, price_discrepancies
 from rrg_rewards.findings.comparing.significance import clinical_significance
-from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph, organs_differ
-from rrg_rewards.findings.knowledge.organs import finding_organ
+from rrg_rewards.findings.knowledge.concepts import Relation
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.engine import extract_findings
-from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding
+from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 
 __all__ = ["FindingComparison", "FindingMatch", "compare_findings"]
 
-# Costs of a match: each step between the concepts, and differences in side, location, density, severity and size.
-_STEP, _OPPOSITE, _ONE_OF_BOTH, _PLACE, _DENSITY, _SEVERITY, _SIZE = 4.0, 3.0, 1.0, 2.0, 1.0, 0.25, 0.5
-
-# Largest part in mm of several findings of which no size is stated.
-_SMALL_PART = 6.0
-
-_PLURALS, _SINGULARS = ("s", "ae", "thoraces"), ("ss", "is", "us", "copd", "chf")
 # Findings of a report after this number match nothing, because the number of pairs grows with its square. Reports of
 # patients contain fewer than a hundred.
 _MOST_FINDINGS = 300
-# Findings with more alternatives are matched by their concept only, so that listing many diagnoses gains nothing.
-_MOST_ALTERNATIVES = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +99,7 @@ def compare_findings(
     candidate: str | Sequence[Finding],
     context: Mapping[str, Any] | None = None,
     open_findings: bool = False,
+    limit_credit: bool = False,
 ) -> FindingComparison:
     """Compare two reports finding by finding.
 
@@ -130,6 +116,9 @@ def compare_findings(
         context: ``age`` and ``indication`` of the patient, both optional.
         open_findings: Whether to compare also the abnormal statements of report texts that name no known concept; see
             :func:`rrg_rewards.findings.extract_findings`.
+        limit_credit: Whether a match must not earn more in CRIMSON than the weight of the candidate's finding. A
+            finding then matches none that is more significant by two levels, and a benign one none that has a weight.
+            Other matches with a more significant finding get the significant errors that limit their credit.
 
     Raises:
         TypeError: If a report is neither a string nor a sequence of findings.
@@ -144,11 +133,8 @@ def compare_findings(
     )
     patient = Patient.from_context(context)
     significance = partial(clinical_significance, patient=patient)
-    levels = [
-        tuple(significance(finding.concept, finding.attributes, words=finding.words) for finding in report)
-        for report in (ours, theirs)
-    ]
-    matched = _groups(ours, theirs, levels[0], levels[1], patient)
+    levels = [tuple(finding_significance(finding, significance) for finding in report) for report in (ours, theirs)]
+    matched = _groups(ours, theirs, levels[0], levels[1], patient, limit_credit)
     return FindingComparison(
         reference=ours,
         candidate=theirs,
@@ -159,11 +145,12 @@ def compare_findings(
                 tuple(of_ours),
                 tuple(of_theirs),
                 tuple(
-                    attribute_discrepancies(
+                    _discrepancies(
                         _united([ours[i] for i in of_ours]),
                         _united([theirs[i] for i in of_theirs]),
                         relation,
                         significance,
+                        (_greatest(levels[0], of_ours), _greatest(levels[1], of_theirs)) if limit_credit else None,
                     )
                 ),
             )
@@ -181,6 +168,21 @@ def _findings(name: str, report: str | Sequence[Finding], open_findings: bool) -
     if not all(isinstance(finding, Finding) for finding in findings):
         raise TypeError(f"{name} must be a report text or a list of findings, got {type(report).__name__}")
     return findings
+
+
+def _greatest(levels: Sequence[str], indices: Iterable[int]) -> str:
+    return max((levels[i] for i in indices), key=SIGNIFICANCE_WEIGHTS.__getitem__)
+
+
+def _discrepancies(
+    reference: Finding,
+    candidate: Finding,
+    relation: Relation,
+    significance: Callable[..., str],
+    levels: tuple[str, str] | None,
+) -> list[AttributeDiscrepancy]:
+    errors = attribute_discrepancies(reference, candidate, relation, significance)
+    return errors if levels is None else errors + price_discrepancies(errors, *levels, relation.kind)
 
 
 def _rest(size: int, taken: Iterable[int]) -> tuple[int, ...]:
@@ -212,14 +214,17 @@ def _groups(
     our_levels: Sequence[str],
     their_levels: Sequence[str],
     patient: Patient,
+    limit_credit: bool,
 ) -> list[tuple[list[int], list[int], Relation]]:
     """Return the groups of matched findings, as indices in both reports, and the relation of their concepts."""
     pairs = []
     for i, reference in enumerate(ours[:_MOST_FINDINGS]):
         for j, candidate in enumerate(theirs[:_MOST_FINDINGS]):
-            relation = _relation(reference, candidate, patient)
-            if relation is not None and not _apart(reference, candidate, relation):
-                pairs.append((_cost(reference, candidate, relation), i, j, relation))
+            if limit_credit and not may_match(our_levels[i], their_levels[j]):
+                continue
+            relation = relation_of(reference, candidate, patient)
+            if relation is not None and not are_apart(reference, candidate, relation):
+                pairs.append((match_cost(reference, candidate, relation), i, j, relation))
     pairs.sort(key=lambda pair: pair[:3])
     groups: list[tuple[list[int], list[int], Relation]] = []
     of_ours: dict[int, int] = {}
@@ -232,92 +237,10 @@ def _groups(
     # is more significant, as a large nodule beside small ones is.
     for _, i, j, _ in pairs:
         excess = SIGNIFICANCE_WEIGHTS[their_levels[j]] - SIGNIFICANCE_WEIGHTS[our_levels[i]]
-        if j not in of_theirs and excess <= 0 and _covers(ours[i], theirs[j]):
+        if j not in of_theirs and excess <= 0 and covers(ours[i], theirs[j]):
             of_theirs[j] = of_ours[i]
             groups[of_ours[i]][1].append(j)
-        elif i not in of_ours and excess >= 0 and _covers(theirs[j], ours[i]):
+        elif i not in of_ours and excess >= 0 and covers(theirs[j], ours[i]):
             of_ours[i] = of_theirs[j]
             groups[of_theirs[j]][0].append(i)
     return groups
-
-
-def _relation(reference: Finding, candidate: Finding, patient: Patient) -> Relation | None:
-    """Return the closest relation between two findings of one organ, or between their alternatives."""
-    if organs_differ(reference.organ, candidate.organ):
-        # Concepts of two organs may be related: a lucency of the lung is a pneumothorax.
-        usual = all(finding.organ == finding_organ(finding.concept, None) for finding in (reference, candidate))
-        if reference.concept == candidate.concept or not usual:
-            return None
-    if OTHER in (reference.concept, candidate.concept):
-        return open_relation(reference, candidate)
-    graph = concept_graph()
-    best = graph.relation(reference.concept, candidate.concept, patient)
-    if 0 < max(len(reference.alternatives), len(candidate.alternatives)) <= _MOST_ALTERNATIVES:
-        for ours in (reference.concept, *reference.alternatives):
-            for theirs in (candidate.concept, *candidate.alternatives):
-                found = graph.relation(ours, theirs, patient)
-                if found is not None and (best is None or found.distance < best.distance):
-                    best = found
-    return best
-
-
-def _levels_conflict(reference: Attributes, candidate: Attributes) -> bool:
-    ours, theirs = LUNG_LEVELS.intersection(reference.location), LUNG_LEVELS.intersection(candidate.location)
-    return bool(ours) and bool(theirs) and ours.isdisjoint(theirs)
-
-
-def _apart(reference: Finding, candidate: Finding, relation: Relation) -> bool:
-    """Whether two mentions of related concepts are different findings."""
-    ours, theirs = reference.attributes, candidate.attributes
-    if {ours.device_position, theirs.device_position} == {"satisfactory", "malpositioned"}:
-        return True
-    opposite = {ours.laterality, theirs.laterality} == {"left", "right"}
-    conflict = _levels_conflict(ours, theirs)
-    # An opacity is an atelectasis only in the same place.
-    is_other = relation.kind in ("unspecific", "overinterpretation") and not is_nodule(candidate)
-    if is_other and (opposite or conflict):
-        return True
-    # Of several nodules, the stated place is that of the largest.
-    if opposite and conflict and not (is_nodule(candidate) and "multiple" in (ours.extent, theirs.extent)):
-        return True
-    densities = {density(reference), density(candidate)}
-    # Of several nodules, some may be calcified.
-    if ours.extent == "multiple" or "calcified" not in densities:
-        return False
-    return "ground_glass" in densities or (opposite and len(densities) > 1)
-
-
-def _cost(reference: Finding, candidate: Finding, relation: Relation) -> float:
-    ours, theirs = reference.attributes, candidate.attributes
-    cost = _STEP * relation.distance + _SEVERITY * severity_steps(ours, theirs)
-    if sides_conflict(ours, theirs):
-        cost += _ONE_OF_BOTH if "bilateral" in (ours.laterality, theirs.laterality) else _OPPOSITE
-    if ours.location and theirs.location and set(ours.location).isdisjoint(theirs.location):
-        cost += _PLACE
-    if density(reference) != density(candidate):
-        cost += _DENSITY
-    if ours.size_mm and theirs.size_mm:
-        # Of several nodules, those of nearly the same size are the same.
-        cost += _SIZE * abs(ours.size_mm - theirs.size_mm) / max(ours.size_mm, theirs.size_mm)
-    return cost
-
-
-def _covers(whole: Finding, part: Finding) -> bool:
-    """Whether a mention of several findings may include another mention."""
-    ours, theirs = whole.attributes, part.attributes
-    several = ours.extent in ("multiple", "diffuse") or _is_plural(whole.text)
-    # The place that is stated with a size is that of the largest one.
-    of_largest = several and ours.size_mm is not None
-    return (
-        (whole.concept == part.concept or (is_nodule(whole) and is_nodule(part)))
-        and (ours.laterality == "bilateral" or several)
-        and ours.laterality in (None, "bilateral", theirs.laterality)
-        and (of_largest or not ours.location or set(theirs.location) <= set(ours.location))
-        and (of_largest or all(is_among(place, stated_places(ours)) for place in stated_places(theirs)))
-        and (theirs.size_mm is None or theirs.size_mm <= (ours.size_mm or _SMALL_PART))
-    )
-
-
-def _is_plural(text: str) -> bool:
-    """Whether a mention ends in a plural: "nodules", "bullae", and not "atelectasis" or "pneumothorax"."""
-    return text.lower().endswith(_PLURALS) and not text.lower().endswith(_SINGULARS)

@@ -14,7 +14,7 @@ __all__ = ["open_relation"]
 
 # Distances of a finding in similar words and of one in wider words; equal concepts have the distance 0.
 _SIMILAR = Relation("descriptor", 1, significant=False)
-_WIDER = Relation("unspecific", 2, significant=False)
+_WIDER = Relation("unspecific", 2, significant=True)
 _NARROWER = Relation("overinterpretation", 2, significant=False)
 # Letters of two words that have no class in ``knowledge/wordings.yaml`` and are equal in their first letters.
 _STEM = 6

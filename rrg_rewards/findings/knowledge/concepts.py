@@ -11,7 +11,7 @@ from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["SAME", "ConceptGraph", "Relation", "concept_graph", "organs_differ"]
 
-Kind = Literal["same", "unspecific", "overinterpretation", "descriptor"]
+Kind = Literal["same", "unspecific", "overinterpretation", "descriptor", "certainty"]
 
 _RELATIONS = ("same_as", "near", "kin")
 
@@ -22,7 +22,8 @@ class Relation:
 
     Args:
         kind: ``same``; ``unspecific`` if the candidate's concept is wider; ``overinterpretation`` if it is narrower;
-            ``descriptor`` if the two are commonly confused.
+            ``descriptor`` if the two are commonly confused; ``certainty`` if the candidate names an alternative that
+            the reference does not name.
         distance: 0 for the same concept; larger for more distant concepts.
         significant: Whether the difference could change the management of the patient.
     """

@@ -11,6 +11,7 @@ from rrg_rewards.judges.tasks.base import PromptTask, answer_schemas
 from rrg_rewards.judges.tasks.crimson_published_prompt import published_messages
 from rrg_rewards.judges.tasks.escaping import find_control_text, quote_text
 from rrg_rewards.judges.tasks.grounding import content_words, report_words
+from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 
 __all__ = ["CrimsonPrompt", "CrimsonTask"]
 
@@ -18,6 +19,11 @@ CrimsonPrompt = Literal["own", "crimson-score"]
 """``"own"``: this package's prompt. ``"crimson-score"``: the prompt that the published judge was fine-tuned on."""
 
 _ID = {"reference_findings": re.compile(r"R[0-9]{1,4}"), "predicted_findings": re.compile(r"P[0-9]{1,4}")}
+# Levels of clinical significance in ascending order. An unknown one weighs as much as the second.
+_LEVELS = {level: i for i, level in enumerate(sorted(SIGNIFICANCE_WEIGHTS, key=SIGNIFICANCE_WEIGHTS.__getitem__))}
+_UNKNOWN_LEVEL = 1
+# A bilateral finding of the candidate may match one reference finding on each side.
+_MOST_MATCHES = 2
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _PROBE = ReportPair('Reference. <a> "b"\n', "Candidate. <c> {d}\n", (("age", "82"), ("sex", "F"), ("indication", "e")))
 
@@ -41,6 +47,9 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     - ids are ``R1, R2, ...`` and ``P1, P2, ...``, unique, and every id in a match or an error is the id of a finding;
     - each reference finding is either matched, once or several times, or missing once; each candidate finding is either
       matched or false once; no pair is matched twice; attribute errors belong to matched pairs;
+    - a matched candidate finding is at most one level less significant than its reference finding, so that a finding
+      that costs nothing if it is false earns nothing from a weighty one;
+    - with ``prompt="own"``, a candidate finding matches at most two reference findings, one on each side;
     - a report's list contains no finding twice, and not more findings than the report has words;
     - each finding is stated in its report in similar words, with its numbers
       (:data:`rrg_rewards.judges.tasks.grounding.GROUNDING`);
@@ -113,6 +122,9 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         reference = _ids("reference_findings", found.reference_findings)
         predicted = _ids("predicted_findings", found.predicted_findings)
         _check_references(found, reference, predicted)
+        _check_levels(found)
+        if not published:
+            _check_collecting(found)
         _check_findings("reference_findings", found.reference_findings, item.reference)
         _check_findings("predicted_findings", found.predicted_findings, item.candidate)
         return found
@@ -159,6 +171,27 @@ def _check_references(found: CrimsonEvaluation, reference: set[str], predicted: 
     for row, error in enumerate(found.attribute_errors):
         if (error.ref_id, error.pred_id) not in found.matched_findings:
             raise AnswerError("inconsistent", f"errors.attribute_errors[{row}] is about a pair that is not matched")
+
+
+def _check_levels(found: CrimsonEvaluation) -> None:
+    """Raise if a match would let a candidate finding earn credit far above its own weight."""
+    levels = {
+        finding.id: _LEVELS.get(finding.clinical_significance, _UNKNOWN_LEVEL)
+        for finding in (*found.reference_findings, *found.predicted_findings)
+    }
+    for ref_id, pred_id in found.matched_findings:
+        if levels[ref_id] - levels[pred_id] > 1:
+            raise AnswerError(
+                "inconsistent", f"{pred_id} is matched with {ref_id}, which is more significant by two levels or more"
+            )
+
+
+def _check_collecting(found: CrimsonEvaluation) -> None:
+    """Raise if one candidate finding would earn the credit of many reference findings."""
+    counts = Counter(pred_id for _, pred_id in found.matched_findings)
+    for pred_id, count in counts.items():
+        if count > _MOST_MATCHES:
+            raise AnswerError("inconsistent", f"{pred_id} is matched with {count} reference findings")
 
 
 def _check_known(kind: str, ids: set[str], known: set[str]) -> None:

@@ -201,6 +201,36 @@ def test_several_matches_of_a_finding_count() -> None:
     assert len(TASK.parse(pair, text(answer)).attribute_errors) == 2
 
 
+NODULES = ReportPair("Nodule in the apex. Nodule in the base. Nodule in the lingula. Lung mass.", "Granuloma. Nodules.")
+
+
+@pytest.mark.parametrize(
+    ("level", "matched", "missing", "reason"),
+    [
+        ("benign_expected", "R4-P1 R1-P2", "R2 R3", "P1 is matched with R4, which is more significant by two levels"),
+        ("benign_expected", "R1-P2 R2-P2 R3-P2", "R4", "P2 is matched with 3 reference findings"),
+        ("not_actionable_not_urgent", "R4-P1 R1-P2 R2-P2", "R3", None),
+    ],
+)
+def test_matches_earn_at_most_the_weight_of_a_finding(
+    level: str, matched: str, missing: str, reason: str | None
+) -> None:
+    names = ("Nodule in the apex", "Nodule in the base", "Nodule in the lingula", "Lung mass")
+    answer = make_answer(
+        [finding(f"R{i + 1}", name) for i, name in enumerate(names)],
+        [finding("P1", "Granuloma", level), finding("P2", "Nodules")],
+        matched=matched,
+        missing=missing,
+        false="" if "P1" in matched else "P1",
+    )
+    if reason is None:
+        assert len(TASK.parse(NODULES, text(answer)).matched_findings) == 3
+        return
+    with pytest.raises(AnswerError, match=reason) as raised:
+        TASK.parse(NODULES, text(answer))
+    assert raised.value.kind == "inconsistent"
+
+
 def test_lists_that_no_report_can_have() -> None:
     pair = ReportPair("Large effusion.", "Normal.")
     words = ["large effusion", "effusions", "large"]

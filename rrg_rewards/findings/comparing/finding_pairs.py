@@ -1,0 +1,122 @@
+"""Pairs of findings of two reports: how they are related, whether they may be one finding, and how much they differ."""
+
+from rrg_rewards.findings.comparing.attribute_errors import (
+    LUNG_LEVELS,
+    density,
+    is_among,
+    is_nodule,
+    severity_steps,
+    sides_conflict,
+    stated_places,
+)
+from rrg_rewards.findings.comparing.open_findings import open_relation
+from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph, organs_differ
+from rrg_rewards.findings.knowledge.organs import finding_organ
+from rrg_rewards.findings.knowledge.patient import Patient
+from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding
+
+__all__ = ["are_apart", "covers", "match_cost", "relation_of"]
+
+# Costs of a match: each step between the concepts, and differences in side, location, density, severity and size.
+_STEP, _OPPOSITE, _ONE_OF_BOTH, _PLACE, _DENSITY, _SEVERITY, _SIZE = 4.0, 3.0, 1.0, 2.0, 1.0, 0.25, 0.5
+
+# Largest part in mm of several findings of which no size is stated.
+_SMALL_PART = 6.0
+
+_PLURALS, _SINGULARS = ("s", "ae", "thoraces"), ("ss", "is", "us", "copd", "chf")
+# Findings with more alternatives are matched by their concept only, so that listing many diagnoses gains nothing.
+_MOST_ALTERNATIVES = 1
+
+
+def relation_of(reference: Finding, candidate: Finding, patient: Patient) -> Relation | None:
+    """Return the closest relation between two findings of one organ, or between their alternatives."""
+    if organs_differ(reference.organ, candidate.organ):
+        # Concepts of two organs may be related: a lucency of the lung is a pneumothorax.
+        usual = all(finding.organ == finding_organ(finding.concept, None) for finding in (reference, candidate))
+        if reference.concept == candidate.concept or not usual:
+            return None
+    if OTHER in (reference.concept, candidate.concept):
+        return open_relation(reference, candidate)
+    return _named_relation(reference, candidate, patient)
+
+
+def _named_relation(reference: Finding, candidate: Finding, patient: Patient) -> Relation | None:
+    """Return the closest relation between the concepts of two findings, or between their alternatives.
+
+    A candidate that names an alternative which the reference does not name hedges: a significant error of certainty.
+    """
+    graph = concept_graph()
+    ours, theirs = ((finding.concept, *finding.alternatives) for finding in (reference, candidate))
+    pairs = [(reference.concept, candidate.concept)]
+    if len(ours) + len(theirs) > 2 and max(len(ours), len(theirs)) <= 1 + _MOST_ALTERNATIVES:
+        pairs += [(first, second) for first in ours for second in theirs]
+    found = [relation for pair in pairs if (relation := graph.relation(*pair, patient)) is not None]
+    best = min(found, key=lambda relation: relation.distance, default=None)
+    if best is None or not candidate.alternatives or set(theirs) <= set(ours):
+        return best
+    hedged = Relation("certainty", 1 + best.distance, significant=True)
+    direct = graph.relation(reference.concept, candidate.concept, patient)
+    return direct if direct is not None and direct.significant else hedged
+
+
+def _levels_conflict(reference: Attributes, candidate: Attributes) -> bool:
+    ours, theirs = LUNG_LEVELS.intersection(reference.location), LUNG_LEVELS.intersection(candidate.location)
+    return bool(ours) and bool(theirs) and ours.isdisjoint(theirs)
+
+
+def are_apart(reference: Finding, candidate: Finding, relation: Relation) -> bool:
+    """Whether two mentions of related concepts are different findings."""
+    ours, theirs = reference.attributes, candidate.attributes
+    if {ours.device_position, theirs.device_position} == {"satisfactory", "malpositioned"}:
+        return True
+    opposite = {ours.laterality, theirs.laterality} == {"left", "right"}
+    conflict = _levels_conflict(ours, theirs)
+    # An opacity is an atelectasis only in the same place.
+    is_other = relation.kind in ("unspecific", "overinterpretation") and not is_nodule(candidate)
+    if is_other and (opposite or conflict):
+        return True
+    # Of several nodules, the stated place is that of the largest.
+    if opposite and conflict and not (is_nodule(candidate) and "multiple" in (ours.extent, theirs.extent)):
+        return True
+    densities = {density(reference), density(candidate)}
+    # Of several nodules, some may be calcified.
+    if ours.extent == "multiple" or "calcified" not in densities:
+        return False
+    return "ground_glass" in densities or (opposite and len(densities) > 1)
+
+
+def match_cost(reference: Finding, candidate: Finding, relation: Relation) -> float:
+    """Return how much two related findings differ: in concept, side, place, density, severity and size."""
+    ours, theirs = reference.attributes, candidate.attributes
+    cost = _STEP * relation.distance + _SEVERITY * severity_steps(ours, theirs)
+    if sides_conflict(ours, theirs):
+        cost += _ONE_OF_BOTH if "bilateral" in (ours.laterality, theirs.laterality) else _OPPOSITE
+    if ours.location and theirs.location and set(ours.location).isdisjoint(theirs.location):
+        cost += _PLACE
+    if density(reference) != density(candidate):
+        cost += _DENSITY
+    if ours.size_mm and theirs.size_mm:
+        # Of several nodules, those of nearly the same size are the same.
+        cost += _SIZE * abs(ours.size_mm - theirs.size_mm) / max(ours.size_mm, theirs.size_mm)
+    return cost
+
+
+def covers(whole: Finding, part: Finding) -> bool:
+    """Whether a mention of several findings may include another mention."""
+    ours, theirs = whole.attributes, part.attributes
+    several = ours.extent in ("multiple", "diffuse") or _is_plural(whole.text)
+    # The place that is stated with a size is that of the largest one.
+    of_largest = several and ours.size_mm is not None
+    return (
+        (whole.concept == part.concept or (is_nodule(whole) and is_nodule(part)))
+        and (ours.laterality == "bilateral" or several)
+        and ours.laterality in (None, "bilateral", theirs.laterality)
+        and (of_largest or not ours.location or set(theirs.location) <= set(ours.location))
+        and (of_largest or all(is_among(place, stated_places(ours)) for place in stated_places(theirs)))
+        and (theirs.size_mm is None or theirs.size_mm <= (ours.size_mm or _SMALL_PART))
+    )
+
+
+def _is_plural(text: str) -> bool:
+    """Whether a mention ends in a plural: "nodules", "bullae", and not "atelectasis" or "pneumothorax"."""
+    return text.lower().endswith(_PLURALS) and not text.lower().endswith(_SINGULARS)
