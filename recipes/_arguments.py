@@ -3,8 +3,10 @@
 # ruff: noqa: RUF009 (_option makes a dataclass field)
 
 from dataclasses import MISSING, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from rrg_rewards.models.ct_chat.system_prompt import read_system_prompt
 from rrg_rewards.rewards.registry import RewardSetting, parse_reward
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.names import unknown_name_message
@@ -39,7 +41,11 @@ class DataArguments:
     image_column: str | None = _option(None, "Column of image paths, absolute or relative to the folder of the table.")
     label_columns: list[str] | None = _option(None, "Columns of 0 and 1, or one column of lists; read as 'labels'.")
     label_schema: str | None = _option(None, "Label schema, such as ct_rate, whose labels are the label columns.")
-    system_prompt: str | None = _option(None, "System message, or first line of a prompt without chat template.")
+    system_prompt: str | None = _option(
+        None,
+        "System message, or first line of a prompt without chat template; or the path of a .txt file of it, or of "
+        "conversation.py of CT-CHAT's code.",
+    )
     prompt_template: str = _option("{input}", "Prompt; {input} is the input column, {NAME} is another column.")
     conversational: bool = _option(True, "Format prompts with the model's chat template.")
     max_input_words: int | None = _option(None, "Leave out rows whose input has more words.")
@@ -47,6 +53,18 @@ class DataArguments:
     heldout_fraction: float = _option(0.1, "Fraction of rows that are held out from training.")
     heldout_seed: int = _option(0, "Seed of the split.")
     heldout_rows: int = _option(64, "Number of held-out rows to evaluate on; 0 for none.")
+
+    @property
+    def system_text(self) -> str | None:
+        """The system prompt, read from its file if ``system_prompt`` is a path.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+        """
+        path = Path(self.system_prompt or "")
+        if path.suffix == ".py":
+            return read_system_prompt(path)
+        return path.read_text(encoding="utf-8") if path.suffix == ".txt" else self.system_prompt
 
     @property
     def target_column(self) -> str:
@@ -138,6 +156,18 @@ class SupervisedArguments(DataArguments):
     """Arguments of supervised fine-tuning recipes."""
 
     completion_column: str = _option("", "Column of target reports (default: the reference column).")
+
+    @property
+    def system_text(self) -> str | None:
+        """The system prompt, read from its file if ``system_prompt`` is a path.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+        """
+        path = Path(self.system_prompt or "")
+        if path.suffix == ".py":
+            return read_system_prompt(path)
+        return path.read_text(encoding="utf-8") if path.suffix == ".txt" else self.system_prompt
 
     @property
     def target_column(self) -> str:

@@ -115,7 +115,7 @@ def _prepare(
     needed = {arguments.input_column if name == "input" else name for name in placeholders}
     for column in sorted({*needed, *columns, *([arguments.image_column] if arguments.image_column else [])}):
         table.column(column)
-    rows = []
+    rows, system = [], arguments.system_text
     for cells in zip(*table.columns.values(), strict=True):
         row = dict(zip(table.names, cells, strict=True))
         if "input" in placeholders:
@@ -123,7 +123,9 @@ def _prepare(
         reason = _reason_to_drop(row, arguments)
         if reason is None:
             image = {_IMAGE: str(folder / row[arguments.image_column])} if arguments.image_column else {}
-            rows.append({"prompt": _prompt(row, arguments), **{column: row[column] for column in columns}, **image})
+            rows.append(
+                {"prompt": _prompt(row, arguments, system), **{column: row[column] for column in columns}, **image}
+            )
         else:
             dropped[reason] += 1
     if not rows:
@@ -159,12 +161,12 @@ def _reason_to_drop(row: Mapping[str, Any], arguments: DataArguments) -> str | N
     return None
 
 
-def _prompt(row: Mapping[str, Any], arguments: DataArguments) -> str | list[dict[str, str]]:
+def _prompt(row: Mapping[str, Any], arguments: DataArguments, system: str | None) -> str | list[dict[str, str]]:
     text = arguments.prompt_template.format(**row)
     if not arguments.conversational:
-        return text if arguments.system_prompt is None else f"{arguments.system_prompt}\n{text}"
-    system = [] if arguments.system_prompt is None else [{"role": "system", "content": arguments.system_prompt}]
-    return [*system, {"role": "user", "content": text}]
+        return text if system is None else f"{system}\n{text}"
+    first = [] if system is None else [{"role": "system", "content": system}]
+    return [*first, {"role": "user", "content": text}]
 
 
 def _labels(table: Table, columns: Sequence[str]) -> Sequence[Any]:

@@ -179,7 +179,18 @@ def make_trainer(cls: type, training: Any, model: Any, train: Any, heldout: Any,
         **options,
     )
     prepare_policy(trainer)
+    _check_system_prompt(trainer.model.config, train)
     return trainer
+
+
+def _check_system_prompt(config: Any, rows: Any) -> None:
+    """Warn if a model that was trained with a system prompt gets none."""
+    prompt = rows[0]["prompt"]
+    if getattr(config, "uses_system_prompt", False) and isinstance(prompt, list) and prompt[0]["role"] != "system":
+        logger.warning(
+            "the model was trained with a system prompt in every conversation, but the prompts have none; set "
+            "system_prompt to conversation.py of CT-CHAT's code, and begin prompt_template with <provided>"
+        )
 
 
 class _StepProgress(TrainerCallback):  # type: ignore[misc]

@@ -52,8 +52,14 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--chat-format",
         choices=("auto", "llama3", "mistral", "vicuna"),
         default="auto",
-        help="format of the conversation (default: auto: llama3 by its tokens, mistral by its model type, or else "
-        "vicuna)",
+        help="format of the conversation (default: auto: by the tokenizer, configuration or name of the base model)",
+    )
+    ct_chat.add_argument(
+        "--task-tokens",
+        choices=("mean", "random"),
+        default="mean",
+        help="embeddings of <report_generation> and the other task tokens, which a LoRA checkpoint does not contain: "
+        "the mean of the base model's, or random as in the published training (default: mean)",
     )
     ct_chat.add_argument(
         "--pooler-heads",
@@ -92,7 +98,12 @@ def _convert_ct_chat(args: argparse.Namespace, terminal: Terminal) -> int:
     if not args.checkpoint.is_dir():
         raise UsageError(f"{args.checkpoint}: no such folder")
     model = CTChatForConditionalGeneration.from_llava_checkpoint(
-        args.checkpoint, args.base_model, pooler_heads=args.pooler_heads, dtype=args.dtype, revision=args.revision
+        args.checkpoint,
+        args.base_model,
+        pooler_heads=args.pooler_heads,
+        dtype=args.dtype,
+        revision=args.revision,
+        task_tokens=args.task_tokens,
     )
     source = args.checkpoint if args.base_model is None else args.base_model
     processor = CTChatProcessor.from_base_model(source, model.config, args.chat_format, args.revision)

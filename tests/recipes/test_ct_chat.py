@@ -12,35 +12,42 @@ from safetensors.torch import load_file
 from tiny_ct_chat import CHANNELS, save_tiny_ct_chat, save_volumes, tiny_ct_chat, tiny_processor, volume
 from tiny_policy import WORDS
 from transformers import AutoModelForCausalLM, AutoProcessor
-from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
 
 from rrg_rewards.data import phantom_studies, read_table
 from rrg_rewards.models import CTChatForConditionalGeneration
 from rrg_rewards.recipes import grpo, sft
+from rrg_rewards.recipes._training import make_trainer
 from rrg_rewards.recipes.ct_chat import phantom, prepare
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import read_features
 
 
-def rows(folder: Path, with_image: list[bool]) -> list[dict[str, Any]]:
-    """Return rows with different words as prompts; the word identifies the volume of the row."""
-    paths = save_volumes(folder, len(with_image))
-    return [
-        {"prompt": [{"role": "user", "content": WORDS[index]}], "image": path if has_image else None}
-        for index, (path, has_image) in enumerate(zip(paths, with_image, strict=True))
-    ]
+def rows(folder: Path, counts: list[int]) -> list[dict[str, Any]]:
+    """Return rows with different words as prompts; the word identifies the first volume of the row.
+
+    If any row has several volumes, each row has a list of them.
+    """
+    paths = save_volumes(folder, len(counts))
+    examples = []
+    for index, count in enumerate(counts):
+        own = [*paths[index:], *paths[:index]][:count]
+        image = {"images": own} if max(counts) > 1 else {"image": own[0] if own else None}
+        examples.append({"prompt": [{"role": "user", "content": WORDS[index]}], **image})
+    return examples
 
 
 @pytest.mark.parametrize(
-    "with_image",
+    "counts",
     [
-        pytest.param([True] * 6, marks=pytest.mark.slow),
-        [True, False, True, True, False, False],
-        pytest.param([False, False, False, False, False, True], marks=pytest.mark.slow),
+        pytest.param([1] * 6, marks=pytest.mark.slow),
+        [1, 0, 1, 1, 0, 0],
+        pytest.param([0, 0, 0, 0, 0, 1], marks=pytest.mark.slow),
+        [2, 1, 0, 3, 1, 2],
     ],
-    ids=["all", "some", "one"],
+    ids=["all", "some", "one", "several"],
 )
-def test_prompts_keep_their_volumes_through_shuffles_and_splits(tmp_path: Path, with_image: list[bool]) -> None:
+def test_prompts_keep_their_volumes_through_shuffles_and_splits(tmp_path: Path, counts: list[int]) -> None:
     folder = save_tiny_ct_chat(tmp_path / "model")
     processor, model = AutoProcessor.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
     seen: list[tuple[list[int], list[int]]] = []
@@ -50,7 +57,11 @@ def test_prompts_keep_their_volumes_through_shuffles_and_splits(tmp_path: Path, 
         if ids.shape[1] > 1:
             is_image = ids == processor.image_token_id
             prompts = [next(i for i, word in enumerate(WORDS[:6]) if token_of(word) in row) for row in ids.tolist()]
-            having = [prompt for prompt, row in zip(prompts, is_image, strict=True) if row.any()]
+            having = [
+                (prompt + place) % 6
+                for prompt, row in zip(prompts, is_image, strict=True)
+                for place in range(int(row.sum()) // processor.num_image_tokens)
+            ]
             seen.append((having, [] if pixel_values is None else [whose(one) for one in pixel_values]))
 
     def token_of(word: str) -> int:
@@ -66,7 +77,7 @@ def test_prompts_keep_their_volumes_through_shuffles_and_splits(tmp_path: Path, 
         processing_class=processor,
         # Words that no prompt has, so that no completion equals a prompt.
         reward_funcs=lambda completions, **_: [float(len(one[0]["content"])) for one in completions],
-        train_dataset=Dataset.from_list(rows(tmp_path, with_image)),
+        train_dataset=Dataset.from_list(rows(tmp_path, counts)),
         args=GRPOConfig(
             output_dir=str(tmp_path),
             use_cpu=True,
@@ -85,16 +96,15 @@ def test_prompts_keep_their_volumes_through_shuffles_and_splits(tmp_path: Path, 
     )
     trainer.train()
     assert all(prompts == volumes for prompts, volumes in seen)
-    assert {prompt for prompts, _ in seen for prompt in prompts} == {i for i, has in enumerate(with_image) if has}
-    if all(with_image):
+    expected = {(index + place) % 6 for index, count in enumerate(counts) for place in range(count)}
+    assert {prompt for prompts, _ in seen for prompt in prompts} == expected
+    if set(counts) == {1}:
         assert any(prompts[0] != prompts[-1] for prompts, _ in seen if len(prompts) == 2), "nothing was shuffled"
 
 
 def test_supervised_rows_keep_their_volumes(tmp_path: Path) -> None:
     processor = tiny_processor()
-    examples = [
-        {**row, "completion": [{"role": "assistant", "content": "normal"}]} for row in rows(tmp_path, [True] * 4)
-    ]
+    examples = [{**row, "completion": [{"role": "assistant", "content": "normal"}]} for row in rows(tmp_path, [1] * 4)]
     trainer = SFTTrainer(
         model=tiny_ct_chat(processor),
         processing_class=processor,
@@ -179,6 +189,21 @@ def test_crg_and_ct_finebench_together(corpus: Path, tmp_path: Path) -> None:
         assert {f"{side}_{kind}" for side in ("recall", "precision") for kind in kinds} < found.keys()
         assert "crg" in evaluation[stage]["crg"]
     assert (tmp_path / "grpo" / "curve_ct_finebench.png").is_file()
+
+
+@pytest.mark.parametrize("system", [None, "Be brief."])
+def test_a_model_that_was_trained_with_a_system_prompt(
+    system: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = save_tiny_ct_chat(tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "uses_system_prompt": True}))
+    first = [] if system is None else [{"role": "system", "content": system}]
+    messages = [*first, {"role": "user", "content": "edema"}]
+    train = Dataset.from_list([{"prompt": messages, "completion": [{"role": "assistant", "content": "normal"}]}])
+    training = SFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, max_length=None, report_to="none")
+    make_trainer(SFTTrainer, training, ModelConfig(model_name_or_path=str(model)), train, None)
+    assert ("trained with a system prompt in every conversation" in caplog.text) is (system is None)
 
 
 def test_ct_rate_tables(tmp_path: Path) -> None:

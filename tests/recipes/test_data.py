@@ -73,6 +73,21 @@ def test_prompts_and_columns(make: Make) -> None:
         }
 
 
+def test_a_system_prompt_from_a_file(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "system.txt").write_text("Be short.")
+    (tmp_path / "conversation.py").write_text(
+        'raise SystemExit\nconv_llama3 = Conversation(\n    system="<|begin_of_text|>Be "\n    "short.",\n)\n'
+    )
+    for name, text in (("system.txt", "Be short."), ("conversation.py", "<|begin_of_text|>Be short.")):
+        data = load_recipe_data(make(system_prompt=str(tmp_path / name)), ["impression"])
+        assert {row["prompt"][0]["content"] for row in data.train} == {text}
+    (tmp_path / "conversation.py").write_text("conv_vicuna = Conversation(system='x')")
+    with pytest.raises(ValueError, match=r"assigns no conversation with a constant system prompt to conv_llama3"):
+        load_recipe_data(make(system_prompt=str(tmp_path / "conversation.py")), ["impression"])
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt"):
+        load_recipe_data(make(system_prompt="nowhere.txt"), ["impression"])
+
+
 def test_plain_prompts(make: Make) -> None:
     data = load_recipe_data(make(conversational=False, system_prompt="Be short."), ["impression"])
     assert all(row["prompt"].startswith("Be short.\ntext ") for row in data.train)

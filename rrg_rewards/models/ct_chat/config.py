@@ -25,6 +25,9 @@ class CTChatConfig(PretrainedConfig):  # type: ignore[misc]
         feature_size: Channels of the volume features.
         pooler_size: Width of the attentional pooling; default: ``feature_size``.
         pooler_heads: Number of heads of the attentional pooling; must divide ``pooler_size``.
+        tokenizer_model_max_length: Maximum number of tokens of a prompt in the published training, if it is known.
+        uses_system_prompt: Whether every conversation of the training had a system prompt, as in the published
+            Llama 3 model. Recipes warn if such a model runs without one.
 
     Raises:
         ValueError: If a size is not positive, or the number of heads does not divide the width of the pooling.
@@ -48,6 +51,8 @@ class CTChatConfig(PretrainedConfig):  # type: ignore[misc]
         feature_size: int = 512,
         pooler_size: int | None = None,
         pooler_heads: int = 8,
+        tokenizer_model_max_length: int | None = None,
+        uses_system_prompt: bool = False,
         **kwargs: Any,
     ) -> None:
         self.text_config: Any = (
@@ -60,6 +65,8 @@ class CTChatConfig(PretrainedConfig):  # type: ignore[misc]
         self.feature_size = feature_size
         self.pooler_size = feature_size if pooler_size is None else pooler_size
         self.pooler_heads = pooler_heads
+        self.tokenizer_model_max_length = tokenizer_model_max_length
+        self.uses_system_prompt = uses_system_prompt
         for name in ("num_image_tokens", "feature_size", "pooler_size", "pooler_heads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")

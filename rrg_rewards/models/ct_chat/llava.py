@@ -3,23 +3,24 @@
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.initialization import no_init_weights
 
 from rrg_rewards.models.ct_chat.config import CTChatConfig
-from rrg_rewards.models.ct_chat.processor import ADDED_TOKENS
+from rrg_rewards.models.ct_chat.processor import ADDED_TOKENS, appended_tokens
 from rrg_rewards.models.ct_chat.projector import CTChatProjector
 from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict, read_state_dicts
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["load_llava_checkpoint"]
+__all__ = ["TASK_TOKEN_ROWS", "load_llava_checkpoint"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,14 @@ _NOT_OF_THE_LANGUAGE_MODEL = re.compile(
     r"(model_type|architectures|auto_map|transformers_version|(un)?freeze_mm_.*|(tune_|use_)?mm_.*|image_.*|tokenizer_.*)$"
 )
 _EMBEDDINGS, _HEAD = "embed_tokens.weight", "lm_head.weight"
+# Of a saved tokenizer, at least one exists.
+_TOKENIZER = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+_LLAMA3_HEADER = "<|start_header_id|>"
+# Seed of random rows, so that a conversion can be repeated.
+_SEED = 0
+
+TASK_TOKEN_ROWS = ("mean", "random")
+"""Values of the embeddings of the task tokens, if a checkpoint stores none."""
 
 
 def load_llava_checkpoint(
@@ -42,8 +51,11 @@ def load_llava_checkpoint(
     pooler_heads: int,
     dtype: str | torch.dtype,
     revision: str | None,
+    task_tokens: str,
 ) -> Any:
     """Load a published checkpoint; see ``CTChatForConditionalGeneration.from_llava_checkpoint``."""
+    if task_tokens not in TASK_TOKEN_ROWS:
+        raise ValueError(unknown_name_message("value of task_tokens", task_tokens, TASK_TOKEN_ROWS))
     folder = Path(checkpoint)
     if not folder.is_dir():
         raise FileNotFoundError(f"{checkpoint}: no such folder")
@@ -62,6 +74,7 @@ def load_llava_checkpoint(
         raise ValueError(f"{folder} contains {full.name} and {partial.name}; move the unneeded file elsewhere")
     if isinstance(dtype, str) and dtype != "auto":
         dtype = getattr(torch, dtype)
+    tokenizer = _tokenizer(folder if full is not None and base_model is None else base_model, revision)
     if full is not None:
         weights = _unwrapped(read_state_dicts(full), full)
         base = _empty_base(folder, base_model, weights, dtype, revision)
@@ -71,7 +84,8 @@ def load_llava_checkpoint(
             raise ValueError(f"{folder} contains no whole language model; pass base_model, which it was trained from")
         base = AutoModelForCausalLM.from_pretrained(base_model, dtype=dtype, revision=revision, trust_remote_code=False)
         weights = {} if projector is None else _unwrapped(read_state_dict(projector), projector)
-        _append_tokens(base)
+        tokens = ADDED_TOKENS if tokenizer is None else appended_tokens(tokenizer)
+        _append_tokens(base, tokens, task_tokens)
         if adapter is not None:
             others = _merge_adapter(base, folder, adapter)
             if twice := sorted(others.keys() & weights.keys()):
@@ -79,13 +93,27 @@ def load_llava_checkpoint(
             weights |= others
         _overwrite(base, weights, projector or folder)
     projected = {key: tensor for key, tensor in weights.items() if key.startswith("mm_projector.")}
-    return _assemble(model_class, base, projected, pooler_heads, projector or full or folder)
+    config = _config_of(base, projected, pooler_heads, projector or full or folder)
+    config.tokenizer_model_max_length = _saved_config(folder).get("tokenizer_model_max_length")
+    config.uses_system_prompt = tokenizer is not None and _LLAMA3_HEADER in tokenizer.get_vocab()
+    return _assemble(model_class, config, base, projected, projector or full or folder)
+
+
+def _saved_config(folder: Path) -> dict[str, Any]:
+    """Return the ``config.json`` of a folder; empty if there is none."""
+    path = folder / "config.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
 def _kind_of(folder: Path) -> Any:
-    """Return the model type in the ``config.json`` of a folder, if any."""
-    path = folder / "config.json"
-    return json.loads(path.read_text(encoding="utf-8")).get("model_type") if path.is_file() else None
+    return _saved_config(folder).get("model_type")
+
+
+def _tokenizer(source: str | Path | None, revision: str | None) -> Any:
+    """Return the tokenizer of a base model, or ``None`` if its folder contains none."""
+    if source is None or (Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZER)):
+        return None
+    return AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
 
 
 def _only_file(folder: Path, names: tuple[str, ...]) -> Path | None:
@@ -115,20 +143,28 @@ def _language_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def _append_tokens(base: Any) -> None:
-    """Append rows for the added tokens, each the mean of the existing rows, as in LLaVA's code."""
+def _append_tokens(base: Any, tokens: Sequence[str], task_tokens: str) -> None:
+    """Append a row for each token: the mean of the existing rows, or random numbers for the task tokens."""
     rows = base.config.vocab_size
-    base.resize_token_embeddings(rows + len(ADDED_TOKENS), mean_resizing=False)
+    base.resize_token_embeddings(rows + len(tokens), mean_resizing=False)
+    is_random = task_tokens == "random"
+    draw = torch.Generator().manual_seed(_SEED)
+    tables = [base.get_input_embeddings().weight]
+    if base.get_output_embeddings().weight is not tables[0]:
+        tables.append(base.get_output_embeddings().weight)
     with torch.no_grad():
-        for table in {base.get_input_embeddings().weight, base.get_output_embeddings().weight}:
+        for table in tables:
             table[rows:] = table[:rows].float().mean(0).to(table.dtype)
+            if is_random:
+                new = table[rows + len(tokens) - len(ADDED_TOKENS[1:]) :]
+                new.copy_(torch.randn(new.shape, generator=draw) * base.config.initializer_range)
 
 
 def _overwrite(base: Any, weights: Mapping[str, Tensor], source: Path) -> None:
     """Replace weights of the base model by those of the checkpoint outside the projector, if any."""
     language = _language_weights(weights)
     if not {f"model.{_EMBEDDINGS}", _HEAD} & language.keys():
-        logger.info("%s stores no embeddings; those of the added tokens are the mean of the base's", source)
+        logger.info("%s stores no embeddings of the task tokens", source)
     expected = base.state_dict()
     check_state_dict(language, {key: expected[key] for key in language if key in expected}, source)
     base.load_state_dict(language, strict=False)
@@ -175,9 +211,9 @@ def _empty_base(
 
 def _text_config(folder: Path) -> Any:
     """Return the configuration of the language model in ``config.json``, whose model type may be LLaVA's."""
-    if not (folder / "config.json").is_file():
+    content = _saved_config(folder)
+    if not content:
         return None
-    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     model_type = content.get("model_type", "llama").removeprefix("llava_")
     model_type = "llama" if model_type == "llava" else model_type
     return AutoConfig.for_model(
@@ -196,8 +232,7 @@ def _fill(base: Any, weights: Mapping[str, Tensor], source: Path) -> None:
     base.tie_weights()
 
 
-def _assemble(model_class: Any, base: Any, weights: dict[str, Tensor], pooler_heads: int, source: Path) -> Any:
-    config = _config_of(base, weights, pooler_heads, source)
+def _assemble(model_class: Any, config: CTChatConfig, base: Any, weights: dict[str, Tensor], source: Path) -> Any:
     projector: nn.Module = CTChatProjector(config).to(base.dtype)
     check_state_dict(weights, {f"mm_projector.{key}": tensor for key, tensor in projector.state_dict().items()}, source)
     projector.load_state_dict({key.removeprefix("mm_projector."): tensor for key, tensor in weights.items()})

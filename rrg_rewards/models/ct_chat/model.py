@@ -272,15 +272,20 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
         pooler_heads: int = 8,
         dtype: str | torch.dtype = "auto",
         revision: str | None = None,
+        task_tokens: str = "mean",
     ) -> "CTChatForConditionalGeneration":
         """Load a checkpoint of CT-CHAT's published code.
 
         The files determine one of three layouts: a LoRA adapter (``adapter_model.safetensors`` or ``.bin``) with
         ``non_lora_trainables.bin``, which is merged into the base model; only ``mm_projector.bin``, which is combined
         with the base model; and a full checkpoint (``model*.safetensors`` or ``pytorch_model*.bin``), which needs no
-        base model. The five tokens of :data:`rrg_rewards.models.ct_chat.processor.ADDED_TOKENS` are appended to the
-        vocabulary of the base model, in order. If the checkpoint stores no embeddings for them, they get the mean of
-        the base model's embeddings, as in LLaVA's code.
+        base model. The tokens of :data:`rrg_rewards.models.ct_chat.processor.ADDED_TOKENS` are appended to the
+        vocabulary of the base model, in order: ``<pad>`` only if its tokenizer has no padding token (five tokens, as
+        for a base model without a tokenizer), and the four task tokens.
+
+        If the checkpoint stores no embeddings for them, ``<pad>`` gets the mean of the base model's embeddings. The
+        published code leaves those of the task tokens random and does not save them with an adapter, so the values of
+        the training are lost. ``task_tokens`` selects their values.
 
         Weights load without executing pickled code. :meth:`CTChatProcessor.from_base_model` makes the processor of the
         model.
@@ -291,6 +296,9 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
             pooler_heads: Number of heads of the attentional pooling; the weights do not determine it. Published: 8.
             dtype: Floating type of the weights, or ``"auto"`` for that of the base model.
             revision: Revision of a base model on the Hub.
+            task_tokens: Embeddings of the task tokens that the checkpoint does not store: ``mean`` of the base model's
+                embeddings, which adds no noise to a prompt; or ``random``, normal with the standard deviation
+                ``initializer_range`` of the base model, as they were in the training, but other numbers.
 
         Raises:
             FileNotFoundError: If the folder, or a file that the layout requires, does not exist.
@@ -298,7 +306,7 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
                 given.
         """
         return load_llava_checkpoint(  # type: ignore[no-any-return]
-            cls, checkpoint, base_model, pooler_heads, dtype, revision
+            cls, checkpoint, base_model, pooler_heads, dtype, revision, task_tokens
         )
 
 

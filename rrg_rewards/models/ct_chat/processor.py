@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,15 @@ require("transformers", extra="models")
 
 from transformers import AutoTokenizer, BatchFeature, ProcessorMixin  # noqa: E402
 
-__all__ = ["ADDED_TOKENS", "CHAT_FORMATS", "IMAGE_TOKEN", "CTChatProcessor", "chat_format_of", "chat_template"]
+__all__ = [
+    "ADDED_TOKENS",
+    "CHAT_FORMATS",
+    "IMAGE_TOKEN",
+    "CTChatProcessor",
+    "appended_tokens",
+    "chat_format_of",
+    "chat_template",
+]
 
 # In the published order; the published vocabulary spells the fourth token this way.
 ADDED_TOKENS = ("<pad>", "<multiple_choice>", "<long_answer>", "<short_answe>", "<report_generation>")
@@ -52,27 +61,52 @@ def chat_template(chat_format: str) -> str:
     return "".join(parts)
 
 
-def chat_format_of(tokenizer: Any, model_type: str) -> str:
-    """Return the chat format of a base model, by the header tokens of Llama 3, else by the model type.
+def appended_tokens(tokenizer: Any) -> tuple[str, ...]:
+    """Return the tokens that CT-CHAT's code appends to a vocabulary: no ``<pad>`` if there is a padding token.
+
+    Args:
+        tokenizer: Tokenizer of the base model.
+    """
+    return ADDED_TOKENS if tokenizer.pad_token is None else ADDED_TOKENS[1:]
+
+
+def chat_format_of(tokenizer: Any, text_config: Any, source: str | Path) -> str:
+    """Return the chat format of a base model.
+
+    ``llama3`` if the tokenizer has its header tokens; ``mistral`` for a Mistral model, also if CT-CHAT's code saved it
+    as a Llama model; ``vicuna`` for a Llama model that is named so.
+
+    Args:
+        tokenizer: Tokenizer of the base model.
+        text_config: Configuration of the language model.
+        source: Folder or Hub id of the tokenizer; its last part may name the model.
 
     Raises:
-        ValueError: For a model type without a known format.
+        ValueError: If nothing determines the format.
     """
-    if "<|start_header_id|>" in tokenizer.get_vocab():
+    vocabulary = tokenizer.get_vocab()
+    if "<|start_header_id|>" in vocabulary:
         return "llama3"
-    known = {"mistral": "mistral", "llama": "vicuna"}
-    if model_type not in known:
-        raise ValueError(
-            f"no chat format is known for a base model of type {model_type!r}; choose one of {', '.join(CHAT_FORMATS)}"
-        )
-    return known[model_type]
+    names = [Path(name).name.lower() for name in (str(source), str(getattr(text_config, "_name_or_path", "")))]
+    # Only Mistral's configuration has a sliding window; CT-CHAT's code keeps it when it saves the model as a Llama.
+    kind = text_config.model_type
+    is_mistral = kind == "mistral" or (kind == "llama" and hasattr(text_config, "sliding_window"))
+    if is_mistral or "[INST]" in vocabulary or any("mistral" in name for name in names):
+        return "mistral"
+    if any("vicuna" in name for name in names):
+        return "vicuna"
+    raise ValueError(
+        f"{source} does not tell the chat format of its conversations; choose chat_format (--chat-format) "
+        f"{', '.join(CHAT_FORMATS)}"
+    )
 
 
 class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
     """Converts prompts and volume features to the inputs of ``CTChatForConditionalGeneration``.
 
-    A prompt contains at most one ``<image>``. As in the published code, the text is split at ``<image>`` before it is
-    tokenised, and ``num_image_tokens`` image tokens replace ``<image>`` in the token ids. ``apply_chat_template``
+    As in the published code, the text is split at each ``<image>`` before it is tokenised, and ``num_image_tokens``
+    image tokens replace ``<image>`` in the token ids. A prompt may contain several, for example an examination and an
+    earlier one. ``apply_chat_template``
     renders messages whose content is a text or parts such as
     ``{"type": "image", "image": "features/train_1_a_1.npz"}``; an image part becomes ``<image>`` and a line break. TRL
     can use the processor with data sets that have paths in a column ``image``.
@@ -119,7 +153,8 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
     ) -> "CTChatProcessor":
         """Make a processor from the tokenizer of a base model.
 
-        Appends :data:`ADDED_TOKENS` in order and ``<image>`` to the vocabulary, and sets ``<pad>`` as padding token.
+        Appends :func:`appended_tokens` in order and ``<image>`` to the vocabulary. If the tokenizer has no padding
+        token, it is ``<pad>``.
 
         Args:
             tokenizer: Tokenizer of the base model; modified in place.
@@ -128,8 +163,9 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             feature_size: Channels of the features.
         """
         template = chat_template(chat_format)
-        tokenizer.add_tokens([*ADDED_TOKENS, IMAGE_TOKEN], special_tokens=True)
-        tokenizer.pad_token = ADDED_TOKENS[0]
+        tokenizer.add_tokens([*appended_tokens(tokenizer), IMAGE_TOKEN], special_tokens=True)
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = ADDED_TOKENS[0]
         return cls(tokenizer, template, num_image_tokens, feature_size)
 
     @classmethod
@@ -141,8 +177,7 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         Args:
             base_model: Folder or Hub id of the tokenizer of the base model; for a full checkpoint, its folder.
             config: The model's ``CTChatConfig``.
-            chat_format: ``llama3``, ``mistral``, ``vicuna`` or ``auto``. ``auto`` selects ``llama3`` if the tokenizer
-                has its header tokens, ``mistral`` for a Mistral model, and ``vicuna`` for any other Llama model.
+            chat_format: ``llama3``, ``mistral``, ``vicuna``, or ``auto`` for that of :func:`chat_format_of`.
             revision: Revision on the Hub.
 
         Raises:
@@ -150,7 +185,9 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         """
         tokenizer = AutoTokenizer.from_pretrained(base_model, revision=revision, trust_remote_code=False)
         if chat_format == "auto":
-            chat_format = chat_format_of(tokenizer, config.text_config.model_type)
+            chat_format = chat_format_of(tokenizer, config.text_config, base_model)
+        if config.tokenizer_model_max_length is not None:
+            tokenizer.model_max_length = config.tokenizer_model_max_length
         processor = cls.from_tokenizer(tokenizer, chat_format, config.num_image_tokens, config.feature_size)
         if processor.image_token_id != config.image_token_id:
             raise ValueError(
@@ -178,8 +215,8 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         """Tokenise prompts and read their volumes.
 
         Args:
-            images: One entry for each prompt: a volume, a list of at most one volume, or ``None``; or one volume for
-                each ``<image>`` of the prompts. A volume is a path or an array of features.
+            images: One entry for each prompt: a volume, a list of volumes, or ``None``; or one volume for each
+                ``<image>`` of the prompts. A volume is a path or an array of features.
             text: ``N`` prompts, or a single prompt.
             videos: Not supported.
             audio: Not supported.
@@ -187,7 +224,7 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             padding: See the tokenizers of transformers.
             padding_side: ``left`` for generation, which continues from the last token, or ``right``.
             truncation: Whether to truncate token ids to ``max_length``.
-            max_length: Maximum number of tokens.
+            max_length: Maximum number of tokens; default: the tokenizer's ``model_max_length``.
             pad_to_multiple_of: See the tokenizers of transformers.
             return_tensors: ``pt``, or ``None`` for ragged lists.
 
@@ -207,9 +244,10 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         texts = [text] if isinstance(text, str) else list(text)
         volumes = _volumes_in_order(images, texts)
         rows = [self._tokenize(prompt, add_special_tokens) for prompt in texts]
-        if truncation and max_length is not None:
+        if truncation:
+            longest = self.tokenizer.model_max_length if max_length is None else max_length
             left = self.tokenizer.truncation_side == "left"
-            rows = [ids[-max_length:] if left else ids[:max_length] for ids in rows]
+            rows = [ids[-longest:] if left else ids[:longest] for ids in rows]
         inputs = self.tokenizer.pad(
             {"input_ids": rows},
             padding=padding,
@@ -269,15 +307,12 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
 def _volumes_in_order(images: Any, texts: Sequence[str]) -> list[_Volume]:
     """Return the volumes in the order of the prompts, checked against the prompts row by row."""
     counts = [text.count(IMAGE_TOKEN) for text in texts]
-    for row, count in enumerate(counts):
-        if count > 1:
-            raise ValueError(f"text[{row}] has {IMAGE_TOKEN} {count} times; CT-CHAT reads one volume per prompt")
     if images is None:
         images = [None] * len(texts)
     by_row = [images] if _is_volume(images) else list(images)
-    if len(by_row) == sum(counts) < len(texts) and all(_is_volume(image) for image in by_row):
+    if len(by_row) == sum(counts) and all(_is_volume(image) for image in by_row):
         remaining = iter(by_row)
-        by_row = [next(remaining) if count else None for count in counts]
+        by_row = [list(islice(remaining, count)) for count in counts]
     if len(by_row) != len(texts):
         raise ValueError(f"images and text must have the same length, got {len(by_row)} and {len(texts)}")
     volumes: list[_Volume] = []

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, models
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedTokenizerFast
 
-from rrg_rewards.models import CTChatForConditionalGeneration
+from rrg_rewards.models import CTChatForConditionalGeneration, CTChatProcessor
+from rrg_rewards.models.ct_chat.processor import ADDED_TOKENS
 
 VOCABULARY, WIDTH, CHANNELS, QUERIES, POOL, HEADS = 30, 16, 24, 3, 32, 8
 ADDED = 5
@@ -284,6 +286,91 @@ def scaled_frequencies(size: int, theta: float, scaling: dict[str, Any]) -> Tens
         kept = min(max((turns - low) / (high - low), 0.0), 1.0)
         frequencies.append(frequency * (kept + (1 - kept) / scaling["factor"]))
     return torch.tensor(frequencies)
+
+
+def save_tokenizer(folder: Path, *special: str, **named: str) -> Any:
+    """A tokenizer with as many tokens as the base model has embeddings."""
+    names = ["<unk>", "<s>", "</s>", *special]
+    words = [*names, *(f"word{place}" for place in range(VOCABULARY - len(names)))]
+    backend = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", **named)
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+def test_no_padding_token_is_appended_where_the_base_has_one(tmp_path: Path) -> None:
+    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
+    save_tokenizer(base_folder, pad_token="</s>")
+    model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+    assert model.config.text_config.vocab_size == model.config.image_token_id == VOCABULARY + 4
+    processor = CTChatProcessor.from_base_model(base_folder, model.config, "vicuna")
+    assert processor.tokenizer.convert_tokens_to_ids("<multiple_choice>") == VOCABULARY
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_rows_of_task_tokens(tmp_path: Path, tied: bool) -> None:
+    base_folder, checkpoint = save_base(tmp_path, tied=tied), save_adapter(tmp_path)
+
+    def rows(**options: str) -> tuple[Tensor, Tensor]:
+        model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder, **options)
+        return model.get_input_embeddings().weight.detach(), model.lm_head.weight.detach()
+
+    base = base_model(tied=tied)
+    expected = with_mean_rows(base.model.embed_tokens.weight.detach()), with_mean_rows(base.lm_head.weight.detach())
+    for mean, drawn, again, true in zip(
+        rows(), rows(task_tokens="random"), rows(task_tokens="random"), expected, strict=True
+    ):
+        torch.testing.assert_close(mean, true)
+        # <pad> is the mean in both.
+        torch.testing.assert_close(drawn[: VOCABULARY + 1], true[: VOCABULARY + 1])
+        assert torch.equal(drawn, again)
+        spread = drawn[VOCABULARY + 1 :].std().item()
+        assert 0.5 * base.config.initializer_range < spread < 1.5 * base.config.initializer_range
+    assert torch.equal(*rows(task_tokens="random")) is tied
+    with pytest.raises(ValueError, match="unknown value of task_tokens 'zero'"):
+        rows(task_tokens="zero")
+
+
+def test_two_volumes_of_a_prompt_come_in_order(tmp_path: Path) -> None:
+    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
+    model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+    base = base_model()
+    merge_lora(base)
+    embedding, head = with_mean_rows(base.model.embed_tokens.weight), with_mean_rows(base.lm_head.weight)
+    volumes, image = [VOLUME, VOLUME.flip(0)], [model.config.image_token_id] * QUERIES
+    with torch.no_grad():
+        first, second = (pooled(one, projector_weights()) for one in volumes)
+        spliced = torch.cat([embedding[BEFORE], first, embedding[[5, 6]], second, embedding[AFTER]])
+        expected = base.model(inputs_embeds=spliced.unsqueeze(0)).last_hidden_state[0] @ head.T
+        found = model(
+            input_ids=torch.tensor([[*BEFORE, *image, 5, 6, *image, *AFTER]]),
+            pixel_values=torch.stack([one.reshape(-1, CHANNELS) for one in volumes]),
+        ).logits[0]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_mistral_model_that_was_saved_as_a_llama(tmp_path: Path) -> None:
+    save_full(tmp_path, 1, "mistral")
+    config = json.loads((tmp_path / "config.json").read_text())
+    settings = {"model_type": "llava_llama", "sliding_window": None, "tokenizer_model_max_length": 4096}
+    (tmp_path / "config.json").write_text(json.dumps({**config, **settings}))
+    tokenizer = save_tokenizer(tmp_path)
+    tokenizer.add_tokens(list(ADDED_TOKENS), special_tokens=True)
+    tokenizer.pad_token = ADDED_TOKENS[0]
+    tokenizer.save_pretrained(tmp_path)
+    model = CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
+    processor = CTChatProcessor.from_base_model(tmp_path, model.config)
+    assert "[INST] x [/INST]" in processor.apply_chat_template([{"role": "user", "content": "x"}])
+    assert processor.tokenizer.model_max_length == model.config.tokenizer_model_max_length == 4096
+    assert not model.config.uses_system_prompt
+
+
+def test_a_llama_3_model_uses_a_system_prompt(tmp_path: Path) -> None:
+    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
+    save_tokenizer(base_folder, "<|start_header_id|>")
+    model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+    model.save_pretrained(tmp_path / "converted")
+    assert CTChatForConditionalGeneration.from_pretrained(tmp_path / "converted").config.uses_system_prompt
 
 
 def test_converted_folder_gives_the_same_logits(tmp_path: Path) -> None:

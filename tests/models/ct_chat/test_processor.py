@@ -27,7 +27,7 @@ MESSAGES = [
 ]
 RENDERED = {
     "llama3": (
-        "<bos><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+        "<bos><bos><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
         "<|start_header_id|>user<|end_header_id|>\n\n<image>\nReport. <report_generation><|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\nEdema.<|eot_id|>"
         "<|start_header_id|>user<|end_header_id|>\n\nMore?<|eot_id|>"
@@ -35,7 +35,7 @@ RENDERED = {
     ),
     "vicuna": "<bos>Be brief. USER: <image>\nReport. <report_generation> ASSISTANT: Edema.<eos>USER: More? ASSISTANT:",
     "mistral": (
-        "<bos>[INST] Be brief.\n\n<image>\nReport. <report_generation> [/INST] Edema.<eos>[INST] More? [/INST]"
+        "<bos>[INST] Be brief.\n\n<image>\nReport. <report_generation> [/INST] Edema. <eos>[INST] More? [/INST]"
     ),
 }
 
@@ -165,7 +165,8 @@ def test_truncation(processor: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "images", "message"),
     [
-        (["edema", "<image><image>"], None, r"text\[1\] has <image> 2 times; CT-CHAT reads one volume per prompt"),
+        (["edema", "<image><image>"], None, r"text\[1\] has <image> 2 times, but images\[1\] has 0 volumes"),
+        ("<image> <image>", "a.npz", r"text\[0\] has <image> 2 times, but images\[0\] has 1 volumes"),
         (["edema", "<image>"], None, r"text\[1\] has <image> 1 times, but images\[1\] has 0 volumes"),
         (["edema", "<image>"], ["a.npz", None], r"text\[0\] has <image> 0 times, but images\[0\] has 1 volumes"),
         (["<image>"], [["a.npz", "b.npz"]], r"text\[0\] has <image> 1 times, but images\[0\] has 2 volumes"),
@@ -219,16 +220,92 @@ def test_saving_keeps_everything(processor: Any, tmp_path: Path) -> None:
         assert torch.equal(again(**inputs)[name], tensor), name
 
 
-@pytest.mark.parametrize(("model_type", "expected"), [("llama", "USER: "), ("mistral", "[INST] "), ("qwen2", None)])
-def test_chat_format_of_a_base_model(tmp_path: Path, model_type: str, expected: str | None) -> None:
+def test_a_padding_token_of_the_base_model_stays() -> None:
+    """As published: ``<pad>`` is appended only to a vocabulary without a padding token."""
+    vocabulary = {"<unk>": 0, "</s>": 1, "edema": 2}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", pad_token="</s>")
+    processor = CTChatProcessor.from_tokenizer(tokenizer, "vicuna", QUERIES, CHANNELS)
+    assert tokenizer.convert_ids_to_tokens([3, 4, 5, 6, 7]) == [*ADDED_TOKENS[1:], "<image>"]
+    assert (processor.image_token_id, tokenizer.pad_token_id) == (7, 1)
+
+
+def test_a_published_system_prompt_has_the_published_ids() -> None:
+    """Text by text as in LLaVA's code: the tokenizer adds its start token to the first part, and to no other."""
+    names = ["<unk>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "\n"]
+    vocabulary = {token: place for place, token in enumerate([*names, "system", "user", "assistant", "Ask", "Report"])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Split("\n", "isolated")
+    backend.post_processor = TemplateProcessing(
+        single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", 1)]
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<|begin_of_text|>", unk_token="<unk>")
+    tokenizer.add_tokens(names[2:5], special_tokens=True)
+    processor = CTChatProcessor.from_tokenizer(tokenizer, "llama3", QUERIES, CHANNELS)
+    header = "<|start_header_id|>{}<|end_header_id|>\n\n"
+    system = f"<|begin_of_text|>{header.format('system')}Ask"
+    published = f"{system}<|eot_id|>{header.format('user')}<image>\nReport<|eot_id|>{header.format('assistant')}"
+    first, second = published.split("<image>")
+    ids = tokenizer(first)["input_ids"]
+    ids += [processor.image_token_id] * QUERIES + tokenizer(second)["input_ids"][1:]
+    assert ids[:2] == [1, 1]
+    user = {"role": "user", "content": [{"type": "image", "image": volume(0)}, {"type": "text", "text": "Report"}]}
+    for text in (system, "Ask"):
+        found = processor.apply_chat_template(
+            [[{"role": "system", "content": text}, user]], add_generation_prompt=True, tokenize=True, return_dict=True
+        )
+        assert found["input_ids"] == [ids]
+    without = processor.apply_chat_template([[user]], add_generation_prompt=True, tokenize=True, return_dict=True)
+    assert without["input_ids"][0].count(1) == 1
+
+
+def test_several_volumes_in_a_prompt(processor: Any, tmp_path: Path) -> None:
+    first, second, third = save_volumes(tmp_path, 3)
+    texts = ["<image> edema <image>", "heart", "<image>"]
+    by_row = processor(text=texts, images=[[second, first], None, third], padding=True, return_tensors="pt")
+    in_order = processor(text=texts, images=[second, first, third], padding=True, return_tensors="pt")
+    expected = torch.from_numpy(np.stack([volume(1), volume(0), volume(2)])).reshape(3, -1, CHANNELS)
+    for inputs in (by_row, in_order):
+        assert torch.equal(inputs["pixel_values"], expected)
+        assert (inputs["input_ids"] == processor.image_token_id).sum(1).tolist() == [2 * QUERIES, 0, QUERIES]
+
+
+def test_the_published_maximum_length(tmp_path: Path) -> None:
     tiny_tokenizer().save_pretrained(tmp_path)
-    text_config = {"model_type": model_type, "vocab_size": len(tiny_tokenizer()) + 4}
-    config = CTChatConfig(text_config, feature_size=CHANNELS)
+    text_config = {"model_type": "mistral", "vocab_size": len(tiny_tokenizer()) + 4}
+    config = CTChatConfig(text_config, feature_size=CHANNELS, tokenizer_model_max_length=2)
+    processor = CTChatProcessor.from_base_model(tmp_path, config)
+    assert processor.tokenizer.model_max_length == 2
+    assert len(processor(text="edema heart lungs", truncation=True)["input_ids"][0]) == 2
+    assert len(processor(text="edema heart lungs")["input_ids"][0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("folder", "settings", "expected"),
+    [
+        ("base", {"model_type": "llama"}, None),
+        ("base", {"model_type": "qwen2"}, None),
+        ("base", {"model_type": "mistral"}, "[INST] "),
+        # CT-CHAT's code saves a full Mistral model as llava_llama, and keeps the settings of its configuration.
+        ("base", {"model_type": "llama", "sliding_window": None}, "[INST] "),
+        ("base", {"model_type": "llama", "_name_or_path": "mistralai/Mistral-7B-Instruct-v0.2"}, "[INST] "),
+        ("CT-CHAT-mistral-7b", {"model_type": "llama"}, "[INST] "),
+        ("vicuna-7b-v1.5", {"model_type": "llama"}, "USER: "),
+        ("base", {"model_type": "llama", "_name_or_path": "lmsys/vicuna-13b-v1.5"}, "USER: "),
+    ],
+)
+def test_chat_format_of_a_base_model(
+    tmp_path: Path, folder: str, settings: dict[str, Any], expected: str | None
+) -> None:
+    tiny_tokenizer().save_pretrained(tmp_path / folder)
+    config = CTChatConfig({**settings, "vocab_size": len(tiny_tokenizer()) + 4}, feature_size=CHANNELS)
+    if "_name_or_path" in settings:
+        config.text_config._name_or_path = settings["_name_or_path"]
     if expected is None:
-        with pytest.raises(ValueError, match="of type 'qwen2'; choose one of llama3, mistral, vicuna"):
-            CTChatProcessor.from_base_model(tmp_path, config)
+        with pytest.raises(ValueError, match=r"choose chat_format \(--chat-format\) llama3, mistral, vicuna"):
+            CTChatProcessor.from_base_model(tmp_path / folder, config)
     else:
-        processor = CTChatProcessor.from_base_model(tmp_path, config)
+        processor = CTChatProcessor.from_base_model(tmp_path / folder, config)
         assert expected in processor.apply_chat_template([{"role": "user", "content": "x"}])
 
 
@@ -237,7 +314,7 @@ def test_a_processor_of_another_tokenizer(processor: Any, tmp_path: Path) -> Non
         CTChatProcessor(tiny_tokenizer())
     tiny_tokenizer().save_pretrained(tmp_path)
     config = CTChatConfig({"model_type": "llama", "vocab_size": len(tiny_tokenizer()) + 4}, feature_size=CHANNELS)
-    assert CTChatProcessor.from_base_model(tmp_path, config).image_token_id == config.image_token_id
+    assert CTChatProcessor.from_base_model(tmp_path, config, "vicuna").image_token_id == config.image_token_id
     config.image_token_id += 1
     with pytest.raises(ValueError, match="use the tokenizer of the base model without <pad>"):
-        CTChatProcessor.from_base_model(tmp_path, config)
+        CTChatProcessor.from_base_model(tmp_path, config, "vicuna")
