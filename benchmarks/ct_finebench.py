@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmark_data import read_reports
 from timing import seconds
 
-from rrg_rewards.findings.reading.engine import get_engine
+from rrg_rewards.findings.reading.engine import engine_of
 from rrg_rewards.questions.descriptions import describer
 from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.questions.grading import compare_answers
@@ -40,7 +40,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def forget() -> None:
     """Clear the caches of the engine and the describer."""
-    get_engine.cache_clear()
+    engine_of.cache_clear()
     describer.cache_clear()
     # Lexicon and vocabulary are data that are loaded once per process.
     build_items("Nodule.")

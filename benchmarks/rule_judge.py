@@ -21,8 +21,8 @@ import torch
 from timing import seconds
 from torchmetrics.functional.text import rouge_score
 
-from rrg_rewards.findings.reading.engine import get_engine
-from rrg_rewards.findings.reading.lexicon import load_lexicon
+from rrg_rewards.findings.reading.engine import engine_of, get_engine
+from rrg_rewards.findings.reading.lexicon import shipped_lexicon
 from rrg_rewards.metrics import CRIMSON
 from rrg_rewards.version import __version__
 
@@ -75,8 +75,8 @@ def measure(
     metric = CRIMSON()
     cold, warm, rouge = [], [], []
     for _ in range(repeats):
-        get_engine.cache_clear()
-        load_lexicon.cache_clear()
+        engine_of.cache_clear()
+        shipped_lexicon.cache_clear()
         get_engine("chest")
         cold.append(seconds(lambda: metric.score(preds, target, **context)).processor)
         warm.append(seconds(lambda: metric.score(preds, target, **context)).processor)

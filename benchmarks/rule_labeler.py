@@ -17,8 +17,8 @@ import torch
 from benchmark_data import read_reports
 from timing import machine, seconds
 
-from rrg_rewards.findings.reading.engine import get_engine
-from rrg_rewards.findings.reading.lexicon import load_lexicon
+from rrg_rewards.findings.reading.engine import engine_of
+from rrg_rewards.findings.reading.lexicon import shipped_lexicon
 from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.version import __version__
 
@@ -42,8 +42,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def fresh_labeler() -> RuleLabeler:
     """Make a labeler with empty caches."""
-    get_engine.cache_clear()
-    load_lexicon.cache_clear()
+    engine_of.cache_clear()
+    shipped_lexicon.cache_clear()
     return RuleLabeler("ct_rate")
 
 

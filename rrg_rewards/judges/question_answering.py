@@ -11,6 +11,7 @@ from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.finebench import EXISTENCE, AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
+from rrg_rewards.questions.descriptions import check_readable
 from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.questions.grading import compare_answers
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_schema
@@ -60,7 +61,8 @@ class Examiner(Backend):
         remembered: Number of reports whose questions are cached.
 
     Raises:
-        ValueError: For an unknown schema or judge, or for the judge ``rules``, which supports CRIMSON only.
+        ValueError: For an unknown schema or judge, for a schema that the engine cannot read although it builds or
+            answers questions, or for the judge ``rules``, which supports CRIMSON only.
         TypeError: For an object that is not a judge, or an argument that the judge does not take.
 
     Example:
@@ -84,6 +86,8 @@ class Examiner(Backend):
         self.builder = _judge("builder", builder)
         self.answerer = _judge("answerer", answerer)
         self.comparer = _judge("comparer", comparer)
+        if self.builder is None or self.answerer is None:
+            check_readable(self.schema)
         self.remembered = remembered
         self._built: dict[str, tuple[QAItem, ...]] = {}
         self._items_task, self._answers_task, self._grades_task = ItemsTask(self.schema), AnswersTask(), GradesTask()

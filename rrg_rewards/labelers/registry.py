@@ -4,6 +4,7 @@ from importlib import import_module
 
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.user_yaml import is_yaml_path
 
 __all__ = ["get_labeler"]
 
@@ -17,11 +18,13 @@ def get_labeler(labeler: str | Labeler) -> Labeler:
     """Return the labeler with a name such as ``rules:ct_rate``; a labeler is returned unchanged.
 
     Args:
-        labeler: ``"rules:ct_rate"``, ``"rules:chexbert"``, ``"radbert:CHECKPOINT"`` (a folder, file or Hub id), or an
-            object that is a labeler.
+        labeler: ``"rules:ct_rate"``, ``"rules:chexbert"``, the path of a ``.yaml`` file with a lexicon of your own
+            (see :class:`RuleLabeler`), ``"radbert:CHECKPOINT"`` (a folder, file or Hub id), or an object that is a
+            labeler.
 
     Raises:
-        ValueError: If the name is unknown or the argument is missing.
+        ValueError: If the name is unknown or the argument is missing, or an entry of the file is wrong.
+        FileNotFoundError: If the file does not exist.
         TypeError: If the object is not a labeler.
 
     Example:
@@ -33,7 +36,9 @@ def get_labeler(labeler: str | Labeler) -> Labeler:
         if not callable(labeler) or any(attribute not in dir(labeler) for attribute in ("labels", "signature")):
             raise TypeError(f"labeler must be a name or a labeler, got {type(labeler).__name__}")
         return labeler
-    name, _, argument = labeler.partition(":")
+    name, _, argument = (
+        ("rules", "", labeler) if is_yaml_path(labeler) and ":" not in labeler else labeler.partition(":")
+    )
     if name not in _LABELERS:
         raise ValueError(unknown_name_message("labeler", name, _LABELERS))
     if not argument:

@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rrg_rewards.findings import Finding, get_engine
+from rrg_rewards.findings.reading.engine import FindingEngine
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.signature import format_signature
+from rrg_rewards.utilities.user_yaml import is_yaml_path
 
 __all__ = ["RuleLabeler"]
 
@@ -22,6 +25,8 @@ _LEXICONS = {"ct_rate": "chest_ct", "chexbert": "chest_xray"}
 _NO_FINDING = "No Finding"
 _SUPPORT_DEVICES = "Support Devices"
 _MAX_ROWS = 100_000
+# A row of labels is one integer of 64 bits.
+_MOST_LABELS = 62
 
 
 class RuleLabeler(Backend):
@@ -33,10 +38,12 @@ class RuleLabeler(Backend):
     annotators: for example, small lymph nodes count, and infiltration alone is not an opacity.
 
     Args:
-        schema: ``ct_rate`` (18 labels, chest CT) or ``chexbert`` (14 labels, chest X-ray).
+        schema: ``ct_rate`` (18 labels, chest CT), ``chexbert`` (14 labels, chest X-ray), or the path of a ``.yaml``
+            file with a lexicon and labels of your own, at most 62, in the format of ``docs/labelers.md``.
 
     Raises:
-        ValueError: If the schema is unknown or has no rules.
+        ValueError: If the schema is unknown or has no rules, or an entry of the file is wrong.
+        FileNotFoundError: If the file does not exist.
 
     Example:
         >>> labeler = RuleLabeler("ct_rate")
@@ -45,19 +52,14 @@ class RuleLabeler(Backend):
         ['Hiatal hernia']
     """
 
-    def __init__(self, schema: str = "ct_rate") -> None:
-        label_schema = get_label_schema(schema)
-        if schema not in _LEXICONS:
-            raise ValueError(
-                f"label schema {schema!r} has no rules; schemas with rules: {', '.join(sorted(_LEXICONS))}"
-            )
-        self.schema = schema
-        self._labels = label_schema.labels
-        self._engine = get_engine(_LEXICONS[schema])
+    def __init__(self, schema: str | Path = "ct_rate") -> None:
+        # Absolute, because worker processes may have another working folder.
+        self.schema = str(Path(schema).resolve()) if is_yaml_path(schema) else str(schema)
+        self._engine, self._labels = _rules(self.schema)
         self._masks = [self._mask(label) for label in self._labels]
         others = (mask for label, mask in zip(self._labels, self._masks, strict=True) if label != _SUPPORT_DEVICES)
         # Multiplying by 3 adds the bits for uncertain concepts, which are next to those for present concepts.
-        self._abnormal = reduce(or_, others) * 3
+        self._abnormal = reduce(or_, others, 0) * 3
         self._rows: dict[int, int] = {}
 
     def _mask(self, label: str) -> int:
@@ -73,7 +75,9 @@ class RuleLabeler(Backend):
     @property
     def signature(self) -> str:
         """Schema, lexicon contents and version."""
-        return format_signature("rules", schema=self.schema, lexicon=self._engine.lexicon.digest)
+        lexicon = self._engine.lexicon
+        schema = lexicon.name if is_yaml_path(self.schema) else self.schema
+        return format_signature("rules", schema=schema, lexicon=lexicon.digest)
 
     def arguments(self) -> dict[str, str]:
         """Return the keyword arguments that rebuild this labeler."""
@@ -141,3 +145,21 @@ class RuleLabeler(Backend):
         return {
             label: [finding for finding in present if finding.concept in members.get(label, ())] for label in positive
         }
+
+
+def _rules(schema: str) -> tuple[FindingEngine, tuple[str, ...]]:
+    """Return the engine and the labels of a label schema, or of the file with this path."""
+    if not is_yaml_path(schema):
+        labels = get_label_schema(schema).labels
+        if schema not in _LEXICONS:
+            raise ValueError(
+                f"label schema {schema!r} has no rules; schemas with rules: {', '.join(sorted(_LEXICONS))}"
+            )
+        return get_engine(_LEXICONS[schema]), labels
+    engine = get_engine(schema)
+    labels = tuple(engine.lexicon.labels)
+    if not 0 < len(labels) <= _MOST_LABELS:
+        raise ValueError(
+            f"{schema}, labels: must name 1 to {_MOST_LABELS} labels with their concepts, got {len(labels)}"
+        )
+    return engine, labels

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 from torchmetrics import Metric
+from torchmetrics.utilities import rank_zero_warn
 
 from rrg_rewards.metrics.columns import Column, read_column
 from rrg_rewards.utilities.checks import check_reports, check_same_length
@@ -387,8 +388,18 @@ class ReportMetric(ScalarMetric, ABC):
             self.part_sums = self.part_sums + score_sums(scores, self._parts).to(self.device)
 
     def compute(self) -> Tensor:
-        """Mean score of the pairs scored so far: float64 scalar, NaN if there is none."""
+        """Mean score of the pairs scored so far: float64 scalar; NaN, with a warning, if all pairs are unscorable."""
+        if not self.num_scored and self.num_unscorable:
+            rank_zero_warn(
+                f"{self.name} is NaN, because none of {int(self.num_unscorable)} report pairs could be scored: "
+                f"{self._unscorable_reasons()}",
+                UserWarning,
+            )
         return self.score_sum / self.num_scored
+
+    def _unscorable_reasons(self) -> str:
+        """Describe why pairs are unscorable, for the warning."""
+        return "a prediction is missing, or a reference is missing or blank"
 
     def statistics(self) -> dict[str, Tensor]:
         """Means of the sub-scores over the scored pairs, synced over processes as in ``compute``.

@@ -248,6 +248,12 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             added[row].index_add_(0, index, torch.tensor(values * 2, dtype=table.dtype, device=self.device))
             setattr(self, name, table + added)
 
+    def _unscorable_reasons(self) -> str:
+        reasons = super()._unscorable_reasons()
+        return (
+            f"{int(self.num_without_items)} have no question about a finding of {self.examiner.schema.name}; {reasons}"
+        )
+
     def counts(self) -> dict[str, Tensor]:
         """Numbers of pairs so far, synced over processes as in ``compute``; every process must call this method.
 

@@ -135,6 +135,9 @@ class AsyncReportMetric(ReportMetric, Generic[Item, Result]):
         failed = [failures.sum() for failures in scores.failures.values()]
         self.num_failed = self.num_failed + torch.stack(failed).to(self.device)
 
+    def _unscorable_reasons(self) -> str:
+        return f"the judge failed on {int(self.num_failed.sum())}; {super()._unscorable_reasons()}"
+
     def _pair_counts(self) -> dict[str, Tensor]:
         """Return the numbers of ``scored`` and ``unscorable`` pairs and of failures by kind (``failed_<kind>``)."""
         names = ("scored", "unscorable", *(f"failed_{kind}" for kind in FAILURE_KINDS))

@@ -14,6 +14,7 @@ from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.questions.locations import Place, places_in
 from rrg_rewards.questions.schema import AttributeSpec
 from rrg_rewards.questions.vocabulary import Hit, answer_vocabulary
+from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["AttributeValueReader", "Sentence"]
 
@@ -101,10 +102,18 @@ class AttributeValueReader:
 
     Args:
         spec: The attribute.
+
+    Raises:
+        ValueError: If the answer vocabulary lacks a value of the attribute, or contains none of its examples.
     """
 
     def __init__(self, spec: AttributeSpec) -> None:
         vocabulary = answer_vocabulary()
+        places = {**vocabulary.parts, **vocabulary.wider_details}
+        known = places if spec.answer_type == "location" else {*vocabulary.groups, *vocabulary.values}
+        for name in spec.values:
+            if name not in known:
+                raise ValueError(unknown_name_message("value", name, known))
         self.spec = spec
         self.parts: frozenset[str] = frozenset()
         self.details: frozenset[str] = frozenset()
@@ -124,6 +133,11 @@ class AttributeValueReader:
                 self.details |= numbered
         elif spec.answer_type == "categorical":
             named = spec.values or _values_named_by(spec.examples)
+            if not named:
+                raise ValueError(
+                    "the answer vocabulary contains none of its examples, so the finding engine cannot read it; name "
+                    "values or groups of rrg_rewards/questions/vocabulary.yaml, or use a judge as builder and answerer"
+                )
             self.values = frozenset(value for name in named for value in vocabulary.groups.get(name, (name,)))
         self.is_change = "stable" in self.values
         self.is_number = {"multiple", "single"} <= self.values

@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.engine import get_engine
+from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, named_spans
 from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT
@@ -18,8 +19,9 @@ from rrg_rewards.questions.attribute_values import AttributeValueReader, Sentenc
 from rrg_rewards.questions.locations import Place
 from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.questions.vocabulary import Hit
+from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["Describer", "Description", "describer"]
+__all__ = ["Describer", "Description", "check_readable", "describer"]
 
 # Maximum number of cached units, and maximum number of characters of a cached unit.
 _CACHE_SIZE = 50_000
@@ -126,18 +128,45 @@ class _Owners:
         return self.hits[k - 1] if k in self._sharing else []
 
 
+def check_readable(schema: QuestionSchema) -> None:
+    """Check that the finding engine can read the findings and attributes of a schema.
+
+    Raises:
+        ValueError: If the labels of the schema's lexicon lack a finding, or the answer vocabulary lacks the values of
+            an attribute.
+    """
+    labels = load_lexicon(schema.lexicon).labels
+    for finding in schema.findings:
+        where = f"question schema {schema.name!r}"
+        if finding.name not in labels:
+            unknown = unknown_name_message(f"label of lexicon {schema.lexicon}", finding.name, labels)
+            raise ValueError(
+                f"{where}: {unknown}. Name the finding like a label, or a lexicon file that has such a label "
+                "(lexicon: my_lexicon.yaml)"
+            )
+        for spec in finding.attributes:
+            try:
+                AttributeValueReader(spec)
+            except ValueError as error:
+                raise ValueError(f"{where}, finding {finding.name!r}, attribute {spec.name!r}: {error}") from error
+
+
 class Describer:
     """Describes the findings of reports with the finding engine and the answer vocabulary.
 
     Args:
         schema: The findings and attributes to read.
+
+    Raises:
+        ValueError: If the engine cannot read a finding or an attribute; see :func:`check_readable`.
     """
 
     def __init__(self, schema: QuestionSchema) -> None:
+        check_readable(schema)
         self.schema = schema
         self.engine = get_engine(schema.lexicon)
         # Also read findings that the labels' lexicon lacks. Otherwise their attributes would be assigned to others.
-        self.others = get_engine("chest") if schema.lexicon == "chest_ct" else None
+        self.others = get_engine("chest") if self.engine.lexicon.base == "chest_ct" else None
         indices = {finding.name: i for i, finding in enumerate(schema.findings)}
         concepts = {
             concept: indices[label]

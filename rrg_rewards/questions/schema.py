@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.package_data import package_yaml, package_yaml_names, parse_yaml
+from rrg_rewards.utilities.package_data import package_yaml, package_yaml_names
+from rrg_rewards.utilities.user_yaml import check_keys, is_yaml_path, read_user_yaml
 
 __all__ = ["AnswerType", "AttributeSpec", "FindingSpec", "QAItem", "QuestionSchema", "get_question_schema"]
 
 _SHIPPED = "rrg_rewards.questions.question_schemas"
 _FEWEST_EXAMPLES = 5
+_FIELDS = ("type", "question", "explanation", "examples", "values", "unit")
+_UNITS = ("length", "attenuation", "ratio")
 
 AnswerType = Literal["numeric", "categorical", "location", "existence"]
 """How answers are compared: as numbers with units, as values of a closed set, as places, or as yes or no."""
@@ -79,11 +82,11 @@ class AttributeSpec:
         examples: Possible answers, at least five unless the type is ``existence``.
         values: For the finding engine: possible values of a categorical attribute, as names of groups or values in
             ``vocabulary.yaml``. Default: the values in the examples.
-        unit: For the finding engine: the quantity of a numeric attribute, ``length``, ``attenuation``, ``share``,
-            ``volume`` or ``ratio``.
+        unit: For the finding engine: the quantity of a numeric attribute: ``length``, ``attenuation`` in Hounsfield
+            units, or ``ratio`` for the cardiothoracic ratio.
 
     Raises:
-        ValueError: If a text is blank, the type is unknown, or there are too few examples.
+        ValueError: If a text is blank, the type or the unit is unknown, or there are too few examples.
 
     Example:
         >>> spec = AttributeSpec("density", "categorical", "What is the nodule's density?", "Whether it is solid.",
@@ -108,6 +111,8 @@ class AttributeSpec:
             raise ValueError(
                 f"examples of attribute {self.name!r} must be at least {_FEWEST_EXAMPLES}, got {len(self.examples)}"
             )
+        if self.unit not in _UNITS:
+            raise ValueError(unknown_name_message("unit", str(self.unit), _UNITS))
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,7 @@ class QuestionSchema:
     Args:
         name: Name of the schema.
         findings: The findings, in the order of the questions.
-        lexicon: Lexicon of the finding engine; its labels include the findings.
+        lexicon: Lexicon of the finding engine, a name or the path of a ``.yaml`` file. Its labels include the findings.
 
     Raises:
         ValueError: If a finding is repeated, or there is none.
@@ -194,29 +199,31 @@ class QuestionSchema:
     @cached_property
     def digest(self) -> str:
         """Short hash of the schema, for signatures."""
-        return hashlib.sha256(repr((self.name, self.findings, self.lexicon)).encode()).hexdigest()[:8]
+        # Without the folder of a lexicon. Signatures contain the digest of its contents, too.
+        content = (self.name, self.findings, Path(self.lexicon).name)
+        return hashlib.sha256(repr(content).encode()).hexdigest()[:8]
 
 
 def get_question_schema(name: str | Path) -> QuestionSchema:
     """Return a question schema by name, or read one from a YAML file.
 
-    ``ct_rate`` covers the 18 findings of CT-RATE, ``merlin`` the 30 findings of Merlin. To write another schema, copy
-    one of their files in ``rrg_rewards/questions/question_schemas``.
+    ``ct_rate`` covers the 18 findings of CT-RATE, ``merlin`` the 30 findings of Merlin. ``docs/ct_finebench.md``
+    describes the format of files.
 
     Args:
         name: ``ct_rate``, ``merlin``, or the path of a ``.yaml`` file.
 
     Raises:
-        ValueError: If the schema is unknown (the message names the nearest known one) or the file is not a schema.
+        ValueError: If the schema is unknown (the message names the nearest known one), or an entry of the file is wrong
+            (the message names the file and the entry).
         FileNotFoundError: If the file does not exist.
 
     Example:
         >>> len(get_question_schema("merlin").findings)
         30
     """
-    if str(name).endswith((".yaml", ".yml")):
-        path = Path(name)
-        return _parse(parse_yaml(path.read_bytes()), str(path))
+    if is_yaml_path(name):
+        return _parse(read_user_yaml(name), str(name), Path(name).parent)
     known = package_yaml_names(_SHIPPED)
     if name not in known:
         raise ValueError(unknown_name_message("question schema", str(name), known))
@@ -225,38 +232,63 @@ def get_question_schema(name: str | Path) -> QuestionSchema:
 
 @cache
 def _shipped(name: str) -> QuestionSchema:
-    return _parse(package_yaml(_SHIPPED, name), f"{name}.yaml")
+    return _parse(package_yaml(_SHIPPED, name), f"{name}.yaml", Path())
 
 
-def _parse(content: Any, source: str) -> QuestionSchema:
-    if not isinstance(content, Mapping) or not {"name", "attributes", "findings"} <= set(content):
-        raise ValueError(f"{source} must be a mapping with name, attributes and findings")
+def _parse(content: Any, source: str, folder: Path) -> QuestionSchema:
+    check_keys(source, content, ("name", "lexicon", "attributes", "findings"), required=("name", "findings"))
+    shared, findings = content.get("attributes", {}), content["findings"]
+    for section, entries in (("attributes", shared), ("findings", findings)):
+        if not isinstance(entries, Mapping):
+            raise ValueError(f"{source}, {section}: must be a mapping of names, got {entries!r}")
+    for name, entry in shared.items():
+        check_keys(f"{source}, attribute {name!r}", entry, _FIELDS)
+    built = tuple(_finding(f"{source}, finding {name!r}", name, entry, shared) for name, entry in findings.items())
+    lexicon = content.get("lexicon", "chest_ct")
+    if not isinstance(content["name"], str) or not isinstance(lexicon, str):
+        raise ValueError(f"{source}: name and lexicon must be texts, got {content['name']!r} and {lexicon!r}")
     try:
-        findings = tuple(_finding(name, entry, content["attributes"]) for name, entry in content["findings"].items())
-        return QuestionSchema(content["name"], findings, content.get("lexicon", "chest_ct"))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{source} is no question schema: {type(error).__name__} {error}") from None
+        return QuestionSchema(content["name"], built, str(folder / lexicon) if is_yaml_path(lexicon) else lexicon)
     except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
+        raise ValueError(f"{source}: {error}") from error
 
 
-def _finding(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any]) -> FindingSpec:
-    called = entry.get("called", name.lower())
-    attributes = []
+def _finding(where: str, name: Any, entry: Any, shared: Mapping[str, Any]) -> FindingSpec:
+    if not isinstance(name, str):
+        raise ValueError(f"{where}: the name must be a text; quote numbers, yes and no")
+    check_keys(where, entry, ("called", "ask"), required=("ask",))
+    if not isinstance(entry["ask"], list):
+        raise ValueError(f"{where}, ask: must be a list of attributes, got {entry['ask']!r}")
+    attributes, called = [], entry.get("called", name.lower())
     for asked in ["existence", *entry["ask"]]:
-        own: Mapping[str, Any] = {}
+        own: Any = {}
         if isinstance(asked, Mapping):
+            if len(asked) != 1:
+                raise ValueError(f"{where}, ask: {asked!r} must be one attribute with its fields")
             ((asked, own),) = asked.items()
-        fields = {**shared.get(asked, {}), **own}
-        attributes.append(
-            AttributeSpec(
-                name=asked,
-                answer_type=fields["type"],
-                question=fields["question"].format(finding=called),
-                explanation=fields["explanation"].format(finding=called),
-                examples=tuple(map(str, fields["examples"])),
-                values=tuple(fields.get("values", ())),
-                unit=fields.get("unit", "length"),
-            )
+        if not own and asked not in shared:
+            raise ValueError(f"{where}, ask: {unknown_name_message('attribute', str(asked), shared)}")
+        attributes.append(_attribute(f"{where}, attribute {asked!r}", asked, own, shared, called))
+    try:
+        return FindingSpec(name, tuple(attributes))
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _attribute(where: str, name: str, own: Any, shared: Mapping[str, Any], called: str) -> AttributeSpec:
+    fields = {**shared.get(name, {}), **check_keys(where, own, _FIELDS)}
+    check_keys(where, fields, _FIELDS, required=("type", "question", "explanation", "examples"))
+    try:
+        return AttributeSpec(
+            name=name,
+            answer_type=fields["type"],
+            question=fields["question"].format(finding=called),
+            explanation=fields["explanation"].format(finding=called),
+            examples=tuple(map(str, fields["examples"])),
+            values=tuple(fields.get("values", ())),
+            unit=fields.get("unit", "length"),
         )
-    return FindingSpec(name, tuple(attributes))
+    except (KeyError, IndexError) as error:
+        raise ValueError(f"{where}: only {{finding}} may be in braces in question and explanation") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{where}: {error}") from error

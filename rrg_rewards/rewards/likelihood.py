@@ -95,9 +95,9 @@ class _LanguageModel(Backend):
     """A frozen causal language model, loaded lazily."""
 
     def __init__(self, model: str, max_length: int, dtype: str, device: str | None, revision: str | None) -> None:
-        check_model_source(model)
         if dtype not in ("float32", "bfloat16"):
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        check_model_source(model)
         self._arguments: dict[str, Any] = {
             "model": str(model),
             "max_length": max_length,

@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
-
 from rrg_rewards.schemas.criteria import Criterion, CriterionKind, is_number, two_numbers
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.package_data import package_yaml, package_yaml_names
+from rrg_rewards.utilities.user_yaml import is_yaml_path, read_user_yaml
 
 __all__ = ["Criterion", "CriterionKind", "Direction", "ScoringSystem", "get_scoring_system", "scoring_system_names"]
 
@@ -244,29 +243,16 @@ def get_scoring_system(name: "ScoringSystem | str | Path") -> ScoringSystem:
     """
     if isinstance(name, ScoringSystem):
         return name
-    if Path(name).suffix.lower() not in (".yaml", ".yml"):
+    if not is_yaml_path(name):
         known = scoring_system_names()
         if str(name) not in known:
             raise ValueError(f"{unknown_name_message('scoring system', str(name), known)}; or a .yaml file")
         return ScoringSystem.from_dict(package_yaml(_PACKAGE, str(name)))
-    content = Path(name).read_bytes()
+    content = read_user_yaml(name)
     try:
-        # The YAML parser raises an error for bytes that are not UTF-8.
-        return ScoringSystem.from_dict(yaml.load(content, Loader=_UniqueKeys))
-    except (ValueError, yaml.YAMLError) as error:
+        return ScoringSystem.from_dict(content)
+    except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """A YAML loader that rejects repeated keys; the base class silently keeps the last value."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [key.value for key, _ in node.value]
-        for place, key in enumerate(keys):
-            if key in keys[:place]:
-                line = node.value[place][0].start_mark.line + 1
-                raise ValueError(f"line {line}: the key {key!r} is repeated")
-        return super().construct_mapping(node, deep)
 
 
 def scoring_system_names() -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rrg_rewards.labelers import Labeler, RuleLabeler
+from rrg_rewards.metrics import ReportCRG
+from rrg_rewards.rewards import make_reward
 from rrg_rewards.schemas import CHEXBERT, CT_RATE
 
 # Label, sentences that make it positive, sentences that do not.
@@ -367,3 +369,50 @@ def test_batch_is_one_by_one_and_report_is_union(sentences):
     assert torch.equal(batch, torch.cat([ct([sentence]) for sentence in sentences] or [batch]))
     for separator in (". ", "\n", "; ", '." '):
         assert torch.equal(ct([separator.join(sentences)])[0], batch.any(0))
+
+
+OWN = """
+extends: chest_ct
+concepts: {azygos_lobe: [azygos lobe|fissure]}
+labels: {Azygos lobe: [azygos_lobe], Hiatal hernia: [hiatal_hernia], No Finding: []}
+"""
+
+
+@pytest.fixture
+def own_lexicon(tmp_path):
+    path = tmp_path / "my_lexicon.yaml"
+    path.write_text(OWN)
+    return path
+
+
+def test_a_lexicon_file_of_the_user_is_a_labeler(own_lexicon, monkeypatch):
+    monkeypatch.chdir(own_lexicon.parent)
+    labeler = RuleLabeler("my_lexicon.yaml")
+    reports = ["Azygos fissure.", "No azygos lobe. Hiatal hernia.", "Emphysema."]
+    expected = [[True, False, False], [False, True, False], [False, False, True]]
+    assert labeler(reports).tolist() == expected
+    assert labeler.signature.startswith("rules|schema:my_lexicon|lexicon:")
+    copied = pickle.dumps(labeler)
+    monkeypatch.chdir("/")
+    assert pickle.loads(copied)(reports).tolist() == expected
+
+
+def test_a_lexicon_file_is_named_in_metrics_and_rewards(own_lexicon):
+    metric = ReportCRG(str(own_lexicon))
+    assert metric.labeler.labels == ("Azygos lobe", "Hiatal hernia", "No Finding")
+    reward = make_reward("crg", labeler=str(own_lexicon), prior=0.3)
+    scores = reward(completions=["Azygos fissure."], reference=["Azygos lobe."])
+    expected = ReportCRG(str(own_lexicon), prior=0.3).score(["Azygos fissure."], ["Azygos lobe."]).value
+    assert scores == expected.tolist()
+
+
+def test_a_lexicon_file_needs_some_labels(own_lexicon):
+    own_lexicon.write_text("concepts: {a: [b]}")
+    with pytest.raises(ValueError, match="labels: must name 1 to 62 labels with their concepts, got 0"):
+        RuleLabeler(own_lexicon)
+    many = "".join(f"  L{i}: [a]\n" for i in range(63))
+    own_lexicon.write_text(f"concepts: {{a: [b]}}\nlabels:\n{many}")
+    with pytest.raises(ValueError, match="got 63"):
+        RuleLabeler(own_lexicon)
+    own_lexicon.write_text(f"concepts: {{a: [b]}}\nlabels:\n{many.replace('  L62: [a]', '')}")
+    assert RuleLabeler(own_lexicon)(["b"]).sum() == 62

@@ -169,11 +169,12 @@ def test_representation_of_a_backend_has_no_objects_and_needs_no_arguments():
             return self.given
 
     class Without(Backend):
-        pass
+        def __init__(self, name):
+            self.name = name
 
     assert repr(Tagged("a")) == "Tagged(name='a')"
     assert repr(Tagged("a", 4, {"key": "secret"})) == "Tagged(name='a', size=4)"
-    assert repr(Without()) == "Without(...)"
+    assert repr(Without("a")) == "Without(...)"
 
 
 def test_scores_as_a_data_frame(monkeypatch):

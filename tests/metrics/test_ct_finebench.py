@@ -420,3 +420,10 @@ def test_a_schema_of_ones_own_is_answered_by_itself(tmp_path: Any) -> None:
         "  Lung nodule: {ask: [width]}\n"
     )
     assert values(CTFineBench(path).score([LEFT], [LEFT])) == [1]
+
+
+def test_nan_for_all_pairs_is_a_warning_with_the_reason():
+    metric = CTFineBench()
+    metric.update(["Nodule.", "Nodule."], ["Normal.", "No effusion."])
+    with pytest.warns(UserWarning, match="none of 2 report pairs could be scored: 2 have no question about a finding"):
+        assert metric.compute().isnan()

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from rrg_rewards.metrics import CTFineBench
+from rrg_rewards.questions.engine import build_items
 from rrg_rewards.questions.schema import AttributeSpec, FindingSpec, QuestionSchema, get_question_schema
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 from rrg_rewards.schemas import CT_RATE, MERLIN
@@ -49,19 +51,78 @@ def test_names_twice_are_told() -> None:
         QuestionSchema("own", (FindingSpec("Nodule", (spec,)), FindingSpec("nodule", (spec,))))
 
 
+OWN = """
+name: own
+attributes:
+  existence: {type: existence, question: 'Is there {finding}?', explanation: x, examples: ['yes']}
+  side: {type: location, question: 'Where?', explanation: x, examples: [left, right, both, lung, apex]}
+findings:
+  Lung nodule: {called: a nodule, ask: [side]}
+"""
+
+
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
-    path.write_text(
-        "name: own\nattributes:\n  existence: {type: existence, question: 'Is there {finding}?', explanation: x,"
-        " examples: ['yes']}\nfindings:\n  Lung nodule: {called: a nodule, ask: []}\n"
-    )
+    path.write_text(OWN)
     schema = get_question_schema(path)
     assert schema.finding("lung NODULE").attributes[0].question == "Is there a nodule?"
-    path.write_text("name: own\n")
-    with pytest.raises(ValueError, match=r"own\.yaml must be a mapping with name, attributes and findings"):
+    items = build_items("A nodule in the right lung.", path)
+    assert [(item.attribute, item.answer) for item in items] == [("existence", "yes"), ("side", "right lung")]
+    with pytest.raises(FileNotFoundError, match=r"owm\.yaml: no such file; did you mean"):
+        get_question_schema(tmp_path / "owm.yaml")
+
+
+WRONG = {
+    "name: own\nname: own": "own.yaml: line 2: the key 'name' is repeated",
+    "name: own": "own.yaml: lacks findings",
+    "name: own\nfindings: [a]": "own.yaml, findings: must be a mapping of names",
+    "name: own\nfinding: {}": "own.yaml: unknown key 'finding'; did you mean 'findings'?",
+    OWN.replace("type: location", "kind: location"): "attribute 'side': unknown key 'kind'",
+    OWN.replace("question: 'Where?', ", ""): "finding 'Lung nodule', attribute 'side': lacks question",
+    OWN.replace("type: location", "type: place"): "attribute 'side': unknown answer_type 'place'",
+    OWN.replace("Where?", "Where is {findings}?"): "attribute 'side': only {finding} may be in braces",
+    OWN.replace("[side]", "[sides]"): "finding 'Lung nodule', ask: unknown attribute 'sides'; did you mean 'side'",
+    OWN.replace("ask: [side]", "ask: side"): "finding 'Lung nodule', ask: must be a list of attributes",
+    OWN.replace("apex]", "apex], unit: inches"): "attribute 'side': unknown unit 'inches'",
+    OWN.replace("lung, apex]", "lung]"): "attribute 'side': examples of attribute 'side' must be at least 5, got 4",
+}
+
+
+@pytest.mark.parametrize("content", WRONG)
+def test_a_wrong_entry_is_named(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=WRONG[content]):
         get_question_schema(path)
-    with pytest.raises(FileNotFoundError):
-        get_question_schema(tmp_path / "none.yaml")
+
+
+def test_what_the_engine_cannot_read_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(OWN.replace("Lung nodule", "Lung nodules"))
+    with pytest.raises(
+        ValueError, match="unknown label of lexicon chest_ct 'Lung nodules'; did you mean 'Lung nodule'"
+    ):
+        CTFineBench(path)
+    with pytest.raises(ValueError, match="unknown label"):
+        build_items("Nodule.", path)
+    path.write_text(OWN.replace("apex]", "apex], values: [lungs]"))
+    with pytest.raises(ValueError, match="finding 'Lung nodule', attribute 'side': unknown value 'lungs'"):
+        CTFineBench(path)
+    path.write_text(OWN.replace("type: location", "type: categorical"))
+    with pytest.raises(ValueError, match="contains none of its examples"):
+        CTFineBench(path)
+
+
+def test_a_schema_and_a_lexicon_of_ones_own_fit_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.yaml").write_text(OWN.replace("Lung nodule", "Azygos lobe") + "lexicon: words.yaml\n")
+    (tmp_path / "words.yaml").write_text(
+        "extends: chest_ct\nconcepts: {azygos: [azygos lobe]}\nlabels: {Azygos lobe: [azygos]}\n"
+    )
+    metric = CTFineBench(tmp_path / "own.yaml")
+    assert metric.score(["An azygos lobe."], ["Azygos lobe on the right."]).value.tolist() == [0.5]
+    assert str(tmp_path) not in metric.signature
+    monkeypatch.chdir(tmp_path)
+    assert CTFineBench("own.yaml").signature == metric.signature
 
 
 def test_the_digest_tells_schemas_apart() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, filterfalse
+from pathlib import Path
 from typing import NamedTuple
 
 from rrg_rewards.findings.knowledge.organs import finding_organ
@@ -17,7 +18,7 @@ from rrg_rewards.findings.reading.open_findings import open_statement_reader
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 
-__all__ = ["FindingEngine", "extract_findings", "get_engine"]
+__all__ = ["FindingEngine", "engine_of", "extract_findings", "get_engine"]
 
 _PRESENCES: dict[int, Presence] = {PRESENT: "present", UNCERTAIN: "uncertain", ABSENT: "absent"}
 # Maximum number of remembered units, and maximum length of a remembered unit in characters.
@@ -246,31 +247,38 @@ def _continued(finding: Finding, more: Attributes) -> Finding:
     return replace(finding, attributes=finding.attributes.filled(stated))
 
 
-@cache
-def get_engine(lexicon: str, open_findings: bool = False) -> FindingEngine:
+def get_engine(lexicon: str | Path, open_findings: bool = False) -> FindingEngine:
     """Return the engine of a lexicon, one per process with a shared memory.
 
     Args:
         lexicon: ``chest`` for the findings of chest X-rays and CTs; ``chest_ct`` for the conventions of the CT-RATE
-            labels; ``chest_xray`` for those of the CheXbert labels.
+            labels; ``chest_xray`` for those of the CheXbert labels; or the path of a ``.yaml`` file in the format of
+            ``docs/labelers.md``.
         open_findings: Whether the engine also reads abnormal statements that name no concept of the lexicon.
 
     Raises:
-        ValueError: If the lexicon is unknown. The message names the nearest known one.
+        ValueError: If the lexicon is unknown (the message names the nearest known one), or an entry of the file is
+            wrong.
 
     Example:
         >>> get_engine("chest_ct") is get_engine("chest_ct")
         True
     """
-    return FindingEngine(load_lexicon(lexicon), open_findings=open_findings)
+    return engine_of(load_lexicon(lexicon), open_findings)
 
 
-def extract_findings(report: str, lexicon: str = "chest", open_findings: bool = False) -> list[Finding]:
+@cache
+def engine_of(lexicon: Lexicon, open_findings: bool = False) -> FindingEngine:
+    """Return the engine of a compiled lexicon, one per process with a shared memory."""
+    return FindingEngine(lexicon, open_findings=open_findings)
+
+
+def extract_findings(report: str, lexicon: str | Path = "chest", open_findings: bool = False) -> list[Finding]:
     """Return the findings that a report mentions as present, absent or uncertain.
 
     Args:
         report: Report text.
-        lexicon: ``chest``, ``chest_ct`` or ``chest_xray``; see :func:`get_engine`.
+        lexicon: ``chest``, ``chest_ct``, ``chest_xray`` or the path of a ``.yaml`` file; see :func:`get_engine`.
         open_findings: Whether to return also abnormal statements that name no concept of the lexicon. Their concept is
             ``other_finding``, and their content words are in ``words``. Only for the lexicon ``chest``.
 

@@ -1,15 +1,19 @@
 """Compile the words, compounds and rules of a lexicon from YAML."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from rrg_rewards.findings.reading.lexicon_file import read_lexicon_file
 from rrg_rewards.findings.reading.phrases import Phrase, PhraseCompiler, PhraseTable, WordBits, union
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.package_data import package_yaml, package_yaml_digest, package_yaml_names
+from rrg_rewards.utilities.user_yaml import is_yaml_path
 
-__all__ = ["CUES", "Lexicon", "Rule", "load_lexicon"]
+__all__ = ["CUES", "Lexicon", "Rule", "load_lexicon", "shipped_lexicon"]
 
 _PACKAGE = "rrg_rewards.findings.lexicon"
 _SHARED = "cues"
@@ -52,13 +56,14 @@ class Rule(Phrase[int]):
     conditional_on: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lexicon:
     """A compiled lexicon, as :func:`load_lexicon` returns it.
 
     Args:
         name: Name of the lexicon's file.
         digest: Short hash of its contents.
+        base: Name of the lexicon that it extends; of a lexicon of this package, its own name.
         concepts: Concept identifiers, in the order of their indices in rules and bit masks.
         labels: Concepts of each label; empty for a lexicon without labels.
         words: Codes of words.
@@ -71,6 +76,7 @@ class Lexicon:
 
     name: str
     digest: str
+    base: str
     concepts: tuple[str, ...]
     labels: dict[str, tuple[str, ...]]
     words: WordBits
@@ -115,25 +121,50 @@ def _compile_rule(
     )
 
 
-@cache
-def load_lexicon(name: str) -> Lexicon:
+def load_lexicon(name: str | Path) -> Lexicon:
     """Load a lexicon, compiled once per process.
 
     Args:
-        name: Name of a file in ``rrg_rewards/findings/lexicon``, without ``.yaml``.
+        name: Name of a file in ``rrg_rewards/findings/lexicon``, without ``.yaml``; or the path of a ``.yaml`` file in
+            the format of ``docs/labelers.md``.
 
     Raises:
-        ValueError: If the name is unknown. The message names the nearest known one.
+        ValueError: If the name is unknown (the message names the nearest known one), or an entry of the file is wrong.
+        FileNotFoundError: If the file does not exist.
 
     Example:
         >>> "pleural_effusion" in load_lexicon("chest_ct").concepts
         True
     """
+    if not is_yaml_path(name):
+        return shipped_lexicon(str(name))
+    own = read_lexicon_file(Path(name), _shipped_content, package_yaml(_PACKAGE, _SHARED))
+    digest = hashlib.sha256(repr((own, package_yaml_digest(_PACKAGE, _SHARED))).encode()).hexdigest()[:8]
+    if digest not in _of_files:
+        _of_files[digest] = _compile(own["name"], digest, own)
+    return _of_files[digest]
+
+
+# The compiled lexicons of users' files, by digest, so that an edited file is read anew.
+_of_files: dict[str, Lexicon] = {}
+
+
+@cache
+def shipped_lexicon(name: str) -> Lexicon:
+    """Return a lexicon of this package, compiled once per process."""
+    content = _shipped_content(name)
+    return _compile(name, package_yaml_digest(_PACKAGE, _SHARED, name), content)
+
+
+def _shipped_content(name: str) -> Mapping[str, Any]:
     names = [known for known in package_yaml_names(_PACKAGE) if known != _SHARED]
     if name not in names:
-        raise ValueError(unknown_name_message("lexicon", name, names))
+        raise ValueError(unknown_name_message("lexicon", str(name), names))
+    return package_yaml(_PACKAGE, name)
+
+
+def _compile(name: str, digest: str, own: Mapping[str, Any]) -> Lexicon:
     shared = package_yaml(_PACKAGE, _SHARED)
-    own = package_yaml(_PACKAGE, name)
     sites: dict[str, str] = own.get("sites", {})
     cues = {cue: "|".join(shared["cues"][cue].split()) for cue in CUES}
     compiler = PhraseCompiler({**shared["groups"], **own.get("groups", {})}, cues["boundary"], cues["comma"])
@@ -155,7 +186,8 @@ def load_lexicon(name: str) -> Lexicon:
     organs = {site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()}
     return Lexicon(
         name=name,
-        digest=package_yaml_digest(_PACKAGE, _SHARED, name),
+        digest=digest,
+        base=own.get("extends", name),
         concepts=concepts,
         labels={label: tuple(members) for label, members in own.get("labels", {}).items()},
         words=compiler.words,

@@ -1,0 +1,76 @@
+"""Read YAML files of users, with errors that name the file, the entry and the remedy."""
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = ["check_keys", "is_yaml_path", "read_user_yaml"]
+
+
+def is_yaml_path(name: str | Path) -> bool:
+    """Whether a name is the path of a YAML file, not a name of this package.
+
+    Example:
+        >>> is_yaml_path("my_lexicon.yaml"), is_yaml_path("ct_rate")
+        (True, False)
+    """
+    return Path(name).suffix.lower() in (".yaml", ".yml")
+
+
+def read_user_yaml(path: str | Path) -> dict[str, Any]:
+    """Return the mapping in a YAML file, without constructing arbitrary objects.
+
+    Raises:
+        FileNotFoundError: If the file does not exist. The message names a similar file.
+        ValueError: If the file is not YAML, repeats a key, or is not a mapping.
+    """
+    path = Path(path)
+    if not path.is_file():
+        close = get_close_matches(path.name, [one.name for one in path.parent.glob("*.y*ml")], n=1)
+        raise FileNotFoundError(f"{path}: no such file{f'; did you mean {path.with_name(close[0])}?' if close else ''}")
+    try:
+        # The parser raises an error for bytes that are not UTF-8, and a RecursionError for thousands of brackets.
+        content = yaml.load(path.read_bytes(), Loader=_UniqueKeys)
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: must be a mapping of keys and values, got {type(content).__name__}")
+    return content
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """A YAML loader that rejects repeated keys; the base class silently keeps the last value."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        if repeated := [key for place, key in enumerate(keys) if isinstance(key, str) and key in keys[:place]]:
+            line = next(key.start_mark.line for key, _ in reversed(node.value) if key.value == repeated[0]) + 1
+            raise ValueError(f"line {line}: the key {repeated[0]!r} is repeated")
+        return super().construct_mapping(node, deep)
+
+
+def check_keys(where: str, entry: Any, known: Collection[str], required: Collection[str] = ()) -> Mapping[str, Any]:
+    """Return an entry if it is a mapping with known keys and all required ones.
+
+    Raises:
+        ValueError: If it is not. The message starts with ``where``.
+
+    Example:
+        >>> check_keys("my.yaml, concept 'nodule'", {"phrases": ["nodule"]}, ["phrase", "with"])
+        Traceback (most recent call last):
+        ...
+        ValueError: my.yaml, concept 'nodule': unknown key 'phrases'; did you mean 'phrase'? Known: phrase, with
+    """
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"{where}: must be a mapping with the keys {', '.join(known)}; got {entry!r}")
+    for key in entry:
+        if key not in known:
+            raise ValueError(f"{where}: {unknown_name_message('key', str(key), known)}")
+    if missing := [key for key in required if key not in entry]:
+        raise ValueError(f"{where}: lacks {', '.join(missing)}")
+    return entry
