@@ -11,7 +11,12 @@ from transformers import BatchEncoding, GenerationConfig, ProcessorMixin
 from trl import prepare_multimodal_messages
 from trl.models.utils import unwrap_model_for_generation
 
-from rrg_rewards.functional import bootstrap_interval, crg_score_from_counts, label_counts
+from rrg_rewards.functional import (
+    LabelCounts,
+    bootstrap_interval,
+    crg_macro_score_from_counts,
+    crg_score_from_counts,
+)
 from rrg_rewards.metrics import FineBenchScores, LabelScores, Scores
 from rrg_rewards.rewards import Reward
 
@@ -29,6 +34,7 @@ _Statistic = Callable[..., Tensor]
 # Each statistic is a function of the column sums of `Evaluation.per_report`. Columns 0 to 2 are the score, the number
 # of reports and the number of words. If the metric counts labels, columns 3 to 6 are tp, fn, fp and tn. For
 # CT-FineBench, each part of the score has two more columns: its value, and the number of reports that have a value.
+# For CRG with average="macro", the last columns are tp, fn, fp and tn of each label.
 _OF_SCORES: dict[str, _Statistic] = {
     "score": lambda sums: sums[0] / sums[1],
     "words": lambda sums: sums[2] / sums[1],
@@ -49,11 +55,13 @@ class Evaluation:
         reports: ``N`` reports.
         per_report: For each reward, a tensor of shape ``(N, K)`` whose columns are summed; NaN for unscorable reports.
         parts: Names of the parts of the score, for each CT-FineBench reward.
+        floors: ``min_prevalence`` of each CRG reward with ``average="macro"``.
     """
 
     reports: list[str]
     per_report: dict[str, Tensor]
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    floors: dict[str, float] = field(default_factory=dict)
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """Return for each reward its statistics with bootstrap intervals and the number of unscorable reports."""
@@ -68,11 +76,18 @@ class Evaluation:
         if name in self.parts:
             of_parts = {part: _mean_of(3 + 2 * index) for index, part in enumerate(self.parts[name])}
             return {**_OF_SCORES, **of_parts}
+        if name in self.floors:
+            macro = {"crg": _macro_crg(self.floors[name]), "crg_micro": _OF_LABELS["crg"]}
+            return {**_OF_SCORES, **macro, **{key: of for key, of in _OF_LABELS.items() if key != "crg"}}
         return {**_OF_SCORES, **(_OF_LABELS if self.per_report[name].shape[1] > 3 else {})}
 
 
 def _mean_of(column: int) -> _Statistic:
     return lambda sums: sums[column] / sums[column + 1]
+
+
+def _macro_crg(min_prevalence: float) -> _Statistic:
+    return lambda sums: crg_macro_score_from_counts(LabelCounts(*sums[7:].chunk(4)), min_prevalence)
 
 
 def _intervals(statistics: Mapping[str, _Statistic], *columns: Tensor) -> dict[str, dict[str, float]]:
@@ -114,7 +129,9 @@ def evaluate_reports(reports: list[str], rewards: Sequence[Reward], rows: Any) -
     scores = {reward.__name__: reward.score(reports, **columns) for reward in rewards}
     per_report = {name: _per_report(one, reports) for name, one in scores.items()}
     parts = {name: tuple(one.details) for name, one in scores.items() if isinstance(one, FineBenchScores)}
-    return Evaluation(reports, per_report, parts)
+    labelled = {name: one for name, one in scores.items() if isinstance(one, LabelScores)}
+    floors = {name: one.min_prevalence for name, one in labelled.items() if one.average == "macro"}
+    return Evaluation(reports, per_report, parts, floors)
 
 
 def format_summary(summary: Mapping[str, Any]) -> str:
@@ -143,7 +160,11 @@ def _per_report(scores: Scores, reports: Sequence[str]) -> Tensor:
     words = torch.tensor([len(report.split()) for report in reports], dtype=torch.float64)
     columns = [scores.value.double(), torch.ones_like(words), words]
     if isinstance(scores, LabelScores):
-        columns += [count.double() for count in label_counts(scores.preds, scores.target, dim=1)]
+        preds, target = scores.preds, scores.target
+        cells = torch.stack([preds & target, ~preds & target, preds & ~target, ~preds & ~target], dim=1).double()
+        columns += [*cells.sum(2).T]
+        if scores.average == "macro":
+            columns += [*cells.flatten(1).T]
     elif isinstance(scores, FineBenchScores):
         # A part is NaN if the report has no question that belongs to it.
         for part in scores.details.values():

@@ -8,7 +8,8 @@ from rich.table import Table as Grid
 from torch import Tensor
 
 from rrg_rewards.functional.bootstrap import bootstrap_interval
-from rrg_rewards.functional.crg import label_statistics, label_table
+from rrg_rewards.functional.crg import label_table
+from rrg_rewards.functional.label_counts import label_statistics
 from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.metrics.label_scores import LabelScores
 
@@ -94,7 +95,9 @@ def _label_summary(scores: LabelScores) -> dict[str, Any]:
     """Return counts and statistics, pooled and by label."""
     pooled, labels = scores.counts(), scores.counts(dim=0)
     cells = {name: _cells(values) for name, values in label_table(labels).items()}
+    best, constant = scores.best_constant
     return {
+        "best_constant": {"value": _number(best), "labels": list(constant)},
         "counts": {name: int(count) for name, count in pooled._asdict().items()},
         "statistics": {name: _number(float(value)) for name, value in label_statistics(pooled).items()},
         "labels": [
@@ -135,6 +138,9 @@ def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
         grid.add_column(column.replace("_", " "), footer=_short(pooled[column]), justify="right")
     for row in entry["labels"]:
         grid.add_row(row["label"], *(_short(row[column]) for column in statistics))
+    best = entry["best_constant"]
+    named = ", ".join(best["labels"]) or "any text"
+    grid.caption = f"best text that is the same for every study: {_short(best['value'])} ({named})"
     return grid
 
 

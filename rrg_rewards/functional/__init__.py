@@ -10,16 +10,15 @@ from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.crepe import CrepeLoss, crepe_loss, crepe_score
 from rrg_rewards.functional.crg import (
     CRGWeights,
-    LabelCounts,
+    crg_best_constant,
     crg_contributions,
-    crg_multilevel_score,
     crg_score,
     crg_score_from_counts,
     crg_weights,
-    label_counts,
-    label_statistics,
     label_table,
 )
+from rrg_rewards.functional.crg_levels import crg_multilevel_score
+from rrg_rewards.functional.crg_macro import crg_label_weights, crg_macro_score_from_counts
 from rrg_rewards.functional.crimson import (
     CrimsonStatistics,
     crimson_score,
@@ -33,6 +32,7 @@ from rrg_rewards.functional.er2score import (
     margin_reward_enforcement_loss,
     margin_reward_enforcement_terms,
 )
+from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
 from rrg_rewards.functional.policy_losses import PolicyLoss, policy_loss, value_loss
 from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
@@ -52,7 +52,10 @@ __all__ = [
     "bootstrap_interval",
     "crepe_loss",
     "crepe_score",
+    "crg_best_constant",
     "crg_contributions",
+    "crg_label_weights",
+    "crg_macro_score_from_counts",
     "crg_multilevel_score",
     "crg_score",
     "crg_score_from_counts",

@@ -7,27 +7,24 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
 
+from rrg_rewards.functional.crg_macro import (
+    CRGAverage,
+    check_average,
+    crg_macro_score_from_counts,
+    macro_contributions,
+    prevalences,
+)
+from rrg_rewards.functional.label_counts import LabelCounts, check_label_pair, label_counts, label_statistics
+
 __all__ = [
     "CRGWeights",
-    "LabelCounts",
+    "crg_best_constant",
     "crg_contributions",
-    "crg_multilevel_score",
     "crg_score",
     "crg_score_from_counts",
     "crg_weights",
-    "label_counts",
-    "label_statistics",
     "label_table",
 ]
-
-
-class LabelCounts(NamedTuple):
-    """Confusion counts of binary labels; int64 tensors of the same shape."""
-
-    tp: Tensor
-    fn: Tensor
-    fp: Tensor
-    tn: Tensor
 
 
 class CRGWeights(NamedTuple):
@@ -36,89 +33,6 @@ class CRGWeights(NamedTuple):
     tp: Tensor
     fn: Tensor
     fp: Tensor
-
-
-def _check_binary(name: str, labels: Tensor) -> Tensor:
-    if not isinstance(labels, Tensor):
-        raise TypeError(f"{name} must be a tensor of shape (N, L), got {type(labels).__name__}")
-    if labels.ndim != 2:
-        raise ValueError(f"{name} must have shape (N, L), got {tuple(labels.shape)}")
-    if labels.dtype == torch.bool:
-        return labels
-    wrong = (labels != 0) & (labels != 1)
-    if wrong.any():
-        row, column = wrong.nonzero()[0].tolist()
-        raise ValueError(
-            f"{name} must hold 0 and 1 only, got {labels[row, column].item()} in row {row}, column {column}; "
-            "threshold probabilities and map uncertain or missing labels first"
-        )
-    return labels.bool()
-
-
-def _check_pair(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    preds, target = _check_binary("preds", preds), _check_binary("target", target)
-    if preds.shape != target.shape:
-        raise ValueError(
-            f"preds and target must have the same shape, got {tuple(preds.shape)} and {tuple(target.shape)}"
-        )
-    return preds, target
-
-
-def label_counts(preds: Tensor, target: Tensor, dim: int | None = None) -> LabelCounts:
-    """Count true positives, false negatives, false positives and true negatives of binary labels.
-
-    Args:
-        preds: Predicted labels ``(N, L)``, bool or 0/1.
-        target: Reference labels ``(N, L)``, bool or 0/1.
-        dim: Dimension to sum over: 0 for counts of labels ``(L,)``, 1 for counts of reports ``(N,)``, None for both.
-
-    Raises:
-        TypeError: If an argument is not a tensor.
-        ValueError: If a shape is not ``(N, L)``, the shapes differ, or a value is neither 0 nor 1.
-
-    Example:
-        >>> import torch
-        >>> label_counts(torch.tensor([[1, 0, 1]]), torch.tensor([[1, 1, 0]]))
-        LabelCounts(tp=tensor(1), fn=tensor(1), fp=tensor(1), tn=tensor(0))
-    """
-    preds, target = _check_pair(preds, target)
-    dims = (0, 1) if dim is None else (dim,)
-    return LabelCounts(
-        tp=(preds & target).sum(dims),
-        fn=(~preds & target).sum(dims),
-        fp=(preds & ~target).sum(dims),
-        tn=(~preds & ~target).sum(dims),
-    )
-
-
-def label_statistics(counts: LabelCounts) -> dict[str, Tensor]:
-    r"""Compute precision, recall, F1 and Youden's J from confusion counts.
-
-    .. math::
-        P = \frac{TP}{TP + FP}, \quad R = \frac{TP}{TP + FN}, \quad F_1 = \frac{2TP}{2TP + FP + FN}, \quad
-        J = \frac{TP}{TP + FN} - \frac{FP}{FP + TN}
-
-    Args:
-        counts: Counts of any common shape.
-
-    Returns:
-        float64 tensors ``precision``, ``recall``, ``f1`` in [0, 1] and ``youden_j`` in [-1, 1], of the shape of the
-        counts; higher is better; NaN if the denominator is 0.
-
-    Example:
-        >>> import torch
-        >>> counts = LabelCounts(*(torch.tensor(count) for count in (94, 415, 79, 5910)))
-        >>> {name: round(value.item(), 3) for name, value in label_statistics(counts).items()}
-        {'precision': 0.543, 'recall': 0.185, 'f1': 0.276, 'youden_j': 0.171}
-    """
-    tp, fn, fp, tn = (torch.as_tensor(count).double() for count in counts)
-    recall = tp / (tp + fn)
-    return {
-        "precision": tp / (tp + fp),
-        "recall": recall,
-        "f1": 2 * tp / (2 * tp + fp + fn),
-        "youden_j": recall - fp / (fp + tn),
-    }
 
 
 def label_table(counts: LabelCounts) -> dict[str, Tensor]:
@@ -205,33 +119,76 @@ def crg_score_from_counts(tp: int | Tensor, fn: int | Tensor, fp: int | Tensor, 
     return best / (2 * best - score)
 
 
-def crg_score(preds: Tensor, target: Tensor) -> Tensor:
-    """Compute the CRG score of predicted labels, pooled over reports and labels.
+def crg_best_constant(counts: LabelCounts) -> Tensor:
+    r"""Return the labels of the text that earns the best CRG of all texts that are the same for every study.
 
-    See :func:`crg_score_from_counts` for the formula, the range and the source.
+    A constant text with the labels :math:`S` has
+
+    .. math::
+        J = \sum_{l \in S} \left(\frac{A_l}{\sum_k A_k} - \frac{N_l}{\sum_k N_k}\right)
+
+    with the numbers of positive and negative references :math:`A_l` and :math:`N_l` of each label. The best set
+    therefore contains exactly the labels whose term is positive: those with a prevalence above the mean. With
+    ``average="macro"`` all sets score 1/3.
+
+    Args:
+        counts: Counts of each label, ``(L,)``; only the references matter.
+
+    Returns:
+        Counts of the best constant text, ``(L,)``. ``crg_score_from_counts`` of their sums is its score, and its labels
+        are those with ``tp + fp > 0``.
+
+    Example:
+        >>> import torch
+        >>> target = torch.tensor([[1, 0, 1], [1, 0, 0], [1, 0, 0], [0, 1, 0]])
+        >>> best = crg_best_constant(label_counts(torch.zeros_like(target), target, dim=0))
+        >>> (best.tp + best.fp > 0).tolist(), crg_score_from_counts(*(count.sum() for count in best))
+        ([True, False, False], tensor(0.4795, dtype=torch.float64))
+    """
+    positives, negatives = counts.tp + counts.fn, counts.fp + counts.tn
+    # In integers, so that a label with exactly the mean prevalence is left out.
+    chosen = positives * negatives.sum() > negatives * positives.sum()
+    return LabelCounts(tp=positives * chosen, fn=positives * ~chosen, fp=negatives * chosen, tn=negatives * ~chosen)
+
+
+def crg_score(preds: Tensor, target: Tensor, average: CRGAverage = "micro", min_prevalence: float = 0.0) -> Tensor:
+    """Compute the CRG score of predicted labels.
+
+    See :func:`crg_score_from_counts` and :func:`crg_macro_score_from_counts` for the formulas and the source.
 
     Args:
         preds: Predicted labels ``(N, L)``, bool or 0/1.
         target: Reference labels ``(N, L)``, bool or 0/1.
+        average: ``"micro"``, the published score, pooled over reports and labels, or ``"macro"``, the mean over labels
+            of Youden's J in place of the pooled J. With ``"macro"``, any text that is the same for all studies scores
+            1/3.
+        min_prevalence: With ``"macro"``, the prevalence below which labels weigh less (:func:`crg_label_weights`).
 
     Returns:
         float64 scalar in [1/5, 1], higher is better; NaN, with a warning, if undefined.
 
     Raises:
         TypeError: If an argument is not a tensor.
-        ValueError: If a shape is not ``(N, L)``, the shapes differ, or a value is neither 0 nor 1.
+        ValueError: If a shape is not ``(N, L)``, the shapes differ, a value is neither 0 nor 1, the average is unknown,
+            or ``min_prevalence`` lies outside [0, 0.5] or is given with ``"micro"``.
 
     Example:
         >>> import torch
-        >>> target = torch.tensor([[1, 0, 0, 1], [0, 0, 1, 0]])
+        >>> target = torch.tensor([[1, 0, 0, 1], [1, 0, 1, 0]])
         >>> crg_score(target, target)
         tensor(1., dtype=torch.float64)
-        >>> crg_score(torch.zeros_like(target), target)
-        tensor(0.3333, dtype=torch.float64)
+        >>> constant = torch.tensor([[1, 0, 0, 0], [1, 0, 0, 0]])
+        >>> crg_score(constant, target), crg_score(constant, target, average="macro")
+        (tensor(0.5000, dtype=torch.float64), tensor(0.3333, dtype=torch.float64))
     """
-    counts = label_counts(preds, target)
-    warn_if_undefined(counts)
-    return crg_score_from_counts(*counts)
+    check_average(average, min_prevalence)
+    counts = label_counts(preds, target, dim=0)
+    if average == "macro":
+        warn_if_undefined_macro(counts)
+        return crg_macro_score_from_counts(counts, min_prevalence)
+    pooled = LabelCounts(*(count.sum() for count in counts))
+    warn_if_undefined(pooled)
+    return crg_score_from_counts(*pooled)
 
 
 def warn_if_undefined(counts: LabelCounts) -> None:
@@ -257,13 +214,36 @@ def warn_if_undefined(counts: LabelCounts) -> None:
         )
 
 
+def warn_if_undefined_macro(counts: LabelCounts, level: int | None = None) -> None:
+    """Warn on the main process if no label has both classes in the references.
+
+    Args:
+        counts: Counts of each label, ``(L,)``.
+        level: Number of the level, for the message.
+    """
+    shares = prevalences(counts)
+    if not bool(((shares > 0) & (shares < 1)).any()):
+        where = "" if level is None else f" in level {level}"
+        rank_zero_warn(
+            f"CRG with average='macro' is undefined and returned as NaN: no label{where} has both a positive and a "
+            "negative reference. Per-report contributions stay defined.",
+            UserWarning,
+        )
+
+
 def check_prior(prior: float) -> None:
     """Raise a ValueError unless a prevalence lies in (0, 1)."""
     if not 0 < prior < 1:
         raise ValueError(f"prior must lie in (0, 1), got {prior}")
 
 
-def crg_contributions(preds: Tensor, target: Tensor, prior: float | None = None) -> Tensor:
+def crg_contributions(
+    preds: Tensor,
+    target: Tensor,
+    prior: float | Sequence[float] | Tensor | None = None,
+    average: CRGAverage = "micro",
+    min_prevalence: float = 0.0,
+) -> Tensor:
     r"""Compute the contribution of each report to the CRG score, a per-report reward.
 
     With prevalence :math:`p`, weights :math:`r, r, 1` of :func:`crg_weights` and :math:`L` labels, a report's raw
@@ -273,24 +253,37 @@ def crg_contributions(preds: Tensor, target: Tensor, prior: float | None = None)
         \rho_i = \frac{s_i}{r p L} = \frac{TP_i - FN_i}{p L} - \frac{2 FP_i}{(1 - p) L}, \qquad
         \overline{\rho} = 2J - 1, \qquad CRG = \frac{1}{2 - \overline{\rho}}
 
-    The two identities on the right hold if ``prior`` is the prevalence of ``target``, the default. The function uses
-    the second form of :math:`\rho_i`, which contains no weight. A report without any abnormality therefore has a
-    contribution, and a batch without any abnormality has the limit :math:`-2 FP_i / L`.
+    With ``average="macro"``, each label has its own prevalence :math:`p_l`, and the weight :math:`w_l` of
+    :func:`crg_label_weights`:
+
+    .. math::
+        \rho_i = \frac{1}{\sum_l w_l} \sum_l w_l
+        \left(\frac{TP_{il} - FN_{il}}{p_l} - \frac{2 FP_{il}}{1 - p_l}\right)
+
+    The identities hold for both averages if ``prior`` is the prevalence in ``target``, the default, and
+    ``min_prevalence`` is that of the score. The form of :math:`\rho_i` without weights is used. A report without any
+    abnormality therefore has a contribution, and a batch without any abnormality has the limit :math:`-2 FP_i / L`.
 
     Args:
         preds: Predicted labels ``(N, L)``, bool or 0/1.
         target: Reference labels ``(N, L)``, bool or 0/1.
-        prior: Prevalence :math:`p` of positive labels in the references, in (0, 1). Use that of the training set for
-            rewards that do not depend on the batch. Default: the prevalence of ``target``.
+        prior: Prevalence :math:`p` of positive labels in the references, in (0, 1); with ``"macro"`` one prevalence in
+            [0, 1] for each label, of which those of 0 and 1 are left out. Use that of the training set for rewards that
+            do not depend on the batch. Default: the prevalence of ``target``.
+        average: ``"micro"`` or ``"macro"``, as in :func:`crg_score`.
+        min_prevalence: With ``"macro"``, the prevalence :math:`m` below which labels weigh less. A false positive then
+            contributes at most :math:`2 / m` to the sum over labels, any other decision at most :math:`1 / m`.
 
     Returns:
-        float64 tensor ``(N,)``, higher is better: 0 for a report without positive labels on either side, at most
-        :math:`1/p`, at least :math:`-1/p` (all false negatives) or :math:`-2/(1 - p)` (all false positives).
+        float64 tensor ``(N,)``, higher is better: 0 for a report without positive labels on either side. With
+        ``"micro"``, at most :math:`1/p`, at least :math:`-1/p` (all false negatives) or :math:`-2/(1 - p)` (all false
+        positives).
 
     Raises:
         TypeError: If an argument is not a tensor.
-        ValueError: If a shape is not ``(N, L)``, the shapes differ, a value is neither 0 nor 1, or ``prior`` lies
-            outside (0, 1).
+        ValueError: If a shape is not ``(N, L)``, the shapes differ, a value is neither 0 nor 1, ``prior`` is out of
+            range or not one number (``"micro"``) or ``L`` numbers (``"macro"``), the average is unknown, or
+            ``min_prevalence`` lies outside [0, 0.5] or is given with ``"micro"``.
 
     Example:
         >>> import torch
@@ -300,51 +293,31 @@ def crg_contributions(preds: Tensor, target: Tensor, prior: float | None = None)
         tensor([ 0.0000, -0.6667], dtype=torch.float64)
         >>> 1 / (2 - crg_contributions(preds, target).mean()), crg_score(preds, target)
         (tensor(0.4286, dtype=torch.float64), tensor(0.4286, dtype=torch.float64))
+        >>> crg_contributions(preds, target, average="macro")
+        tensor([0., 0.], dtype=torch.float64)
     """
+    check_average(average, min_prevalence)
+    if average == "macro":
+        preds, target = check_label_pair(preds, target)
+        given = None if prior is None else torch.as_tensor(prior, dtype=torch.float64)
+        return macro_contributions(preds, target, given, min_prevalence)
     counts = label_counts(preds, target, dim=1)
     tp, fn, fp = counts.tp.double(), counts.fn.double(), counts.fp.double()
     if prior is None:
         positives = (tp + fn).sum() / max(target.shape[0], 1)
         negatives = target.shape[1] - positives
     else:
-        check_prior(prior)
-        positives = tp.new_tensor(prior * target.shape[1])
-        negatives = tp.new_tensor((1 - prior) * target.shape[1])
+        one = _one_prior(prior)
+        positives = tp.new_tensor(one * target.shape[1])
+        negatives = tp.new_tensor((1 - one) * target.shape[1])
     # Without positives, TP = FN = 0; without negatives, FP = 0. The term is then 0 instead of 0/0.
     found = torch.where(positives > 0, (tp - fn) / positives, 0.0)
     invented = torch.where(negatives > 0, 2 * fp / negatives, 0.0)
     return found - invented
 
 
-def crg_multilevel_score(preds: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
-    r"""Compute CRG over several levels of labels: the mean of the scores of the levels.
-
-    .. math::
-        CRG_{final} = \frac{1}{K} \sum_{k=1}^{K} CRG_k
-
-    Each level is a label matrix, for example of abnormalities, and of the types and locations of one abnormality
-    (paper, Section 2.2).
-
-    Args:
-        preds: One matrix of predicted labels ``(N_k, L_k)`` for each level.
-        target: One matrix of reference labels ``(N_k, L_k)`` for each level.
-
-    Returns:
-        float64 scalar in [1/5, 1], higher is better; NaN, with a warning, if any level is undefined.
-
-    Raises:
-        ValueError: If there is no level, the numbers of levels differ, or a level is malformed.
-
-    Example:
-        >>> import torch
-        >>> abnormalities = torch.tensor([[1, 0], [0, 1]])
-        >>> opacity_types = torch.tensor([[1, 0, 0, 0], [0, 0, 0, 1]])
-        >>> crg_multilevel_score([abnormalities, 0 * opacity_types], [abnormalities, opacity_types])
-        tensor(0.6667, dtype=torch.float64)
-    """
-    if len(preds) != len(target) or not preds:
-        raise ValueError(f"preds and target must hold the same number of levels, got {len(preds)} and {len(target)}")
-    counts = [label_counts(*level) for level in zip(preds, target, strict=True)]
-    levels = LabelCounts(*(torch.stack(column) for column in zip(*counts, strict=True)))
-    warn_if_undefined(levels)
-    return crg_score_from_counts(*levels).mean()
+def _one_prior(prior: float | Sequence[float] | Tensor) -> float:
+    if isinstance(prior, Sequence) or (isinstance(prior, Tensor) and prior.ndim):
+        raise ValueError("prior must be one number for average='micro'; prevalences of labels are for average='macro'")
+    check_prior(float(prior))
+    return float(prior)

@@ -2,7 +2,8 @@
 
 from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
-from rrg_rewards.metrics.crg import CRGScore, MultiLevelCRGScore, ReportCRG
+from rrg_rewards.metrics.crg import ReportCRG
+from rrg_rewards.metrics.crg_labels import CRGScore, MultiLevelCRGScore
 from rrg_rewards.metrics.crimson import CRIMSON, CrimsonScores
 from rrg_rewards.metrics.ct_finebench import CTFineBench
 from rrg_rewards.metrics.er2score import ER2Score, ER2Scores

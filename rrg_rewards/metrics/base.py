@@ -98,8 +98,7 @@ class Scores:
         """Inputs of :meth:`aggregate`: tensors with one row for each scored pair."""
         return (self.value[self.scored],)
 
-    @staticmethod
-    def aggregate(*sufficient_statistics: Tensor) -> Tensor:
+    def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
         """Compute the corpus value from :attr:`sufficient_statistics`: a scalar, NaN if it is undefined.
 
         ``scores.aggregate(*scores.sufficient_statistics)`` equals ``compute`` after ``update`` with the same pairs.

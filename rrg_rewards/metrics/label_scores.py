@@ -1,10 +1,13 @@
 """Per-report scores of CRG with the label matrices that they were computed from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from rrg_rewards.functional.crg import LabelCounts, crg_contributions, crg_score_from_counts, label_counts
+from rrg_rewards.functional.crg import crg_best_constant, crg_contributions, crg_score_from_counts
+from rrg_rewards.functional.crg_macro import CRGAverage, crg_macro_score_from_counts
+from rrg_rewards.functional.label_counts import LabelCounts, label_counts
 from rrg_rewards.metrics.base import Scores
 
 __all__ = ["LabelScores"]
@@ -20,6 +23,8 @@ class LabelScores(Scores):
         preds: Labels of the predictions, bool tensor ``(N, L)``, False if unscorable.
         target: Labels of the references, bool tensor ``(N, L)``, False if unscorable.
         labels: Names of the columns.
+        average: Average over labels, as in :class:`ReportCRG`.
+        min_prevalence: As in :class:`ReportCRG`.
 
     Example:
         >>> from rrg_rewards.metrics import ReportCRG
@@ -31,6 +36,8 @@ class LabelScores(Scores):
     preds: Tensor
     target: Tensor
     labels: tuple[str, ...]
+    average: CRGAverage = "micro"
+    min_prevalence: float = 0.0
 
     @property
     def explanations(self) -> dict[str, list[str]]:
@@ -46,29 +53,56 @@ class LabelScores(Scores):
 
     @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
-        """Confusion counts of each scored pair."""
-        return self.counts(dim=1)
+        """Confusion counts of each scored pair, ``(N,)``, or of each of its labels, ``(N, L)``, if labels weigh."""
+        if self.average == "micro":
+            return self.counts(dim=1)
+        preds, target = self.preds[self.scored], self.target[self.scored]
+        cells = (preds & target, ~preds & target, preds & ~target, ~preds & ~target)
+        return tuple(cell.long() for cell in cells)
 
-    @staticmethod
-    def aggregate(*sufficient_statistics: Tensor) -> Tensor:
-        """CRG of the pooled counts."""
-        return crg_score_from_counts(*(count.sum() for count in sufficient_statistics))
+    def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
+        """CRG of the counts, summed over pairs."""
+        counts = LabelCounts(*(count.sum(0) for count in sufficient_statistics))
+        if self.average == "micro":
+            return crg_score_from_counts(*counts)
+        return crg_macro_score_from_counts(counts, self.min_prevalence)
+
+    @property
+    def best_constant(self) -> tuple[float, tuple[str, ...]]:
+        """Best corpus value of all texts that are the same for every study, and the labels of this text.
+
+        With ``average="macro"`` all such texts have the same value, and no labels are returned.
+
+        Example:
+            >>> from rrg_rewards.metrics import ReportCRG
+            >>> scores = ReportCRG().score([""] * 3, ["Cardiomegaly.", "Cardiomegaly. Hiatal hernia.", "Normal."])
+            >>> value, labels = scores.best_constant
+            >>> round(value, 3), labels
+            (0.895, ('Cardiomegaly', 'Hiatal hernia'))
+        """
+        best = crg_best_constant(self.counts(dim=0))
+        if self.average == "macro":
+            return float(crg_macro_score_from_counts(best, self.min_prevalence)), ()
+        value = float(crg_score_from_counts(*(count.sum() for count in best)))
+        chosen = (best.tp + best.fp > 0).tolist()
+        return value, tuple(label for label, on in zip(self.labels, chosen, strict=True) if on)
 
     def _names(self, chosen: Tensor) -> list[str]:
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
 
-    def with_prior(self, prior: float | None) -> "LabelScores":
+    def with_prior(self, prior: float | Sequence[float] | None) -> "LabelScores":
         """Return the contributions of the same labels for another prior.
 
         Args:
-            prior: Prevalence of positive labels in (0, 1); ``None`` for the prevalence in these references.
+            prior: Prevalence of positive labels in (0, 1), or of each label with ``average="macro"``; ``None`` for the
+                prevalence in these references.
 
         Raises:
-            ValueError: If the prior is outside (0, 1).
+            ValueError: If the prior is out of range or does not fit the average.
         """
         rows = self.scored
         value = self.value.clone()
-        value[rows] = crg_contributions(self.preds[rows], self.target[rows], prior=prior)
+        value[rows] = crg_contributions(self.preds[rows], self.target[rows], prior, self.average, self.min_prevalence)
         return replace(self, value=value)
 
     def expand(self, rows: Tensor) -> "LabelScores":

@@ -71,7 +71,7 @@ def metric_options(name: str) -> tuple[str, ...]:
 
     Example:
         >>> metric_options("crg")
-        ('labeler', 'prior')
+        ('labeler', 'prior', 'average', 'min_prevalence')
     """
     parameters = inspect.signature(metric_class(name)).parameters.values()
     return tuple(parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD)
@@ -107,7 +107,7 @@ def make_metric(name: str, **options: Any) -> ReportMetric:
         >>> make_metric("crg", prio=0.2)
         Traceback (most recent call last):
         ...
-        ValueError: unknown crg option 'prio'; did you mean 'prior'? Known: labeler, prior
+        ValueError: unknown crg option 'prio'; did you mean 'prior'? Known: average, ...
     """
     known = metric_options(name)
     for option in options:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
+from torch import Tensor
 from typing_extensions import Self
 
-from rrg_rewards.functional.crg import label_statistics
+from rrg_rewards.functional.crg_macro import CRGAverage
+from rrg_rewards.functional.label_counts import label_statistics
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.metrics.base import Scores
-from rrg_rewards.metrics.crg import ReportCRG
+from rrg_rewards.metrics.crg import CRGPrior, ReportCRG, prior_text
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.rewards.base import Completion, MetricReward
 from rrg_rewards.utilities.signature import format_signature
@@ -29,6 +31,19 @@ class CRGReward(MetricReward):
     the reference nor the completion has a positive label. The prior :math:`p` sets the cost of a false negative
     relative to a false positive:
 
+    With ``average="micro"``, as published, a constant text with the labels of high prevalence earns more than many
+    systems (:func:`rrg_rewards.functional.crg_best_constant`). Use ``average="macro"`` for training: each label has its
+    own prevalence :math:`p_l`,
+
+    .. math::
+        \rho_i = \frac{1}{\sum_l w_l} \sum_l w_l
+        \left(\frac{TP_{il} - FN_{il}}{p_l} - \frac{2 FP_{il}}{1 - p_l}\right)
+
+    and every text that is the same for all studies, also an empty one, has the mean reward -1, that is CRG 1/3.
+    Decisions on rare labels weigh up to :math:`1/p_l`; ``min_prevalence`` bounds this. It reduces the weights
+    :math:`w_l` of rarer labels, changes the corpus value accordingly, and leaves constant texts at -1. Labels that all
+    or no references have are left out.
+
     - ``prior="dataset"`` or a number: :math:`p` is constant. :meth:`fit` computes it from the training references
       unless it is given. The objective is the same in all steps and processes. If :math:`p` is the prevalence of the
       corpus, :math:`CRG = 1/(2 - \overline{\rho})` with the mean reward :math:`\overline{\rho}`.
@@ -42,13 +57,18 @@ class CRGReward(MetricReward):
 
     For each batch, the reward logs the means of ``tp``, ``fn``, ``fp`` and ``predicted_positives`` over the scored
     reports; ``precision`` and ``recall`` of the batch (not without a predicted or a reference positive, respectively);
-    ``unscorable``; and ``prior``. To compute precision or recall over several steps, sum ``tp``, ``fn`` and ``fp``.
+    ``unscorable``; and ``prior``, with ``"macro"`` the mean prevalence of the labels. To compute precision or recall
+    over several steps, sum ``tp``, ``fn`` and ``fp``.
 
     Source: Hamamci et al., "CRG Score", MIDL 2025.
 
     Args:
         labeler: A labeler, or its name; see :func:`rrg_rewards.labelers.get_labeler`.
-        prior: ``"dataset"``, ``"running"``, or the prevalence in (0, 1).
+        prior: ``"dataset"``, ``"running"``, or the prevalence in (0, 1); with ``average="macro"`` the prevalences of
+            the labels.
+        average: ``"micro"`` or ``"macro"``.
+        min_prevalence: With ``"macro"``, the prevalence below which labels weigh less, in [0, 0.5]; see
+            :func:`rrg_rewards.functional.crg_label_weights`.
         label_column: Column of known reference labels: lists of ``L`` values 0 or 1 in the order of the labeler. If
             given, the labeler is not applied to references.
         reference_column: Column of reference reports; may be ``None`` if ``label_column`` is given.
@@ -66,6 +86,10 @@ class CRGReward(MetricReward):
         0.037
         >>> reward(completions=["Cardiomegaly.", "Normal."], report=["Cardiomegaly.", "Hiatal hernia."])
         [1.5, -1.5]
+        >>> reports = ["Cardiomegaly.", "Hiatal hernia.", "Normal."]
+        >>> reward = CRGReward(reference_column="report", average="macro").fit(report=reports)
+        >>> [round(value, 6) for value in reward(["Cardiomegaly."] * 3, report=reports)]
+        [1.5, -3.0, -1.5]
     """
 
     metric: ReportCRG
@@ -74,7 +98,9 @@ class CRGReward(MetricReward):
         self,
         labeler: str | Labeler = "rules:ct_rate",
         *,
-        prior: float | PriorMode = "dataset",
+        prior: float | Sequence[float] | PriorMode = "dataset",
+        average: CRGAverage = "micro",
+        min_prevalence: float = 0.0,
         label_column: str | None = None,
         reference_column: str | None = "reference",
         name: str | None = None,
@@ -85,30 +111,38 @@ class CRGReward(MetricReward):
         if reference_column is None and label_column is None:
             raise ValueError("crg needs a reference_column or a label_column")
         super().__init__(
-            ReportCRG(labeler, prior=None if isinstance(prior, str) else prior),
+            ReportCRG(
+                labeler,
+                prior=None if isinstance(prior, str) else prior,
+                average=average,
+                min_prevalence=min_prevalence,
+            ),
             name=name,
             reference_column=reference_column,
             context_columns={} if label_column is None else {"target_labels": label_column},
             log_explanations=log_explanations,
         )
         self.prior_mode = prior if isinstance(prior, str) else "fixed"
-        self._positives = 0
+        # Positive references of all labels together or, with average="macro", of each; and how many were counted.
+        self._positives = [0] * (len(self.metric.labels) if average == "macro" else 1)
         self._labels = 0
 
     @property
-    def prior(self) -> float | None:
+    def prior(self) -> CRGPrior | None:
         """The current prevalence; ``None`` if it is not fitted, or before the first reference."""
         if self.prior_mode != "running":
             return self.metric.prior
-        return self._positives / self._labels if self._labels else None
+        if not self._labels:
+            return None
+        shares = tuple(positives / self._labels for positives in self._positives)
+        return shares if self.metric.average == "macro" else shares[0]
 
     @property
     def signature(self) -> str:
         """Labeler, prior and sign of the reward."""
-        prior = "running" if self.prior_mode == "running" else self.prior
-        return format_signature(
-            "crg", labeler=f"{{{self.metric.labeler.signature}}}", prior=prior, sign=f"{self.sign:+d}"
-        )
+        prior = self.prior
+        told = "running" if self.prior_mode == "running" else None if prior is None else prior_text(prior)
+        return format_signature("crg", **self.metric.settings, prior=told, sign=f"{self.sign:+d}")
 
     def fit(self, **columns: Sequence[Any]) -> Self:
         """Compute the prior from the training set if ``prior="dataset"``; otherwise do nothing.
@@ -117,21 +151,30 @@ class CRGReward(MetricReward):
             columns: The complete reference column of the data set, and the complete label column if one is set.
 
         Raises:
-            ValueError: If a column is missing, or the references contain no positive or no negative label.
+            ValueError: If a column is missing, or the references contain no positive or no negative label; with
+                ``average="macro"``, if no label has both.
         """
         if self.prior_mode == "dataset":
             name = self.columns[0]
             references, context = self._inputs(columns, len(self._column(columns, name)))
             prior = self.metric.prevalence(references, **context)
-            if not 0 < prior < 1:
+            if not isinstance(prior, tuple) and not 0 < prior < 1:
                 missing = "positive" if prior == 0 else "negative"
                 raise ValueError(f"CRG is undefined on the training set: its references have no {missing} label")
+            if isinstance(prior, tuple) and not any(0 < share < 1 for share in prior):
+                raise ValueError(
+                    "CRG with average='macro' is undefined on the training set: no label has both a positive and a "
+                    "negative reference"
+                )
             self.metric.prior = prior
         return self
 
     def state_dict(self) -> dict[str, Any]:
         """Return the label counts of a running prior; empty for other priors."""
-        return {"positives": self._positives, "labels": self._labels} if self.prior_mode == "running" else {}
+        if self.prior_mode != "running":
+            return {}
+        is_macro = self.metric.average == "macro"
+        return {"positives": list(self._positives) if is_macro else self._positives[0], "labels": self._labels}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state that :meth:`state_dict` returned; see :meth:`Reward.load_state_dict`."""
@@ -140,7 +183,14 @@ class CRGReward(MetricReward):
                 f"the state of reward {self.__name__!r} has {sorted(self.state_dict())}, got {sorted(state)}"
             )
         if state:
-            self._positives, self._labels = int(state["positives"]), int(state["labels"])
+            given = state["positives"]
+            positives = [int(count) for count in given] if isinstance(given, Sequence) else [int(given)]
+            if len(positives) != len(self._positives):
+                raise ValueError(
+                    f"the state of reward {self.__name__!r} has {len(self._positives)} counts of positives, got "
+                    f"{len(positives)}; it was saved with another average or labeler"
+                )
+            self._positives, self._labels = positives, int(state["labels"])
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> LabelScores:
         """Return the contributions of completions to the corpus CRG with the current prior.
@@ -164,15 +214,22 @@ class CRGReward(MetricReward):
         scores = self.score(completions, **columns)
         if self.prior_mode != "running":
             return scores
-        seen = scores.target[scores.scored]
-        self._positives += int(seen.sum())
-        self._labels += seen.numel()
+        self._count(scores.target[scores.scored])
         return self._with_running_prior(scores)
+
+    def _count(self, seen: Tensor) -> None:
+        """Add reference labels ``(N, L)`` to the counts of the running prior."""
+        by_label = seen.sum(0).tolist()
+        added = by_label if self.metric.average == "macro" else [sum(by_label)]
+        self._positives = [before + more for before, more in zip(self._positives, added, strict=True)]
+        self._labels += len(seen) if self.metric.average == "macro" else seen.numel()
 
     def _with_running_prior(self, scores: LabelScores) -> LabelScores:
         # For a prior of 0 or 1, the weights of CRG are undefined; `None` selects the limit of the contributions.
         prior = self.prior
-        return scores.with_prior(prior if prior is not None and 0 < prior < 1 else None)
+        shares = prior if isinstance(prior, tuple) else (prior,)
+        is_defined = any(share is not None and 0 < share < 1 for share in shares)
+        return scores.with_prior(prior if is_defined else None)
 
     def _sub_scores(self, scores: Scores) -> dict[str, float]:
         assert isinstance(scores, LabelScores)
@@ -180,5 +237,11 @@ class CRGReward(MetricReward):
         return {
             **super()._sub_scores(scores),
             **{name: float(pooled[name]) for name in ("precision", "recall")},
-            "prior": float("nan") if self.prior is None else self.prior,
+            "prior": _mean_prior(self.prior),
         }
+
+
+def _mean_prior(prior: CRGPrior | None) -> float:
+    if prior is None:
+        return float("nan")
+    return sum(prior) / len(prior) if isinstance(prior, tuple) else prior

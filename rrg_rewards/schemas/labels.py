@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.package_data import package_yaml
 
-__all__ = ["CHEXBERT", "CT_RATE", "LABEL_SCHEMAS", "MERLIN", "LabelSchema", "get_label_schema"]
+__all__ = ["CHEXBERT", "CT_RATE", "LABEL_SCHEMAS", "MERLIN", "LabelSchema", "get_label_schema", "is_no_abnormality"]
+
+_NO_ABNORMALITY = frozenset({"no finding", "no findings", "normal"})
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,13 @@ def get_label_schema(name: str) -> LabelSchema:
     if name not in LABEL_SCHEMAS:
         raise ValueError(unknown_name_message("label schema", name, LABEL_SCHEMAS))
     return LABEL_SCHEMAS[name]
+
+
+def is_no_abnormality(label: str) -> bool:
+    """Return whether a label states that there is no abnormality, by its name: "No Finding" or "Normal".
+
+    Example:
+        >>> [label for label in CHEXBERT.labels if is_no_abnormality(label)]
+        ['No Finding']
+    """
+    return " ".join(label.casefold().replace("_", " ").split()) in _NO_ABNORMALITY

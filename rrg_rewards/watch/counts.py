@@ -8,14 +8,13 @@ from hashlib import blake2b
 from typing import Any, TypeGuard
 
 from rrg_rewards.labelers.base import Labeler
+from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.watch.instructions import find_instructions
 
 __all__ = ["Block", "Counts", "count_pairs", "count_texts", "count_values"]
 
 _WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[\n;]")
-# Labels of reports without a finding.
-_NORMAL_LABELS = frozenset({"no finding", "normal"})
 
 Sums = dict[str, tuple[float, ...]]
 
@@ -154,7 +153,7 @@ def count_pairs(
         F1 of the labels of each completion and its reference; 1 if both have no positive label; ``None`` if a text is
         missing.
     """
-    chosen = [column for column, label in enumerate(labeler.labels) if label.lower() not in _NORMAL_LABELS]
+    chosen = [column for column, label in enumerate(labeler.labels) if not is_no_abnormality(label)]
     names = [labeler.labels[column] for column in chosen]
     # Label each distinct text once. All completions of a group have the same reference, and completions may repeat.
     texts = list(dict.fromkeys(text for text in (*completions, *references) if text is not None))

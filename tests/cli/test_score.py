@@ -289,7 +289,10 @@ def test_metrics_are_listed_with_what_they_need(run):
     result = run("score", "--list")
     assert result.code == 0
     assert "bertscore\n  needs    --set bertscore.model=...\n" in result.out
-    assert "crg\n  needs    a labeler\n  context  target_labels\n  options  labeler, prior\n" in result.out
+    assert (
+        "crg\n  needs    a labeler\n  context  target_labels\n  options  labeler, prior, average, min_prevalence\n"
+        in result.out
+    )
 
 
 def test_an_option_that_is_given_twice_is_refused(words, run, pairs):

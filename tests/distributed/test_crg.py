@@ -18,7 +18,7 @@ SHARES = {
     2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
     3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
 }
-KINDS = ("pooled", "per label", "levels", "text")
+KINDS = ("pooled", "per label", "levels", "text", "macro", "macro levels", "macro text")
 REPORTS = ["Effusion.", "A nodule and a hernia.", "Normal.", "", "Nodule, effusion.", "Hernia."]
 
 
@@ -28,6 +28,9 @@ def make(kind: str) -> Metric:
         "per label": lambda: CRGScore(3, per_label=True),
         "levels": lambda: MultiLevelCRGScore([3, 3]),
         "text": lambda: ReportCRG(WordLabeler()),
+        "macro": lambda: CRGScore(3, average="macro", min_prevalence=0.3),
+        "macro levels": lambda: MultiLevelCRGScore([3, 3], average="macro"),
+        "macro text": lambda: ReportCRG(WordLabeler(), average="macro"),
     }
     made: Metric = metrics[kind]()
     return made
@@ -38,10 +41,10 @@ def batch(kind: str, rows: slice, seed: int) -> tuple[Any, Any]:
     generator = torch.Generator().manual_seed(seed)
     picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
     preds, target = ([REPORTS[pick] for pick in column] for column in picks)
-    if kind == "text":
+    if kind.endswith("text"):
         return preds, target
     labels: tuple[Tensor, Tensor] = (WordLabeler()(preds), WordLabeler()(target))
-    return ([labels[0], labels[1]], [labels[1], labels[1]]) if kind == "levels" else labels
+    return ([labels[0], labels[1]], [labels[1], labels[1]]) if kind.endswith("levels") else labels
 
 
 def run_one(kind: str, rows: slice, seed: int, metric: Metric) -> Metric:
@@ -56,9 +59,9 @@ def run_one(kind: str, rows: slice, seed: int, metric: Metric) -> Metric:
 def results(kind: str, metric: Metric) -> dict[str, Any]:
     found: dict[str, Any] = {"compute": metric.compute().item()}
     found["statistics"] = {name: value.item() for name, value in metric.statistics().items()}
-    if kind in ("per label", "text"):
+    if kind not in ("pooled", "levels", "macro levels"):
         found["label_statistics"] = {name: value.tolist() for name, value in metric.label_statistics().items()}
-    if kind == "levels":
+    if kind.endswith("levels"):
         found["levels"] = metric.level_scores().tolist()
     return found
 
@@ -127,7 +130,7 @@ def test_a_sync_by_hand_outlives_statistics(by_rank: Any) -> None:
 
 
 # A process without rows has no value of its own.
-@pytest.mark.filterwarnings("ignore:CRG is undefined", "ignore:The ``compute`` method")
+@pytest.mark.filterwarnings("ignore:CRG.*is undefined", "ignore:The ``compute`` method")
 @pytest.mark.parametrize("kind", KINDS)
 def test_forward_gives_the_processes_own_batch(by_rank: Any, kind: str) -> None:
     for rank, shares in enumerate(by_rank):

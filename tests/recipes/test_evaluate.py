@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from accelerate import Accelerator
+from datasets import Dataset
 from tiny_policy import tiny_model, tiny_tokenizer
 from words import WordLabeler
 
 from rrg_rewards.functional import crg_score
-from rrg_rewards.recipes._evaluate import Evaluation, _per_report, change, greedy_reports
+from rrg_rewards.recipes._evaluate import Evaluation, _per_report, change, evaluate_reports, greedy_reports
 from rrg_rewards.rewards import CRGReward, MetricReward, make_reward
 
 LABELER = WordLabeler("edema effusion nodule")
@@ -35,6 +36,18 @@ def test_statistics_are_those_of_the_corpus() -> None:
     assert summary["predicted_positives"]["estimate"] == pytest.approx(3 / 4)
     assert summary["words"]["estimate"] == pytest.approx(3 / 4)
     assert summary["unscorable"] == 1
+
+
+def test_macro_crg_has_the_published_one_beside_it() -> None:
+    reward = make_reward("crg", labeler=LABELER, average="macro", min_prevalence=0.3).fit(reference=TARGET)
+    columns = Dataset.from_dict({"reference": TARGET})
+    found = evaluate_reports(BEFORE, [reward], columns).summary()["crg"]
+    preds, target = LABELER(BEFORE[:4]), LABELER(TARGET[:4])
+    macro = crg_score(preds, target, average="macro", min_prevalence=0.3)
+    assert found["crg"]["estimate"] == pytest.approx(float(macro))
+    assert found["crg_micro"]["estimate"] == pytest.approx(float(crg_score(preds, target)))
+    assert found["crg"]["estimate"] == pytest.approx(1 / (2 - found["score"]["estimate"]))
+    assert found["recall"]["estimate"] == pytest.approx(1 / 4)
 
 
 def test_change_is_paired() -> None:

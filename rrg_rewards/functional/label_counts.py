@@ -1,0 +1,101 @@
+"""Confusion counts of binary labels, and statistics of them."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["LabelCounts", "check_label_pair", "label_counts", "label_statistics"]
+
+
+class LabelCounts(NamedTuple):
+    """Confusion counts of binary labels; int64 tensors of the same shape."""
+
+    tp: Tensor
+    fn: Tensor
+    fp: Tensor
+    tn: Tensor
+
+
+def _check_binary(name: str, labels: Tensor) -> Tensor:
+    if not isinstance(labels, Tensor):
+        raise TypeError(f"{name} must be a tensor of shape (N, L), got {type(labels).__name__}")
+    if labels.ndim != 2:
+        raise ValueError(f"{name} must have shape (N, L), got {tuple(labels.shape)}")
+    if labels.dtype == torch.bool:
+        return labels
+    wrong = (labels != 0) & (labels != 1)
+    if wrong.any():
+        row, column = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"{name} must hold 0 and 1 only, got {labels[row, column].item()} in row {row}, column {column}; "
+            "threshold probabilities and map uncertain or missing labels first"
+        )
+    return labels.bool()
+
+
+def check_label_pair(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two label matrices as bool tensors; raise an error unless both are ``(N, L)`` of 0 and 1."""
+    preds, target = _check_binary("preds", preds), _check_binary("target", target)
+    if preds.shape != target.shape:
+        raise ValueError(
+            f"preds and target must have the same shape, got {tuple(preds.shape)} and {tuple(target.shape)}"
+        )
+    return preds, target
+
+
+def label_counts(preds: Tensor, target: Tensor, dim: int | None = None) -> LabelCounts:
+    """Count true positives, false negatives, false positives and true negatives of binary labels.
+
+    Args:
+        preds: Predicted labels ``(N, L)``, bool or 0/1.
+        target: Reference labels ``(N, L)``, bool or 0/1.
+        dim: Dimension to sum over: 0 for counts of labels ``(L,)``, 1 for counts of reports ``(N,)``, None for both.
+
+    Raises:
+        TypeError: If an argument is not a tensor.
+        ValueError: If a shape is not ``(N, L)``, the shapes differ, or a value is neither 0 nor 1.
+
+    Example:
+        >>> import torch
+        >>> label_counts(torch.tensor([[1, 0, 1]]), torch.tensor([[1, 1, 0]]))
+        LabelCounts(tp=tensor(1), fn=tensor(1), fp=tensor(1), tn=tensor(0))
+    """
+    preds, target = check_label_pair(preds, target)
+    dims = (0, 1) if dim is None else (dim,)
+    return LabelCounts(
+        tp=(preds & target).sum(dims),
+        fn=(~preds & target).sum(dims),
+        fp=(preds & ~target).sum(dims),
+        tn=(~preds & ~target).sum(dims),
+    )
+
+
+def label_statistics(counts: LabelCounts) -> dict[str, Tensor]:
+    r"""Compute precision, recall, F1 and Youden's J from confusion counts.
+
+    .. math::
+        P = \frac{TP}{TP + FP}, \quad R = \frac{TP}{TP + FN}, \quad F_1 = \frac{2TP}{2TP + FP + FN}, \quad
+        J = \frac{TP}{TP + FN} - \frac{FP}{FP + TN}
+
+    Args:
+        counts: Counts of any common shape.
+
+    Returns:
+        float64 tensors ``precision``, ``recall``, ``f1`` in [0, 1] and ``youden_j`` in [-1, 1], of the shape of the
+        counts; higher is better; NaN if the denominator is 0.
+
+    Example:
+        >>> import torch
+        >>> counts = LabelCounts(*(torch.tensor(count) for count in (94, 415, 79, 5910)))
+        >>> {name: round(value.item(), 3) for name, value in label_statistics(counts).items()}
+        {'precision': 0.543, 'recall': 0.185, 'f1': 0.276, 'youden_j': 0.171}
+    """
+    tp, fn, fp, tn = (torch.as_tensor(count).double() for count in counts)
+    recall = tp / (tp + fn)
+    return {
+        "precision": tp / (tp + fp),
+        "recall": recall,
+        "f1": 2 * tp / (2 * tp + fp + fn),
+        "youden_j": recall - fp / (fp + tn),
+    }
