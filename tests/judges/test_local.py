@@ -269,6 +269,7 @@ def judge_under_zero3(rank: int, world_size: int, folder: Path) -> list[Any]:
     return answers
 
 
+@pytest.mark.distributed
 def test_under_zero3_processes_judge_by_themselves(folder: Path) -> None:
     expected = judge(folder).evaluate_now(EchoTask(), ITEMS[:3])
     assert run_distributed(judge_under_zero3, 2, folder) == [expected, []]

@@ -234,6 +234,7 @@ def load_under_zero3(rank: int, world_size: int, folder: Path) -> list[dict[str,
     ]
 
 
+@pytest.mark.distributed
 def test_is_whole_where_all_else_is_partitioned(tmp_path: Path) -> None:
     save_tiny_labeler(tmp_path)
     for results in run_distributed(load_under_zero3, 2, tmp_path):
