@@ -55,6 +55,7 @@ class AttributeReader:
         self._denied, self._changes = frozenset(config["denied"]), frozenset(config["changes"])
         self._verbs = cue_words("statements", "verbs")
         self._pronouns = cue_words("connectives", "sharing", "pronouns")
+        self._partitive, self._parts_of = (cue_words("connectives", name) for name in ("partitive", "parts_of"))
         # Words that cannot be between the findings of a list.
         self._unlisted = self._verbs | self._denied | frozenset({":", "but"})
         self.links = {word: kind for kind, words in config["links"].items() for word in words}
@@ -156,6 +157,8 @@ class AttributeReader:
         """
         first, second = places[k], places[k + 1]
         between = tokens[first.end : second.start if second.first is None else second.first]
+        if self._is_part(between):
+            return _PLACE
         is_bare = "," in between and "and" not in between and not is_chained
         if is_bare and self._verbs.isdisjoint([*tokens[: places[0].start], *tokens[second.end :]]):
             return None
@@ -168,6 +171,13 @@ class AttributeReader:
         ):
             return None
         return _PLACE
+
+    def _is_part(self, between: Sequence[str]) -> bool:
+        """Whether the words between two findings make the second a part of the first: "some of which are"."""
+        return any(
+            words[0] in self._partitive and words[1] == "of" and words[2] in self._parts_of
+            for words in zip(between, between[1:], between[2:], strict=False)
+        )
 
     def _introduces(self, tokens: Sequence[str], start: int, span: Span) -> bool:
         """Whether the place at a token is ahead of the statement: "in the right lung there is a nodule"."""

@@ -100,6 +100,10 @@ def whereabouts(tokens: Sequence[str], modifiers: Iterable[Modifier]) -> Whereab
     # "Nodules in the lungs, the largest on the right": the emphasised place says what the others leave open.
     sided = [part for part in stated if part.side] or [part for part in parts if part.side]
     sides = {part.side for part in sided}
+    if "bilateral" not in sides:
+        # "Stones in the right kidney, the largest in the left": an emphasised place on the other side adds its side.
+        sided = [part for part in parts if part.side and (part in sided or part.side not in sides)]
+        sides = {part.side for part in sided}
     located = stated if any(part.levels for part in stated) else parts
     location = tuple(dict.fromkeys(level for part in located for level in part.levels))
     side = None if not sides else sides.copy().pop() if len(sides) == 1 else "bilateral"

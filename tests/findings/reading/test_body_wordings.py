@@ -29,7 +29,7 @@ def concepts(sentence: str) -> list[str]:
 def denials(sentence: str) -> list[str]:
     """Return denials of a sentence that is a noun phrase, and none for other sentences."""
     words = sentence.rstrip(".").split()
-    if VERBS.intersection(word.lower() for word in words):
+    if ":" in sentence or VERBS.intersection(word.lower() for word in words):
         return []
     phrase = " ".join(words[1:] if words[0] in ARTICLES else words)
     phrase = phrase if phrase[:2].isupper() else phrase[0].lower() + phrase[1:]

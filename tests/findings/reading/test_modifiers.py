@@ -29,6 +29,14 @@ SAID = [
     ("PICC tip in the SVC", "central_line", Attributes(location=("svc",))),
     ("12x9 mm nodule", "lung_nodule", Attributes(size_mm=12.0, short_axis_mm=9.0)),
     ("Nodule of 1.2 \u00d7 0.9 cm", "lung_nodule", Attributes(size_mm=12.0, short_axis_mm=9.0)),
+    # a part has the place that is stated for all
+    (
+        "Nodules, some of which have a tree-in-bud appearance, more prominent in the lower lobes of both lungs",
+        "lung_nodule",
+        Attributes("bilateral", ("lower",)),
+    ),
+    ("Infection of both lungs in the form of a tree-in-bud pattern", "tree_in_bud", Attributes("bilateral")),
+    ("Stones in the left kidney and a renal cyst in the upper pole", "renal_cyst", Attributes("left")),
     # what it was before
     ("The nodule decreased from 12 mm to 8 mm", "lung_nodule", Attributes(size_mm=8.0, change="decreased")),
     ("8 mm nodule, previously 5 mm", "lung_nodule", Attributes(size_mm=8.0)),
@@ -142,6 +150,12 @@ def test_where(where, side, levels):
             "in the right middle lobe and lingula",
             [("right", ("middle",), None), ("left", ("middle",), None)],
         ),
+        # on both sides if the largest is not on the stated side
+        (
+            "in the right upper lobe, the largest in the left lower lobe",
+            [("right", ("upper",), None), ("left", ("lower",), None)],
+        ),
+        ("in the right lung, the largest in the right lower lobe", []),
         ("in the right upper and lower lobe", []),
         ("in the right and left lung", []),
     ],
