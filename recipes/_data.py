@@ -2,7 +2,6 @@
 
 import json
 import logging
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from datasets import Dataset, load_dataset
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import FORMATS, Table, TableError
 from rrg_rewards.recipes._arguments import DataArguments
+from rrg_rewards.recipes._prompts import make_prompt, prompt_columns, prompt_placeholders
 from rrg_rewards.utilities.features import FEATURE_ENDINGS, check_features
 
 __all__ = ["RecipeData", "load_recipe_data", "load_table"]
@@ -111,20 +111,21 @@ def _prepare(
 ) -> Any:
     if arguments.label_columns:
         table = table.with_columns({_LABELS: _labels(table, arguments.label_columns)})
-    placeholders = _placeholders(arguments)
-    needed = {arguments.input_column if name == "input" else name for name in placeholders}
-    for column in sorted({*needed, *columns, *([arguments.image_column] if arguments.image_column else [])}):
+    reads_input = "input" in prompt_placeholders(arguments)
+    for column in sorted(
+        {*prompt_columns(arguments), *columns, *([arguments.image_column] if arguments.image_column else [])}
+    ):
         table.column(column)
     rows, system = [], arguments.system_text
     for cells in zip(*table.columns.values(), strict=True):
         row = dict(zip(table.names, cells, strict=True))
-        if "input" in placeholders:
+        if reads_input:
             row["input"] = row[arguments.input_column]
         reason = _reason_to_drop(row, arguments)
         if reason is None:
             image = {_IMAGE: str(folder / row[arguments.image_column])} if arguments.image_column else {}
             rows.append(
-                {"prompt": _prompt(row, arguments, system), **{column: row[column] for column in columns}, **image}
+                {"prompt": make_prompt(row, arguments, system), **{column: row[column] for column in columns}, **image}
             )
         else:
             dropped[reason] += 1
@@ -132,10 +133,6 @@ def _prepare(
         raise TableError(f"{table.source}: no usable row among {len(table)}; left out: {dropped}")
     _check_images([row[_IMAGE] for row in rows if _IMAGE in row], table)
     return Dataset.from_list(rows)
-
-
-def _placeholders(arguments: DataArguments) -> set[str]:
-    return {key for _, key, _, _ in string.Formatter().parse(arguments.prompt_template) if key is not None}
 
 
 def _check_images(paths: Sequence[str], table: Table) -> None:
@@ -159,14 +156,6 @@ def _reason_to_drop(row: Mapping[str, Any], arguments: DataArguments) -> str | N
     if arguments.max_input_words is not None and len(text.split()) > arguments.max_input_words:
         return "input too long"
     return None
-
-
-def _prompt(row: Mapping[str, Any], arguments: DataArguments, system: str | None) -> str | list[dict[str, str]]:
-    text = arguments.prompt_template.format(**row)
-    if not arguments.conversational:
-        return text if system is None else f"{system}\n{text}"
-    first = [] if system is None else [{"role": "system", "content": system}]
-    return [*first, {"role": "user", "content": text}]
 
 
 def _labels(table: Table, columns: Sequence[str]) -> Sequence[Any]:

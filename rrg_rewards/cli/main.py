@@ -21,6 +21,7 @@ COMMANDS = (
     "finebench",
     "pairs",
     "train",
+    "generate",
     "recipes",
     "convert",
     "demo",
@@ -34,6 +35,7 @@ examples:
   rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
   rrg-rewards grade reports.csv --output graded.jsonl --dry-run
   rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl
+  rrg-rewards generate heldout.jsonl --model runs/sft --output predictions.jsonl
   rrg-rewards train crepe --config crepe/minilm_phantom
   rrg-rewards recipes ls
 
