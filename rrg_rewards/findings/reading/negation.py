@@ -69,7 +69,8 @@ class NegationScope(Clauses):
             return ABSENT
         if (self.ahead or self.back) and self._is_denied(begin, stop, start, end):
             return ABSENT
-        if kinds & NORMAL and self._is_normal(end, stop):
+        # "the septa are of normal thickness"
+        if kinds & NORMAL and (any(codes[i] & NORMAL for i in range(start, end)) or self._is_normal(end, stop)):
             return ABSENT
         if kinds & (HISTORY | SURGERY) and self._is_history(begin, stop, start, end):
             return ABSENT
