@@ -3,6 +3,7 @@
 import pytest
 
 from rrg_rewards.findings import Attributes, extract_findings
+from tests.helpers.place_wordings import PLACES
 
 # Sentence, concept, what is said of it.
 SAID = [
@@ -132,6 +133,13 @@ def test_whose_side(sentence, expected):
 def test_where(where, side, levels):
     finding = extract_findings(f"There is consolidation {where}.")[0]
     assert (finding.laterality, finding.location) == (side, levels)
+
+
+@pytest.mark.parametrize(("where", "side", "levels"), PLACES)
+@pytest.mark.parametrize("sentence", ["There is consolidation {}.", "Consolidation {}.", "Consolidation is seen {}."])
+def test_wordings_of_places(sentence, where, side, levels):
+    (finding,) = extract_findings(sentence.format(where))
+    assert (finding.laterality, set(finding.location)) == (side, set(levels))
 
 
 @pytest.mark.parametrize(
