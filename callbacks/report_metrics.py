@@ -1,6 +1,7 @@
 """Report metrics in validation and test with Lightning, exact for any number of processes, and worst reports."""
 
 import copy
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities.rank_zero import rank_zero_warn
+from torch import Tensor
 from torchmetrics import MetricCollection
 
 from rrg_rewards.callbacks.step_output import ReportBatch, StepOutput
@@ -17,6 +19,7 @@ from rrg_rewards.data.samplers import count_misshared
 from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.metrics.base import ReportMetric, Scores
 from rrg_rewards.utilities.processes import gather_objects
+from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
 __all__ = ["ReportMetricsCallback"]
 
@@ -43,9 +46,10 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     For a batch without reports, the step returns empty lists. ``None`` is an error because a step without a ``return``
     statement also returns ``None``.
 
-    At the end of the epoch, the callback logs ``<prefix>/<metric>``, ``<prefix>/<metric>_<statistic>`` for each entry
-    of the metric's ``statistics``, and ``<prefix>/<metric>_num_unscorable``. With several loaders,
-    ``/dataloader_idx_<i>`` is appended to each name. The states of each metric are reduced over processes before the
+    At the end of the epoch, the callback logs ``<prefix>/<metric>``, ``<prefix>/<metric>_<statistic>`` for the main
+    entries of the metric's ``statistics``, and ``<prefix>/<metric>_num_unscorable``. With several loaders,
+    ``/dataloader_idx_<i>`` is appended to each name. A value that is undefined is not logged; a callback that monitors
+    it gets NaN. The states of each metric are reduced over processes before the
     value is computed. The value therefore equals that of a single process, even if reports are distributed unevenly.
     Lightning's default validation sampler repeats reports to distribute them evenly, and the callback warns about it.
     Use :class:`~rrg_rewards.callbacks.UnpaddedDistributedSampler` instead. The sanity check runs the metrics and logs
@@ -74,6 +78,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         prefix: Prefix of the names in validation.
         test_prefix: Prefix of the names in ``trainer.test``.
         prog_bar: Whether the metrics appear in the progress bar.
+        log_details: Whether to log all entries of ``statistics``, and not only those in the metric's ``main_details``.
 
     Raises:
         TypeError: If a value of ``metrics`` is not a report metric; in a run, if the step does not return a dict.
@@ -102,6 +107,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         prefix: str = "val",
         test_prefix: str = "test",
         prog_bar: bool = False,
+        log_details: bool = False,
     ) -> None:
         if num_worst < 1:
             raise ValueError(f"num_worst must be positive, got {num_worst}")
@@ -113,8 +119,10 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         self.prefix = prefix
         self.test_prefix = test_prefix
         self.prog_bar = prog_bar
+        self.log_details = log_details
         self._loaders: dict[int | None, _LoaderState] = {}
         self._warned = False
+        self._warned_of_words = False
         if self._keeps_worst:
             self._warn_of_batch_scores()
 
@@ -172,6 +180,17 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
                 "`sampler=UnpaddedDistributedSampler(dataset)` from rrg_rewards.callbacks."
             )
 
+    def _warn_of_words(self, batch: ReportBatch) -> None:
+        texts = {self.step_output.prediction_key: batch.preds, self.step_output.reference_key: batch.target}
+        for key, reports in texts.items():
+            words = find_placeholders(reports)
+            if words and not self._warned_of_words:
+                self._warned_of_words = True
+                # On every process, because each process has different reports.
+                where, remedy = f"{key!r} of a batch", "return None for a missing report"
+                message = placeholder_message(where, len(words), len(reports), words[0], remedy)
+                warnings.warn(message, PlaceholderWarning, stacklevel=2)
+
     def _loader(self, pl_module: LightningModule, loader: int | None) -> _LoaderState:
         if loader not in self._loaders:
             self._loaders[loader] = _LoaderState(
@@ -192,6 +211,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
                 place = (loader or 0, trainer.global_rank, state.num_reports)
                 _keep_worst(state.worst[name], scores, batch, place)
         state.num_reports += len(batch)
+        self._warn_of_words(batch)
 
     def _finish(self, trainer: Trainer, pl_module: LightningModule, prefix: str) -> None:
         # Send the worst reports and no other text to the other processes.
@@ -206,22 +226,38 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         for loader in seen:
             state = self._loader(pl_module, loader)
             for name, metric in state.metrics.items():
-                self._log(pl_module, f"{prefix}/{name}", loader, metric)
+                self._log(trainer, pl_module, f"{prefix}/{name}", loader, metric)
         if self._keeps_worst and trainer.is_global_zero:
             for name in self.metrics:
                 rows = [row for loader in seen for row in self._worst_of_all(name, loader, gathered)]
                 self._write(trainer, prefix, name, rows)
 
-    def _log(self, pl_module: LightningModule, name: str, loader: int | None, metric: ReportMetric) -> None:
+    def _log(
+        self, trainer: Trainer, pl_module: LightningModule, name: str, loader: int | None, metric: ReportMetric
+    ) -> None:
         suffix = "" if loader is None else f"/dataloader_idx_{loader}"
         # A process may have no batch of a loader. Values are logged at the end of the epoch, without Lightning's index.
         log = partial(pl_module.log, add_dataloader_idx=False, metric_attribute=name)
-        # Log the object, not its value: Lightning calls compute, which reduces the states, and resets the metric.
-        log(f"{name}{suffix}", metric, prog_bar=self.prog_bar)
+        value = metric.compute()
+        if value.isnan():
+            # Not for loggers. A checkpoint callback ends the run if the value that it monitors is absent.
+            trainer.callback_metrics[f"{name}{suffix}"] = value
+        else:
+            # Log the object, not its value: Lightning resets the metric.
+            log(f"{name}{suffix}", metric, prog_bar=self.prog_bar)
         # The values are reduced and equal in all processes. The maximum keeps them exactly; a mean may round.
-        for statistic, value in getattr(metric, "statistics", dict)().items():
-            log(f"{name}_{statistic}{suffix}", value, reduce_fx="max", sync_dist=True)
+        for statistic, mean in self._statistics(metric).items():
+            log(f"{name}_{statistic}{suffix}", mean, reduce_fx="max", sync_dist=True)
         log(f"{name}_num_unscorable{suffix}", metric.num_unscorable.double(), reduce_fx="sum", sync_dist=True)
+
+    def _statistics(self, metric: ReportMetric) -> dict[str, Tensor]:
+        """Return the statistics to log, without undefined ones."""
+        main = None if self.log_details else metric.main_details
+        return {
+            name: value
+            for name, value in metric.statistics().items()
+            if not value.isnan() and (main is None or name in main)
+        }
 
     def _worst_of_all(
         self, name: str, loader: int | None, gathered: Sequence[Mapping[int | None, Mapping[str, list[WorstReport]]]]

@@ -4,12 +4,15 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from typing import Any
 
 from rrg_rewards.cli.options import CommandParser, UsageError
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.texts import PlaceholderWarning
 from rrg_rewards.version import __version__
 
 __all__ = ["COMMANDS", "main"]
@@ -68,10 +71,28 @@ def _drop_standard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextmanager
+def _own_warnings(terminal: Terminal) -> Iterator[None]:
+    """Show warnings about reports like the other messages of a command, without the line of code."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_on_terminal(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+            if issubclass(category, PlaceholderWarning):
+                terminal.warn(str(message))
+            else:
+                show(message, category, *place, **options)
+
+        warnings.simplefilter("always", PlaceholderWarning)
+        warnings.showwarning = show_on_terminal
+        yield
+
+
 def _run(args: argparse.Namespace) -> int:
     terminal = Terminal(quiet=args.quiet)
     try:
-        code: int = args.run(args, terminal)
+        with _own_warnings(terminal):
+            code: int = args.run(args, terminal)
         sys.stdout.flush()
         return code
     except UsageError as error:

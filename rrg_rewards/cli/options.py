@@ -17,6 +17,7 @@ __all__ = [
     "add_table_argument",
     "check_outputs",
     "metric_settings",
+    "note_delimiter",
     "positive_int",
     "read_assignments",
     "read_input",
@@ -274,11 +275,16 @@ def read_input(args: argparse.Namespace, terminal: Terminal) -> "Table":
     from rrg_rewards.data.tables.readers import read_table
 
     table = read_table(args.table, args.format, args.delimiter)
-    if table.delimiter != "," and args.delimiter is None:
-        terminal.note(f"{args.table} is separated by {'tabs' if table.delimiter == chr(9) else 'semicolons'}")
+    note_delimiter(args, table, terminal)
     if not len(table):
         terminal.warn(f"{args.table} has a header and no rows")
     return table
+
+
+def note_delimiter(args: argparse.Namespace, table: "Table", terminal: Terminal) -> None:
+    """Say if a table is not separated by commas, unless ``--delimiter`` says so."""
+    if table.delimiter != "," and args.delimiter is None:
+        terminal.note(f"{args.table} is separated by {'tabs' if table.delimiter == chr(9) else 'semicolons'}")
 
 
 def with_new_columns(table: "Table", columns: Mapping[str, Sequence[Any]], prefix: str, terminal: Terminal) -> "Table":

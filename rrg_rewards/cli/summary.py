@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table as Grid
 from torch import Tensor
 
-from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.crg import label_table
-from rrg_rewards.functional.label_counts import label_statistics
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.functional.label_counts import LabelCounts, label_statistics
+from rrg_rewards.metrics.base import Scores
 from rrg_rewards.metrics.label_scores import LabelScores
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["CONFIDENCE", "failed_counts", "metric_summary", "per_report_columns", "summary_tables"]
+__all__ = ["CONFIDENCE", "label_summary", "number", "per_report_columns", "summary_tables"]
 
 CONFIDENCE = 0.95
 
 
 def _cells(values: Tensor) -> list[Any]:
     """Return the values as a list, with ``None`` for NaN."""
-    return [_number(value) for value in values.tolist()]
+    return [number(value) for value in values.tolist()]
 
 
 def per_report_columns(name: str, scores: Scores) -> dict[str, list[Any]]:
@@ -51,55 +50,25 @@ def per_report_columns(name: str, scores: Scores) -> dict[str, list[Any]]:
     return columns
 
 
-def metric_summary(metric: ReportMetric, scores: Scores, num_resamples: int, seed: int) -> dict[str, Any]:
-    """Return the corpus value of a metric with its interval, counts and parts; undefined numbers are ``None``.
-
-    Args:
-        metric: The metric.
-        scores: Scores of all pairs.
-        num_resamples: Resamples of the bootstrap; 0 for no interval.
-        seed: Seed of the bootstrap.
-    """
-    scored = int(scores.scored.sum())
-    value = low = high = math.nan
-    if scored:
-        value = float(scores.aggregate(*scores.sufficient_statistics))
-        if num_resamples:
-            low, high = bootstrap_interval(
-                scores.aggregate, scores.sufficient_statistics, num_resamples, CONFIDENCE, seed
-            )
-    summary: dict[str, Any] = {
-        "value": _number(value),
-        "interval": [_number(low), _number(high)],
-        "higher_is_better": bool(metric.higher_is_better),
-        "scored": scored,
-        "unscorable": len(scores) - scored,
-        "means": {name: _number(float(values.double().nanmean())) for name, values in scores.details.items()},
-        "signature": metric.signature,
-    }
-    if scores.failures:
-        summary["failed"] = failed_counts(scores)
-    return {**summary, **_label_summary(scores)} if isinstance(scores, LabelScores) else summary
-
-
-def failed_counts(scores: Scores) -> dict[str, int]:
-    """Return the number of pairs on which a judge failed, by kind of failure; empty without a judge."""
-    return {kind: int(rows.sum()) for kind, rows in scores.failures.items()}
-
-
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
+    """Return a number for a summary, ``None`` for NaN."""
     return None if math.isnan(value) else value
 
 
-def _label_summary(scores: LabelScores) -> dict[str, Any]:
-    """Return counts and statistics, pooled and by label."""
-    pooled, labels = scores.counts(), scores.counts(dim=0)
-    cells = {name: _cells(values) for name, values in label_table(labels).items()}
-    best, constant = scores.best_constant
+def label_summary(scores: LabelScores, counts: LabelCounts) -> dict[str, Any]:
+    """Return counts and statistics, pooled and by label, and the best constant text.
+
+    Args:
+        scores: Scores of any pairs, with the names of the ``L`` labels.
+        counts: Counts of each label over all pairs, ``(L,)``.
+    """
+    pooled = LabelCounts(*(count.sum() for count in counts))
+    cells = {name: _cells(values) for name, values in label_table(counts).items()}
+    best, constant = scores.best_constant_for(counts)
     return {
-        "best_constant": {"value": _number(best), "labels": list(constant)},
+        "best_constant": {"value": number(best), "labels": list(constant)},
         "counts": {name: int(count) for name, count in pooled._asdict().items()},
-        "statistics": {name: _number(float(value)) for name, value in label_statistics(pooled).items()},
+        "statistics": {name: number(float(value)) for name, value in label_statistics(pooled).items()},
         "labels": [
             {"label": label, **{name: values[row] for name, values in cells.items()}}
             for row, label in enumerate(scores.labels)

@@ -10,6 +10,7 @@ from torchmetrics.utilities import rank_zero_warn
 from rrg_rewards.functional.crg_macro import (
     CRGAverage,
     check_average,
+    check_label_priors,
     crg_macro_score_from_counts,
     macro_contributions,
     prevalences,
@@ -300,16 +301,37 @@ def crg_contributions(
     if average == "macro":
         preds, target = check_label_pair(preds, target)
         given = None if prior is None else torch.as_tensor(prior, dtype=torch.float64)
+        if given is not None:
+            check_label_priors(given, target.shape[1])
         return macro_contributions(preds, target, given, min_prevalence)
     counts = label_counts(preds, target, dim=1)
-    tp, fn, fp = counts.tp.double(), counts.fn.double(), counts.fp.double()
     if prior is None:
-        positives = (tp + fn).sum() / max(target.shape[0], 1)
-        negatives = target.shape[1] - positives
-    else:
-        one = _one_prior(prior)
-        positives = tp.new_tensor(one * target.shape[1])
-        negatives = tp.new_tensor((1 - one) * target.shape[1])
+        positives = mean_positives(counts)
+        return contributions_of_counts(counts, positives, target.shape[1] - positives)
+    one = _one_prior(prior)
+    both = torch.tensor([one, 1 - one], dtype=torch.float64, device=target.device) * target.shape[1]
+    return contributions_of_counts(counts, both[0], both[1])
+
+
+def mean_positives(counts: Sequence[Tensor]) -> Tensor:
+    """Return the mean number of positive labels in a reference: float64, without the first dimension of the counts.
+
+    Args:
+        counts: Counts of each report pair, ``(N,)``, or of each of its labels, ``(N, L)``, as in :class:`LabelCounts`.
+    """
+    tp, fn = counts[:2]
+    return (tp.double() + fn.double()).sum(0) / max(len(tp), 1)
+
+
+def contributions_of_counts(counts: LabelCounts, positives: Tensor, negatives: Tensor) -> Tensor:
+    r"""Compute contributions as :func:`crg_contributions` from the counts of each report pair.
+
+    Args:
+        counts: Counts of each report pair, ``(N,)``.
+        positives: Mean number of positive labels in a reference, :math:`p L`.
+        negatives: Mean number of negative labels in a reference, :math:`(1 - p) L`.
+    """
+    tp, fn, fp = counts.tp.double(), counts.fn.double(), counts.fp.double()
     # Without positives, TP = FN = 0; without negatives, FP = 0. The term is then 0 instead of 0/0.
     found = torch.where(positives > 0, (tp - fn) / positives, 0.0)
     invented = torch.where(negatives > 0, 2 * fp / negatives, 0.0)

@@ -159,11 +159,7 @@ def macro_contributions(preds: Tensor, target: Tensor, prior: Tensor | None, min
     Returns:
         float64 tensor ``(N,)``.
     """
-    if prior is None:
-        prior = target.double().sum(0) / max(len(target), 1)
-    else:
-        check_label_priors(prior, target.shape[1])
-    prior = prior.double()
+    prior = target.double().sum(0) / max(len(target), 1) if prior is None else prior.double()
     weights = crg_label_weights(prior, min_prevalence)
     if not bool(weights.any()):
         weights = torch.ones_like(weights)

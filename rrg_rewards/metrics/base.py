@@ -228,7 +228,7 @@ class ReportMetric(ScalarMetric, ABC):
     """Names of the context columns that :meth:`score` accepts; ``None`` to accept any column."""
 
     main_details: ClassVar[tuple[str, ...] | None] = None
-    """Names of the sub-scores that rewards log by default; ``None`` for all."""
+    """Names of the sub-scores that rewards and callbacks log by default; ``None`` for all."""
 
     _reward_class: ClassVar[str] = "MetricReward"
     """Class of the reward that wraps the metric, for messages."""
@@ -298,6 +298,21 @@ class ReportMetric(ScalarMetric, ABC):
         with own_precision():
             scores = self._score(chosen_preds, chosen_target, **chosen_context)
         return self._expand(scores, rows)
+
+    def check(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> None:
+        """Raise the errors of :meth:`score` about its arguments, without scoring."""
+        self._choose(preds, target, context)
+
+    def rescaling(self, sufficient_statistics: Sequence[Tensor]) -> Callable[[Scores], Scores]:  # noqa: ARG002 (for subclasses)
+        """Return a function that turns scores of a part of a corpus into those from a call with the whole corpus.
+
+        A metric whose :attr:`compares_across_batches` is false implements this method. For the others, the function
+        returns its argument.
+
+        Args:
+            sufficient_statistics: :attr:`Scores.sufficient_statistics` of all parts, concatenated.
+        """
+        return lambda scores: scores
 
     def _choose(
         self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Column]

@@ -1,12 +1,12 @@
 """CRG on report text, through a labeler."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rrg_rewards.functional.crg import check_prior, crg_contributions
+from rrg_rewards.functional.crg import check_prior, crg_contributions, mean_positives
 from rrg_rewards.functional.crg_macro import CRGAverage, check_label_priors
 from rrg_rewards.functional.label_counts import label_counts, label_statistics
 from rrg_rewards.labelers.base import Labeler
@@ -136,6 +136,18 @@ class ReportCRG(LabelCountsMetric, ReportMetric):
     def compares_across_batches(self) -> bool:
         """Whether a prior is set. Without a prior, each call of :meth:`score` uses the prevalence in its references."""
         return self.prior is not None
+
+    def rescaling(self, sufficient_statistics: Sequence[Tensor]) -> Callable[[Scores], Scores]:
+        """Return a function that computes contributions for the prevalence in all references, unless a prior is set."""
+        if self.prior is not None:
+            return super().rescaling(sufficient_statistics)
+        positives = mean_positives(sufficient_statistics)
+
+        def rescaled(scores: Scores) -> Scores:
+            assert isinstance(scores, LabelScores)
+            return scores.in_corpus(positives)
+
+        return rescaled
 
     def prevalence(
         self, target: Sequence[str | None], target_labels: Sequence[Sequence[int] | None] | None = None

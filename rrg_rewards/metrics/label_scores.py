@@ -3,10 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
-from rrg_rewards.functional.crg import crg_best_constant, crg_contributions, crg_score_from_counts
-from rrg_rewards.functional.crg_macro import CRGAverage, crg_macro_score_from_counts
+from rrg_rewards.functional.crg import (
+    contributions_of_counts,
+    crg_best_constant,
+    crg_contributions,
+    crg_score_from_counts,
+)
+from rrg_rewards.functional.crg_macro import CRGAverage, crg_macro_score_from_counts, macro_contributions
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts
 from rrg_rewards.metrics.base import Scores
 
@@ -53,12 +59,14 @@ class LabelScores(Scores):
 
     @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
-        """Confusion counts of each scored pair, ``(N,)``, or of each of its labels, ``(N, L)``, if labels weigh."""
+        """Confusion counts of each scored pair, ``(N,)``, or of each of its labels, ``(N, L)``, if labels weigh.
+
+        The types are small (int16 and bool), because there may be millions of pairs.
+        """
         if self.average == "micro":
-            return self.counts(dim=1)
+            return tuple(count.to(torch.int16) for count in self.counts(dim=1))
         preds, target = self.preds[self.scored], self.target[self.scored]
-        cells = (preds & target, ~preds & target, preds & ~target, ~preds & ~target)
-        return tuple(cell.long() for cell in cells)
+        return (preds & target, ~preds & target, preds & ~target, ~preds & ~target)
 
     def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
         """CRG of the counts, summed over pairs."""
@@ -80,7 +88,11 @@ class LabelScores(Scores):
             >>> round(value, 3), labels
             (0.895, ('Cardiomegaly', 'Hiatal hernia'))
         """
-        best = crg_best_constant(self.counts(dim=0))
+        return self.best_constant_for(self.counts(dim=0))
+
+    def best_constant_for(self, counts: LabelCounts) -> tuple[float, tuple[str, ...]]:
+        """Return :attr:`best_constant` for other counts of each label, ``(L,)``."""
+        best = crg_best_constant(counts)
         if self.average == "macro":
             return float(crg_macro_score_from_counts(best, self.min_prevalence)), ()
         value = float(crg_score_from_counts(*(count.sum() for count in best)))
@@ -103,6 +115,20 @@ class LabelScores(Scores):
         rows = self.scored
         value = self.value.clone()
         value[rows] = crg_contributions(self.preds[rows], self.target[rows], prior, self.average, self.min_prevalence)
+        return replace(self, value=value)
+
+    def in_corpus(self, positives: Tensor) -> "LabelScores":
+        """Return the contributions of the same labels for the references of a corpus.
+
+        Args:
+            positives: :func:`rrg_rewards.functional.crg.mean_positives` of the corpus' sufficient statistics.
+        """
+        rows, labels = self.scored, self.preds.shape[1]
+        value = self.value.clone()
+        if self.average == "micro":
+            value[rows] = contributions_of_counts(self.counts(dim=1), positives, labels - positives)
+        else:
+            value[rows] = macro_contributions(self.preds[rows], self.target[rows], positives, self.min_prevalence)
         return replace(self, value=value)
 
     def expand(self, rows: Tensor) -> "LabelScores":

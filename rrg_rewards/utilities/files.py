@@ -10,11 +10,12 @@ __all__ = ["whole_file"]
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, partial: Path | None = None) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces ``path`` at the end, or is removed if an error occurs.
 
     Args:
         path: File to write. An existing file is kept until the end.
+        partial: File to which an incomplete result is moved if an error occurs, instead of being removed.
 
     Raises:
         OSError: If the file cannot be written.
@@ -33,5 +34,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         with temporary.open("xb") as file:
             yield file
         temporary.replace(path)
+    except BaseException:
+        if partial is not None and temporary.exists() and temporary.stat().st_size:
+            temporary.replace(partial)
+        raise
     finally:
         temporary.unlink(missing_ok=True)

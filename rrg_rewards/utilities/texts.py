@@ -1,6 +1,10 @@
-"""Texts that files and requests can represent."""
+"""Texts that files and requests can represent, and texts that stand for a missing report."""
 
-__all__ = ["REPLACEMENT", "encodable_text"]
+from collections.abc import Iterable
+
+__all__ = ["REPLACEMENT", "PlaceholderWarning", "encodable_text", "find_placeholders", "placeholder_message"]
+
+_PLACEHOLDERS = frozenset({"nan", "none", "null", "n/a", "<na>"})
 
 REPLACEMENT = "\ufffd"
 """Unicode's character for one that cannot be represented."""
@@ -18,3 +22,32 @@ def encodable_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+class PlaceholderWarning(UserWarning):
+    """Reports are texts such as ``NaN``, which stand for a missing report."""
+
+
+def find_placeholders(texts: Iterable[str | None]) -> list[str]:
+    """Return the texts that pandas and others write for a missing cell: NaN, None, null, N/A and <NA>, in any case.
+
+    Such a text may be what a model wrote, so it counts as a report everywhere in this package, with a warning.
+
+    Example:
+        >>> find_placeholders(["NaN", "No effusion.", None, " none "])
+        ['NaN', ' none ']
+    """
+    return [text for text in texts if text is not None and text.strip().lower() in _PLACEHOLDERS]
+
+
+def placeholder_message(where: str, found: int, total: int, example: str, remedy: str) -> str:
+    """Return the warning about the result of :func:`find_placeholders`.
+
+    Args:
+        where: The column or argument that contains the texts.
+        found: Number of such texts.
+        total: Number of all texts.
+        example: One of them.
+        remedy: What the user can do.
+    """
+    return f"{found} of {total} texts in {where} are words such as {example!r} and count as reports; {remedy}"

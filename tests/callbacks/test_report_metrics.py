@@ -16,6 +16,7 @@ from words import WordLabeler
 
 from rrg_rewards.callbacks import ReportMetricsCallback
 from rrg_rewards.metrics import CRIMSON, CRGScore, ReportCRG
+from rrg_rewards.utilities.texts import PlaceholderWarning
 from tests.callbacks.validation import PAIRS, Echo, make_trainer, rows
 
 LABELER = WordLabeler()
@@ -327,6 +328,7 @@ def test_crimson_with_context_beside_crg(tmp_path: Path) -> None:
         {"crg": ReportCRG(LABELER, prior=0.3), "crimson": CRIMSON(judge)},
         context_keys={"crimson": {"age": "years", "indication": "why"}},
         table_dir=tmp_path,
+        log_details=True,
     )
     (logged,) = validate(callback, tmp_path, WithAges())
     preds, target = ([pair[column] for pair in PAIRS] for column in range(2))
@@ -354,3 +356,49 @@ def test_pairs_on_which_the_judge_fails_are_counted_and_not_among_the_worst(tmp_
     failed = sum("odule" in pred for pred, _ in PAIRS)
     assert logged["val/crimson_num_unscorable"] == 1 + failed
     assert len(table(tmp_path / "val_crimson_worst.csv")) == len(PAIRS) - 1 - failed
+
+
+def test_main_statistics_are_logged_unless_all_are_asked_for(tmp_path: Path) -> None:
+    (logged,) = validate(ReportMetricsCallback(CRIMSON(ScriptedJudge())), tmp_path)
+    main = {f"val/crimson_{name}" for name in CRIMSON.main_details or ()}
+    assert logged.keys() == {"val/crimson", "val/crimson_num_unscorable"} | main
+    (more,) = validate(ReportMetricsCallback(CRIMSON(ScriptedJudge()), log_details=True), tmp_path)
+    assert logged.items() <= more.items()
+    assert "val/crimson_location_errors" in more
+
+
+def test_what_is_undefined_is_not_logged_and_can_be_monitored(tmp_path: Path) -> None:
+    class Silent(Echo):
+        """No report can be scored in the first and third epoch."""
+
+        def step(self, batch: Any) -> Any:
+            output = super().step(batch)
+            return output if self.current_epoch == 1 else {**output, "reference": [None] * len(batch[0])}
+
+    values: list[float] = []
+
+    class Seen(ModelCheckpoint):  # type: ignore[misc]
+        def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+            values.append(trainer.callback_metrics["val/crg"].item())
+            super().on_validation_end(trainer, pl_module)
+
+    logger, best = TableLogger(tmp_path), Seen(tmp_path / "best", monitor="val/crg", mode="max", filename="best")
+    callbacks = [ReportMetricsCallback({"crg": ReportCRG(LABELER), "crimson": CRIMSON(ScriptedJudge())}), best]
+    trainer = make_trainer(tmp_path, callbacks=callbacks, logger=logger, enable_checkpointing=True, max_epochs=3)
+    trainer.fit(Silent(), loader(), loader())
+    steps = [{k: v for k, v in metrics.items() if k.startswith("val/")} for _, metrics in logger.steps]
+    steps = [metrics for metrics in steps if metrics]
+    counts = {"val/crg_num_unscorable": len(PAIRS), "val/crimson_num_unscorable": len(PAIRS)}
+    assert [steps[0], steps[2]] == [counts, counts]
+    assert steps[1]["val/crg"] == crg()
+    assert all(value == value for metrics in steps for value in metrics.values())
+    assert [value == value for value in values] == [False, True, False]
+    assert best.best_model_score.item() == crg()
+
+
+def test_words_for_a_missing_report_are_told_once(tmp_path: Path) -> None:
+    pairs = [("NaN", "Nodule."), ("None", "Nodule."), ("Nodule.", "n/a"), ("Nodule.", "Nodule.")]
+    with pytest.warns(PlaceholderWarning, match="2 of 2 texts in 'prediction' of a batch .* 'NaN' and count") as told:
+        (logged,) = validate(ReportMetricsCallback(ReportCRG(LABELER)), tmp_path, loaders=loader(pairs))
+    assert len([one for one in told if one.category is PlaceholderWarning]) == 1
+    assert logged["val/crg_num_unscorable"] == 0

@@ -147,3 +147,13 @@ def test_hand_labelled_reports(run, shared_data, tmp_path):
     pairs = zip(by_hand.labels(CT_RATE.labels), by_rules.labels(CT_RATE.labels), strict=True)
     cells = [hand == rules for row in pairs for hand, rules in zip(*row, strict=True)]
     assert sum(cells) / len(cells) > 0.9
+
+
+def test_words_for_a_missing_report_are_labelled_with_a_warning(words, run, write_csv):
+    path = write_csv("reports.csv", ["report"], ["nan"], ["Cardiomegaly."])
+    for _ in range(2):
+        result = run("label", path, "--text-column", "report")
+        assert result.code == 0
+        assert result.err.count("warning: 1 of 2 texts in column 'report' of") == 1
+        assert "PlaceholderWarning" not in result.err
+    assert run("label", path, "--text-column", "report", "--quiet").err == ""

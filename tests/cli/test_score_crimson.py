@@ -91,11 +91,12 @@ def test_progress_is_told_batch_by_batch(run, pairs, monkeypatch):
         def progress(self, description):
             from contextlib import nullcontext
 
-            return nullcontext(lambda *numbers: told.append(numbers))
+            return nullcontext(lambda *numbers: told.append((description, *numbers)))
 
     monkeypatch.setattr("rrg_rewards.cli.main.Terminal", Watched)
     assert run("score", pairs, "--metrics", "crimson", "--judge", "scripted", "--batch-size", 3).code == 0
-    assert told == [(0, 4), (3, 0), (1, 0)]
+    reading, scoring = [("reading", 3, 3)] * 2, [("scoring", 0, 6), ("scoring", 3, 0), ("scoring", 3, 0)]
+    assert told == reading + scoring
 
 
 def test_a_batched_judge_says_what_the_judge_says():

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Mapping
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, BinaryIO
 
-from rrg_rewards.data.tables.readers import parse_jsonl
+from rrg_rewards.data.tables.encoders import json_line
+from rrg_rewards.data.tables.parsers import parse_jsonl
 from rrg_rewards.data.tables.table import Table, TableError
-from rrg_rewards.data.tables.writers import json_line
 
 __all__ = ["AppendedLines", "read_whole_lines"]
 
@@ -103,7 +104,7 @@ def read_whole_lines(path: str | Path) -> Table | None:
         return None
     whole, torn = _split(Path(path).read_bytes())
     content = whole + torn if _is_record(torn) else whole
-    return parse_jsonl(content, str(path)) if content.strip() else None
+    return next(parse_jsonl(BytesIO(content), str(path))) if content.strip() else None
 
 
 def _split(content: bytes) -> tuple[bytes, bytes]:

@@ -1,22 +1,19 @@
-"""Readers of CSV, JSON lines and Parquet tables."""
+"""Read tables from files and from standard input, at once or in batches of rows."""
 
-import csv
-import io
-import json
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from itertools import count
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import IO, Any, BinaryIO, cast
 
+from rrg_rewards.data.tables.parsers import parse_csv, parse_jsonl, parse_parquet
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, table_format
-from rrg_rewards.utilities.imports import require
 
-__all__ = ["parse_jsonl", "read_table"]
-
-_DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+__all__ = ["BatchedTable", "read_table"]
 
 
 def read_table(path: str | Path, table_format_name: str | None = None, delimiter: str | None = None) -> Table:
@@ -46,156 +43,106 @@ def read_table(path: str | Path, table_format_name: str | None = None, delimiter
         ...     read_table(path).columns
         {'id': ['1', '2'], 'report': ['Small, clear "nodule".', None]}
     """
-    readers: Mapping[str, Callable[[bytes, str], Table]]
-    readers = {"csv": partial(_read_csv, delimiter=delimiter), "jsonl": parse_jsonl, "parquet": _read_parquet}
-    read = readers[table_format(path, table_format_name)]
+    kind = table_format(path, table_format_name)
+    with _opened(path) as file:
+        # Parquet is read from its end, so that a stream must be in memory.
+        whole = BytesIO(file.read()) if kind == "parquet" and not file.seekable() else file
+        return next(_parse(whole, kind, _source(path), None, delimiter, {}))
+
+
+class BatchedTable:
+    r"""A table that is read in batches of rows, as often as needed; memory does not depend on the number of rows.
+
+    Each iteration reads the table again. Standard input and pipes can be read only once, so the first iteration copies
+    them to a temporary file. All batches have the same columns; for JSON lines, the first iteration reads the keys of
+    all rows before it yields.
+
+    Args:
+        path: Path of the table, or ``-`` for standard input.
+        table_format_name: Format as in :func:`read_table`.
+        delimiter: Delimiter as in :func:`read_table`.
+        rows: Maximum number of rows of a batch.
+
+    Raises:
+        TableError: As :func:`read_table`, in iterations; a malformed row of CSV is found when its batch is reached.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "reports.csv"
+        ...     _ = path.write_text("id\n1\n2\n3\n")
+        ...     with BatchedTable(path, rows=2) as table:
+        ...         [(batch.columns["id"], batch.where(0)) for batch in table]  # doctest: +ELLIPSIS
+        [(['1', '2'], '...reports.csv: data row 1 (line 2)'), (['3'], '...reports.csv: data row 3 (line 4)')]
+    """
+
+    def __init__(
+        self, path: str | Path, table_format_name: str | None = None, delimiter: str | None = None, rows: int = 256
+    ) -> None:
+        self._path = path
+        self._format = table_format(path, table_format_name)
+        self._delimiter = delimiter
+        self._rows = rows
+        self._names: dict[str, None] | None = None
+        self._copy: IO[bytes] | None = None
+
+    def __enter__(self) -> "BatchedTable":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._copy is not None:
+            self._copy.close()
+
+    def __iter__(self) -> Iterator[Table]:
+        with self._file() as file:
+            if self._format == "jsonl" and self._names is None:
+                self._names = {name: None for table in self._tables(file) for name in table.names}
+                file.seek(0)
+            yield from self._tables(file)
+
+    def _tables(self, file: BinaryIO) -> Iterator[Table]:
+        return _parse(file, self._format, _source(self._path), self._rows, self._delimiter, self._names or {})
+
+    @contextmanager
+    def _file(self) -> Iterator[BinaryIO]:
+        if self._copy is None and (str(self._path) == STANDARD or _is_pipe(Path(self._path))):
+            self._copy = TemporaryFile()  # noqa: SIM115 (closed at exit)
+            with _opened(self._path) as stream:
+                shutil.copyfileobj(stream, self._copy)
+        if self._copy is None:
+            with _opened(self._path) as file:
+                yield file
+        else:
+            self._copy.seek(0)
+            yield cast(BinaryIO, self._copy)
+
+
+def _parse(
+    file: BinaryIO, kind: str, source: str, rows: int | None, delimiter: str | None, names: dict[str, None]
+) -> Iterator[Table]:
+    if kind == "csv":
+        return parse_csv(file, source, rows, delimiter)
+    return parse_jsonl(file, source, rows, names) if kind == "jsonl" else parse_parquet(file, source, rows)
+
+
+def _source(path: str | Path) -> str:
+    return "standard input" if str(path) == STANDARD else str(path)
+
+
+def _is_pipe(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Any]:
     if str(path) == STANDARD:
-        return read(sys.stdin.buffer.read(), "standard input")
+        yield sys.stdin.buffer
+        return
     if not Path(path).exists():
         raise TableError(f"{path}: no such file")
     if Path(path).is_dir():
         raise TableError(f"{path}: is a folder, not a table")
-    return read(Path(path).read_bytes(), str(path))
-
-
-def _decode(data: bytes, source: str, first_line: int = 1) -> str:
-    """Decode UTF-8. The error message names the position of the first invalid byte."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = first_line + data.count(b"\n", 0, error.start)
-        raise TableError(
-            f"{source}: line {line}, byte {error.start} of the {'file' if first_line == 1 else 'line'}: not UTF-8 "
-            f"(0x{data[error.start]:02x}); save it as UTF-8, for example with iconv -f WINDOWS-1252 -t UTF-8 "
-            "(or -f UTF-16)"
-        ) from error
-    if "\0" in text:
-        line = first_line + text.count("\n", 0, text.index("\0"))
-        raise TableError(f"{source}: line {line}: holds a NUL byte; the file is damaged, binary or UTF-16")
-    return text
-
-
-@contextmanager
-def _cells_up_to(size: int) -> Iterator[None]:
-    """Raise the limit of the csv module for the characters of a cell. The limit applies to the whole process."""
-    before = csv.field_size_limit()
-    csv.field_size_limit(max(before, size))
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-def _detected_delimiter(text: str) -> str:
-    """Return the delimiter of a CSV text by its header: a comma, unless there is none but semicolons or tabs."""
-    header = text.lstrip("\r\n").partition("\n")[0]
-    outside = "".join(header.split('"')[::2])
-    found = [mark for mark in (",", ";", "\t") if mark in outside]
-    return found[0] if found else ","
-
-
-def _csv_records(text: str, source: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line on which each record of a CSV text starts, and its cells. Blank lines are skipped."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
-    with _cells_up_to(len(text)):
-        while True:
-            line = reader.line_num + 1
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                raise TableError(
-                    f"{source}: line {reader.line_num}: {error}, in the row that starts on line {line}; is a quote "
-                    "opened and not closed, or not doubled?"
-                ) from error
-            if cells:
-                yield line, cells
-
-
-def _check_header(header: Sequence[str], source: str) -> None:
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise TableError(f"{source}: the header holds {', '.join(map(repr, twice))} more than once")
-
-
-def _read_csv(data: bytes, source: str, delimiter: str | None = None) -> Table:
-    text = _decode(data, source).removeprefix("\ufeff")
-    delimiter = delimiter or _detected_delimiter(text)
-    records = _csv_records(text, source, delimiter)
-    header = next(records, (0, None))[1]
-    if header is None:
-        raise TableError(f"{source}: is empty; a table has a header line at least")
-    _check_header(header, source)
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    for line, cells in records:
-        if len(cells) != len(header):
-            raise TableError(
-                f"{source}: data row {len(rows) + 1} (line {line}): has {len(cells)} cells where the header has "
-                f"{len(header)} columns; text that holds {_DELIMITERS.get(delimiter, repr(delimiter))} or a line break "
-                "needs double quotes"
-            )
-        rows.append(cells)
-        lines.append(line)
-    columns = {name: [cells[index] or None for cells in rows] for index, name in enumerate(header)}
-    return Table(columns, source, tuple(lines), delimiter=delimiter)
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands more than once")
-    return record
-
-
-def _json_record(text: str, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(text, object_pairs_hook=_unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise TableError(f"{where}: not a line of JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise TableError(f"{where}: must be a JSON object, as in {{'report': '...'}}, got {type(record).__name__}")
-    return record
-
-
-def parse_jsonl(data: bytes, source: str) -> Table:
-    r"""Parse the content of a JSON lines file as a table.
-
-    Args:
-        data: The content.
-        source: Name of the file in messages.
-
-    Raises:
-        TableError: As :func:`read_table`.
-
-    Example:
-        >>> parse_jsonl(b'{"id": 1}\n{"id": 2}\n', "answers").columns
-        {'id': [1, 2]}
-    """
-    records: list[dict[str, Any]] = []
-    lines: list[int] = []
-    # Split at line feeds only: str.splitlines would also split a report at a Unicode line separator.
-    for line, raw in zip(count(1), data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), strict=False):
-        if raw.strip():
-            where = f"{source}: data row {len(records) + 1} (line {line})"
-            records.append(_json_record(_decode(raw, source, first_line=line), where))
-            lines.append(line)
-    if not records:
-        raise TableError(f"{source}: is empty; JSON lines hold one object a row")
-    return Table.from_records(records, source=source, lines=tuple(lines))
-
-
-def _read_parquet(data: bytes, source: str) -> Table:
-    arrow = require("pyarrow", extra="parquet")
-    parquet = require("pyarrow.parquet", extra="parquet")
-    try:
-        table = parquet.read_table(arrow.BufferReader(data))
-        _check_header(table.column_names, source)
-        columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    except TableError:
-        raise
-    except (arrow.ArrowException, OSError, ValueError) as error:
-        raise TableError(f"{source}: not a readable Parquet file: {error}") from error
-    return Table(columns, source, types={name: table.schema.field(name).type for name in columns})
+    with Path(path).open("rb") as file:
+        yield file

@@ -2,17 +2,22 @@
 
 import json
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
-__all__ = ["FORMATS", "STANDARD", "Table", "TableError", "is_missing", "parse_json_cell", "table_format"]
+__all__ = ["EMPTY_CELL", "FORMATS", "STANDARD", "Table", "TableError", "is_missing", "parse_json_cell", "table_format"]
 
 STANDARD = "-"
 """Path of standard input and output."""
+
+EMPTY_CELL = "leave a cell empty (CSV) or null (JSON) if its report is missing"
+"""What to do about a text such as ``NaN`` in a table."""
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """Table formats by file ending."""
@@ -55,8 +60,9 @@ class Table:
         columns: Cells by column name; ``None`` for a missing cell.
         source: Name of the table in messages, usually its path.
         lines: For each row, the line of the file on which it starts, if the format has lines.
-        types: Arrow types of the columns that were read from Parquet. They are used to write the columns again.
+        types: Arrow types of columns, or their names. Parquet is written with them; its reader sets them.
         delimiter: Character that separated the cells of a CSV table.
+        first: Index of the first row in the file, if the table is a batch of its rows.
 
     Raises:
         TableError: If columns differ in length.
@@ -72,6 +78,7 @@ class Table:
     lines: Sequence[int] | None = None
     types: Mapping[str, Any] = field(default_factory=dict)
     delimiter: str = ","
+    first: int = 0
 
     def __post_init__(self) -> None:
         lengths = {name: len(cells) for name, cells in self.columns.items()}
@@ -86,7 +93,7 @@ class Table:
             records: Cells by column name.
             names: Names of the first columns. A column that no record contains has only missing cells. The other
                 columns follow in the order of the records.
-            fields: ``source`` and ``lines`` of the table.
+            fields: Other fields of the table, such as ``source`` and ``lines``.
 
         Example:
             >>> Table.from_records([{"id": 1}, {"id": 2, "report": "Normal."}]).columns
@@ -107,7 +114,16 @@ class Table:
     def where(self, row: int) -> str:
         """Return the location of a row for messages: its number from 1 and its line. ``row`` is an index from 0."""
         line = "" if self.lines is None else f" (line {self.lines[row]})"
-        return f"{self.source}: data row {row + 1}{line}"
+        return f"{self.source}: data row {self.first + row + 1}{line}"
+
+    def where_all(self) -> str:
+        """Return the location of all rows for messages.
+
+        Example:
+            >>> Table({"id": ["a", "b"]}, source="reports.csv", first=256).where_all()
+            'reports.csv: data rows 257 to 258'
+        """
+        return f"{self.source}: data rows {self.first + 1} to {self.first + len(self)}"
 
     def column(self, name: str) -> Sequence[Any]:
         """Return the cells of one column.
@@ -138,7 +154,8 @@ class Table:
         """Return the report texts of one column, ``None`` for a missing report.
 
         In JSONL and Parquet, null and NaN (written by pandas) are missing reports, and empty text is a text. In CSV an
-        empty cell is a missing report.
+        empty cell is a missing report. The texts ``NaN``, ``None``, ``null``, ``N/A`` and ``<NA>`` are texts, with a
+        :class:`~rrg_rewards.utilities.texts.PlaceholderWarning`.
 
         Raises:
             TableError: If the column does not exist, or a cell is not a text. The message names the row.
@@ -157,6 +174,10 @@ class Table:
                 raise TableError(
                     f"{self.where(row)}, column {name!r}: must be a report text, got {type(cell).__name__} {cell!r}"
                 )
+        if words := find_placeholders(texts):
+            where = f"column {name!r} of {self.source}"
+            message = placeholder_message(where, len(words), len(texts), words[0], EMPTY_CELL)
+            warnings.warn(message, PlaceholderWarning, stacklevel=2)
         return texts
 
     def required_texts(self, name: str) -> list[str]:

@@ -1,25 +1,17 @@
 """Writers of CSV, JSON lines and Parquet tables. A file is written completely or not at all."""
 
-import io
-import json
-import math
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import date, datetime, time
-from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from rrg_rewards.data.tables.encoders import TableEncoder, finite, json_line, make_encoder
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, table_format
 from rrg_rewards.utilities.files import whole_file
-from rrg_rewards.utilities.imports import require
-from rrg_rewards.utilities.texts import REPLACEMENT, encodable_text
 
-__all__ = ["check_output", "json_line", "open_output", "write_json", "write_table"]
+__all__ = ["check_output", "open_output", "open_table", "partial_path", "write_json", "write_table"]
 
 
 def check_output(path: str | Path, overwrite: bool = False) -> None:
@@ -58,7 +50,7 @@ def _is_stream(path: Path) -> bool:
 
 
 @contextmanager
-def open_output(path: str | Path, overwrite: bool = False) -> Iterator[BinaryIO]:
+def open_output(path: str | Path, overwrite: bool = False, keep_partial: bool = False) -> Iterator[BinaryIO]:
     """Open an output file, which is created only if the block ends without an error.
 
     The content is written to a temporary file in the folder of ``path``. This file replaces ``path`` at the end.
@@ -66,6 +58,7 @@ def open_output(path: str | Path, overwrite: bool = False) -> Iterator[BinaryIO]
     Args:
         path: Path of the file, or ``-`` for standard output.
         overwrite: Whether an existing file may be replaced.
+        keep_partial: Whether the content that was written before an error is kept, in :func:`partial_path`.
 
     Raises:
         TableError: As :func:`check_output`.
@@ -90,8 +83,19 @@ def open_output(path: str | Path, overwrite: bool = False) -> Iterator[BinaryIO]
         with Path(path).open("wb") as stream:
             yield stream
         return
-    with whole_file(Path(path).resolve()) as file:  # resolved, so that a symbolic link is not replaced
+    target = Path(path).resolve()  # so that a symbolic link is not replaced
+    with whole_file(target, partial_path(target) if keep_partial else None) as file:
         yield file
+
+
+def partial_path(path: str | Path) -> Path:
+    """Return the path under which an incomplete output is kept.
+
+    Example:
+        >>> partial_path("runs/scores.csv").name
+        'scores.partial.csv'
+    """
+    return Path(path).with_suffix(f".partial{Path(path).suffix}")
 
 
 def write_table(table: Table, path: str | Path, table_format_name: str | None = None, overwrite: bool = False) -> None:
@@ -123,16 +127,54 @@ def write_table(table: Table, path: str | Path, table_format_name: str | None = 
         "A ""small"" nodule, benign.",1
         ,0
     """
+    with open_table(path, table_format_name, overwrite) as writer:
+        writer.write(table)
+
+
+@contextmanager
+def open_table(
+    path: str | Path,
+    table_format_name: str | None = None,
+    overwrite: bool = False,
+    types: Mapping[str, Any] | None = None,
+    keep_partial: bool = False,
+) -> Iterator[TableEncoder]:
+    r"""Open a table that is written in batches of rows. It is created only if the block ends without an error.
+
+    Args:
+        path: Path of the file, or ``-`` for standard output, which receives each batch at once.
+        table_format_name: Format as in :func:`write_table`.
+        overwrite: Whether an existing file may be replaced.
+        types: Arrow types of the columns of Parquet whose tables have none. Default: by the cells of each batch.
+        keep_partial: Whether the rows that were written before an error are kept, in :func:`partial_path`.
+
+    Yields:
+        An object whose method ``write`` takes tables with equal column names.
+
+    Raises:
+        TableError: As :func:`write_table`, and if a batch has other columns than the first.
+        OSError: If the file cannot be written.
+        ModuleNotFoundError: For Parquet without pyarrow. The message gives the pip command.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "scores.csv"
+        ...     with open_table(path) as writer:
+        ...         writer.write(Table({"crg": [0.5, None]}))
+        ...         writer.write(Table({"crg": [1.0]}))
+        ...     path.read_bytes()
+        b'crg\n0.5\n""\n1.0\n'
+    """
+    kind = table_format(path, table_format_name)
     delimiter = "\t" if Path(path).suffix.lower() == ".tsv" else ","
-    encode: Mapping[str, Callable[[Table], Iterator[bytes]]]
-    encode = {"csv": partial(_csv_bytes, delimiter=delimiter), "jsonl": _jsonl_bytes, "parquet": _parquet_bytes}
-    chosen = encode[table_format(path, table_format_name)]
-    with open_output(path, overwrite) as file:
-        if str(path) == STANDARD:
-            # Encode all cells first, because output to a stream cannot be undone.
-            file.write(b"".join(chosen(table)))
-        else:
-            file.writelines(chosen(table))
+    with open_output(path, overwrite, keep_partial) as file:
+        encoder = make_encoder(kind, file, delimiter, types or {})
+        try:
+            yield encoder
+        finally:
+            # Also after an error, because a Parquet file is readable only if it is complete.
+            encoder.close()
 
 
 def write_json(value: Any, path: str | Path, overwrite: bool = False) -> None:
@@ -156,114 +198,6 @@ def write_json(value: Any, path: str | Path, overwrite: bool = False) -> None:
           "crg": null
         }
     """
-    text = json_line(_finite(value), indent=2, allow_nan=False, default=str)
+    text = json_line(finite(value), indent=2, allow_nan=False, default=str)
     with open_output(path, overwrite) as file:
         file.write(text)
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinity by ``None``, also in nested values.
-
-    Example:
-        >>> _finite([1.5, float("inf"), {"low": float("nan")}])
-        [1.5, None, {'low': None}]
-    """
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-# The csv module of Python before 3.13 does not quote a carriage return, but reads it as the end of a row. U+FEFF at the
-# start of the first cell would be read as a byte order mark. Semicolons and tabs may be taken for delimiters.
-_NEEDS_QUOTES = re.compile('[",;\t\r\n\ufeff]')
-
-
-def _csv_text(cell: Any) -> str:
-    if cell is None:
-        return ""
-    text = cell if isinstance(cell, str) else json_line(cell, default=_plain).decode().strip('"\n')
-    text = encodable_text(text).replace("\0", REPLACEMENT)
-    return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
-
-
-def _csv_bytes(table: Table, delimiter: str) -> Iterator[bytes]:
-    for number, cells in enumerate([table.names, *zip(*table.columns.values(), strict=True)]):
-        try:
-            # A row with a single missing cell would be a blank line, which readers skip.
-            yield (delimiter.join(map(_csv_text, cells)) or '""').encode() + b"\n"
-        except (TypeError, ValueError) as error:
-            raise _unwritable(table, number - 1, "CSV", error) from error
-
-
-def _jsonl_bytes(table: Table) -> Iterator[bytes]:
-    for row, cells in enumerate(zip(*table.columns.values(), strict=True)):
-        record = _finite(dict(zip(table.names, cells, strict=True)))
-        try:
-            yield json_line(record, default=_plain)
-        except (TypeError, ValueError) as error:
-            raise _unwritable(table, row, "JSON", error) from error
-
-
-def _unwritable(table: Table, row: int, kind: str, error: Exception) -> TableError:
-    return TableError(f"{table.where(row) if row >= 0 else table.source}: cannot be written as {kind}: {error}")
-
-
-def json_line(value: Any, **options: Any) -> bytes:
-    r"""Encode a value as JSON in UTF-8 with a line feed at the end, on one line unless ``indent`` is set.
-
-    Args:
-        value: The value.
-        options: Options of :func:`json.dumps`.
-
-    Raises:
-        TypeError: If the value has no JSON form.
-        ValueError: If a number is not finite and ``allow_nan`` is false.
-
-    Example:
-        >>> json_line({"report": "5 \u03bcm"}).decode()
-        '{"report": "5 μm"}\n'
-    """
-    try:
-        return json.dumps(value, ensure_ascii=False, **options).encode() + b"\n"
-    except UnicodeEncodeError:
-        # JSON can represent an unpaired surrogate as an escape sequence, but UTF-8 cannot represent it.
-        return json.dumps(value, **options).encode() + b"\n"
-
-
-def _plain(value: Any) -> str:
-    """Return the text form of a value that Parquet can represent and JSON cannot."""
-    if isinstance(value, date | datetime | time):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
-    raise TypeError(f"a cell of type {type(value).__name__} has no text form")
-
-
-def _encodable(cell: Any) -> Any:
-    r"""Replace what UTF-8 cannot represent in a text, also in nested ones.
-
-    Example:
-        >>> _encodable(["a\ud800", {"b": "c\udfff"}]) == ["a\ufffd", {"b": "c\ufffd"}]
-        True
-    """
-    if isinstance(cell, str):
-        return encodable_text(cell)
-    if isinstance(cell, Mapping):
-        return {_encodable(key): _encodable(value) for key, value in cell.items()}
-    return [_encodable(item) for item in cell] if isinstance(cell, list | tuple) else cell
-
-
-def _parquet_bytes(table: Table) -> Iterator[bytes]:
-    arrow = require("pyarrow", extra="parquet")
-    parquet = require("pyarrow.parquet", extra="parquet")
-    arrays = {}
-    for name, cells in table.columns.items():
-        try:
-            arrays[encodable_text(name)] = arrow.array(_encodable(cells), type=table.types.get(name))
-        except (arrow.ArrowException, OverflowError, TypeError) as error:
-            raise TableError(f"{table.source}, column {name!r}: cannot be written as Parquet: {error}") from error
-    buffer = io.BytesIO()
-    parquet.write_table(arrow.table(arrays), buffer)
-    yield buffer.getvalue()

@@ -2,13 +2,17 @@
 
 import csv
 import io
+import os
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
 
-from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.data.tables import parsers
+from rrg_rewards.data.tables.readers import BatchedTable, read_table
+from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.data.tables.writers import write_table
 
 
 def test_csv_keeps_text_untouched_and_reads_empty_cells_as_missing(tmp_path):
@@ -99,3 +103,83 @@ def test_parquet_without_pyarrow_names_the_pip_command(monkeypatch, tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"")
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'rrg-rewards\[parquet\]'"):
         read_table(tmp_path / "a.parquet")
+
+
+def merged(batches):
+    return {name: [cell for batch in batches for cell in batch.columns[name]] for name in batches[0].names}
+
+
+CSV = '\ufeff\r\n"a ""b""";t\r\n1;"x\r\n;y"\r\r\n2;\r3;z\n\n4;"\r"\n'.encode()
+JSONL = '{"a": 1}\n\n{"t": "x\u2028y"}\r\n{"a": null, "n": [0]}\n{"a": 4.5}'.encode()
+
+
+@pytest.mark.parametrize(("name", "data"), [("a.csv", CSV), ("a.jsonl", JSONL), ("a.parquet", None)])
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+def test_batches_are_the_table(tmp_path, name, data, rows):
+    path = tmp_path / name
+    if data is None:
+        pytest.importorskip("pyarrow")
+        write_table(Table({"a": [1, None, 3, 4], "t": ["x", "y", None, ""]}), path)
+    else:
+        path.write_bytes(data)
+    table = read_table(path)
+    with BatchedTable(path, rows=rows) as batched:
+        batches = list(batched)
+        assert merged(batches) == dict(table.columns)
+        assert len(table) == 4
+        assert [len(batch) for batch in batches] == [rows] * (4 // rows) + ([4 % rows] if 4 % rows else [])
+        places = [batch.where(row) for batch in batches for row in range(len(batch))]
+        assert places == [table.where(row) for row in range(4)]
+        assert {batch.delimiter for batch in batches} == {table.delimiter}
+        assert [batch.types for batch in batches] == [table.types] * len(batches)
+        assert merged(list(batched)) == dict(table.columns)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_table_without_rows_is_one_batch(tmp_path, name):
+    if name == "a.parquet":
+        pytest.importorskip("pyarrow")
+    write_table(Table({"id": [], "t": []}), tmp_path / name)
+    with BatchedTable(tmp_path / name) as batched:
+        assert [(batch.names, len(batch)) for batch in batched] == [(("id", "t"), 0)]
+
+
+def test_a_pipe_is_read_in_batches_twice(tmp_path):
+    path = tmp_path / "pipe.csv"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=[b"id\n1\n2\n3\n"])
+    writer.start()
+    with BatchedTable(path, rows=2) as batched:
+        twice = [[batch.columns["id"] for batch in batched] for _ in range(2)]
+    writer.join()
+    assert twice == [[["1", "2"], ["3"]]] * 2
+
+
+def test_a_bad_row_is_told_when_its_batch_is_read(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"id,t\n" + b"1,a\n" * 4 + b"2,b,c\n")
+    with BatchedTable(tmp_path / "a.csv", rows=2) as batched:
+        batches = iter(batched)
+        assert [next(batches).first, next(batches).first] == [0, 2]
+        with pytest.raises(TableError, match=r"a.csv: data row 5 \(line 6\): has 3 cells"):
+            next(batches)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            b'id,t\n1,"open' + b"x\n" * 60,
+            r"field larger than field limit.*in the row that starts on line 2; is a quote",
+        ),
+        (b"id,t\n1," + b"x" * 200, r"a.csv: line 2: is longer than 0 MiB; is this a table\?"),
+    ],
+)
+def test_a_cell_without_end_does_not_fill_the_memory(tmp_path, monkeypatch, data, message):
+    monkeypatch.setattr(parsers, "_MOST_BYTES", 100)
+    before = csv.field_size_limit(50)
+    try:
+        (tmp_path / "a.csv").write_bytes(data)
+        with pytest.raises(TableError, match=message):
+            read_table(tmp_path / "a.csv")
+    finally:
+        csv.field_size_limit(before)

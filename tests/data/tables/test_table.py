@@ -1,8 +1,11 @@
 """Tables in memory."""
 
+import warnings
+
 import pytest
 
 from rrg_rewards.data.tables.table import Table, TableError, table_format
+from rrg_rewards.utilities.texts import PlaceholderWarning
 
 
 def test_a_missing_column_names_the_nearest_and_all_that_exist():
@@ -65,3 +68,14 @@ def test_an_ending_that_tells_no_format_lists_those_that_do(path):
 def test_the_ending_wins_over_the_fallback():
     assert table_format("a.parquet", fallback="csv") == "parquet"
     assert table_format("-", fallback="jsonl") == "jsonl"
+
+
+def test_words_for_a_missing_report_are_texts_with_a_warning():
+    table = Table({"report": ["NaN", " none ", None, "<NA>", "N/A", "null", "None known.", ""]}, source="reports.csv")
+    with pytest.warns(
+        PlaceholderWarning, match=r"5 of 8 texts in column 'report' of reports.csv are words such as 'NaN'"
+    ):
+        assert table.texts("report") == list(table.columns["report"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Table({"report": ["No effusion.", None]}).texts("report")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
-from rrg_rewards.data.tables.writers import check_output, open_output, write_json, write_table
+from rrg_rewards.data.tables.writers import check_output, open_output, open_table, write_json, write_table
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 AWKWARD = st.lists(st.sampled_from(['"', ",", "\n", "\r", " ", "a", "\ufeff", "\u2028", "\x85", "'"])).map("".join)
@@ -196,3 +196,38 @@ def test_json_has_no_nan(tmp_path):
     rows = [json.loads(line, **strict) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
     assert rows == [{"a": None, "b": [None]}, {"a": 1.0, "b": {"c": None}}]
     assert json.loads((tmp_path / "s.json").read_text(), **strict) == {"value": None, "interval": [1.0, None]}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet"])
+def test_batches_make_the_table(tmp_path, ending):
+    pytest.importorskip("pyarrow")
+    batches = [
+        Table({"id": [1, None], "t": ["a,\n", None]}),
+        Table({"id": [], "t": []}),
+        Table({"id": [3], "t": ["c"]}),
+    ]
+    with open_table(tmp_path / f"batches{ending}", types={"id": "int64", "t": "string"}) as writer:
+        for batch in batches:
+            writer.write(batch)
+        assert writer.rows == 3
+    write_table(Table({"id": [1, None, 3], "t": ["a,\n", None, "c"]}), tmp_path / f"whole{ending}")
+    assert read_table(tmp_path / f"batches{ending}").columns == read_table(tmp_path / f"whole{ending}").columns
+    if ending != ".parquet":
+        assert (tmp_path / f"batches{ending}").read_bytes() == (tmp_path / f"whole{ending}").read_bytes()
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_partial_table_is_kept_if_asked_for(tmp_path, ending, keep):
+    pytest.importorskip("pyarrow")
+
+    def fail_midway():
+        with open_table(tmp_path / f"o{ending}", keep_partial=keep) as writer:
+            writer.write(Table({"id": ["a", "b"]}))
+            writer.write(Table({"other": ["c"]}))
+
+    with pytest.raises(TableError, match=r"table: data rows 1 to 1: has other columns than the rows before: other"):
+        fail_midway()
+    assert [file.name for file in tmp_path.iterdir()] == ([f"o.partial{ending}"] if keep else [])
+    if keep:
+        assert read_table(tmp_path / f"o.partial{ending}").columns == {"id": ["a", "b"]}
