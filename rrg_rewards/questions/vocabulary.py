@@ -129,11 +129,11 @@ class AnswerVocabulary:
     def hits(self, tokens: Sequence[str]) -> list[Hit]:
         """Return the phrases among tokens, in order. If several phrases start at a token, the longest is returned."""
         found, i = [], 0
-        codes = self._phrases.codes(tokens)
+        phrases = self._phrases.matches(tokens)
         while i < len(tokens):
             hit: Hit | None = None
-            if phrase := self._phrases.match(codes, i):
-                hit = Hit(i, *phrase)
+            if i in phrases:
+                hit = Hit(i, *phrases[i])
             elif tokens[i] in self.parts and _VERTEBRA.fullmatch(tokens[i]):
                 hit = Hit(i, i + 1, (("part", tokens[i]),))
             elif name := _numbered_segment(tokens, i):

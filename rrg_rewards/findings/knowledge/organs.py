@@ -4,7 +4,7 @@ from functools import cache
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 
-__all__ = ["finding_organ", "organ_region"]
+__all__ = ["finding_organ", "organ_region", "varies_in_organ"]
 
 
 def finding_organ(concept: str, site: str | None) -> str | None:
@@ -23,6 +23,17 @@ def finding_organ(concept: str, site: str | None) -> str | None:
     """
     usual, others = _organs().get(concept, (None, frozenset()))
     return site if usual is None or site in others else usual
+
+
+def varies_in_organ(concept: str) -> bool:
+    """Whether the organ of a finding of this concept depends on the organ that its statement names.
+
+    Example:
+        >>> varies_in_organ("pleural_effusion"), varies_in_organ("fracture")
+        (False, True)
+    """
+    usual, others = _organs().get(concept, (None, frozenset()))
+    return usual is None or bool(others)
 
 
 def organ_region(organ: str | None) -> str:

@@ -62,23 +62,25 @@ class AttributeReader:
 
     def owned(self, tokens: Sequence[str], places: Sequence[Span]) -> list[tuple[Modifier, int]]:
         """Return the modifiers of the findings at distinct, ordered ``places``, each with the index of its finding."""
-        return self._owned(tokens, places, _statements(tokens, places))
-
-    def _owned(
-        self, tokens: Sequence[str], places: Sequence[Span], numbers: Sequence[int]
-    ) -> list[tuple[Modifier, int]]:
         modifiers = self._modifiers(tokens)
-        owners = self._owners(tokens, places, numbers) if modifiers else []
+        owners = self.owners(tokens, places) if modifiers else []
         return [(found, owners[found.start]) for found in modifiers if owners[found.start] >= 0]
 
     def attributes(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[Attributes]:
         """Return the attributes of the findings at ordered ``spans``, which may repeat."""
+        modifiers = self._modifiers(tokens)
+        if not modifiers:
+            return [Attributes()] * len(spans)
         places = list({span.end: span for span in spans}.values())
         numbers = _statements(tokens, places)
         found: list[list[Modifier]] = [[] for _ in places]
         leading: list[list[Modifier]] = [[] for _ in places]
         trailing: list[list[Modifier]] = [[] for _ in places]
-        for modifier, owner in self._owned(tokens, places, numbers):
+        owners = self._owners(tokens, places, numbers)
+        for modifier in modifiers:
+            owner = owners[modifier.start]
+            if owner < 0:
+                continue
             found[owner].append(modifier)
             if modifier.start >= places[owner].end:
                 trailing[owner].append(modifier)

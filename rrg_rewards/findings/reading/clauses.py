@@ -75,6 +75,7 @@ class Clauses:
         self.openers: list[int] = []
         self.others: list[int] = []
         self._unions: dict[tuple[int, int], int] = {}
+        self._contexts: dict[int, tuple[int, int]] = {}
         self._sites: list[int] | None = None
         for i, code in enumerate(codes):
             if not code & _CUE_MASK:
@@ -184,6 +185,12 @@ class Clauses:
             i: Token of the mention.
             heads: Bits of the words that can begin a finding.
         """
+        found = self._contexts.get(i)
+        if found is None:
+            found = self._contexts[i] = self._context(i, heads)
+        return found
+
+    def _context(self, i: int, heads: int) -> tuple[int, int]:
         begin, stop = self.bounds(i)
         if not self.kinds & COMMA or any_between(self.verbs, begin, stop):
             return begin, stop

@@ -7,7 +7,7 @@ from itertools import chain, filterfalse
 from pathlib import Path
 from typing import NamedTuple
 
-from rrg_rewards.findings.knowledge.organs import finding_organ
+from rrg_rewards.findings.knowledge.organs import finding_organ, varies_in_organ
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding, Presence
@@ -130,32 +130,36 @@ class FindingEngine:
         reader = attribute_reader()
         if self.lexicon.exclusive:
             stated = self._statements(tokens)
-            attributes = reader.attributes(tokens, [span for span, _ in stated]) if stated else []
+            attributes = reader.attributes(tokens, [found.span for found in stated]) if stated else []
         else:
             # Phrases overlap. The attributes of each phrase are read separately.
             mentions = sorted(find_mentions(self.lexicon, tokens)[0], key=lambda found: (found.start, found.end))
-            stated = [(Span(found.start, found.end), self._named(found, None)) for found in mentions]
-            attributes = [reader.attributes(tokens, [span])[0] for span, _ in stated]
+            stated = [self._named(found, Span(found.start, found.end)) for found in mentions]
+            attributes = [reader.attributes(tokens, [found.span])[0] for found in stated]
         if not stated:
             return _SentenceReading((), reader.attributes(tokens, [Span(0, 0)])[0] if _continues(tokens) else None)
-        spans = locate(sentence, tokens)
+        places = locate(sentence, tokens[: max(found.end for found in stated)])
         return _SentenceReading(
             tuple(
-                _moved(
-                    found,
-                    offset + spans[found.start][0],
-                    offset + spans[found.end - 1][1],
+                Finding(
+                    found.concept,
+                    _PRESENCES[found.presence],
+                    offset + places[found.start][0],
+                    offset + places[found.end - 1][1],
                     0,
                     "",
                     own if found.concept != OTHER else _untimed(own),
+                    (),
+                    found.organ,
+                    found.words,
                 )
-                for (_, found), own in zip(stated, attributes, strict=True)
+                for found, own in zip(stated, attributes, strict=True)
             ),
             None,
         )
 
-    def _statements(self, tokens: Sequence[str]) -> list[tuple[Span, Finding]]:
-        """Return the named and the open findings of a sentence, in order, with tokens as their start and end."""
+    def _statements(self, tokens: Sequence[str]) -> list["_Stated"]:
+        """Return the named and the open findings of a sentence, in order."""
         lexicon = self.lexicon
         mentions, scope = find_mentions(lexicon, tokens)
         named = [] if scope is None else mention_spans(mentions, scope.codes, exclusive=True)
@@ -164,26 +168,40 @@ class FindingEngine:
         if not named and not roles:
             return []
         scope = scope or NegationScope(sentence_codes(lexicon, tokens))
-        found = [(span, self._named(mention, self._site(scope, mention))) for mention, span in named]
+        found = [self._named(mention, span, scope) for mention, span in named]
         if roles:
             sites = ((i, lexicon.organ(code)) for i, code in enumerate(scope.codes) if code & lexicon.sites)
             organs = {i: organ for i, organ in sites if organ}
             taken = {i for mention, _ in named for i in range(mention.start, mention.end)}
             for stated in reader.statements(tokens, roles, scope, organs, taken):
                 start, end, presence, organ, words, _ = stated
-                finding = Finding(OTHER, _PRESENCES[presence], start, end, 0, "", organ=organ, words=words)
-                found.append((Span(end - 1, end, start), finding))
-        return sorted(found, key=lambda pair: (pair[0].end, pair[1].start))
+                found.append(_Stated(OTHER, presence, start, end, Span(end - 1, end, start), organ, words))
+        return sorted(found, key=lambda one: (one.span.end, one.start))
 
     def _site(self, scope: NegationScope, mention: Mention) -> str | None:
         """Return the organ that the clause of a mention names nearest to it."""
         begin, stop = scope.context(mention.start, self.lexicon.rules.heads)
         return self.lexicon.organ(scope.nearest(self.lexicon.sites, mention.start, mention.end, begin, stop))
 
-    def _named(self, mention: Mention, site: str | None) -> Finding:
+    def _named(self, mention: Mention, span: Span, scope: NegationScope | None = None) -> "_Stated":
         concept = self.lexicon.concepts[mention.concept]
-        organ = finding_organ(concept, site) if self.lexicon.organs else None
-        return Finding(concept, _PRESENCES[mention.presence], mention.start, mention.end, 0, "", organ=organ)
+        organ = None
+        if self.lexicon.sites:
+            # The site is only looked for if it matters.
+            organ = finding_organ(concept, self._site(scope, mention) if scope and varies_in_organ(concept) else None)
+        return _Stated(concept, mention.presence, mention.start, mention.end, span, organ)
+
+
+class _Stated(NamedTuple):
+    """A finding at tokens ``start`` to ``end`` of a sentence; its attributes are read with ``span``."""
+
+    concept: str
+    presence: int
+    start: int
+    end: int
+    span: Span
+    organ: str | None
+    words: tuple[str, ...] = ()
 
 
 class _SentenceReading(NamedTuple):

@@ -56,6 +56,22 @@ class Rule(Phrase[int]):
     conditional_on: int = 0
 
 
+class SiteTable(dict[int, str | None]):
+    """Maps the site bits of a word to its site, computed when they are first looked up.
+
+    Args:
+        bits: Bits of each site. Of several sites of a word, the first one counts.
+    """
+
+    def __init__(self, bits: Mapping[str, int]) -> None:
+        super().__init__()
+        self.bits = bits
+
+    def __missing__(self, code: int) -> str | None:
+        self[code] = site = next((name for name, bits in self.bits.items() if code & bits), None)
+        return site
+
+
 @dataclass(frozen=True, eq=False)
 class Lexicon:
     """A compiled lexicon, as :func:`load_lexicon` returns it.
@@ -70,7 +86,7 @@ class Lexicon:
         compounds: Phrases that are replaced by one word.
         rules: Phrases that name concepts.
         sites: Mask of all site bits.
-        organs: Bits of each site.
+        organs: Site of each code.
         exclusive: Whether only the longest of overlapping phrases counts.
     """
 
@@ -83,14 +99,12 @@ class Lexicon:
     compounds: PhraseTable[Phrase[str]]
     rules: PhraseTable[Rule]
     sites: int
-    organs: dict[str, int]
+    organs: "SiteTable"
     exclusive: bool
 
     def organ(self, code: int) -> str | None:
         """Return the site of a word with this code, or ``None``."""
-        if not code & self.sites:
-            return None
-        return next(name for name, bits in self.organs.items() if code & bits)
+        return self.organs[code & self.sites]
 
 
 def _compile_rule(
@@ -183,7 +197,7 @@ def _compile(name: str, digest: str, own: Mapping[str, Any]) -> Lexicon:
         for index, concept in enumerate(concepts)
         for entry in own["concepts"][concept]
     ]
-    organs = {site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()}
+    organs = SiteTable({site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()})
     return Lexicon(
         name=name,
         digest=digest,
@@ -194,7 +208,7 @@ def _compile(name: str, digest: str, own: Mapping[str, Any]) -> Lexicon:
         # Longest first, because "no significant change" must be matched before "no".
         compounds=PhraseTable(sorted(compounds, key=lambda compound: -len(compound.rest))),
         rules=PhraseTable(rules),
-        sites=union(organs.values()),
+        sites=union(organs.bits.values()),
         organs=organs,
         exclusive=own.get("exclusive", False),
     )

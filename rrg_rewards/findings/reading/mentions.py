@@ -1,14 +1,13 @@
 """Find mentions of a lexicon's concepts in a sentence."""
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
+from itertools import pairwise
 from typing import NamedTuple
 
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.negation import ABSENT, NegationScope
-from rrg_rewards.findings.reading.phrases import match_end
+from rrg_rewards.findings.reading.phrases import match_end, union
 
 __all__ = ["Mention", "find_mentions", "mention_spans", "named_spans", "sentence_codes"]
 
@@ -35,15 +34,15 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
         tokens: Tokens from :func:`rrg_rewards.findings.reading.tokens.tokenise`.
     """
     codes = list(map(lexicon.words.__getitem__, tokens))
-    union = reduce(or_, codes, 0)
+    sentence = union(codes)
     rules = lexicon.rules
     heads = rules.heads
     mentions: list[Mention] = []
     # The word that a compound becomes may itself name a finding.
-    if not union & (heads | lexicon.compounds.heads):
+    if not sentence & (heads | lexicon.compounds.heads):
         return mentions, None
-    if lexicon.compounds.possible(union) and _merge_compounds(lexicon, codes, union):
-        union = reduce(or_, codes, 0)
+    if lexicon.compounds.possible(sentence) and _merge_compounds(lexicon, codes, sentence):
+        sentence = union(codes)
     if ":" in tokens[1 : _LABEL_SIZE + 1]:
         _join_label(lexicon, tokens, codes)
     scope: NegationScope | None = None
@@ -53,13 +52,15 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
             continue
         for rule in rules[code]:
             # A concept is named once: "pleural effusion" is not also the "effusion" in it.
-            if rule.words & union != rule.words or named.get(rule.meaning, 0) > i:
+            if rule.words & sentence != rule.words or named.get(rule.meaning, 0) > i:
                 continue
-            end = match_end(codes, i, rule.rest) if rule.rest else i + 1
+            if rule.at and not rule.at & sentence:
+                continue
+            end = match_end(codes, i, rule.rest)
             if not end:
                 continue
             scope = scope or NegationScope(codes)
-            if not rule.conditional_on & union or _fits(lexicon, rule, i, end, scope):
+            if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
                 named[rule.meaning] = end
                 presence = ABSENT if rule.absent else scope.presence(i, end)
                 mentions.append(Mention(rule.meaning, presence, i, end, rule))
@@ -81,15 +82,15 @@ def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> No
 def sentence_codes(lexicon: Lexicon, tokens: Sequence[str]) -> list[int]:
     """Return the codes of the tokens of a sentence, in which compounds are replaced by one word."""
     codes = list(map(lexicon.words.__getitem__, tokens))
-    union = reduce(or_, codes, 0)
-    if lexicon.compounds.possible(union):
-        _merge_compounds(lexicon, codes, union)
+    sentence = union(codes)
+    if lexicon.compounds.possible(sentence):
+        _merge_compounds(lexicon, codes, sentence)
     if ":" in tokens[1 : _LABEL_SIZE + 1]:
         _join_label(lexicon, tokens, codes)
     return codes
 
 
-def _merge_compounds(lexicon: Lexicon, codes: list[int], union: int) -> bool:
+def _merge_compounds(lexicon: Lexicon, codes: list[int], sentence: int) -> bool:
     """Replace the codes of compounds in place; return whether there were any."""
     compounds, merged = lexicon.compounds, False
     heads = compounds.heads
@@ -97,7 +98,7 @@ def _merge_compounds(lexicon: Lexicon, codes: list[int], union: int) -> bool:
         if not code & heads:
             continue
         for compound in compounds[code]:
-            if compound.words & union == compound.words and (end := match_end(codes, i, compound.rest)):
+            if compound.words & sentence == compound.words and (end := match_end(codes, i, compound.rest)):
                 codes[i] = lexicon.words[compound.meaning]
                 codes[i + 1 : end] = [0] * (end - i - 1)
                 merged = True
@@ -108,9 +109,9 @@ def _merge_compounds(lexicon: Lexicon, codes: list[int], union: int) -> bool:
 def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
     """Whether the words around a phrase satisfy the conditions of its rule."""
     codes = scope.codes
-    if rule.not_next and any(code & rule.not_next for code in codes[end : end + 2]):
+    if rule.not_next and rule.not_next & union(codes[end : end + 2]):
         return False
-    if rule.not_previous and any(code & rule.not_previous for code in codes[max(0, start - 2) : start]):
+    if rule.not_previous and rule.not_previous & union(codes[max(0, start - 2) : start]):
         return False
     begin, stop = (0, len(codes)) if rule.wide else scope.context(start, lexicon.rules.heads)
     if rule.needs or rule.bars:
@@ -142,24 +143,29 @@ def named_spans(lexicon: Lexicon, tokens: Sequence[str], exclusive: bool = False
 
 def mention_spans(mentions: Sequence[Mention], codes: Sequence[int], exclusive: bool) -> list[tuple[Mention, Span]]:
     """Return mentions from :func:`find_mentions` as :func:`named_spans` does."""
+    if exclusive and any(first.end > second.start for first, second in pairwise(mentions)):
+        mentions = _without_parts(mentions, codes)
+    named = [(mention, Span(mention.end - 1, mention.end, mention.start)) for mention in mentions]
+    return sorted(named, key=_by_place)
+
+
+def _by_place(named: tuple[Mention, Span]) -> tuple[int, int]:
+    return named[0].end, named[0].start
+
+
+def _without_parts(mentions: Sequence[Mention], codes: Sequence[int]) -> list[Mention]:
+    """Return the mentions whose words are not part of a longer one."""
     words = [_matched_words(codes, mention) for mention in mentions]
-    named = [
-        (mention, Span(places[-1], places[-1] + 1, mention.start))
-        for mention, places in zip(mentions, words, strict=True)
-    ]
-    if not exclusive:
-        return sorted(named, key=lambda found: (found[1].end, found[0].start))
     # A longer mention contains the first word of each of its parts.
     containing: dict[int, list[set[int]]] = {}
     for mentioned in map(set, words):
         for i in mentioned:
             containing.setdefault(i, []).append(mentioned)
-    kept = [
-        found
-        for found, places in zip(named, words, strict=True)
+    return [
+        mention
+        for mention, places in zip(mentions, words, strict=True)
         if not any(len(longer) > len(places) and longer.issuperset(places) for longer in containing[places[0]])
     ]
-    return sorted(kept, key=lambda found: (found[1], found[0].start))
 
 
 def _matched_words(codes: Sequence[int], mention: Mention) -> list[int]:

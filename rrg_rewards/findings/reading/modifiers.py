@@ -86,19 +86,18 @@ class ModifierReader:
     def modifiers(self, tokens: Sequence[str]) -> list[Modifier]:
         """Return the modifiers in a sentence that are not denied, in order."""
         found, i = [], 0
-        codes, heads = self._phrases.codes(tokens), self._phrases.heads
+        phrases = self._phrases.matches(tokens)
         while i < len(tokens):
             modifier: Modifier | None = None
             token = tokens[i]
             if token[0] in _DIGITS:
                 modifier = self._measure(tokens, i) or _level(tokens, i)
-            else:
-                if codes[i] & heads and (phrase := self._phrases.match(codes, i)):
-                    modifier = Modifier(i, *phrase)
-                elif token in self._levels:
-                    modifier = self._shared_level(tokens, i)
-                elif token in _RIBS or token[-1] in _DIGITS:
-                    modifier = _level(tokens, i)
+            elif i in phrases:
+                modifier = Modifier(i, *phrases[i])
+            elif token in self._levels:
+                modifier = self._shared_level(tokens, i)
+            elif token in _RIBS or token[-1] in _DIGITS:
+                modifier = _level(tokens, i)
             if modifier is None:
                 i += 1
                 continue
@@ -123,9 +122,11 @@ class ModifierReader:
         return found
 
     def _is_denied(self, tokens: Sequence[str], modifier: Modifier) -> bool:
+        before = tokens[max(0, modifier.start - _DENIAL_REACH) : modifier.start]
+        if self._denials.isdisjoint(before):
+            return False
         if all(kind in _UNDENIED for kind, _ in modifier.values):
             return False
-        before = tokens[max(0, modifier.start - _DENIAL_REACH) : modifier.start]
         # "non" denies the next word only: in "non specific 4 mm nodule" the size is stated.
         return any(word in self._denials and (word != "non" or i == len(before) - 1) for i, word in enumerate(before))
 

@@ -148,26 +148,22 @@ class OpenStatementReader:
         A denied normal word has the role ``denied``.
         """
         roles: dict[int, str] = {}
-        codes, heads = self._book.codes(tokens), self._book.heads
-        i, size = 0, len(tokens)
-        while i < size:
-            match = self._book.match(codes, i) if codes[i] & heads else None
-            if match is None:
-                if self._is_pathological(tokens[i]):
-                    roles[i] = "heads"
-                i += 1
+        phrases = self._book.matches(tokens)
+        end = 0
+        for i, token in enumerate(tokens):
+            if i < end:
                 continue
-            end, role = match
+            if i not in phrases:
+                if token.endswith(self._suffixes) and len(token) >= _SHORTEST and token not in self._exceptions:
+                    roles[i] = "heads"
+                continue
+            end, role = phrases[i]
             if role == "normal" and "not" in tokens[max(0, i - _DENIAL_REACH) : i]:
                 role = "denied"
             # In "is not large" and "density is low" the last word counts, which may be denied.
             marked = {"heads": (i, end - 1), "changes": (end - 1,)}.get(role, range(i, end))
             roles.update(dict.fromkeys(marked, role))
-            i = end
         return {} if _SIGNALS.isdisjoint(roles.values()) else roles
-
-    def _is_pathological(self, word: str) -> bool:
-        return word.endswith(self._suffixes) and len(word) >= _SHORTEST and word not in self._exceptions
 
     def _clauses(self, tokens: Sequence[str], roles: Mapping[int, str], organs: Mapping[int, str]) -> list[_Clause]:
         clauses = []

@@ -212,7 +212,7 @@ class PhraseCompiler:
 
 
 class PhraseBook(Generic[Meaning]):
-    """Finds the longest phrase that starts at a token; of equally long phrases, the first one given.
+    """Finds the longest phrase that starts at each token; of equally long phrases, the first one given.
 
     Args:
         phrases: Phrases with their meanings.
@@ -220,9 +220,8 @@ class PhraseBook(Generic[Meaning]):
 
     Example:
         >>> book = PhraseBook([("lung|lungs", "part"), ("lower <1> lobe*", "part"), ("lower", "level")])
-        >>> codes = book.codes("the lower left lobe".split())
-        >>> [book.match(codes, i) for i in range(3)]
-        [None, (4, 'part'), None]
+        >>> book.matches("the lower left lobe".split())
+        {1: (4, 'part')}
     """
 
     def __init__(self, phrases: Iterable[tuple[str, Meaning]], boundary: str = "") -> None:
@@ -230,19 +229,18 @@ class PhraseBook(Generic[Meaning]):
         compiled = [compiler.phrase(text, meaning) for text, meaning in phrases]
         self.words = compiler.words
         self._table = PhraseTable(sorted(compiled, key=lambda phrase: -len(phrase.rest)))
-        # Bits of the words that can begin a phrase.
-        self.heads = self._table.heads
 
-    def codes(self, tokens: Sequence[str]) -> list[int]:
-        """Return the code of each token."""
-        return list(map(self.words.__getitem__, tokens))
-
-    def match(self, codes: Sequence[int], start: int) -> tuple[int, Meaning] | None:
-        """Return the end and the meaning of the phrase that starts at a token, or ``None``."""
-        code = codes[start]
-        if code & self.heads:
-            for phrase in self._table[code]:
-                end = match_end(codes, start, phrase.rest)
-                if end:
-                    return end, phrase.meaning
-        return None
+    def matches(self, tokens: Sequence[str]) -> dict[int, tuple[int, Meaning]]:
+        """Return the end and the meaning of the phrase that starts at each token, by the index of this token."""
+        codes = list(map(self.words.__getitem__, tokens))
+        table, heads, sentence = self._table, self._table.heads, union(codes)
+        found: dict[int, tuple[int, Meaning]] = {}
+        for i, code in enumerate(codes):
+            if not code & heads:
+                continue
+            for phrase in table[code]:
+                # Most phrases that start with a frequent word such as "the" have no other word in the sentence.
+                if phrase.words & sentence == phrase.words and (end := match_end(codes, i, phrase.rest)):
+                    found[i] = end, phrase.meaning
+                    break
+        return found
