@@ -46,7 +46,10 @@ def clinical_significance(concept: str, attributes: Attributes, patient: Patient
     """
     default, by_severity, cases = _rules()[concept]
     for conditions, level in cases:
-        if all(condition(attributes, patient, words) for condition in conditions):
+        for condition in conditions:
+            if not condition(attributes, patient, words):
+                break
+        else:
             return level
     return by_severity.get(attributes.severity, default)
 

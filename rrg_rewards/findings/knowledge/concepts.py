@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import permutations
 from typing import Any, Literal
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
@@ -61,6 +62,7 @@ class ConceptGraph:
         self._distances = {concept: _distances(concept, concepts) for concept in concepts}
         # The relations of each pair of concepts, each with the clinical context that it requires, or None.
         self._sideways: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
+        self._families: dict[str, frozenset[str]] = {}
         for concept, entry in concepts.items():
             for relation in _RELATIONS:
                 self._add(concept, entry.get(relation, ()), relation, None, concepts)
@@ -79,6 +81,19 @@ class ConceptGraph:
     def wider(self, concept: str) -> Mapping[str, int]:
         """Return the wider concepts of a concept, with the number of steps to each."""
         return self._distances.get(concept, {})
+
+    def family(self, concept: str) -> frozenset[str]:
+        """Return a concept with its wider and narrower concepts.
+
+        Example:
+            >>> "pneumothorax" in concept_graph().family("tension_pneumothorax")
+            True
+        """
+        found = self._families.get(concept)
+        if found is None:
+            narrower = (other for other, wider in self._distances.items() if concept in wider)
+            found = self._families[concept] = frozenset((concept, *self.wider(concept), *narrower))
+        return found
 
     def relation(self, reference: str, candidate: str, patient: Patient | None = None) -> Relation | None:
         """Return the relation of the candidate's concept to the reference's, or ``None`` if they are unrelated.
@@ -146,9 +161,10 @@ def organs_differ(first: str | None, second: str | None) -> bool:
     """
     if first == second or None in (first, second):
         return False
-    return not any({first, second} <= group for group in _neighbours())
+    return (first, second) not in _neighbours()
 
 
 @cache
-def _neighbours() -> list[frozenset[str | None]]:
-    return [frozenset(group) for group in load_knowledge("concepts")["neighbours"]]
+def _neighbours() -> frozenset[tuple[str | None, str | None]]:
+    groups = load_knowledge("concepts")["neighbours"]
+    return frozenset(pair for group in groups for pair in permutations(group, 2))

@@ -74,23 +74,15 @@ class AttributeReader:
         places = list({span.end: span for span in spans}.values())
         numbers = _statements(tokens, places)
         found: list[list[Modifier]] = [[] for _ in places]
-        leading: list[list[Modifier]] = [[] for _ in places]
-        trailing: list[list[Modifier]] = [[] for _ in places]
         owners = self._owners(tokens, places, numbers)
         for modifier in modifiers:
-            owner = owners[modifier.start]
-            if owner < 0:
-                continue
-            found[owner].append(modifier)
-            if modifier.start >= places[owner].end:
-                trailing[owner].append(modifier)
-            elif self._introduces(tokens, modifier.start, places[owner]):
-                leading[owner].append(modifier)
+            if owners[modifier.start] >= 0:
+                found[owners[modifier.start]].append(modifier)
         where = [whereabouts(tokens, own) if own else NOWHERE for own in found]
-        result = [_collect(own, at) for own, at in zip(found, where, strict=True)]
+        result = [_collect(own, at) if own else Attributes() for own, at in zip(found, where, strict=True)]
         if len(places) > 1:
-            self._share_trailing(tokens, places, result, where, trailing)
-            self._share_leading(tokens, places, result, leading, numbers)
+            self._share_trailing(tokens, places, result, where, found)
+            self._share_leading(tokens, places, result, found, numbers)
         by_end = dict(zip((place.end for place in places), result, strict=True))
         return [by_end[span.end] for span in spans]
 
@@ -100,7 +92,7 @@ class AttributeReader:
         places: Sequence[Span],
         result: list[Attributes],
         where: Sequence[Whereabouts],
-        trailing: Sequence[list[Modifier]],
+        found: Sequence[list[Modifier]],
     ) -> None:
         """Share what follows the last finding of a list: "consolidation and effusion in the right lower lobe"."""
         following: Attributes | None = None
@@ -109,7 +101,8 @@ class AttributeReader:
             if join is None:
                 following = None
                 continue
-            own = _collect(trailing[k + 1], whereabouts(tokens, trailing[k + 1]))
+            trailing = [modifier for modifier in found[k + 1] if modifier.start >= places[k + 1].end]
+            own = _collect(trailing, whereabouts(tokens, trailing))
             following = own if following is None else own.filled(following)
             if where[k].is_emphasis and following.laterality:
                 # "More prominent on the right, there are consolidation and atelectasis in both lungs."
@@ -122,10 +115,14 @@ class AttributeReader:
         tokens: Sequence[str],
         places: Sequence[Span],
         result: list[Attributes],
-        leading: list[list[Modifier]],
+        found: Sequence[list[Modifier]],
         numbers: Sequence[int],
     ) -> None:
         """Share what precedes the first of several findings: "on the right there are consolidation and effusion"."""
+        leading = [
+            [modifier for modifier in own if self._introduces(tokens, modifier.start, place)]
+            for own, place in zip(found, places, strict=True)
+        ]
         for k in range(1, len(places)):
             if result[k].laterality or result[k].location:
                 continue
@@ -183,9 +180,10 @@ class AttributeReader:
 
     def _introduces(self, tokens: Sequence[str], start: int, span: Span) -> bool:
         """Whether the place at a token is ahead of the statement: "in the right lung there is a nodule"."""
-        before = tokens[max(0, start - 2) : start]
+        if start >= span.end:
+            return False
         begin = span.start if span.first is None else span.first
-        return any(word in PLACING for word in before) or ":" in tokens[start:begin]
+        return not PLACING.isdisjoint(tokens[max(0, start - 2) : start]) or ":" in tokens[start:begin]
 
     def owners(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
         """Return, for each token, the index of the finding that it belongs to, or -1.

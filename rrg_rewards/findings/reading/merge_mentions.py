@@ -93,12 +93,10 @@ def _explained(findings: Sequence[Finding], mention: Finding, report: str) -> in
     """
     if mention.attributes.location or not findings or findings[-1].sentence == mention.sentence:
         return None
-    if not _is_about_cause(mention, report):
-        return None
     graph = concept_graph()
     for i in range(len(findings) - 1, max(-1, len(findings) - 1 - _MOST_COMPARED), -1):
         if graph.explains(findings[i].concept, mention.concept) and may_be_same(findings[i], mention):
-            return i
+            return i if _is_about_cause(mention, report) else None
     return None
 
 
@@ -125,14 +123,19 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
 
 def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
     """Merge repetitions of a concept, of a wider concept at the same location, and of findings on both sides."""
-    wider = concept_graph().wider
+    wider, family = concept_graph().wider, concept_graph().family
     kept: list[Finding] = []
     for finding in map(_placed, findings):
+        kin = family(finding.concept)
+        similar = [i for i in range(max(0, len(kept) - _MOST_COMPARED), len(kept)) if kept[i].concept in kin]
+        if not similar:
+            kept.append(finding)
+            continue
         reference = reference_to(finding, report)
-        if reference == "definite" and (place := _antecedent(kept, finding)) is not None:
+        if reference == "definite" and (place := _antecedent(kept, similar, finding)) is not None:
             kept[place] = _detailed(kept[place], finding)
             continue
-        for i in range(max(0, len(kept) - _MOST_COMPARED), len(kept)):
+        for i in similar:
             earlier = kept[i]
             if _is_side_of(finding, earlier):
                 break
@@ -148,15 +151,15 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
                 kept[i] = replace(finding, attributes=finding.attributes.filled(earlier.attributes))
                 break
         else:
-            if not _repeats_both_sides(finding, kept):
+            if not _repeats_both_sides(finding, [kept[i] for i in similar]):
                 kept.append(finding)
     return kept
 
 
-def _antecedent(kept: Sequence[Finding], finding: Finding) -> int | None:
-    """Return the index of the last finding that "the nodule" can refer to, or ``None``."""
+def _antecedent(kept: Sequence[Finding], similar: Sequence[int], finding: Finding) -> int | None:
+    """Return the index of the last of the similar findings that "the nodule" can refer to, or ``None``."""
     wider = concept_graph().wider
-    for i in range(len(kept) - 1, max(0, len(kept) - _MOST_COMPARED) - 1, -1):
+    for i in reversed(similar):
         earlier = kept[i]
         is_kind = (
             finding.concept == earlier.concept
@@ -234,13 +237,10 @@ def _is_side_of(finding: Finding, earlier: Finding) -> bool:
     )
 
 
-def _repeats_both_sides(finding: Finding, kept: Sequence[Finding]) -> bool:
+def _repeats_both_sides(finding: Finding, similar: Sequence[Finding]) -> bool:
     """Whether a bilateral finding repeats findings on the left and on the right."""
-    if finding.attributes.laterality != "bilateral":
-        return False
-    recent = kept[-_MOST_COMPARED:]
-    return {"left", "right"} <= {
-        earlier.attributes.laterality for earlier in recent if earlier.concept == finding.concept
+    return finding.attributes.laterality == "bilateral" and {"left", "right"} <= {
+        earlier.attributes.laterality for earlier in similar if earlier.concept == finding.concept
     }
 
 

@@ -168,26 +168,40 @@ class OpenStatementReader:
     def _clauses(self, tokens: Sequence[str], roles: Mapping[int, str], organs: Mapping[int, str]) -> list[_Clause]:
         clauses = []
         start, link = 0, ""
-        for i in range(len(tokens) + 1):
-            if i < len(tokens) and not self._is_separator(tokens, i):
-                continue
+        separators, interpreting = self._separators, self._interpreting
+        for i in (
+            *(
+                i
+                for i, token in enumerate(tokens)
+                # "With" ends a clause, but not in "consistent with".
+                if token in separators and not (token == "with" and tokens[i - 1] in interpreting)
+            ),
+            len(tokens),
+        ):
             if i > start:
-                named = [(k, roles[k]) for k in range(start, i) if k in roles]
-                heads = tuple(k for k, role in named if role in ("heads", "stated"))
-                changes = tuple(k for k, role in named if role in ("changes", "denied"))
-                anchor = (heads or changes or (start,))[0]
-                sites = [k for k in range(start, i) if k in organs]
-                site = sites[0] if sites else -1
-                if len(sites) > 1:
-                    site = min(sites, key=lambda k: (tokens[k].startswith(self._vague), abs(k - anchor)))
-                clauses.append(_Clause(start, i, link, heads, changes, organs.get(site)))
+                clauses.append(self._clause(tokens, start, i, link, roles, organs))
             start = i + 1
             link = tokens[i] if i < len(tokens) and not (link == "(" and tokens[i] != ")") else link
         return clauses
 
-    def _is_separator(self, tokens: Sequence[str], i: int) -> bool:
-        """Whether a token ends a clause: "with" does, but not in "consistent with"."""
-        return tokens[i] in self._separators and not (tokens[i] == "with" and tokens[i - 1] in self._interpreting)
+    def _clause(
+        self,
+        tokens: Sequence[str],
+        start: int,
+        end: int,
+        link: str,
+        roles: Mapping[int, str],
+        organs: Mapping[int, str],
+    ) -> _Clause:
+        within = range(start, end)
+        heads = tuple(k for k in within if roles.get(k) in ("heads", "stated"))
+        changes = tuple(k for k in within if roles.get(k) in ("changes", "denied"))
+        anchor = (heads or changes or (start,))[0]
+        sites = [k for k in within if k in organs]
+        site = sites[0] if sites else -1
+        if len(sites) > 1:
+            site = min(sites, key=lambda k: (tokens[k].startswith(self._vague), abs(k - anchor)))
+        return _Clause(start, end, link, heads, changes, organs.get(site))
 
     def _continues(self, clause: _Clause, roles: Mapping[int, str], has_head: bool, is_told: bool) -> bool:
         """Whether a clause describes or interprets the finding before it."""
