@@ -164,15 +164,13 @@ class FindingEngine:
         mentions, scope = find_mentions(lexicon, tokens)
         named = [] if scope is None else mention_spans(mentions, scope.codes, exclusive=True)
         reader = open_statement_reader()
-        roles = reader.roles(tokens) if self.open_findings else {}
-        if not named and not roles:
-            return []
-        scope = scope or NegationScope(sentence_codes(lexicon, tokens))
         found = [self._named(mention, span, scope) for mention, span in named]
+        taken = {i for mention, _ in named for i in range(mention.start, mention.end)}
+        roles = reader.roles(tokens, taken) if self.open_findings else {}
         if roles:
+            scope = scope or NegationScope(sentence_codes(lexicon, tokens))
             sites = ((i, lexicon.organ(code)) for i, code in enumerate(scope.codes) if code & lexicon.sites)
             organs = {i: organ for i, organ in sites if organ}
-            taken = {i for mention, _ in named for i in range(mention.start, mention.end)}
             for stated in reader.statements(tokens, roles, scope, organs, taken):
                 start, end, presence, organ, words, _ = stated
                 found.append(_Stated(OTHER, presence, start, end, Span(end - 1, end, start), organ, words))

@@ -10,7 +10,8 @@ _HEADINGS = (
     r"indications?|clinical (?:indication|information|history|data|details)|history|reason(?: for (?:exam(?:ination)?|"
     r"study|test))?|exam(?:ination)?|study|procedure|technique|comparisons?|protocol"
 )
-_REQUEST = re.compile(rf"(?:^|(?<=[\n.]))[ \t*#]*(?:{_HEADINGS})[ \t*]*:", re.IGNORECASE)
+# A pattern that begins with a character set is searched several times as fast as one that begins with a lookbehind.
+_REQUEST = re.compile(rf"[\n.][ \t*#]*(?:{_HEADINGS})[ \t*]*:", re.IGNORECASE)
 # Start of the next section: any heading at the start of a line, or one of the listed headings anywhere.
 _NEXT = re.compile(
     r"\n[ \t*#]*[A-Za-z][A-Za-z /&]{2,40}:|(?<=[\n. ])(?:findings?|impressions?|conclusions?|results?)[ \t*]*:",
@@ -82,11 +83,13 @@ def blank_requests(report: str) -> str:
     if ":" not in report:
         return report
     kept, place = [], 0
-    for heading in _REQUEST.finditer(report):
-        if heading.start() < place:
+    # With a line end before the report, a heading starts in the report where its match starts in the longer text.
+    for heading in _REQUEST.finditer("\n" + report):
+        start = heading.start()
+        if start < place:
             continue
-        following = _NEXT.search(report, heading.end())
+        following = _NEXT.search(report, heading.end() - 1)
         end = following.start() if following else len(report)
-        kept += [report[place : heading.start()], " " * (end - heading.start())]
+        kept += [report[place:start], " " * (end - start)]
         place = end
     return "".join([*kept, report[place:]])

@@ -142,10 +142,14 @@ class OpenStatementReader:
             is_told = True
         return found
 
-    def roles(self, tokens: Sequence[str]) -> dict[int, str]:
-        """Return the role of each token that has one, or none if no token can be abnormal.
+    def roles(self, tokens: Sequence[str], named: Collection[int]) -> dict[int, str]:
+        """Return the role of each token that has one, or none if only tokens that name concepts can be abnormal.
 
         A denied normal word has the role ``denied``.
+
+        Args:
+            tokens: Tokens of the sentence.
+            named: Indices of the tokens that name concepts.
         """
         roles: dict[int, str] = {}
         phrases = self._book.matches(tokens)
@@ -163,7 +167,8 @@ class OpenStatementReader:
             # In "is not large" and "density is low" the last word counts, which may be denied.
             marked = {"heads": (i, end - 1), "changes": (end - 1,)}.get(role, range(i, end))
             roles.update(dict.fromkeys(marked, role))
-        return {} if _SIGNALS.isdisjoint(roles.values()) else roles
+        # A clause with a named concept makes no open statement.
+        return roles if any(role in _SIGNALS and i not in named for i, role in roles.items()) else {}
 
     def _clauses(self, tokens: Sequence[str], roles: Mapping[int, str], organs: Mapping[int, str]) -> list[_Clause]:
         clauses = []

@@ -44,7 +44,8 @@ def statement_numbers(tokens: Sequence[str], named: Collection[int]) -> list[int
     if enders.isdisjoint(tokens):
         return numbers
     codes = _codes(tokens)
-    if not _any(codes, _VERB):
+    first = next((i for i, code in enumerate(codes) if code & _VERB), len(tokens))
+    if enders.isdisjoint(tokens[first:]):
         return numbers
     number, has_verb, start = 0, False, 0
     for end in [*(i for i, token in enumerate(tokens) if token in enders), len(tokens)]:
