@@ -110,6 +110,6 @@ def test_every_concept_has_an_organ_and_every_site_a_region():
     knowledge, lexicon = load_knowledge("organs"), load_lexicon("chest")
     placed = [concept for entry in knowledge["organs"].values() for concept in entry.get("concepts", ())]
     assert sorted([*placed, *knowledge["anywhere"]]) == sorted(lexicon.concepts)
-    assert set(lexicon.organs) <= set(knowledge["organs"])
+    assert set(lexicon.organs.bits) <= set(knowledge["organs"])
     assert set(knowledge["elsewhere"]) <= set(placed)
-    assert {organ_region(organ) for organ in lexicon.organs} == {"chest", "abdomen", "head", "other"}
+    assert {organ_region(organ) for organ in lexicon.organs.bits} == {"chest", "abdomen", "head", "other"}
