@@ -158,18 +158,6 @@ class SupervisedArguments(DataArguments):
     completion_column: str = _option("", "Column of target reports (default: the reference column).")
 
     @property
-    def system_text(self) -> str | None:
-        """The system prompt, read from its file if ``system_prompt`` is a path.
-
-        Raises:
-            FileNotFoundError: If there is no such file.
-        """
-        path = Path(self.system_prompt or "")
-        if path.suffix == ".py":
-            return read_system_prompt(path)
-        return path.read_text(encoding="utf-8") if path.suffix == ".txt" else self.system_prompt
-
-    @property
     def target_column(self) -> str:
         """Column of the target reports."""
         return self.completion_column

@@ -4,10 +4,8 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-import yaml
-
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.package_data import parse_yaml
+from rrg_rewards.utilities.user_yaml import read_user_yaml
 
 __all__ = ["header_of", "list_recipes", "recipe_path", "validate_recipe"]
 
@@ -132,12 +130,7 @@ def _launched(path: Path) -> tuple[str | None, str | None]:
 
 
 def _launched_by_keys(path: Path) -> tuple[str | None, str | None]:
-    try:
-        keys = parse_yaml(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not valid YAML: {error}") from error
-    if not isinstance(keys, dict):
-        raise ValueError(f"{path} must contain a mapping of keys to values")
+    keys = read_user_yaml(path)
     if isinstance(keys.get("model"), dict) or "trainer" in keys:
         return None, "er2score" if "backbone" in (keys.get("model") or {}) else "crepe"
     if not _PPO_KEYS.isdisjoint(keys):

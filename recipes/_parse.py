@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import yaml
-
 from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
 from rrg_rewards.recipes._catalog import recipe_path
 from rrg_rewards.recipes._deepspeed_cpu import start_deepspeed_on_cpu, with_configured_state
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.package_data import parse_yaml
+from rrg_rewards.utilities.user_yaml import read_user_yaml
 
 # Before the imports from TRL: if TRL is missing, this error names the extra that installs it.
 require("trl", extra="trl")
@@ -26,7 +24,7 @@ from trl import ModelConfig, TrlParser  # noqa: E402
 
 from rrg_rewards.recipes._watch import make_watch, make_watch_metrics  # noqa: E402
 
-__all__ = ["RecipeParser", "check_rewards", "command_line", "read_recipe"]
+__all__ = ["RecipeParser", "check_rewards", "command_line"]
 
 
 def command_line(options: Mapping[str, Any]) -> list[str]:
@@ -129,21 +127,6 @@ def check_rewards(recipe: Any) -> None:
         make_watch(recipe, make_watch_metrics(recipe), None)
 
 
-def read_recipe(path: Path) -> dict[str, Any]:
-    """Read the keys of a recipe.
-
-    Raises:
-        ValueError: If the file is not a YAML mapping.
-    """
-    try:
-        keys = parse_yaml(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not valid YAML: {error}") from error
-    if not isinstance(keys, dict):
-        raise ValueError(f"{path} must contain a mapping of keys to values")
-    return keys
-
-
 def _early_keys(argv: Sequence[str]) -> dict[str, Any]:
     """Return the keys of the YAML file, updated with the options that select how the rest is parsed."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -155,7 +138,7 @@ def _early_keys(argv: Sequence[str]) -> dict[str, Any]:
     parser.add_argument("--accelerator_config", "--accelerator-config")
     options = vars(parser.parse_known_args(argv)[0])
     config = options.pop("config")
-    keys = {} if config is None else read_recipe(Path(config))
+    keys = {} if config is None else read_user_yaml(config)
     return {**keys, **{key: value for key, value in options.items() if value is not None}}
 
 

@@ -29,7 +29,7 @@ from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallbac
 from rrg_rewards.recipes._arguments import PPOArguments
 from rrg_rewards.recipes._data import RecipeData
 from rrg_rewards.recipes._outputs import describe, write_run_file
-from rrg_rewards.recipes._parse import RecipeParser, check_rewards, read_recipe
+from rrg_rewards.recipes._parse import RecipeParser, check_rewards
 from rrg_rewards.recipes._reinforcement import (
     describe_rewards,
     evaluate_stage,
@@ -42,6 +42,7 @@ from rrg_rewards.recipes._termination import saved_on_termination
 from rrg_rewards.recipes._training import check_processes, finish, launch, show_progress
 from rrg_rewards.rewards.ppo import RewardFunctionModel
 from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.user_yaml import read_user_yaml
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 
@@ -77,7 +78,7 @@ def validate(path: Path) -> None:
         _PARSER.validate(path)
         return
     own = {field.name for field in fields(PPOArguments)}
-    check_rewards(PPOArguments(**{key: value for key, value in read_recipe(path).items() if key in own}))
+    check_rewards(PPOArguments(**{key: value for key, value in read_user_yaml(path).items() if key in own}))
 
 
 class _SubScores(TrainerCallback):  # type: ignore[misc]

@@ -223,7 +223,9 @@ def test_a_mistake_of_the_launch_is_one_line(
         assert "usage:" not in error
 
 
-@pytest.mark.parametrize(("text", "message"), [("- a list", "must contain a mapping"), ("a: [", "is not valid YAML")])
+@pytest.mark.parametrize(
+    ("text", "message"), [("- a list", "must be a mapping of keys and values"), ("a: [", "while parsing a flow node")]
+)
 def test_a_file_that_holds_no_mapping_is_told(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(HEADER + text)
