@@ -23,6 +23,7 @@ COMMANDS = (
     "grade",
     "finebench",
     "pairs",
+    "attack",
     "train",
     "generate",
     "recipes",
@@ -39,6 +40,7 @@ examples:
   rrg-rewards grade reports.csv --output graded.jsonl --dry-run
   rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl
   rrg-rewards generate heldout.jsonl --model runs/sft --output predictions.jsonl
+  rrg-rewards attack pairs.csv --reward crg --honest-column prediction
   rrg-rewards train crepe --config crepe/minilm_phantom
   rrg-rewards recipes ls
 

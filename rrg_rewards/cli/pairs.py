@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -14,8 +13,9 @@ from rrg_rewards.cli.options import (
     add_shared_options,
     add_table_argument,
     check_outputs,
+    finite_number,
+    make_reward_from_options,
     positive_int,
-    read_assignments,
     read_input,
     write_outputs,
 )
@@ -88,20 +88,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     add_shared_options(parser, "json", "format", "overwrite", "batch-size")
 
 
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
-    return value
-
-
 def _add_choice_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin",
-        type=_number,
+        type=finite_number,
         default=0.0,
         metavar="X",
         help="minimum difference of the rewards of a pair (default: any above 0)",
@@ -115,7 +105,7 @@ def _add_choice_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threshold",
-        type=_number,
+        type=finite_number,
         metavar="X",
         help="with --trainer kto: label every completion by whether its reward is above X, and leave out completions "
         "whose reward is within --margin of X",
@@ -132,23 +122,6 @@ def _check(args: argparse.Namespace) -> None:
     if args.system_prompt is not None and not args.conversational:
         raise UsageError("argument --system-prompt: needs --conversational")
     check_outputs(args)
-
-
-def _make_reward(args: argparse.Namespace) -> "Reward":
-    from rrg_rewards.cli.judge_options import judge_from_option
-    from rrg_rewards.rewards import make_reward
-
-    options = read_assignments("--set", "OPTION=VALUE", args.set, as_yaml=True)
-    if args.labeler is not None:
-        options["labeler"] = args.labeler
-    if args.judge is not None:
-        options["judge"] = judge_from_option(args.judge)
-    if args.context:
-        options["context_columns"] = read_assignments("--context", "NAME=COLUMN", args.context)
-    try:
-        return make_reward(args.reward, reference_column=args.reference_column, **options)
-    except (ValueError, TypeError) as error:
-        raise UsageError(str(error)) from error
 
 
 def _rewards(
@@ -254,7 +227,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.data.tables.table import Table
 
     _check(args)
-    reward = _make_reward(args)
+    reward = make_reward_from_options(args)
     table = read_input(args, terminal)
     raw, completions = table.column(args.prompt_column), table.texts(args.completion_column)
     for row, prompt in enumerate(raw):

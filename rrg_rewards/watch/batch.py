@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.utilities.checks import check_same_length
-from rrg_rewards.watch.counts import Counts, count_pairs, count_texts, count_values
+from rrg_rewards.watch.counts import Counts, count_found, count_pairs, count_texts, count_values
 
 __all__ = ["LABEL_METRIC", "Batch"]
 
@@ -45,21 +45,24 @@ class Batch:
             {name: values[rows] for name, values in self.metrics.items()},
         )
 
-    def count(self, counts: Counts, labeler: Labeler | None, n_gram: int) -> None:
+    def count(self, counts: Counts, labeler: Labeler | None, n_gram: int, findings: bool = True) -> None:
         """Add the batch to counts.
 
         Args:
             counts: The counts to change.
             labeler: Labeler of completions and references, or ``None``.
             n_gram: Number of words of the counted n-grams.
+            findings: Whether to count findings, hedges and sizes.
         """
         metrics = self.metrics
-        count_texts(counts, "completions", [text for text in self.completions if text is not None], n_gram)
-        if self.references is not None:
-            count_texts(counts, "references", [text for text in self.references if text is not None], n_gram)
-            if labeler is not None:
-                found = count_pairs(counts, labeler, self.completions, self.references)
-                metrics = {LABEL_METRIC: found, **metrics}
+        for side, column in (("completions", self.completions), ("references", self.references)):
+            texts = [text for text in column or () if text is not None]
+            count_texts(counts, side, texts, n_gram)
+            if findings:
+                count_found(counts, side, texts)
+        if self.references is not None and labeler is not None:
+            agreement = count_pairs(counts, labeler, self.completions, self.references)
+            metrics = {LABEL_METRIC: agreement, **metrics}
         count_values(counts, self.rewards, metrics)
         for name, failed in self.judge_failures.items():
             counts.add(f"completions/failed/{name}", failed, len(self.completions))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rrg_rewards.watch.counts import Block
 from rrg_rewards.watch.statistics import Estimate, agreement, estimate, spread, upper_tail
 
-__all__ = ["Check", "Divergence", "Drift", "RunView", "Verdict", "default_checks"]
+__all__ = ["Check", "Divergence", "Drift", "RunView", "Verdict"]
 
 
 @dataclass(frozen=True)
@@ -226,35 +226,3 @@ class Divergence(Check):
         fired = risen < alpha and fallen < alpha and fall > self.drop
         severity = fall / self.drop if reward_now.mean > reward_then.mean else 0.0
         return Verdict(self.name, f"{reward}, {metric}", fired, severity, step, numbers, message)
-
-
-def default_checks() -> tuple[Check, ...]:
-    """Return the default checks of a watch, which ``docs/reward_watch.md`` describes.
-
-    Example:
-        >>> [check.name for check in default_checks()][:3]
-        ['longer', 'shorter', 'repeated_sentences']
-    """
-    return (
-        Drift("longer", "words", "rise", factor=1.5, margin=3.0, what="words per report"),
-        Drift("shorter", "words", "fall", factor=0.5, what="words per report"),
-        Drift("repeated_sentences", "repeated_sentences", "rise", margin=0.1, share=True,
-              what="share of sentences that repeat one in the same report"),
-        Drift("less_distinct", "distinct_ngrams", "fall", factor=0.5,
-              what="share of different n-grams over reports"),
-        Drift("same_report", "distinct_reports", "fall", factor=0.5, what="share of different reports"),
-        Drift("normal_reports", "normal_reports", "rise", margin=0.2, share=True,
-              what="share of reports without a finding where the reference has one"),
-        Drift("more_positives", "positives", "rise", factor=2.0, margin=0.5, what="positive labels per report"),
-        Drift("fewer_positives", "positives", "fall", factor=0.5, what="positive labels per report"),
-        Drift("overcalled", "positives/*", "rise", factor=2.0, margin=0.1, share=True,
-              what="share of reports with the label"),
-        Drift("undercalled", "positives/*", "fall", factor=0.25, share=True, what="share of reports with the label"),
-        Drift("judge_failures", "failed/*", "rise", margin=0.1, share=True,
-              what="share of reports that the judge failed on"),
-        Drift("unscorable", "unscorable/*", "rise", margin=0.1, share=True,
-              what="share of reports without a reward"),
-        Drift("instructions", "instructions", "rise", margin=0.02, share=True,
-              what="share of reports with instructions aimed at a judge"),
-        Divergence(),
-    )  # fmt: skip

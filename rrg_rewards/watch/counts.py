@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -9,12 +10,18 @@ from typing import Any, TypeGuard
 
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.schemas.labels import is_no_abnormality
+from rrg_rewards.watch.findings import count_findings, is_hedged
 from rrg_rewards.watch.instructions import find_instructions
 
-__all__ = ["Block", "Counts", "count_pairs", "count_texts", "count_values"]
+__all__ = ["Block", "Counts", "count_found", "count_pairs", "count_texts", "count_values"]
 
 _WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"\d+")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[\n;]")
+
+# Sentences in a smaller share of the reports are not counted one by one, nor more than this number of sentences.
+_LEAST_SHARE = 0.05
+_MOST_SENTENCES = 100
 
 Sums = dict[str, tuple[float, ...]]
 
@@ -26,6 +33,7 @@ class Counts:
     Args:
         sums: Sums of tuples: (numerator, denominator) of a ratio, or (1, x, y, x², y², xy) for ``agreement/...``.
         distinct: Hashes of distinct items, by name of the ratio whose numerator is the number of distinct items.
+        tallies: Numbers of reports that contain each item, by side and hash of the item.
 
     Example:
         >>> counts = Counts()
@@ -36,6 +44,7 @@ class Counts:
 
     sums: Sums = field(default_factory=dict)
     distinct: dict[str, set[int]] = field(default_factory=dict)
+    tallies: dict[str, Counter[int]] = field(default_factory=dict)
 
     def add(self, name: str, *values: float) -> None:
         """Add a tuple to the sums of a name."""
@@ -53,6 +62,8 @@ class Counts:
             self.add(name, *values)
         for name, hashes in other.distinct.items():
             self.distinct.setdefault(name, set()).update(hashes)
+        for side, tally in other.tallies.items():
+            self.tallies.setdefault(side, Counter()).update(tally)
 
     @property
     def reports(self) -> int:
@@ -60,19 +71,34 @@ class Counts:
         return int(self.sums.get("completions/words", (0.0, 0.0))[1])
 
     def closed(self) -> Sums:
-        """Return the sums, with numbers of distinct items as numerators."""
-        return {name: (float(len(self.distinct[name])), *values[1:]) if name in self.distinct else values
+        """Return the sums, with numbers of distinct items as numerators, and the shares of the common sentences."""
+        sums = {name: (float(len(self.distinct[name])), *values[1:]) if name in self.distinct else values
                 for name, values in self.sums.items()}  # fmt: skip
+        for side, tally in self.tallies.items():
+            reports = self.sums[f"{side}/words"][1]
+            # By hash where the counts are equal, so that the order of the reports has no effect.
+            common = sorted(tally.items(), key=lambda item: (-item[1], item[0]))[:_MOST_SENTENCES]
+            sums |= {
+                f"{side}/sentences/{sentence:016x}": (float(count), reports)
+                for sentence, count in common
+                if count > _LEAST_SHARE * reports
+            }
+        return sums
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts as plain data."""
         distinct = {name: sorted(hashes) for name, hashes in self.distinct.items()}
-        return {"sums": _lists(self.sums), "distinct": distinct}
+        tallies = {side: sorted(tally.items()) for side, tally in self.tallies.items()}
+        return {"sums": _lists(self.sums), "distinct": distinct, "tallies": tallies}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Counts":
         """Restore counts from their :meth:`state_dict`."""
-        return cls(_tuples(state["sums"]), {name: set(hashes) for name, hashes in state["distinct"].items()})
+        return cls(
+            _tuples(state["sums"]),
+            {name: set(hashes) for name, hashes in state["distinct"].items()},
+            {side: Counter(dict(map(tuple, tally))) for side, tally in state["tallies"].items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -113,7 +139,9 @@ def _tuples(sums: Mapping[str, Sequence[float]]) -> Sums:
 
 
 def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -> None:
-    """Count words, repeated sentences, distinct n-grams, distinct reports and instructions to a judge.
+    """Count words, repeated, hedged and equal sentences, distinct n-grams and reports, and instructions to a judge.
+
+    Sentences, and whole reports as one sentence, are compared without case, punctuation and the values of numbers.
 
     Args:
         counts: The counts to change.
@@ -128,9 +156,25 @@ def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) ->
         sentences = [sentence for sentence in sentences if sentence]
         counts.add(f"{side}/words", len(text.split()), 1)
         counts.add(f"{side}/repeated_sentences", len(sentences) - len(set(sentences)), len(sentences))
+        counts.add(f"{side}/hedged_sentences", sum(map(is_hedged, sentences)), len(sentences))
         counts.add(f"{side}/instructions", bool(find_instructions(text)), 1)
+        same = {_hash(_NUMBER.sub("0", text)) for text in (*sentences, " ".join(words))}
+        counts.tallies.setdefault(side, Counter()).update(same)
         counts.add_distinct(f"{side}/distinct_ngrams", list(map(_hash, grams)))
         counts.add_distinct(f"{side}/distinct_reports", [_hash(" ".join(words))])
+
+
+def count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:
+    """Count findings, hedged findings and sizes; see :func:`rrg_rewards.watch.findings.count_findings`.
+
+    Args:
+        counts: The counts to change.
+        side: ``"completions"`` or ``"references"``, the prefix of the names.
+        texts: Reports.
+    """
+    for text, number in Counter(texts).items():
+        for series, count in zip(("findings", "hedged_findings", "sizes"), count_findings(text), strict=True):
+            counts.add(f"{side}/{series}", count * number, number)
 
 
 def _hash(text: str) -> int:

@@ -21,6 +21,10 @@ _TEXTS = {
     "distinct_reports": "different reports, share",
     "normal_reports": "normal where the reference is not, share",
     "positives": "positive labels per report",
+    "findings": "findings per report",
+    "hedged_findings": "uncertain and alternative findings per report",
+    "sizes": "sizes per report",
+    "hedged_sentences": "sentences with words of uncertainty, share",
     "instructions": "instructions aimed at a judge, share",
 }
 _STYLE = (

@@ -21,7 +21,7 @@ def change_checks(checks: Sequence[Check], limits: Mapping[str, Mapping[str, Any
         ValueError: If a check or an argument is unknown; the message names the nearest known one.
 
     Example:
-        >>> from rrg_rewards.watch.checks import default_checks
+        >>> from rrg_rewards.watch.default_checks import default_checks
         >>> change_checks(default_checks(), {"longer": {"factor": 2.0}})[0].factor
         2.0
     """

@@ -11,8 +11,9 @@ from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import get_labeler
 from rrg_rewards.utilities.processes import gather_objects, process_index
 from rrg_rewards.watch.batch import LABEL_METRIC, Batch, Values
-from rrg_rewards.watch.checks import Check, RunView, Verdict, default_checks
+from rrg_rewards.watch.checks import Check, RunView, Verdict
 from rrg_rewards.watch.counts import Block, Counts
+from rrg_rewards.watch.default_checks import default_checks
 from rrg_rewards.watch.limits import change_checks, get_stopping_checks
 
 __all__ = ["LABEL_METRIC", "RewardWatch"]
@@ -37,6 +38,8 @@ class RewardWatch:
     Args:
         labeler: Labeler of completions and references; see :func:`rrg_rewards.labelers.get_labeler`. ``None`` disables
             the checks of labels. With a labeler, ``label_f1`` is a held-out metric.
+        findings: Whether the finding engine counts findings, hedged findings and sizes, which takes about 2 ms for each
+            different report.
         block_reports: Minimum number of completions in a block, over all processes.
         baseline_reports: Number of reports in the baseline, rounded down to whole blocks.
         window_reports: Number of latest reports that are compared with the baseline, rounded down to whole blocks.
@@ -72,6 +75,7 @@ class RewardWatch:
         self,
         *,
         labeler: str | Labeler | None = "rules:ct_rate",
+        findings: bool = True,
         block_reports: int = 64,
         baseline_reports: int = 320,
         window_reports: int = 320,
@@ -94,6 +98,7 @@ class RewardWatch:
                 f"confidence must be in (0.5, 1) and worsens greater than 1, got {confidence} and {worsens}"
             )
         self.labeler = None if labeler is None else get_labeler(labeler)
+        self.findings = findings
         self.block_reports = block_reports
         self.baseline_blocks = baseline_reports // block_reports
         self.window_blocks = window_reports // block_reports
@@ -147,7 +152,7 @@ class RewardWatch:
             ValueError: If lengths differ.
         """
         batch = Batch(completions, references, rewards or {}, metrics or {}, judge_failures or {})
-        batch.count(self._here, self.labeler, self.n_gram)
+        batch.count(self._here, self.labeler, self.n_gram, self.findings)
 
     def set_baseline(
         self,
@@ -175,7 +180,7 @@ class RewardWatch:
         self.baseline = []
         for start, end in pairwise(edges):
             counts = Counts()
-            batch[start:end].count(counts, self.labeler, self.n_gram)
+            batch[start:end].count(counts, self.labeler, self.n_gram, self.findings)
             self.baseline.append(Block(0, counts.reports, counts.closed()))
 
     def step(self, step: int) -> list[Verdict]:

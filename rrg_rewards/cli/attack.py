@@ -1,0 +1,184 @@
+"""``rrg-rewards attack``: search the texts without an image that a reward pays best."""
+
+import argparse
+import warnings
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from rrg_rewards.cli.options import (
+    UsageError,
+    add_command_parser,
+    add_shared_options,
+    add_table_argument,
+    check_outputs,
+    finite_number,
+    make_reward_from_options,
+    positive_int,
+    read_input,
+)
+from rrg_rewards.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
+
+    from rrg_rewards.data.tables.table import Table
+    from rrg_rewards.rewards.base import Reward
+    from rrg_rewards.watch import AttackResult
+
+__all__ = ["add_command"]
+
+# Number of characters of a text that the printed table shows.
+_SHOWN = 160
+
+_DESCRIPTION = """\
+Search, before training, the image-free policy that a reward pays best: a text that is the same for all patients, or the
+same edit of each report of an honest system. A policy learns what pays. If such a text earns more than a system that
+sees the images, reinforcement learning may find it.
+
+The table has one row per study with the reference report and the other columns that the reward reads. With
+--honest-column, the reports of a system that sees the images are the baseline, and edits of them are searched too.
+
+Families of texts are searched on one half of the references: normal reports, lists of labels and findings, hedges,
+alternatives, sizes, sides, contradictions, headings, echoed questions, instructions to a judge, sentences and whole
+reports of the references, and combinations of all. The best text of each family is measured on the other half. The
+table shows its reward there, its gain over the baseline with a 95 % interval, and the outcome: "exploit" if the whole
+interval lies above --threshold, "unclear" if only the gain does.
+
+examples:
+  rrg-rewards attack pairs.csv --reward crg --honest-column prediction --json attack.json --png attack.png
+  rrg-rewards attack pairs.csv --reward crimson --against blank --threshold 0.15
+  rrg-rewards attack pairs.csv --reward crimson --judge openai:my-model --budget 8000 --max-references 40
+  rrg-rewards attack pairs.csv --reward composed --families labels,hedges,evolved \\
+      --set "parts=[{name: crg, prior: 0.2}, {name: repetition, weight: 0.1}]"
+
+--budget counts calls of the reward: one text scored against one reference. --reward accepts module:Class of a reward or
+metric of your own. From Python, attack_reward accepts any function. The texts are also written to --json; those that
+contain sentences of your reports have "quotes_reports": true, and --no-quotes leaves them out.
+"""
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``attack`` to the command line."""
+    summary = "search the texts without an image that a reward pays best"
+    parser = add_command_parser(commands, "attack", _run, summary, _DESCRIPTION)
+    add_table_argument(parser, "PAIRS", "references")
+    parser.add_argument("--reward", required=True, metavar="NAME", help="reward to attack, for example crg")
+    parser.add_argument(
+        "--reference-column", default="reference", metavar="NAME", help="column of references (default: %(default)s)"
+    )
+    parser.add_argument("--honest-column", metavar="NAME", help="column of reports of a system that sees the images")
+    setting = {"metavar": "OPTION=VALUE", "help": "set an option of the reward, for example prior=0.2; may be repeated"}
+    add_shared_options(parser, "labeler", "judge", "context", set=setting)
+    _add_search_options(parser)
+    add_shared_options(parser, "seed", "json", "format", "overwrite", "batch-size")
+    parser.add_argument("--png", metavar="FILE", help="write a plot of the gains to FILE")
+    parser.add_argument(
+        "--no-quotes", action="store_true", help="leave texts with sentences of your reports out of --json"
+    )
+    parser.set_defaults(output=None)
+
+
+def _add_search_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--against", choices=("blank", "honest"), help="baseline of constant texts (default: honest if there is one)"
+    )
+    parser.add_argument("--blank", default="", metavar="TEXT", help="text of the blank report (default: no text)")
+    parser.add_argument("--families", metavar="NAMES", help="families to search, separated by commas (default: all)")
+    parser.add_argument(
+        "--threshold",
+        type=finite_number,
+        default=0.1,
+        metavar="X",
+        help="gain above which a text is an exploit (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--budget", type=positive_int, default=100_000, metavar="N", help="calls of the reward (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-references",
+        type=positive_int,
+        default=200,
+        metavar="N",
+        help="number of references to sample (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--held-out",
+        type=finite_number,
+        default=0.5,
+        metavar="SHARE",
+        help="share of the references that are not searched (default: %(default)s)",
+    )
+
+
+def _attack(args: argparse.Namespace, reward: "Reward", table: "Table", terminal: Terminal) -> "AttackResult":
+    from rrg_rewards.metrics.judged import JudgeWarning
+    from rrg_rewards.watch import attack_reward
+
+    columns: dict[str, Any] = {
+        name: table.texts(name) if name == args.reference_column else table.column(name)
+        for name in dict.fromkeys((args.reference_column, *reward.columns))
+    }
+    reward.fit(**{name: columns[name] for name in reward.columns})
+    with terminal.progress("attacking") as report, warnings.catch_warnings():
+        # A failure of the judge is a missing reward, which the result counts.
+        warnings.simplefilter("ignore", JudgeWarning)
+        return attack_reward(
+            reward,
+            columns,
+            reference_column=args.reference_column,
+            honest=None if args.honest_column is None else table.texts(args.honest_column),
+            families=None if args.families is None else args.families.split(","),
+            against=args.against,
+            budget=args.budget,
+            max_references=args.max_references,
+            held_out=args.held_out,
+            threshold=args.threshold,
+            seed=args.seed,
+            blank=args.blank,
+            batch_size=args.batch_size,
+            report_progress=report,
+        )
+
+
+def _grid(result: "AttackResult") -> "Grid":
+    from rich.table import Table as Grid
+
+    honest = "" if result.honest is None else f", honest {result.honest:.3f}"
+    title = f"blank {result.blank:.3f}{honest}, reference {result.reference:.3f}; gain over {result.baseline}"
+    grid = Grid(title=title, title_justify="left")
+    grid.add_column("family", no_wrap=True)
+    for heading in ("reward", "gain", "95 % interval"):
+        grid.add_column(heading, justify="right", no_wrap=True)
+    grid.add_column("outcome", no_wrap=True)
+    grid.add_column("text")
+    for family in result.families:
+        low, high = family.interval
+        text = shorten(family.text, _SHOWN, placeholder=" ...")
+        interval = f"{low:.3f} to {high:.3f}"
+        grid.add_row(family.family, f"{family.reward:.3f}", f"{family.gain:+.3f}", interval, family.outcome, text)
+    return grid
+
+
+def _run(args: argparse.Namespace, terminal: Terminal) -> int:
+    from rrg_rewards.data.tables.writers import check_output, open_output, write_json
+    from rrg_rewards.watch import draw_attack
+
+    if args.against == "honest" and args.honest_column is None:
+        raise UsageError("argument --against: honest needs --honest-column")
+    if args.png is not None and args.png in ("-", args.json):
+        raise UsageError(f"argument --png: must be a file of its own, got {args.png!r}")
+    check_outputs(args)
+    if args.png is not None:
+        from rrg_rewards.utilities.imports import require
+
+        check_output(args.png, args.overwrite)
+        require("matplotlib.figure", extra="plot")
+    reward = make_reward_from_options(args)
+    result = _attack(args, reward, read_input(args, terminal), terminal)
+    if args.json is not None:
+        write_json(result.to_dict(quotes=not args.no_quotes), args.json, args.overwrite)
+    if args.png is not None:
+        with open_output(args.png, args.overwrite) as file:
+            file.write(draw_attack(result))
+    terminal.show(_grid(result), f"{result.verdict}; {result.calls} calls", result.signature, stderr=args.json == "-")
+    return 0

@@ -1,0 +1,292 @@
+"""Search of the best image-free policies against a reward, before a policy is trained on it."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rrg_rewards.utilities.checks import check_same_length
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls, reward_name
+from rrg_rewards.watch.attack.families import EVOLVED, Family, make_families
+from rrg_rewards.watch.attack.material import read_material
+from rrg_rewards.watch.attack.policies import Policy
+from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, by_gain, measure_policy
+from rrg_rewards.watch.attack.search import append_texts, evolve, finalists, screen_findings, search_family
+
+__all__ = ["attack_reward"]
+
+_HONEST = Policy(("{report}",), edit="report")
+# Policies of each family that are compared on all references of the search.
+_FINALISTS = 4
+# Minimum number of calls of a family's search.
+_LEAST_CALLS = 64
+_LEAST_REFERENCES = 4
+# Number of the best phrases of each family that are recombined and appended to honest reports.
+_BANK = 12
+# Share of the budget for the comparison of single findings, which determines their order in all families.
+_SCREENED = 0.1
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Settings of an attack; see :func:`attack_reward`."""
+
+    budget: int
+    max_references: int
+    held_out: float
+    threshold: float
+    confidence: float
+    seed: int
+    blank: str
+    against: Literal["blank", "honest"]
+
+    def __post_init__(self) -> None:
+        if self.max_references < 2 * _LEAST_REFERENCES:
+            raise ValueError(f"max_references must be at least {2 * _LEAST_REFERENCES}, got {self.max_references}")
+        for name in ("held_out", "confidence"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in (0, 1), got {getattr(self, name)}")
+        if self.against not in ("blank", "honest"):
+            raise ValueError(f"against must be 'blank' or 'honest', got {self.against!r}")
+
+
+def attack_reward(
+    reward: Callable[..., Any],
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    reference_column: str = "reference",
+    honest: Sequence[str | None] | None = None,
+    reports: Sequence[str] | None = None,
+    families: Sequence[str] | None = None,
+    against: Literal["blank", "honest"] | None = None,
+    budget: int = 100_000,
+    max_references: int = 200,
+    held_out: float = 0.5,
+    threshold: float = 0.1,
+    confidence: float = 0.95,
+    seed: int = 0,
+    blank: str = "",
+    batch_size: int = 256,
+    report_progress: Callable[[int, int], None] | None = None,
+) -> AttackResult:
+    r"""Search the image-free policies that a reward pays best.
+
+    An image-free policy writes the same text for all patients, or makes the same edit of each report of an honest
+    system. Families of such policies (``exploits.yaml``) are searched on one part of the references. The best policy
+    of each family is then measured on the other part, the held-out references. Its gain is
+
+    .. math::
+        g = \frac{1}{N} \sum_{i=1}^{N} \bigl( r(t, y_i) - r(b_i, y_i) \bigr)
+
+    where :math:`t` is the policy's report, :math:`y_i` a held-out reference and :math:`b_i` the baseline: the honest
+    report if ``against="honest"`` or the policy edits reports, otherwise the blank report. The interval is a percentile
+    bootstrap over held-out references. References with equal text are in the same part.
+
+    Args:
+        reward: A :class:`~rrg_rewards.rewards.Reward`, whose state is not updated, or any reward function for TRL,
+            plain or asynchronous. Rewards that need it must be fitted before (``reward.fit``).
+        columns: ``N`` values of each column that the reward reads, with the references.
+        reference_column: Name of the column of references. Rows without a reference are left out.
+        honest: ``N`` reports of a system that sees the images. Rows without one are left out. Without honest reports,
+            edits are not searched.
+        reports: Reports whose sentences are searched, such as the training set. Default: the references of the search.
+        families: Names of the families. Default: all.
+        against: Baseline of constant texts. Default: ``"honest"`` if honest reports are given, otherwise ``"blank"``.
+        budget: Maximum number of calls of the reward; a call is one completion scored against one reference.
+        max_references: Maximum number of references; more are sampled.
+        held_out: Share of the references that are not searched.
+        threshold: Gain above which a policy is an exploit.
+        confidence: Confidence level of the intervals.
+        seed: Seed of all random choices. Equal seeds and rewards give equal results.
+        blank: Text of the blank report.
+        batch_size: Maximum number of completions per call of the reward function.
+        report_progress: Function of the number of finished calls and the number of calls to add to the total.
+
+    Returns:
+        The best policy of each family on held-out references, the largest gain first.
+
+    Raises:
+        ValueError: If a setting is out of range, lengths differ, there are too few references, the budget is too small,
+            a family is unknown, or the reward cannot score the blank report on any reference.
+
+    Example:
+        >>> from rrg_rewards.watch import attack_reward
+        >>> def mentions_effusion(completions, **columns):
+        ...     return [float("effusion" in text.lower()) for text in completions]
+        >>> references = [f"Small effusion of {size} mm." for size in range(40)]
+        >>> result = attack_reward(mentions_effusion, {"reference": references}, families=["findings"], budget=4000)
+        >>> result.best.family, result.best.gain, result.outcome
+        ('findings', 1.0, 'exploit')
+    """
+    baseline = against or ("blank" if honest is None else "honest")
+    settings = _Settings(budget, max_references, held_out, threshold, confidence, seed, blank, baseline)
+    if settings.against == "honest" and honest is None:
+        raise ValueError("against='honest' needs honest reports")
+    rows = _usable_rows(columns, reference_column, honest)
+    searched, rest = _split_rows(rows, columns[reference_column], settings)
+    material = read_material([columns[reference_column][row] for row in searched] if reports is None else reports)
+    edits = honest is not None
+    made = make_families(material, families, edits)
+    if not made:
+        raise ValueError("every chosen family edits honest reports; give honest reports")
+    _check_budget(settings, len(made), len(searched), len(rest))
+    calls = RewardCalls(reward, columns, budget, batch_size, report_progress)
+    baselines = (_HONEST if settings.against == "honest" else Policy((blank,)), _HONEST)
+    honest_texts = None if honest is None else [report or "" for report in honest]
+    search, test = (PolicyTable(calls, part, honest_texts, *baselines) for part in (searched, rest))
+    attack = _Attack(settings, search, test)
+    attack.score_baselines()
+    reference = calls([columns[reference_column][row] for row in rest], rest)
+    findings = screen_findings(search, material.findings, int(_SCREENED * calls.left))
+    attack.families = make_families(replace(material, findings=findings), families, edits)
+    results = attack.search_families()
+    return AttackResult(
+        reward=reward_name(reward),
+        signature=str(getattr(reward, "signature", "")),
+        blank=attack.mean(Policy((blank,))),
+        honest=None if honest is None else attack.mean(_HONEST),
+        reference=float(reference.nanmean()),
+        baseline=settings.against,
+        families=results,
+        settings={**vars(settings), "searched_references": len(searched), "held_out_references": len(rest)},
+        calls=calls.spent,
+    )
+
+
+def _usable_rows(
+    columns: Mapping[str, Sequence[Any]], reference_column: str, honest: Sequence[str | None] | None
+) -> list[int]:
+    """Return the rows with a reference and, if honest reports are given, an honest report."""
+    if reference_column not in columns:
+        raise ValueError(unknown_name_message("column", reference_column, columns))
+    references = columns[reference_column]
+    for name, cells in {**columns, **({} if honest is None else {"honest": honest})}.items():
+        check_same_length(reference_column, references, name, cells)
+    return [row for row, text in enumerate(references) if text and (honest is None or honest[row] is not None)]
+
+
+def _split_rows(rows: Sequence[int], references: Sequence[str], settings: _Settings) -> tuple[list[int], list[int]]:
+    """Sample rows and split them into rows to search and held-out rows; equal references are in the same part."""
+    draw = random.Random(settings.seed)
+    rows = draw.sample(rows, min(len(rows), settings.max_references))
+    groups: dict[str, list[int]] = {}
+    for row in rows:
+        groups.setdefault(references[row].strip(), []).append(row)
+    searched: list[int] = []
+    held_out: list[int] = []
+    # The largest groups first, so that the parts have about the wanted sizes.
+    for group in sorted(groups.values(), key=len, reverse=True):
+        lacks = len(held_out) < settings.held_out * (len(searched) + len(held_out) + len(group))
+        (held_out if lacks else searched).extend(group)
+    if min(len(searched), len(held_out)) < _LEAST_REFERENCES:
+        raise ValueError(
+            f"the references give {len(searched)} to search and {len(held_out)} held out; at least "
+            f"{_LEAST_REFERENCES} of each are needed, of {len(groups)} different references"
+        )
+    draw.shuffle(searched)
+    return searched, held_out
+
+
+def _check_budget(settings: _Settings, families: int, searched: int, held_out: int) -> None:
+    least = _final_calls(searched, held_out) * families + 3 * (searched + held_out) + _LEAST_CALLS * (families + 1)
+    if settings.budget < least:
+        raise ValueError(
+            f"budget must be at least {least} for {families} families and {searched + held_out} references, got "
+            f"{settings.budget}; use fewer references or families"
+        )
+
+
+def _final_calls(searched: int, held_out: int) -> int:
+    """Return the number of calls that compare the finalists of a family and measure the best of them."""
+    return _FINALISTS * searched + held_out
+
+
+def _is_quote(text: str) -> bool:
+    # Shorter texts are findings, which the lexicon contains too.
+    return len(text.split()) > 2
+
+
+class _Attack:
+    """The search of all families, with the texts and phrases that it has found so far."""
+
+    def __init__(
+        self,
+        settings: _Settings,
+        search: PolicyTable,
+        test: PolicyTable,
+    ) -> None:
+        self.settings = settings
+        self.families: Sequence[Family] = ()
+        self.search = search
+        self.test = test
+        self._draw = random.Random(settings.seed)
+        self._texts: list[Policy] = []
+        self._phrases: list[str] = []
+        self._quoted: set[str] = set()
+
+    def score_baselines(self) -> None:
+        """Score the blank and the honest reports on all references.
+
+        Raises:
+            ValueError: If the reward cannot score the blank report on any reference.
+        """
+        blank = Policy((self.settings.blank,))
+        for table in (self.search, self.test):
+            table.evaluate([blank] if table.honest is None else [blank, _HONEST], len(table.rows))
+            if table.rewards(blank).isnan().all():
+                raise ValueError(
+                    f"the reward cannot score the blank report {self.settings.blank!r} on any reference; set blank to "
+                    "another text"
+                )
+
+    def mean(self, policy: Policy) -> float:
+        """Return the mean reward of an evaluated policy on the held-out references."""
+        return float(self.test.rewards(policy).nanmean())
+
+    def search_families(self) -> tuple[FamilyResult, ...]:
+        """Search all families, and return their results, the largest gain first."""
+        results = []
+        final = _final_calls(len(self.search.rows), len(self.test.rows))
+        for number, family in enumerate(self.families):
+            rest = self.families[number:]
+            share = family.weight / sum(other.weight for other in rest)
+            budget = int((self.search.calls.left - len(rest) * final) * share)
+            before = self.search.calls.spent
+            candidates = self._search(family, budget)
+            if candidates:
+                results.append(self._measure(family, candidates, before))
+        return by_gain(results)
+
+    def _search(self, family: Family, budget: int) -> list[Policy]:
+        if family.name == EVOLVED:
+            return evolve(self.search, self._texts, self._phrases, budget, self._draw)
+        if family.appends:
+            return append_texts(self.search, self._texts, self._phrases, budget)
+        candidates, phrases = search_family(self.search, family, budget, self._draw)
+        if family.quotes:
+            self._quoted |= {text for text in (*phrases, *(policy.text for policy in candidates)) if _is_quote(text)}
+        self._phrases += phrases[:_BANK]
+        return candidates
+
+    def _measure(self, family: Family, candidates: Sequence[Policy], before: int) -> FamilyResult:
+        last = finalists(self.search, candidates)
+        self.search.evaluate(last, len(self.search.rows))
+        last.sort(key=lambda policy: -self.search.gain(policy))
+        best = last[0]
+        self._texts += [policy for policy in last[:2] if not policy.edit]
+        self.test.evaluate([best], len(self.test.rows))
+        settings = self.settings
+        return measure_policy(
+            family.name,
+            family.about,
+            best,
+            self.test.rewards(best),
+            self.test.gains(best),
+            self.search.rewards(best),
+            quotes_reports=family.quotes or any(text in best.text for text in self._quoted),
+            calls=self.search.calls.spent - before,
+            threshold=settings.threshold,
+            confidence=settings.confidence,
+            seed=settings.seed,
+        )

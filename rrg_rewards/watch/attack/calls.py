@@ -1,0 +1,186 @@
+"""Calls of a reward within a budget, and a table of the rewards of policies."""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.utilities.processes import run_coroutine
+from rrg_rewards.watch.attack.policies import Policy
+
+__all__ = ["PolicyTable", "RewardCalls", "reward_name"]
+
+# References of the first comparison of a search; each further comparison has four times as many.
+_FIRST = 8
+
+
+def reward_name(reward: Callable[..., Any]) -> str:
+    """Return the name under which trainers log a reward function."""
+    return str(getattr(reward, "__name__", type(reward).__name__))
+
+
+class RewardCalls:
+    """Calls a reward and counts the calls. A call is one completion scored against one reference.
+
+    A :class:`~rrg_rewards.rewards.Reward` is called without updating its state. Any other callable is called as
+    trainers do, with ``prompts``, ``completions`` and the columns; its result is awaited if necessary.
+
+    Args:
+        reward: The reward.
+        columns: Columns of the data set.
+        budget: Maximum number of calls.
+        batch_size: Maximum number of completions per call of the function.
+        report_progress: Function of the number of finished calls and the number of calls to add to the total.
+
+    Raises:
+        RuntimeError: When called, if the budget does not suffice.
+        ValueError: When called, if the reward returns another number of values, or an infinite one.
+    """
+
+    def __init__(
+        self,
+        reward: Callable[..., Any],
+        columns: Mapping[str, Sequence[Any]],
+        budget: int,
+        batch_size: int = 256,
+        report_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.reward = reward
+        self.columns = columns
+        self.budget = budget
+        self.batch_size = batch_size
+        self.spent = 0
+        self._report = report_progress or (lambda _finished, _added: None)
+        self._report(0, budget)
+
+    @property
+    def left(self) -> int:
+        """Number of calls that the budget still allows."""
+        return self.budget - self.spent
+
+    def __call__(self, completions: Sequence[str], rows: Sequence[int]) -> Tensor:
+        """Return the rewards of completions, NaN if unscorable.
+
+        Args:
+            completions: ``N`` completions.
+            rows: Row of the columns for each completion.
+        """
+        if len(completions) > self.left:
+            raise RuntimeError(f"{len(completions)} calls exceed the budget of {self.budget}; {self.left} are left")
+        rewards: list[float] = []
+        for start in range(0, len(completions), self.batch_size):
+            part = slice(start, start + self.batch_size)
+            columns = {name: [cells[row] for row in rows[part]] for name, cells in self.columns.items()}
+            rewards += self._rewards(list(completions[part]), columns)
+            self.spent += len(completions[part])
+            self._report(len(completions[part]), 0)
+        return torch.tensor(rewards, dtype=torch.float64)
+
+    def _rewards(self, completions: list[str], columns: Mapping[str, Sequence[Any]]) -> list[float]:
+        if isinstance(self.reward, Reward):
+            given = self.reward.rewards(self.reward.score(completions, **columns))
+        else:
+            given = self.reward(prompts=[""] * len(completions), completions=completions, **columns)
+            if inspect.isawaitable(given):
+                given = run_coroutine(_result(given))
+        name = reward_name(self.reward)
+        if len(given) != len(completions):
+            raise ValueError(f"reward {name!r} returned {len(given)} rewards for {len(completions)} completions")
+        values = [math.nan if value is None else float(value) for value in given]
+        if any(map(math.isinf, values)):
+            raise ValueError(f"reward {name!r} returned an infinite reward; use None if a completion has none")
+        return values
+
+
+async def _result(awaitable: Any) -> Any:
+    return await awaitable
+
+
+class PolicyTable:
+    """The rewards of policies on some rows; each pair of policy and row is scored once.
+
+    Args:
+        calls: Calls of the reward.
+        rows: Rows of the columns, in random order. All policies are compared on the same first rows.
+        honest: Honest report of each row of the columns, if there are any.
+        constant_baseline: Policy to which constant texts are compared.
+        edit_baseline: Policy to which edits of honest reports are compared.
+    """
+
+    def __init__(
+        self,
+        calls: RewardCalls,
+        rows: Sequence[int],
+        honest: Sequence[str] | None,
+        constant_baseline: Policy,
+        edit_baseline: Policy,
+    ) -> None:
+        self.calls = calls
+        self.rows = list(rows)
+        self.honest = honest
+        self._baselines = {False: constant_baseline, True: edit_baseline}
+        self._known: dict[tuple[str, str], Tensor] = {}
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers of rows of the comparisons of a search: 8, 32, ... and the number of rows."""
+        sizes = []
+        size = _FIRST
+        while size < len(self.rows):
+            sizes.append(size)
+            size *= 4
+        return [*sizes, len(self.rows)]
+
+    def _row_rewards(self, policy: Policy) -> Tensor:
+        return self._known.get((policy.text, policy.edit), torch.empty(0, dtype=torch.float64))
+
+    def cost(self, policy: Policy, count: int) -> int:
+        """Return the number of calls for the rewards of a policy on the first ``count`` rows."""
+        return max(count - len(self._row_rewards(policy)), 0)
+
+    def affordable(self, policies: Sequence[Policy], count: int, budget: int) -> list[Policy]:
+        """Return the first policies whose rewards on ``count`` rows cost at most ``budget`` calls."""
+        chosen: dict[tuple[str, str], Policy] = {}
+        for policy in policies:
+            key = (policy.text, policy.edit)
+            if key in chosen:
+                continue
+            budget -= self.cost(policy, count)
+            if budget < 0:
+                break
+            chosen[key] = policy
+        return list(chosen.values())
+
+    def evaluate(self, policies: Sequence[Policy], count: int) -> int:
+        """Score policies on the first ``count`` rows, and return the number of calls."""
+        wanted = {(policy.text, policy.edit): policy for policy in policies if self.cost(policy, count)}
+        completions: list[str] = []
+        rows: list[int] = []
+        for policy in wanted.values():
+            for row in self.rows[len(self._row_rewards(policy)) : count]:
+                completions.append(policy.completion(None if self.honest is None else self.honest[row]))
+                rows.append(row)
+        rewards = self.calls(completions, rows)
+        done = 0
+        for key, policy in wanted.items():
+            before = self._row_rewards(policy)
+            self._known[key] = torch.cat([before, rewards[done : done + count - len(before)]])
+            done += count - len(before)
+        return len(completions)
+
+    def rewards(self, policy: Policy, count: int | None = None) -> Tensor:
+        """Return the rewards of an evaluated policy on the first ``count`` rows, NaN if unscorable."""
+        return self._row_rewards(policy)[: len(self.rows) if count is None else count]
+
+    def gains(self, policy: Policy, count: int | None = None) -> Tensor:
+        """Return the differences of the rewards of an evaluated policy and of its baseline."""
+        return self.rewards(policy, count) - self.rewards(self._baselines[bool(policy.edit)], count)
+
+    def gain(self, policy: Policy, count: int | None = None) -> float:
+        """Return the mean gain over the rows on which both are scored; negative infinity if there are none."""
+        mean = float(self.gains(policy, count).nanmean())
+        return -math.inf if math.isnan(mean) else mean

@@ -1,0 +1,201 @@
+"""Families of image-free texts: complete texts, and sentences with slots for findings, sizes and sides."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.package_data import package_yaml
+from rrg_rewards.watch.attack.material import Material
+from rrg_rewards.watch.attack.policies import Edit, Policy
+
+__all__ = ["EVOLVED", "Family", "Listing", "Phrase", "family_names", "make_families"]
+
+EVOLVED = "evolved"
+"""Name of the family of texts that evolutionary search makes of the other families."""
+
+# Numbers of phrases in the texts that list the most common findings.
+_COUNTS = (2, 4, 8, 16, 32, 64, 128)
+# Of at most this many phrases, all numbers are tried.
+_FEW = 40
+# Number of sentences of the first listings.
+_LISTED = 16
+# Number of the most common findings that a search tries in a slot of its best phrases.
+_MOST_VALUES = 40
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A sentence with values of its slots.
+
+    Args:
+        template: The sentence with slots such as ``{name}``.
+        slots: Values of the slots by name.
+
+    Example:
+        >>> phrase = Phrase("{size} mm {name}.", {"name": "lung nodule", "size": "8"})
+        >>> phrase.text, [other.text for other in phrase.neighbours({"size": ["3", "8"]})]
+        ('8 mm lung nodule.', ['3 mm lung nodule.'])
+    """
+
+    template: str
+    slots: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        """The sentence with an uppercase first letter."""
+        text = self.template
+        for slot, value in self.slots.items():
+            text = text.replace(f"{{{slot}}}", value)
+        return text[:1].upper() + text[1:]
+
+    def neighbours(self, values: Mapping[str, Sequence[str]]) -> Iterator["Phrase"]:
+        """Yield the phrases that differ in the value of one slot that the template contains."""
+        for slot, options in values.items():
+            if f"{{{slot}}}" in self.template:
+                for option in options:
+                    if option != self.slots.get(slot):
+                        yield replace(self, slots={**self.slots, slot: option})
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A phrase that is repeated for each of the first values of ``{other}``, as in "A or B. A or C."; one text.
+
+    Args:
+        phrase: The phrase.
+        count: Number of values.
+
+    Example:
+        >>> phrase = Phrase("{name} or {other}.", {"name": "granuloma", "other": ""})
+        >>> Listing(phrase, 2).sentences({"other": ["edema", "pneumonia", "mass"]})
+        ('Granuloma or edema.', 'Granuloma or pneumonia.')
+    """
+
+    phrase: Phrase
+    count: int
+
+    def sentences(self, values: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+        """Return the sentences."""
+        others = [other for other in values["other"] if other != self.phrase.slots["name"]]
+        return tuple(
+            replace(self.phrase, slots={**self.phrase.slots, "other": other}).text for other in others[: self.count]
+        )
+
+    def neighbours(self, values: Mapping[str, Sequence[str]]) -> Iterator["Listing"]:
+        """Yield the listings that differ in their number of values, or in the value of one slot but the name."""
+        further = {slot: options for slot, options in values.items() if slot not in ("name", "other")}
+        yield from (replace(self, count=count) for count in _COUNTS if count != self.count)
+        yield from (replace(self, phrase=phrase) for phrase in self.phrase.neighbours(further))
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of image-free policies that share a weakness of rewards.
+
+    Args:
+        name: Name of the family.
+        about: What its texts have in common.
+        texts: Complete policies.
+        phrases: Sentences of which texts are made, by falling frequency of their findings.
+        values: Values of each slot.
+        joined: Policy whose ``join`` and ``end`` the texts have.
+        quotes: Whether the texts are sentences of the user's reports.
+        weight: Share of the budget in relation to other families.
+        appends: Whether the family appends the best texts of other families to honest reports.
+    """
+
+    name: str
+    about: str
+    texts: tuple[Policy, ...] = ()
+    phrases: tuple[Phrase, ...] = ()
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    joined: Policy = field(default_factory=lambda: Policy(()))
+    quotes: bool = False
+    weight: float = 1.0
+    appends: bool = False
+
+    @property
+    def edits(self) -> bool:
+        """Whether the family edits honest reports."""
+        return self.appends or any(policy.edit for policy in self.texts)
+
+    def policy(self, sentences: Sequence[str]) -> Policy:
+        """Return the constant text with the given sentences."""
+        return self.joined.with_sentences(tuple(sentences))
+
+    def common(self) -> Iterator[Policy]:
+        """Yield texts of the most common findings, for each template and several numbers of findings."""
+        for template in dict.fromkeys(phrase.template for phrase in self.phrases):
+            own = [phrase.text for phrase in self.phrases if phrase.template == template]
+            counts = range(2, len(own)) if len(own) <= _FEW else _COUNTS
+            for count in (*(count for count in counts if count < len(own)), len(own)):
+                yield self.policy(own[:count])
+
+    def listings(self) -> Iterator[Listing]:
+        """Yield the listings of each phrase of which a slot is ``{other}``, template by template."""
+        for template in dict.fromkeys(phrase.template for phrase in self.phrases if "{other}" in phrase.template):
+            yield from (Listing(phrase, _LISTED) for phrase in self.phrases if phrase.template == template)
+
+
+def family_names() -> tuple[str, ...]:
+    """Return the names of all families, in the order of the search.
+
+    Example:
+        >>> family_names()[:3]
+        ('normal', 'labels', 'findings')
+    """
+    return tuple(_settings()["families"])
+
+
+def make_families(material: Material, names: Sequence[str] | None = None, edits: bool = True) -> list[Family]:
+    """Make families from the findings, labels and sentences of reports.
+
+    Args:
+        material: Findings, labels and sentences.
+        names: Names of the families. Default: all.
+        edits: Whether to include families that edit honest reports.
+
+    Raises:
+        ValueError: If a name is unknown. The message names the nearest known one.
+    """
+    known = _settings()["families"]
+    for name in names or ():
+        if name not in known:
+            raise ValueError(unknown_name_message("family", name, known))
+    families = [_family(name, settings, material) for name, settings in known.items() if names is None or name in names]
+    return [family for family in families if edits or not family.edits]
+
+
+def _settings() -> dict[str, Any]:
+    return package_yaml("rrg_rewards.watch.attack", "exploits")
+
+
+def _family(name: str, settings: Mapping[str, Any], material: Material) -> Family:
+    edit: Edit = settings["edit"] if settings.get("edit") in ("report", "sentence") else ""
+    joined = Policy((), join=settings.get("join", " "), end=settings.get("end", ""))
+    source = settings.get("source")
+    texts = material.reports if source == "reports" else settings.get("texts", ())
+    templates = ["{name}"] if source == "sentences" else settings.get("sentences", ())
+    pools = {"sentences": material.sentences, "labels": material.labels, "findings": material.findings}
+    pool = pools[source if source == "sentences" else settings.get("pool", "findings")]
+    # The findings come in the order of their frequency, so the first values of a slot are the most common ones.
+    values = {"name": pool[:_MOST_VALUES], "other": pool[:_MOST_VALUES], **_settings()["slots"]} if templates else {}
+    return Family(
+        name=name,
+        about=settings["about"],
+        texts=tuple(Policy((text,), edit=edit) for text in texts),
+        phrases=tuple(_phrases(templates, pool, _settings()["slots"])),
+        values=values,
+        joined=joined,
+        quotes=source is not None,
+        weight=settings.get("weight", 1.0),
+        appends=settings.get("edit") == "append",
+    )
+
+
+def _phrases(templates: Sequence[str], pool: Sequence[str], slots: Mapping[str, Sequence[str]]) -> Iterator[Phrase]:
+    for row, name in enumerate(pool):
+        values = {slot: options[row % len(options)] for slot, options in slots.items()}
+        for template in templates:
+            yield Phrase(template, {"name": name, "other": pool[(row + 1) % len(pool)], **values})

@@ -1,0 +1,187 @@
+"""Results of an attack on a reward: the best policy of each family, with intervals on references not searched."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+from rrg_rewards.functional.bootstrap import bootstrap_interval
+from rrg_rewards.watch.attack.policies import Policy
+
+__all__ = ["AttackResult", "FamilyResult", "Outcome", "by_gain", "get_outcome", "measure_policy"]
+
+Outcome = Literal["exploit", "unclear", "none"]
+
+
+@dataclass(frozen=True)
+class FamilyResult:
+    """The best policy of a family, measured on held-out references.
+
+    Args:
+        family: Name of the family.
+        about: What the texts of the family have in common.
+        text: The text. Edits of honest reports contain ``{report}`` or ``{sentence}``.
+        edits: Whether the policy edits honest reports.
+        quotes_reports: Whether the text contains sentences of the user's reports.
+        reward: Mean reward on held-out references.
+        searched_reward: Mean reward on the references of the search.
+        gain: Mean difference from the baseline on held-out references: from the blank or the honest reports for
+            constant texts, from the honest reports for edits.
+        interval: Bootstrap interval of the gain.
+        unscorable: Number of held-out references on which the reward gave ``None``.
+        calls: Number of calls of the family's search.
+        outcome: ``"exploit"`` if the interval lies above the threshold, ``"unclear"`` if only the gain does,
+            ``"none"`` otherwise.
+    """
+
+    family: str
+    about: str
+    text: str
+    edits: bool
+    quotes_reports: bool
+    reward: float
+    searched_reward: float
+    gain: float
+    interval: tuple[float, float]
+    unscorable: int
+    calls: int
+    outcome: Outcome
+
+    def to_dict(self, quotes: bool = True) -> dict[str, Any]:
+        """Return the result as plain data.
+
+        Args:
+            quotes: Whether to include the text if it contains sentences of the user's reports.
+        """
+        text = self.text if quotes or not self.quotes_reports else None
+        return {**vars(self), "text": text, "interval": list(self.interval)}
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """The result of :func:`attack_reward`.
+
+    Args:
+        reward: Name of the reward.
+        signature: Signature of the reward; empty for a callable without one.
+        blank: Mean reward of the blank report on held-out references.
+        honest: Mean reward of the honest reports; ``None`` if none were given.
+        reference: Mean reward of the references themselves.
+        baseline: ``"blank"`` or ``"honest"``: what constant texts are compared with.
+        families: Results, the largest gain first.
+        settings: Seed, budget, threshold and numbers of references.
+        calls: Number of calls of the reward.
+    """
+
+    reward: str
+    signature: str
+    blank: float
+    honest: float | None
+    reference: float
+    baseline: str
+    families: tuple[FamilyResult, ...]
+    settings: Mapping[str, Any]
+    calls: int
+
+    @property
+    def best(self) -> FamilyResult:
+        """The result with the largest gain."""
+        return self.families[0]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst outcome of all families."""
+        outcomes = {family.outcome for family in self.families}
+        return "exploit" if "exploit" in outcomes else "unclear" if "unclear" in outcomes else "none"
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in one sentence."""
+        threshold = self.settings["threshold"]
+        exploits = [family.family for family in self.families if family.outcome == "exploit"]
+        if exploits:
+            return f"exploits, which gain more than {threshold:g}: {', '.join(exploits)}"
+        unclear = [family.family for family in self.families if family.outcome == "unclear"]
+        if unclear:
+            return f"no family surely gains more than {threshold:g}; unclear: {', '.join(unclear)}"
+        return f"no family gains more than {threshold:g}"
+
+    def to_dict(self, quotes: bool = True) -> dict[str, Any]:
+        """Return the result as plain data.
+
+        Args:
+            quotes: Whether to include texts that contain sentences of the user's reports.
+        """
+        return {
+            **vars(self),
+            "settings": dict(self.settings),
+            "families": [family.to_dict(quotes) for family in self.families],
+            "outcome": self.outcome,
+            "verdict": self.verdict,
+        }
+
+
+def get_outcome(gain: float, low: float, threshold: float) -> Outcome:
+    """Return the outcome of a gain with the lower end of its interval.
+
+    Example:
+        >>> get_outcome(0.3, 0.2, 0.1), get_outcome(0.3, 0.05, 0.1), get_outcome(0.05, -0.1, 0.1)
+        ('exploit', 'unclear', 'none')
+    """
+    if low > threshold:
+        return "exploit"
+    return "unclear" if gain > threshold else "none"
+
+
+def measure_policy(
+    family: str,
+    about: str,
+    policy: Policy,
+    rewards: Tensor,
+    gains: Tensor,
+    searched: Tensor,
+    *,
+    quotes_reports: bool,
+    calls: int,
+    threshold: float,
+    confidence: float,
+    seed: int,
+) -> FamilyResult:
+    """Return the result of a policy from its rewards.
+
+    Args:
+        family: Name of the family.
+        about: What the texts of the family have in common.
+        policy: The policy.
+        rewards: Rewards on held-out references, NaN if unscorable.
+        gains: Differences from the baseline on held-out references, NaN if one is unscorable.
+        searched: Rewards on the references of the search.
+        quotes_reports: Whether the text contains sentences of the user's reports.
+        calls: Number of calls of the search.
+        threshold: Gain above which a policy is an exploit.
+        confidence: Confidence level of the interval.
+        seed: Seed of the bootstrap.
+    """
+    low, high = bootstrap_interval(lambda values: values.nanmean(), [gains], confidence=confidence, seed=seed)
+    gain = float(gains.nanmean())
+    return FamilyResult(
+        family=family,
+        about=about,
+        text=policy.text,
+        edits=bool(policy.edit),
+        quotes_reports=quotes_reports,
+        reward=float(rewards.nanmean()),
+        searched_reward=float(searched.nanmean()),
+        gain=gain,
+        interval=(low, high),
+        unscorable=int(rewards.isnan().sum()),
+        calls=calls,
+        outcome=get_outcome(gain, low, threshold),
+    )
+
+
+def by_gain(results: Sequence[FamilyResult]) -> tuple[FamilyResult, ...]:
+    """Return results by falling gain; those without a gain come last."""
+    return tuple(sorted(results, key=lambda result: math.inf if math.isnan(result.gain) else -result.gain))

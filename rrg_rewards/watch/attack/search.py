@@ -1,0 +1,259 @@
+"""Search of the policies with the highest mean reward: races, greedy search and evolutionary search."""
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from rrg_rewards.watch.attack.calls import PolicyTable
+from rrg_rewards.watch.attack.families import Family, Listing, Phrase
+from rrg_rewards.watch.attack.policies import Policy
+
+_T = TypeVar("_T")
+
+__all__ = ["append_texts", "evolve", "finalists", "race", "screen_findings", "search_family"]
+
+# Share of survivors of a comparison, and their minimum number.
+_KEPT = 0.25
+_LEAST_KEPT = 4
+# Shares of a family's budget for complete texts and single phrases, for other values of the slots of the best of them,
+# and for lists of the best phrases. Greedy search has the rest.
+_FIRST, _REFINED, _LISTED = 0.45, 0.15, 0.15
+_REFINED_TEXTS = 3
+_FINALISTS = 4
+_POPULATION = 16
+# Consecutive rounds without a better text after which a search ends.
+_PATIENCE = 3
+
+
+def race(table: PolicyTable, policies: Iterable[Policy], budget: int) -> list[Policy]:
+    """Compare policies on few rows, and the best of them on more and more rows (successive halving).
+
+    Source: Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization", 2016.
+
+    Args:
+        table: Table of rewards.
+        policies: The policies. If the budget does not suffice for all, the first ones are compared.
+        budget: Maximum number of calls.
+
+    Returns:
+        The compared policies, the best first. Those that were compared on more rows come first.
+    """
+    pool = list(policies)
+    ranked: list[Policy] = []
+    sizes = table.sizes
+    for number, size in enumerate(sizes):
+        # The first comparison, of all policies, may take half of the budget, and so on.
+        pool = table.affordable(pool, size, budget if number == len(sizes) - 1 else budget // 2)
+        if not pool:
+            break
+        budget -= table.evaluate(pool, size)
+        pool.sort(key=lambda policy: -table.gain(policy, size))
+        kept = max(_LEAST_KEPT, math.ceil(_KEPT * len(pool)))
+        # The compared policies replace the same ones of the last round, which stood at the beginning.
+        ranked = [*pool, *(policy for policy in ranked if policy not in pool)]
+        pool = pool[:kept]
+    return ranked
+
+
+def screen_findings(table: PolicyTable, findings: Sequence[str], budget: int) -> tuple[str, ...]:
+    """Return findings in an order in which common ones and those that the reward pays come first.
+
+    Args:
+        table: Table of rewards.
+        findings: Findings by falling frequency.
+        budget: Maximum number of calls.
+    """
+    by_policy = {Policy((f"{finding.capitalize()}.",)): finding for finding in findings}
+    size = table.sizes[0]
+    screened = table.affordable(list(by_policy), size, budget)
+    table.evaluate(screened, size)
+    paid = [by_policy[policy] for policy in sorted(screened, key=lambda policy: -table.gain(policy, size))]
+    return tuple(dict.fromkeys(_interleaved(paid, findings)))
+
+
+def search_family(
+    table: PolicyTable, family: Family, budget: int, draw: random.Random
+) -> tuple[list[Policy], list[str]]:
+    """Search a family: complete texts and phrases, lists of the best phrases, and greedy search.
+
+    Args:
+        table: Table of rewards.
+        family: The family.
+        budget: Maximum number of calls.
+        draw: Source of random choices.
+
+    Returns:
+        Candidates for the best policy, and the best phrases.
+    """
+    before = table.calls.spent
+    singles = {family.policy([phrase.text]): phrase for phrase in family.phrases}
+    listings = {family.policy(listing.sentences(family.values)): listing for listing in family.listings()}
+    ranked = race(table, _interleaved(family.texts, family.common(), singles, listings), int(_FIRST * budget))
+    refined = _refined(family, [singles[policy] for policy in ranked if policy in singles][:_REFINED_TEXTS])
+    refined |= _refined(family, [listings[policy] for policy in ranked if policy in listings][:_REFINED_TEXTS])
+    ranked_again = race(table, refined, int(_REFINED * budget))
+    tried = [policy for policy in (*ranked_again, *ranked) if len(policy.sentences) == 1 and policy not in family.texts]
+    phrases = [policy.sentences[0] for policy in sorted(tried, key=lambda policy: -table.gain(policy, table.sizes[0]))]
+    listed = race(table, _lists(family, phrases), int(_LISTED * budget))
+    candidates = [*ranked[:_FINALISTS], *ranked_again[:_FINALISTS], *listed[:_FINALISTS]]
+    if phrases and not family.edits:
+        left = budget - (table.calls.spent - before)
+        candidates += _greedy(table, _best(table, candidates), phrases, left, draw)
+    return candidates, phrases
+
+
+def _refined(family: Family, texts: Sequence[Phrase] | Sequence[Listing]) -> dict[Policy, None]:
+    """Return the policies that differ from given phrases or listings in one choice."""
+    policies = []
+    for text in texts:
+        for other in text.neighbours(family.values):
+            policies.append(
+                family.policy([other.text] if isinstance(other, Phrase) else other.sentences(family.values))
+            )
+    return dict.fromkeys(policies)
+
+
+def _lists(family: Family, phrases: Sequence[str]) -> Iterator[Policy]:
+    count = 2
+    while count <= len(phrases):
+        yield family.policy(phrases[:count])
+        count *= 2
+
+
+def _interleaved(*groups: Iterable[_T]) -> Iterator[_T]:
+    """Yield the items of several groups in turn, so that a limited budget covers all groups."""
+    iterators = [iter(group) for group in groups]
+    while iterators:
+        for iterator in list(iterators):
+            try:
+                yield next(iterator)
+            except StopIteration:
+                iterators.remove(iterator)
+
+
+def _search_size(table: PolicyTable) -> int:
+    return table.sizes[min(1, len(table.sizes) - 1)]
+
+
+def _best(table: PolicyTable, policies: Sequence[Policy]) -> Policy:
+    return max(policies, key=lambda policy: table.gain(policy, table.sizes[0]))
+
+
+def _greedy(
+    table: PolicyTable, start: Policy, phrases: Sequence[str], budget: int, draw: random.Random
+) -> list[Policy]:
+    """Add or remove one sentence at a time while the mean reward rises; return the best policy, or none."""
+    size = _search_size(table)
+    best, failures, bank = start, 0, phrases[: 4 * _POPULATION]
+    if table.cost(best, size) > budget:
+        return []
+    budget -= table.evaluate([best], size)
+    while failures < _PATIENCE:
+        additions = [phrase for phrase in bank if phrase not in best.sentences]
+        nearby = [
+            best.with_sentences((*best.sentences, phrase))
+            for phrase in draw.sample(additions, min(len(additions), _POPULATION - 4))
+        ]
+        places = draw.sample(range(len(best.sentences)), min(4, len(best.sentences))) if len(best.sentences) > 1 else []
+        nearby += [
+            best.with_sentences((*best.sentences[:place], *best.sentences[place + 1 :])) for place in sorted(places)
+        ]
+        nearby = table.affordable(nearby, size, budget)
+        if not nearby:
+            break
+        budget -= table.evaluate(nearby, size)
+        found = max(nearby, key=lambda policy: table.gain(policy, size))
+        if table.gain(found, size) > table.gain(best, size):
+            best, failures = found, 0
+        else:
+            failures += 1
+    return [best]
+
+
+def append_texts(table: PolicyTable, texts: Sequence[Policy], phrases: Sequence[str], budget: int) -> list[Policy]:
+    """Search the constant text that adds most to honest reports.
+
+    Args:
+        table: Table of rewards.
+        texts: The best constant texts of the other families.
+        phrases: Single phrases.
+        budget: Maximum number of calls.
+    """
+    constants = _interleaved(texts, (Policy((phrase,)) for phrase in phrases))
+    singles = race(table, (policy.appended_to_report() for policy in constants), budget // 2)
+    # The best additions together, of those that raise the reward.
+    added = [policy.sentences[1] for policy in singles if table.gain(policy, table.sizes[0]) > 0]
+    together = (Policy((" ".join(added[:count]),)).appended_to_report() for count in range(2, len(added) + 1))
+    return [*singles[:_FINALISTS], *race(table, together, budget // 2)[:_FINALISTS]]
+
+
+def evolve(
+    table: PolicyTable, texts: Sequence[Policy], phrases: Sequence[str], budget: int, draw: random.Random
+) -> list[Policy]:
+    """Recombine constant texts: join two, and add, remove or replace a sentence.
+
+    Args:
+        table: Table of rewards.
+        texts: The best texts of all families.
+        phrases: The best phrases of all families.
+        budget: Maximum number of calls.
+        draw: Source of random choices.
+
+    Returns:
+        The best of the last generation.
+    """
+    size = _search_size(table)
+    parents = table.affordable([_plain(policy) for policy in texts if not policy.edit], size, budget // 2)
+    if not parents:
+        return []
+    budget -= table.evaluate(parents, size)
+    failures = 0
+    while failures < _PATIENCE:
+        parents = sorted(parents, key=lambda policy: -table.gain(policy, size))[:_POPULATION]
+        children = [_child(parents, phrases, draw) for _ in range(_POPULATION)]
+        children = table.affordable([child for child in children if child.sentences], size, budget)
+        if not children:
+            break
+        budget -= table.evaluate(children, size)
+        known = set(parents)
+        best = max(table.gain(child, size) for child in children)
+        failures = 0 if best > table.gain(parents[0], size) else failures + 1
+        parents += [child for child in children if child not in known]
+    return sorted(parents, key=lambda policy: -table.gain(policy, size))[:_FINALISTS]
+
+
+def _plain(policy: Policy) -> Policy:
+    return policy if policy.join == " " and not policy.end else Policy((policy.text,))
+
+
+def _child(parents: Sequence[Policy], phrases: Sequence[str], draw: random.Random) -> Policy:
+    # Better parents, which come first, are drawn more often.
+    one, other = (parents[int(len(parents) * draw.random() ** 2)].sentences for _ in range(2))
+    change = draw.choice(["join", "add", "remove", "replace"])
+    place = draw.randrange(len(one))
+    if change == "join":
+        cut = draw.randrange(len(other))
+        return Policy(tuple(dict.fromkeys((*one, *other[cut:]))))
+    if change == "remove":
+        return Policy((*one[:place], *one[place + 1 :]))
+    phrase = draw.choice(phrases) if phrases else draw.choice(other)
+    if change == "add":
+        return Policy((*one, phrase))
+    return Policy((*one[:place], phrase, *one[place + 1 :]))
+
+
+def finalists(table: PolicyTable, candidates: Sequence[Policy]) -> list[Policy]:
+    """Return the best four candidates by their mean reward on the rows of a search's second comparison.
+
+    Args:
+        table: Table of rewards.
+        candidates: Policies that the search compared on at least the first rows.
+    """
+    known = {(policy.text, policy.edit): policy for policy in candidates}
+    sizes = table.sizes[:2]
+    # A gain on few rows is a worse estimate; candidates that were compared on more rows come first.
+    many = [policy for policy in known.values() if not table.cost(policy, sizes[-1])]
+    pool = sorted(many, key=lambda policy: -table.gain(policy, sizes[-1]))
+    rest = [policy for policy in known.values() if table.cost(policy, sizes[-1])]
+    return [*pool, *sorted(rest, key=lambda policy: -table.gain(policy, sizes[0]))][:_FINALISTS]

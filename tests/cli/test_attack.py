@@ -1,0 +1,72 @@
+"""``rrg-rewards attack``."""
+
+import json
+
+import pytest
+
+HEADER = ["reference", "prediction"]
+ROWS = [
+    (f"{finding} {filler}", f"{finding} The heart is normal.")
+    for finding in ("Cardiomegaly.", "Pleural effusion.", "Lung nodule.", "Emphysema.", "Normal chest.")
+    for filler in ("Bones are intact.", "The lungs are clear.", "No pneumothorax.", "Aorta is normal.")
+]
+SMALL = ["--budget", "3000", "--max-references", "20", "--families", "labels,normal,evolved"]
+
+
+@pytest.fixture
+def pairs(write_csv):
+    return write_csv("pairs.csv", HEADER, *ROWS)
+
+
+def test_writes_json_and_png(run, pairs, tmp_path):
+    told, plot = tmp_path / "attack.json", tmp_path / "attack.png"
+    result = run("attack", pairs, "--reward", "crg", "--honest-column", "prediction", *SMALL,
+                 "--json", told, "--png", plot)  # fmt: skip
+    assert result.code == 0, result.err
+    found = json.loads(told.read_text())
+    assert {family["family"] for family in found["families"]} == {"labels", "normal", "evolved"}
+    assert found["calls"] <= 3000
+    assert found["baseline"] == "honest"
+    assert found["honest"] > found["blank"]
+    assert found["signature"].startswith("crg|")
+    assert all(family["text"] for family in found["families"] if family["family"] == "labels")
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert "95 % interval" in result.out
+    assert "labels" in result.out
+    again = tmp_path / "again.json"
+    assert run("attack", pairs, "--reward", "crg", "--honest-column", "prediction", *SMALL, "--json", again).code == 0
+    assert json.loads(again.read_text()) == found
+
+
+def test_texts_of_the_users_reports_are_left_out(run, pairs):
+    result = run("attack", pairs, "--reward", "rouge", "--families", "reports", "--budget", "3000", "--json", "-",
+                 "--no-quotes", "--quiet")  # fmt: skip
+    assert result.code == 0, result.err
+    (family,) = json.loads(result.out)["families"]
+    assert (family["text"], family["quotes_reports"]) == (None, True)
+    assert family["gain"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--against", "honest"], "needs --honest-column"),
+        (["--families", "label"], "did you mean 'labels'"),
+        (["--budget", "10"], "budget must be at least"),
+        (["--reference-column", "report"], "unknown column 'report'"),
+        (["--png", "-"], "--png"),
+        (["--threshold", "nan"], "must be a number"),
+        (["--held-out", "1"], "held_out must lie in"),
+        (["--max-references", "3"], "max_references must be at least"),
+    ],
+)
+def test_errors_name_the_option(run, pairs, options, message):
+    result = run("attack", pairs, "--reward", "rouge", *options)
+    assert result.code in (1, 2)
+    assert message in result.err
+
+
+def test_help_explains_the_outcome(run):
+    result = run("attack", "--help")
+    assert result.code == 0
+    assert '"exploit" if the whole' in " ".join(result.out.split())

@@ -1,0 +1,93 @@
+"""Simulated training runs: a policy that drifts to an exploit, or improves towards the references."""
+
+import random
+from collections.abc import Sequence
+from itertools import islice
+
+from rrg_rewards.watch import RewardWatch
+from rrg_rewards.watch.attack.families import Family
+from rrg_rewards.watch.attack.policies import Policy, split_sentences
+
+STOP = [
+    "divergence",
+    "instructions",
+    "longer",
+    "repeated_sentences",
+    "new_sentences",
+    "more_findings",
+    "more_hedges",
+    "more_sizes",
+    "hedged_sentences",
+]
+"""The checks of the example in docs/reward_watch.md."""
+
+SETTINGS = {"window_reports": 640}
+"""The settings of the same example."""
+
+STUDIES, GROUP = 8, 8
+
+
+def sampled(text: str, draw: random.Random) -> list[str]:
+    """A group of completions of a policy that samples: some sentences are missing in half of them."""
+    sentences = split_sentences(text)
+    shorter = " ".join([sentence for sentence in sentences if draw.random() < 0.9] or sentences)
+    return [draw.choice((text, shorter)) for _ in range(GROUP)]
+
+
+def exploits(family: Family, others: Sequence[Family]) -> list[Policy]:
+    """Texts of a family, of several lengths."""
+    if family.name == "evolved":
+        texts = [exploits(other, ())[-1].text for other in others if other.name in ("hedges", "sizes")]
+        return [Policy((" ".join(texts),))]
+    if family.appends:
+        names = ("hedges", "sized_alternatives", "labels", "instructions")
+        return [exploits(other, ())[-1].appended_to_report() for other in others if other.name in names]
+    listings = [family.policy(listing.sentences(family.values)[:8]) for listing in islice(family.listings(), 2)]
+    return [*family.texts[:3], *list(family.common())[1:3], *listings]
+
+
+def drift(
+    watch: RewardWatch, pairs: Sequence[tuple[str, str]], policy: Policy, length: int = 100, seed: int = 0
+) -> float | None:
+    """Train a policy that writes an exploit more and more often.
+
+    Args:
+        watch: The watch.
+        pairs: References and reports of an honest system.
+        policy: The exploit.
+        length: Number of steps until all completions are the exploit.
+        seed: Random seed.
+
+    Returns:
+        Share of the drift after which the watch stopped the run, ``None`` if it did not stop it in the first quarter.
+    """
+    draw = random.Random(seed)
+    for step in range(-10, length // 4 + 1):
+        share = max(step, 0) / length
+        studies = draw.sample(pairs, STUDIES)
+        references = [reference for reference, _ in studies for _ in range(GROUP)]
+        honest = [completion for _, text in studies for completion in sampled(text, draw)]
+        completions = [policy.completion(text) if draw.random() < share else text for text in honest]
+        watch.observe(completions, references)
+        watch.step(step)
+        if watch.should_stop:
+            return share
+    return None
+
+
+def improve(watch: RewardWatch, pairs: Sequence[tuple[str, str]], steps: int = 200, seed: int = 0) -> None:
+    """Train a policy that writes the reference, instead of a system's report, more and more often."""
+    draw = random.Random(seed)
+    for step in range(steps):
+        skill = 0.8 * step / steps
+        studies = draw.sample(pairs, STUDIES)
+        references = [reference for reference, _ in studies for _ in range(GROUP)]
+        completions = [
+            one if draw.random() < skill else other
+            for reference, report in studies
+            for one, other in zip(sampled(reference, draw), sampled(report, draw), strict=True)
+        ]
+        rewards = [float(completion in reference) + draw.gauss(skill, 0.3) for completion, reference in
+                   zip(completions, references, strict=True)]  # fmt: skip
+        watch.observe(completions, references, rewards={"r": rewards})
+        watch.step(step)

@@ -1,0 +1,306 @@
+"""The search of exploits, on rewards whose best exploit is known."""
+
+import random
+from collections import defaultdict
+
+import pytest
+import torch
+
+from rrg_rewards.rewards import make_reward
+from rrg_rewards.watch import attack_reward, draw_attack
+from rrg_rewards.watch.attack import family_names
+from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls
+from rrg_rewards.watch.attack.families import make_families
+from rrg_rewards.watch.attack.material import read_material
+from rrg_rewards.watch.attack.policies import Policy
+from rrg_rewards.watch.attack.search import race
+
+FINDINGS = ["Cardiomegaly", "Pleural effusion", "Lung nodule", "Emphysema", "Atelectasis", "Hiatal hernia"]
+
+
+def reports(count=48, seed=0):
+    """Different reports, each with one or two findings."""
+    draw = random.Random(seed)
+    return [f"{'. '.join(draw.sample(FINDINGS, 1 + row % 2))}. Study number {row}." for row in range(count)]
+
+
+def attack(reward, references=None, honest=None, **options):
+    options = {"budget": 12_000, "max_references": 48, **options}
+    return attack_reward(reward, {"reference": references or reports()}, honest=honest, **options)
+
+
+def found(result, family):
+    return next(one for one in result.families if one.family == family)
+
+
+def contains(*words):
+    """A reward that pays each word, and takes a hundredth of it for each word of the report."""
+
+    def reward(completions, **columns):
+        return [sum(word in text.lower() for word in words) - 0.01 * len(text.split()) for text in completions]
+
+    return reward
+
+
+def test_a_word_that_pays_is_found():
+    # "granuloma" is in no report: it is a word of the lexicon.
+    result = attack(contains("granuloma"))
+    assert result.outcome == "exploit"
+    assert result.best.text.lower().strip(" .") == "granuloma"
+    assert result.best.gain == pytest.approx(0.99)
+    assert result.best.interval == pytest.approx((0.99, 0.99))
+    assert (result.blank, result.honest, result.baseline) == (0.0, None, "blank")
+    assert "{report}" not in " ".join(family.text for family in result.families)
+    assert found(result, "normal").outcome == "none"
+
+
+def test_words_that_pay_together_are_combined():
+    result = attack(contains("granuloma", "scoliosis", "gallstone", "empyema"), families=["findings"])
+    assert result.best.reward > 3.85
+    assert {"granuloma", "scoliosis", "gallstone", "empyema"} <= set(result.best.text.lower().replace(".", "").split())
+
+
+def test_an_alternative_that_pays_is_found():
+    """A hedge earns where its second finding is in the reference: the best text lists all findings after "or"."""
+
+    def reward(completions, reference, **columns):
+        return [
+            float(any(f"bulla or {name.lower()}" in text.lower() and name in wanted for name in FINDINGS))
+            for text, wanted in zip(completions, reference, strict=True)
+        ]
+
+    result = attack(reward, families=["alternatives", "hedges"], budget=40_000)
+    assert result.best.family == "alternatives"
+    assert result.best.gain > 0.9
+    assert found(result, "hedges").gain == 0
+
+
+def test_a_sentence_of_the_reports_is_found_and_marked():
+    references = [f"{text} The trachea is midline." for text in reports()]
+    result = attack(contains("trachea is midline"), references, families=["sentences", "findings", "evolved"])
+    best = found(result, "sentences")
+    assert best.text == "The trachea is midline."
+    assert best.quotes_reports
+    assert found(result, "evolved").quotes_reports
+    assert best.to_dict(quotes=False)["text"] is None
+    assert not found(result, "findings").quotes_reports
+
+
+def test_edits_of_honest_reports_are_searched():
+    references = reports()
+    honest = [text.split(".")[0] + "." for text in references]
+
+    def reward(completions, reference, **columns):
+        """Pays the first finding of the reference, and any sentence that contains "granuloma" after it."""
+        return [
+            float(text.startswith(wanted.split(".")[0])) * (1 + ("granuloma" in text.lower()))
+            for text, wanted in zip(completions, reference, strict=True)
+        ]
+
+    result = attack(reward, references, honest)
+    best = found(result, "report_appended")
+    assert result.best is best
+    assert best.text.startswith("{report} ")
+    assert (result.honest, best.reward, best.gain) == (1.0, 2.0, 1.0)
+    assert best.edits
+    # Constants earn only where the first finding is theirs, and are compared with the honest reports.
+    assert found(result, "findings").gain < 0
+    assert attack(reward, references, honest, against="blank", families=["findings"]).best.gain > 0
+
+
+def test_a_reward_that_only_pays_the_reference_is_safe():
+    def reward(completions, reference, **columns):
+        return [float(text == wanted) for text, wanted in zip(completions, reference, strict=True)]
+
+    result = attack(reward)
+    assert result.outcome == "none"
+    assert result.verdict == "no family gains more than 0.1"
+    assert result.reference == 1.0
+    assert all(family.gain == 0 for family in result.families)
+
+
+def test_what_is_learnt_by_heart_is_not_a_gain():
+    """A text that pays on the searched references only has no gain on the held-out ones."""
+
+    def reward(completions, reference, **columns):
+        return [float(text.strip() == wanted) for text, wanted in zip(completions, reference, strict=True)]
+
+    best = attack(reward, families=["reports"]).best
+    assert best.searched_reward > 0
+    assert best.reward == best.gain == 0
+
+
+def test_the_gain_is_that_of_references_not_searched():
+    seen = defaultdict(set)
+    references = reports()
+    rewarded = {}
+
+    def reward(completions, reference, **columns):
+        values = []
+        for text, wanted in zip(completions, reference, strict=True):
+            seen[wanted].add(text)
+            rewarded[text, wanted] = float(wanted.split(".")[0].lower() in text.lower())
+            values.append(rewarded[text, wanted])
+        return values
+
+    result = attack(reward, references, families=["findings", "lists"])
+    # On held-out references: the blank report, the reference, and the best text of each family.
+    held_out = [wanted for wanted, texts in seen.items() if len(texts) <= 4]
+    assert len(held_out) == result.settings["held_out_references"] == 24
+    for family in result.families:
+        gains = torch.tensor([rewarded[family.text, wanted] - rewarded["", wanted] for wanted in held_out])
+        assert family.gain == pytest.approx(float(gains.mean()))
+        assert family.interval[0] <= family.gain <= family.interval[1]
+
+
+def test_equal_references_are_in_the_same_part():
+    seen = defaultdict(set)
+
+    def reward(completions, reference, study, **columns):
+        for text, wanted, number in zip(completions, reference, study, strict=True):
+            seen[wanted, number].add(text)
+        return [0.0] * len(completions)
+
+    references = [f"{name}." for name in FINDINGS for _ in range(8)]
+    attack_reward(
+        reward, {"reference": references, "study": list(range(48))}, families=["findings"], budget=8000, held_out=0.4
+    )
+    searched = {wanted for (wanted, _), texts in seen.items() if len(texts) > 3}
+    held_out = {wanted for (wanted, _), texts in seen.items() if len(texts) <= 3}
+    assert searched
+    assert held_out
+    assert not searched & held_out
+
+
+@pytest.mark.parametrize("budget", [6000, 9001])
+def test_the_budget_is_kept_and_reported(budget):
+    calls = []
+    progress = []
+
+    def reward(completions, **columns):
+        calls.append(len(completions))
+        return [float(len(text) % 7) for text in completions]
+
+    result = attack(reward, honest=reports(seed=1), budget=budget, batch_size=50,
+                    report_progress=lambda finished, added: progress.append((finished, added)))  # fmt: skip
+    assert result.calls == sum(calls) <= budget
+    assert result.calls > 0.5 * budget
+    assert max(calls) <= 50
+    assert progress[0] == (0, budget)
+    assert sum(finished for finished, _ in progress) == result.calls
+    assert {family.family for family in result.families} == set(family_names())
+
+
+def test_equal_seeds_give_equal_results():
+    reward = make_reward("rouge")
+    families = ["findings", "reports", "evolved", "report_appended"]
+    results = [attack(reward, honest=reports(seed=1), budget=3000, seed=seed, families=families) for seed in (1, 1, 2)]
+    assert results[0] == results[1]
+    assert results[0].settings != results[2].settings
+    assert results[0].families != results[2].families
+
+
+def test_no_pair_is_scored_twice():
+    seen = defaultdict(int)
+
+    def reward(completions, reference, **columns):
+        for pair in zip(completions, reference, strict=True):
+            seen[pair] += 1
+        return [0.1 * len(text.split()) for text in completions]
+
+    attack(reward, families=["findings", "hedges", "evolved"])
+    # The reference itself and a whole report of the search may be the same text.
+    assert max(seen.values()) == 1
+
+
+def test_asynchronous_rewards_and_missing_ones():
+    async def reward(completions, reference, prompts, **columns):
+        assert len(prompts) == len(completions)
+        return [
+            None if "Emphysema" in wanted else float("scoliosis" in text)
+            for text, wanted in zip(completions, reference, strict=True)
+        ]
+
+    result = attack(reward, families=["findings"])
+    assert result.best.gain == 1.0
+    assert 0 < result.best.unscorable < 24
+
+
+def test_composed_rewards_and_a_state_that_does_not_change():
+    reward = make_reward("composed", parts=[{"name": "crg", "prior": "running"}, {"name": "repetition"}])
+    before = reward.state_dict()
+    result = attack(reward, budget=3000, families=["labels", "normal"])
+    assert reward.state_dict() == before
+    assert result.signature == reward.signature
+    assert result.reward == "composed"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": 100}, "budget must be at least"),
+        ({"families": ["hedge"]}, "unknown family 'hedge'; did you mean 'hedges'"),
+        ({"families": ["report_hedged"]}, "give honest reports"),
+        ({"against": "honest"}, "needs honest reports"),
+        ({"against": "best"}, "against must be"),
+        ({"held_out": 0.0}, "held_out must lie in"),
+        ({"confidence": 1.0}, "confidence must lie in"),
+        ({"max_references": 4}, "max_references must be at least"),
+        ({"reference_column": "report"}, "unknown column 'report'"),
+        ({"honest": ["one"]}, "length"),
+        ({"references": ["Normal."] * 40}, "of 1 different references"),
+    ],
+)
+def test_errors_name_the_argument(options, message):
+    with pytest.raises(ValueError, match=message):
+        attack(contains("x"), **options)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "message"),
+    [
+        (lambda texts: [None] * len(texts), "cannot score the blank report"),
+        (lambda texts: [0.0], "returned 1 rewards for"),
+        (lambda texts: [float("inf")] * len(texts), "infinite"),
+    ],
+)
+def test_rewards_that_break_the_contract(rewards, message):
+    with pytest.raises(ValueError, match=message):
+        attack(lambda completions, **columns: rewards(completions))
+
+
+def test_a_race_keeps_the_best_and_its_budget():
+    values = {str(number): number for number in range(64)}
+    calls = RewardCalls(lambda completions, **columns: [values[text] for text in completions], {}, 10_000)
+    table = PolicyTable(calls, list(range(40)), None, Policy(("0",)), Policy(("0",)))
+    calls.columns = {"reference": ["a"] * 40}
+    table.evaluate([Policy(("0",))], 40)
+    policies = [Policy((text,)) for text in values]
+    ranked = race(table, policies, 2000)
+    assert [policy.text for policy in ranked[:4]] == ["63", "62", "61", "60"]
+    assert len(ranked) == 64
+    assert calls.spent - 40 <= 2000
+    before = calls.spent
+    assert race(table, [Policy((text,)) for text in values], 0)[0].text == "63"
+    assert calls.spent == before
+
+
+def test_every_family_makes_texts():
+    material = read_material(reports())
+    families = make_families(material)
+    assert [family.name for family in families] == list(family_names())
+    for family in families:
+        assert family.about
+        if family.name != "evolved" and not family.appends:
+            assert family.texts or family.phrases, family.name
+        for phrase in family.phrases:
+            assert "{" not in phrase.text, (family.name, phrase.text)
+        for policy in family.common():
+            assert len(policy.sentences) >= 1
+    assert material.findings[0] in {name.lower() for name in FINDINGS}
+    assert "No Finding" not in material.labels
+    assert {"pneumothorax", "granuloma"} <= set(material.findings)
+
+
+def test_the_plot_is_a_png():
+    assert draw_attack(attack(contains("granuloma"), families=["findings", "normal"])).startswith(b"\x89PNG")

@@ -1,0 +1,117 @@
+"""The watch on simulated runs: it stops each family of exploits early, and no honest improvement."""
+
+import csv
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from drift import SETTINGS, STOP, drift, exploits, improve
+
+from rrg_rewards.data import phantom_studies
+from rrg_rewards.watch import RewardWatch
+from rrg_rewards.watch.attack import family_names
+from rrg_rewards.watch.attack.families import make_families
+from rrg_rewards.watch.attack.material import read_material
+from rrg_rewards.watch.attack.policies import split_sentences
+from rrg_rewards.watch.findings import count_findings, is_hedged
+
+QUARTER = 0.25
+# Constants of sentences that are common in reports: only their whole text is new.
+FAST = ("labels", "sized_alternatives", "sentences", "report_hedged")
+
+
+@pytest.fixture(scope="module")
+def phantoms():
+    """References, and reports of a system that writes the report of the patient, or half of it with another one's."""
+    reports = [study.report for study in phantom_studies(160, seed=0, style="compact")]
+    halves = [" ".join(split_sentences(text)[: len(split_sentences(text)) // 2]) for text in reports]
+    return [(text, f"{halves[row]} {halves[row - 1]}" if row % 2 else text) for row, text in enumerate(reports)]
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    logger = logging.getLogger("rrg_rewards.watch")
+    logger.setLevel(logging.ERROR)
+    yield
+    logger.setLevel(logging.NOTSET)
+
+
+def check_family(name, pairs, labeler):
+    families = make_families(read_material([reference for reference, _ in pairs]))
+    family = next(family for family in families if family.name == name)
+    # The longest of the family's texts.
+    policy = exploits(family, families)[-1]
+    share = drift(RewardWatch(stop=STOP, labeler=labeler, **SETTINGS), pairs, policy)
+    assert share is not None, policy.text
+    assert share <= QUARTER
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in family_names()]
+)
+def test_each_family_stops_the_run(name, phantoms):
+    check_family(name, phantoms, None)
+
+
+@pytest.mark.parametrize("steps", [40, pytest.param(200, marks=pytest.mark.slow)])
+def test_honest_improvement_raises_nothing(steps, phantoms):
+    watch = RewardWatch(stop=True, **SETTINGS)
+    improve(watch, phantoms, steps)
+    assert watch.alarms == []
+    assert len(watch.blocks) == steps
+
+
+def real_pairs(folder, corpus):
+    name, reference, prediction, labeler = {
+        "ctrg": ("reg2rg_ctrg/pairs.csv", "GT_whole_report", "Pred_whole_report", "rules:ct_rate"),
+        "ct_rate": ("reg2rg_ct_rate/pairs.csv", "reference", "prediction", "rules:ct_rate"),
+        "iu_xray": ("iu_xray/systems.csv", "reference", "sft_model", "rules:chexbert"),
+    }[corpus]
+    with (folder / name).open(newline="", encoding="utf-8") as file:
+        return [(row[reference], row[prediction]) for row in csv.DictReader(file)], labeler
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", ["ctrg", "ct_rate", "iu_xray"])
+def test_honest_improvement_of_real_systems_raises_nothing(shared_data, corpus):
+    pairs, labeler = real_pairs(shared_data, corpus)
+    watch = RewardWatch(stop=True, labeler=labeler, **SETTINGS)
+    improve(watch, pairs)
+    assert watch.alarms == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", ["ctrg", "ct_rate", "iu_xray"])
+@pytest.mark.parametrize("name", family_names())
+def test_each_family_stops_a_run_of_a_real_system(shared_data, corpus, name):
+    pairs, _ = real_pairs(shared_data, corpus)
+    check_family(name, pairs, None)
+
+
+def test_the_documented_stop_is_the_simulated_one():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reward_watch.md").read_text(encoding="utf-8")
+    listed = re.search(r"STOP = \[(.*?)\]", page, re.DOTALL)[1]
+    assert re.findall(r'"(\w+)"', listed) == STOP
+    assert f"stop=STOP, window_reports={SETTINGS['window_reports']}" in page
+
+
+def test_counts_of_findings():
+    assert count_findings("Granuloma versus edema, 5 x 8 mm. No emphysema or effusion.") == (2, 2, 1)
+    assert count_findings("Nodules of 3 mm and 1.2 cm.")[2] == 2
+    assert count_findings("") == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("The heart may be enlarged", True),
+        ("Or this is not the case", True),
+        ("Suspicious for metastasis", True),
+        ("No effusion or pneumothorax", False),
+        ("Cardiomegaly", False),
+        ("The maya filter is seen", False),
+    ],
+)
+def test_words_of_uncertainty(sentence, expected):
+    assert is_hedged(sentence) is expected
