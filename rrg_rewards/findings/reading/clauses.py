@@ -37,6 +37,10 @@ __all__ = ["Clauses", "any_between", "first_between"]
     WITH,
     SURGERY,
     PURPOSE,
+    REQUEST,
+    UNSTATED,
+    ASKING,
+    WOULD,
 ) = (1 << i for i in range(len(CUES)))
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW

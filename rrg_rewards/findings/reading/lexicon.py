@@ -22,6 +22,7 @@ CUES = (
     *("boundary", "comma", "joint", "verb", "predicate", "be", "have", "exist", "show", "relative"),
     *("not", "none", "ended", "history", "former", "current", "other", "open", "doubt", "query"),
     *("normal", "abnormal", "place", "degree", "with", "surgery", "purpose"),
+    *("request", "unstated", "asking", "would"),
 )
 
 

@@ -73,7 +73,8 @@ def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> No
     It remains if the statement names a place of its own: "Mediastinum: there is a nodule in the thyroid".
     """
     colon = tokens.index(":")
-    if any(code & lexicon.sites for code in codes[colon + 1 :]):
+    # "Bronchiectasis: none" is an answer.
+    if codes[colon] != lexicon.words[":"] or any(code & lexicon.sites for code in codes[colon + 1 :]):
         return
     if all(code & lexicon.sites or token in _LABEL_FILLERS for code, token in zip(codes[:colon], tokens, strict=False)):
         codes[colon] = 0

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from rrg_rewards.findings.reading.clauses import (
     ABNORMAL,
+    ASKING,
     BE,
     BOUNDARY,
     BREAKING,
@@ -24,9 +25,12 @@ from rrg_rewards.findings.reading.clauses import (
     PLACE,
     PURPOSE,
     QUERY,
+    REQUEST,
     STATING,
     SURGERY,
+    UNSTATED,
     VERB,
+    WOULD,
     Clauses,
     any_between,
     first_between,
@@ -44,6 +48,7 @@ _HISTORY_REACH = 4
 _PREDICATE_REACH = 4
 # Between a mention and the verb that calls it normal, and between this verb and "normal": "thickness is within normal".
 _NORMAL_REACH = 3
+_UNASSERTED = REQUEST | UNSTATED | ASKING
 
 
 class NegationScope(Clauses):
@@ -56,14 +61,15 @@ class NegationScope(Clauses):
     def __init__(self, codes: Sequence[int]) -> None:
         super().__init__(codes)
         self._closers: list[int] | None = None
-        self._formers: dict[int, int] = {}
 
     def presence(self, start: int, end: int) -> int:
         """Return ``PRESENT``, ``UNCERTAIN`` or ``ABSENT`` for the mention at tokens ``start`` to ``end``."""
         kinds, codes = self.kinds, self.codes
-        if not kinds & (DENYING | HISTORY | FORMER | DOUBT | QUERY | NORMAL | SURGERY):
+        if not kinds & (DENYING | HISTORY | FORMER | DOUBT | QUERY | NORMAL | SURGERY | _UNASSERTED):
             return PRESENT
         begin, stop = self.bounds(start)
+        if kinds & _UNASSERTED and self._is_unasserted(begin, stop, start, end):
+            return ABSENT
         # "not thickened", "not significantly thickened"
         if kinds & NOT and any(codes[i] & NOT for i in range(max(begin, start - 2), end)):
             return ABSENT
@@ -74,13 +80,26 @@ class NegationScope(Clauses):
             return ABSENT
         if kinds & (HISTORY | SURGERY) and self._is_history(begin, stop, start, end):
             return ABSENT
-        if kinds & FORMER and not self.has_news and self._is_former(begin, stop, start):
+        if kinds & FORMER and not self.has_news and self._is_former(begin, stop, start, end):
             return ABSENT
         if kinds & DOUBT and any(codes[i] & DOUBT for i in range(max(begin, start - _DOUBT_REACH), start)):
             return UNCERTAIN
         if kinds & QUERY and any(codes[i] & QUERY for i in range(end, min(stop, end + 2))):
             return UNCERTAIN
         return PRESENT
+
+    def _is_unasserted(self, begin: int, stop: int, start: int, end: int) -> bool:
+        """Whether the clause asks for the mention, makes it a condition, or is about someone else."""
+        codes = self.codes
+        if any(code & UNSTATED for code in codes[begin:stop]):
+            return True
+        if any(code & REQUEST for code in codes[begin:start]):
+            return True
+        if not codes[0] & ASKING or (self.size > 1 and codes[1] & (BE | VERB | NOT)):
+            return False
+        # "Is there a nodule?", "Were there a nodule, it would be seen", "Should a nodule grow, ..."
+        is_condition = codes[0] & WOULD or any(code & WOULD for code in codes)
+        return is_condition or any(code & QUERY for code in codes[end:])
 
     def _is_denied(self, begin: int, stop: int, start: int, end: int) -> bool:
         """Whether a negation in the clause from ``begin`` to ``stop`` covers the mention."""
@@ -177,18 +196,17 @@ class NegationScope(Clauses):
                 return True
         return False
 
-    def _is_former(self, begin: int, stop: int, start: int) -> bool:
+    def _is_former(self, begin: int, stop: int, start: int, end: int) -> bool:
         """Whether the clause describes an earlier examination only."""
-        place = self._former(begin, stop)
+        place = self._former(begin, stop, start, end)
         # "In the previous examination there were nodules", or "there were nodules in the previous examination".
         return 0 <= place <= begin + 1 or (
             place > start and any(begin <= verb < start and self.codes[verb] & EXIST for verb in self.verbs)
         )
 
-    def _former(self, begin: int, stop: int) -> int:
+    def _former(self, begin: int, stop: int, start: int, end: int) -> int:
         """Return the first token that places a clause in the past; -1 if there is none or the clause is about now."""
-        if begin not in self._formers:
-            codes = self.codes[begin:stop]
-            place = next((begin + i for i, code in enumerate(codes) if code & FORMER), -1)
-            self._formers[begin] = -1 if any(code & CURRENT for code in codes) else place
-        return self._formers[begin]
+        # "increased" in "increased markings" is a part of the name.
+        if any(self.codes[i] & CURRENT for i in range(begin, stop) if not start <= i < end):
+            return -1
+        return next((i for i in range(begin, stop) if self.codes[i] & FORMER), -1)

@@ -57,12 +57,13 @@ def normalise(sentence: str) -> str:
     """Convert ASCII letters to lower case and other punctuation to spaces; the length does not change.
 
     Measures are spelled uniformly: "6 * 4mm" is "6 x 4mm", "1,5 cm" is "1.5 cm", and of "3-6 mm" the upper end remains.
+    The answer "(-)" is "(0)".
 
     Example:
         >>> normalise("Ground-glass [RUL], 6*4mm")
         'ground glass  rul , 6x4mm'
     """
-    return _spell_measures(sentence).translate(_TABLE)
+    return _spell_measures(sentence).replace("(-)", "(0)").translate(_TABLE)
 
 
 def pad(text: str) -> str:
