@@ -36,6 +36,11 @@ class BatchedLabeler:
         """Signature of the labeler; batches do not change it."""
         return self._labeler.signature
 
+    @property
+    def modality(self) -> str | None:
+        """Modality of the reports that the labels are made for; ``None`` if it is unknown."""
+        return getattr(self._labeler, "modality", None)
+
     def __call__(self, reports: Sequence[str]) -> Tensor:
         """Return the labels of ``N`` reports, a bool tensor of shape ``(N, L)``."""
         self._report(0, len(reports))

@@ -75,12 +75,12 @@ def _drop_standard_output() -> None:
 
 @contextmanager
 def _own_warnings(terminal: Terminal) -> Iterator[None]:
-    """Show warnings about reports like the other messages of a command, without the line of code."""
+    """Show the warnings of this package like the other messages of a command, without the line of code."""
     with warnings.catch_warnings():
         show = warnings.showwarning
 
         def show_on_terminal(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
-            if issubclass(category, PlaceholderWarning):
+            if category.__module__.startswith("rrg_rewards."):
                 terminal.warn(str(message))
             else:
                 show(message, category, *place, **options)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.labelers.radbert_model import load_radbert_classifier
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.schemas import get_label_schema
@@ -70,6 +71,8 @@ class RadBertLabeler(Backend):
         ValueError: If the schema, dtype or ``long_reports`` is unknown; on loading, if the weights do not fit.
         FileNotFoundError: On loading, if the file does not exist or the folder contains no known weight file.
     """
+
+    modality: Modality = "ct"
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rrg_rewards.findings import Finding, get_engine
 from rrg_rewards.findings.reading.engine import FindingEngine
+from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
@@ -78,6 +79,11 @@ class RuleLabeler(Backend):
         lexicon = self._engine.lexicon
         schema = lexicon.name if is_yaml_path(self.schema) else self.schema
         return format_signature("rules", schema=schema, lexicon=lexicon.digest)
+
+    @property
+    def modality(self) -> Modality | None:
+        """Modality of the reports that the labels are made for, ``ct`` or ``xray``; ``None`` for both."""
+        return self._engine.lexicon.modality
 
     def arguments(self) -> dict[str, str]:
         """Return the keyword arguments that rebuild this labeler."""

@@ -13,11 +13,16 @@ from torch.nn import Module
 from torchmetrics import Metric
 from torchmetrics.utilities import rank_zero_warn
 
+from rrg_rewards.findings.reading.modality import Modality, ModalityCheck
 from rrg_rewards.metrics.columns import Column, read_column
 from rrg_rewards.utilities.checks import check_reports, check_same_length
 from rrg_rewards.utilities.precision import own_precision
 
-__all__ = ["ReportMetric", "ScalarMetric", "Scores", "score_sums"]
+__all__ = ["ModalityWarning", "ReportMetric", "ScalarMetric", "Scores", "score_sums"]
+
+
+class ModalityWarning(UserWarning):
+    """The references are of another modality than the labels or questions of a metric."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -240,6 +245,7 @@ class ReportMetric(ScalarMetric, ABC):
 
     def __init__(self, parts: Sequence[str] | None = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self._modality_check: ModalityCheck | None = None
         self._parts = None if parts is None else tuple(parts)
         self.add_state("num_unscorable", torch.tensor(0), dist_reduce_fx="sum")
         # A MetricCollection merges metrics whose states are equal after the first batch, and then updates only one of
@@ -325,12 +331,32 @@ class ReportMetric(ScalarMetric, ABC):
         columns = self._read_context({name: read_column(name, one, len(preds)) for name, one in context.items()})
         rows = self._scorable(preds, target, columns)
         chosen = rows.nonzero().flatten().tolist()
+        self._warn_of_modality([target[row] or "" for row in chosen])
         return (
             rows,
             [preds[row] or "" for row in chosen],
             [target[row] or "" for row in chosen],
             {name: [column[row] for row in chosen] for name, column in columns.items()},
         )
+
+    def _modality(self) -> tuple[Modality | None, str]:
+        """Return the modality of the reports that the metric is made for, and the remedy for reports of another."""
+        return None, ""
+
+    def _warn_of_modality(self, target: Sequence[str]) -> None:
+        """Warn once if the first references are of another modality."""
+        expected, remedy = self._modality()
+        if expected is None:
+            return
+        if self._modality_check is None:
+            self._modality_check = ModalityCheck(expected)
+        if self._modality_check.differs(target):
+            names = ("radiograph", "CTs") if expected == "ct" else ("CT", "radiographs")
+            rank_zero_warn(
+                f"{self.name}: the references read like {names[0]} reports, but it is set up for reports of "
+                f"{names[1]}; {remedy}",
+                ModalityWarning,
+            )
 
     def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         """Check and convert the values of context columns; by default, return them unchanged."""

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.functional.crg import check_prior, crg_contributions, mean_positives
 from rrg_rewards.functional.crg_macro import CRGAverage, check_label_priors
 from rrg_rewards.functional.label_counts import label_counts, label_statistics
@@ -225,6 +226,11 @@ class ReportCRG(LabelCountsMetric, ReportMetric):
             average=self.average,
             min_prevalence=self.min_prevalence,
         )
+
+    def _modality(self) -> tuple[Modality | None, str]:
+        modality = getattr(self.labeler, "modality", None)
+        other = "rules:chexbert" if modality == "ct" else "rules:ct_rate"
+        return modality, f"use labeler={other!r}"
 
     def _check_labels(self, rows: Sequence[Any]) -> None:
         width = len(self.labeler.labels)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.data.records.question_items import check_question_items
+from rrg_rewards.findings.reading.lexicon import load_lexicon
+from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
 from rrg_rewards.metrics.base import Scores
@@ -247,6 +249,10 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             added = torch.zeros_like(table)
             added[row].index_add_(0, index, torch.tensor(values * 2, dtype=table.dtype, device=self.device))
             setattr(self, name, table + added)
+
+    def _modality(self) -> tuple[Modality | None, str]:
+        remedy = "use a schema file with a lexicon of radiographs (lexicon: chest_xray)"
+        return load_lexicon(self.examiner.schema.lexicon).modality, remedy
 
     def _unscorable_reasons(self) -> str:
         reasons = super()._unscorable_reasons()

@@ -347,3 +347,15 @@ def test_a_model_without_an_owner_is_a_missing_folder(run, pairs, metric, monkey
     result = run("score", pairs, "--metrics", metric, "--set", f"{metric}.model=my_model", "--bootstrap", "0")
     assert result.code != 0
     assert "'my_model': no such folder; a model on the Hub is named with its owner, as in owner/model" in result.err
+
+
+def test_x_ray_reports_with_labels_of_ct_get_one_warning(run, tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("prediction,reference\n" + "Normal.,The cardiac silhouette is enlarged.\n" * 300)
+    result = run("score", path, "--metrics", "crg", "--bootstrap", "0", "--batch-size", "64")
+    assert result.code == 0
+    assert result.err.count("read like radiograph reports") == 1
+    assert "warning: crg: the references read like radiograph reports" in result.err
+    assert ".py:" not in result.err
+    quiet = run("score", path, "--metrics", "crg", "--labeler", "rules:chexbert", "--bootstrap", "0")
+    assert "read like" not in quiet.err

@@ -25,6 +25,9 @@ __all__ = [
 
 # A sentence ends at a full stop before a space, at a line end, and at quotes and bullets, which separate lines of an
 # impression. A full stop without a space after it is usually a decimal point or part of an abbreviation.
+_MOST_CHARACTERS = 2_000
+# The end of a word, but not between a number and its unit.
+_WORD_END = re.compile(r"[^\w\s]|\s(?!\s{0,3}[cm]m\b)|$")
 _BOUNDARY = re.compile(r'[.!;]+(?=[\s"“”•]|$)|[\n\r"“”•]+|(?<=[a-z)])\.(?=[A-Z])')
 
 # Digits that an exact result may have beyond those of the number.
@@ -114,6 +117,9 @@ def read_rules(entries: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
 def spans(report: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each sentence, without its full stop and surrounding spaces.
 
+    A sentence of more than 2,000 characters is divided between words, so that the work on a text grows linearly with
+    its length.
+
     Example:
         >>> text = 'Nodule of 2.5 mm. " Effusion'
         >>> [text[start:end] for start, end in spans(text)]
@@ -121,11 +127,24 @@ def spans(report: str) -> Iterator[tuple[int, int]]:
     """
     start = 0
     for end, after in [*((found.start(), found.end()) for found in _BOUNDARY.finditer(report)), (len(report),) * 2]:
-        inside = report[start:end]
-        if inside.strip():
-            first = start + len(inside) - len(inside.lstrip())
-            yield first, first + len(inside.strip())
+        for first, last in _parts(report, start, end):
+            inside = report[first:last]
+            if inside.strip():
+                first += len(inside) - len(inside.lstrip())
+                yield first, first + len(inside.strip())
         start = after
+
+
+def _parts(report: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a sentence: at most 2,000 characters, or a longer word."""
+    while end - start > _MOST_CHARACTERS:
+        cut = report.rfind(" ", start + 1, start + _MOST_CHARACTERS)
+        if cut < 0:
+            # Always found, because it matches the end of the sentence, too.
+            cut = next(_WORD_END.finditer(report, start + _MOST_CHARACTERS, end)).start()
+        yield start, cut
+        start = cut
+    yield start, end
 
 
 class TextRewriter:

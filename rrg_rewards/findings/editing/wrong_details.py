@@ -109,15 +109,18 @@ def _clauses(sentence: str) -> Iterator[tuple[int, int]]:
     for found in _words("breaks").finditer(sentence):
         # "In the left axilla, no node was seen" is one clause.
         before = sentence[cuts[-1] if cuts else 0 : found.start()]
-        if verbs.search(before) or not _OPENING.match(before):
+        if not _OPENING.match(before) or verbs.search(before):
             cuts.append(found.start())
     for start, end in zip([0, *cuts], [*cuts, len(sentence)], strict=True):
         joints = [start + joint.start() for joint in _JOINT.finditer(sentence[start:end])]
         first = start
+        has_verb = verbs.search(sentence, start, (joints or [end])[0]) is not None
         for cut, stop in pairwise([*joints, end]):
-            if verbs.search(sentence, first, cut) and verbs.search(sentence, cut, stop):
+            has_next = verbs.search(sentence, cut, stop) is not None
+            if has_verb and has_next:
                 yield first, cut
                 first = cut
+            has_verb = has_verb or has_next
         yield first, end
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.findings.reading.lexicon_file import read_lexicon_file
+from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.findings.reading.phrases import Phrase, PhraseCompiler, PhraseTable, WordBits, union
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.package_data import package_yaml, package_yaml_digest, package_yaml_names
@@ -17,6 +18,7 @@ __all__ = ["CUES", "Lexicon", "Rule", "load_lexicon", "shipped_lexicon"]
 
 _PACKAGE = "rrg_rewards.findings.lexicon"
 _SHARED = "cues"
+_MODALITIES: dict[str, Modality] = {"chest_ct": "ct", "abdomen": "ct", "chest_xray": "xray"}
 # Kinds of cues in the order of their bits. `cues.yaml` contains the words of each.
 CUES = (
     *("boundary", "comma", "joint", "verb", "predicate", "be", "have", "exist", "show", "relative"),
@@ -102,6 +104,11 @@ class Lexicon:
     sites: int
     organs: "SiteTable"
     exclusive: bool
+
+    @property
+    def modality(self) -> Modality | None:
+        """Modality of the reports that the labels are made for; ``None`` for both."""
+        return _MODALITIES.get(self.base)
 
     def organ(self, code: int) -> str | None:
         """Return the site of a word with this code, or ``None``."""

@@ -95,7 +95,8 @@ class TokenSize(NamedTuple):
 def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
     """Return the size that starts at a token, or ``None`` if no unit follows the number.
 
-    A dimension without a unit has the unit of the next dimension, and the last one that of the dimension before.
+    A dimension without a unit has the unit of the next dimension, and the last one that of the dimension before. A
+    number of more than 100 characters is no size.
 
     Example:
         >>> size_at("2.5 x 3 cm nodule".split(), 0), size_at("5 nodules".split(), 0)
@@ -111,6 +112,8 @@ def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
     while i < len(tokens):
         if found := _TOKEN.fullmatch(tokens[i]):
             for number, unit in _DIMENSION.findall(found[0]):
+                if len(number) > _MOST_CHARACTERS:
+                    return None
                 numbers.append(float(number))
                 units.append(factors.get(unit))
             i += 1
@@ -171,7 +174,7 @@ def attenuation_in(sentence: str) -> Size | None:
         Size(text='-20 HU', largest=20.0)
     """
     found = _HOUNSFIELD.search(sentence)
-    if found is None:
+    if found is None or len(found[2]) > _MOST_CHARACTERS:
         return None
     is_range = sentence[: found.start()].rstrip().endswith(tuple("0123456789"))
     sign = "-" if found[1] and not is_range else ""
@@ -186,7 +189,7 @@ def cardiothoracic_ratio_in(sentence: str) -> Size | None:
         '0.55'
     """
     found = _RATIO.search(sentence)
-    return None if found is None else Size(found[1], 1.0)
+    return None if found is None or len(found[1]) > _MOST_CHARACTERS else Size(found[1], 1.0)
 
 
 def range_start(text: str) -> str | None:

@@ -2,8 +2,12 @@
 
 import pytest
 
+from rrg_rewards.findings import extract_findings
+from rrg_rewards.findings.reading.measurements import attenuation_in, size_at
 from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.tokens import normalise, tokenise
+from rrg_rewards.metrics import CRIMSON
+from rrg_rewards.questions.engine import build_items
 
 
 @pytest.mark.parametrize(
@@ -79,3 +83,15 @@ def test_the_size_of_today(text: str, size: float) -> None:
 @pytest.mark.parametrize("text", ["6 * 4mm", "3-6 mm", "1,5 cm", "3 \u2013 6 mm", "* Nodule, 2,3", "T4-5", "-"])
 def test_spelling_keeps_the_length(text: str) -> None:
     assert len(normalise(text)) == len(text)
+
+
+@pytest.mark.parametrize("digits", [101, 400, 5_000])
+def test_a_number_longer_than_any_measure_is_no_size(digits: int) -> None:
+    number = "9" * digits
+    report = f"Nodule of {number} mm. Nodule of 4 x {number} cm. Density of {number} HU."
+    assert [finding.size_mm for finding in extract_findings(report)] == [None, None]
+    assert size_at([number, "mm"], 0) is None
+    assert attenuation_in(report) is None
+    for item in build_items(f"Cardiomegaly, cardiothoracic ratio 0.{number}. {report}"):
+        assert number not in item.answer
+    assert CRIMSON().score([report], [report]).value.tolist() == [1.0]
