@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.training.metrics.history import History
 from rrg_rewards.training.metrics.report import Summary
 from rrg_rewards.training.metrics.tasks import TASKS
+from rrg_rewards.training.metrics.termination import SaveOnTermination
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -110,18 +109,6 @@ def _last_checkpoint(output_dir: str) -> Path:
     return Path(_checkpoint_folder(output_dir)) / "last.ckpt"
 
 
-class _SaveOnTermination(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Save the last checkpoint when SIGTERM ends the training. Lightning ends the step first."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:  # noqa: ARG002
-        """Save a checkpoint from which the run can be resumed within the epoch."""
-        if isinstance(exception, SIGTERMException) and trainer.state.fn == "fit" and not trainer.sanity_checking:
-            trainer.save_checkpoint(self.path)
-
-
 def parse(task: str, argv: Sequence[str], instantiate: bool = True) -> TrainCLI:
     """Parse command-line arguments. They take precedence over the file of ``--config``.
 
@@ -178,7 +165,7 @@ def build(task: str, argv: Sequence[str], report_line: Callable[[str], None] | N
     """
     cli = parse(task, argv)
     names = ("train/loss", "val/loss", *cli.task.logged)
-    cli.trainer.callbacks += [History(report_line, names), _SaveOnTermination(_last_checkpoint(cli.config.output_dir))]
+    cli.trainer.callbacks += [History(report_line, names), SaveOnTermination(_last_checkpoint(cli.config.output_dir))]
     return cli
 
 
