@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.finebench import EXISTENCE, AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
 from rrg_rewards.questions.descriptions import check_readable
 from rrg_rewards.questions.engine import answer_items, build_items
-from rrg_rewards.questions.grading import compare_answers
+from rrg_rewards.questions.grading import Grading, check_grading, compare_answers
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_schema
 from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.utilities.backend import Backend
@@ -37,7 +38,8 @@ class GradedAnswer:
     Args:
         item: The question with its true answer.
         answer: The report's answer; ``None`` if it does not contain one.
-        grade: 1 (right), 0.5 (partly right) or 0 (wrong, or no answer).
+        grade: 1 (right), 0.5 (partly right) or 0 (wrong, or no answer); any value in [0, 1] for lists that are graded
+            by overlap.
     """
 
     item: QAItem
@@ -58,11 +60,13 @@ class Examiner(Backend):
         builder: Makes questions: ``"engine"`` or a judge.
         answerer: Answers questions from a report: ``"engine"`` or a judge.
         comparer: Grades answers: ``"engine"`` or a judge.
+        grading: How ``"engine"`` grades lists: ``"levels"`` or ``"overlap"``
+            (:func:`rrg_rewards.questions.compare_answers`).
         remembered: Number of reports whose questions are cached.
 
     Raises:
-        ValueError: For an unknown schema or judge, for a schema that the engine cannot read although it builds or
-            answers questions, or for the judge ``rules``, which supports CRIMSON only.
+        ValueError: For an unknown schema, grading or judge, for a schema that the engine cannot read although it builds
+            or answers questions, or for the judge ``rules``, which supports CRIMSON only.
         TypeError: For an object that is not a judge, or an argument that the judge does not take.
 
     Example:
@@ -79,6 +83,7 @@ class Examiner(Backend):
         builder: JudgeSetting = ENGINE,
         answerer: JudgeSetting = ENGINE,
         comparer: JudgeSetting = ENGINE,
+        grading: Grading = "levels",
         remembered: int = _REMEMBERED,
     ) -> None:
         self._given = schema
@@ -89,6 +94,8 @@ class Examiner(Backend):
         if self.builder is None or self.answerer is None:
             check_readable(self.schema)
         self.remembered = remembered
+        check_grading(grading)
+        self.grading: Grading = grading
         self._built: dict[str, tuple[QAItem, ...]] = {}
         self._items_task, self._answers_task, self._grades_task = ItemsTask(self.schema), AnswersTask(), GradesTask()
 
@@ -99,6 +106,7 @@ class Examiner(Backend):
             "builder": self.builder or ENGINE,
             "answerer": self.answerer or ENGINE,
             "comparer": self.comparer or ENGINE,
+            "grading": self.grading,
             "remembered": self.remembered,
         }
 
@@ -117,31 +125,38 @@ class Examiner(Backend):
             "builder": _signature(self.builder, self._items_task, engine),
             "answerer": _signature(self.answerer, self._answers_task, engine),
             "comparer": _signature(self.comparer, self._grades_task, f"{ENGINE}@{words}"),
+            **({} if self.grading == "levels" else {"grading": self.grading}),
         }
 
     def build_now(self, reports: Sequence[str]) -> list[tuple[QAItem, ...] | JudgeFailure]:
         """Call :meth:`build` from synchronous code."""
         return run_coroutine(self.build(reports))
 
-    async def build(self, reports: Sequence[str], remember: bool = True) -> list[tuple[QAItem, ...] | JudgeFailure]:
+    async def build(
+        self, reports: Sequence[str], remember: bool = True, include_uncertain: bool = False
+    ) -> list[tuple[QAItem, ...] | JudgeFailure]:
         """Make questions from reports. Equal reports are read once.
 
         Args:
             reports: ``N`` reports.
-            remember: Whether to add the questions to the cache.
+            remember: Whether to cache the questions.
+            include_uncertain: Whether the engine asks about uncertain findings, too. Their questions are not cached. A
+                judge makes the same questions in both cases.
 
         Returns:
             For each report its questions, or the judge's failure. A report without a finding of the schema has no
             questions.
         """
-        unknown = [report for report in dict.fromkeys(reports) if report not in self._built]
-        found: dict[str, Any] = {report: self._built[report] for report in reports if report in self._built}
+        known = {} if include_uncertain and self.builder is None else self._built
+        unknown = [report for report in dict.fromkeys(reports) if report not in known]
+        found: dict[str, Any] = {report: known[report] for report in reports if report in known}
         if self.builder is None:
-            made: list[Any] = [build_items(report, self.schema) for report in unknown]
+            build = partial(build_items, include_uncertain=True) if include_uncertain else build_items
+            made: list[Any] = [build(report, self.schema) for report in unknown]
         else:
             made = await self.builder.evaluate(self._items_task, unknown) if unknown else []
         found.update(zip(unknown, made, strict=True))
-        if remember:
+        if remember and not include_uncertain:
             self._remember(found)
         return [found[report] for report in reports]
 
@@ -193,7 +208,7 @@ class Examiner(Backend):
         ]
         results = await _evaluated(self.comparer, self._grades_task, requests)
         return [
-            found if isinstance(found, JudgeFailure) else _with_rules(*pair, chosen, found)
+            found if isinstance(found, JudgeFailure) else _with_rules(*pair, chosen, found, self.grading)
             for pair, chosen, found in zip(pairs, judged, results, strict=True)
         ]
 
@@ -223,12 +238,16 @@ def _signature(judge: Judge | None, task: JudgeTask[Any, Any], engine: str) -> s
 
 
 def _with_rules(
-    items: Sequence[QAItem], answers: Sequence[str | None], chosen: Sequence[bool], judged: Sequence[float]
+    items: Sequence[QAItem],
+    answers: Sequence[str | None],
+    chosen: Sequence[bool],
+    judged: Sequence[float],
+    grading: Grading,
 ) -> tuple[float, ...]:
     """Combine the judge's grades of the chosen answers with the rules' grades of the others."""
     grades = iter(judged)
     return tuple(
-        next(grades) if is_chosen else compare_answers(answer, item.answer, item.answer_type)
+        next(grades) if is_chosen else compare_answers(answer, item.answer, item.answer_type, grading)
         for item, answer, is_chosen in zip(items, answers, chosen, strict=True)
     )
 

@@ -257,6 +257,15 @@ class ReportMetric(ScalarMetric, ABC):
             self.add_state("part_sums", torch.zeros(len(parts), dtype=torch.float64), dist_reduce_fx="sum")
             self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
 
+    @classmethod
+    def reward_defaults(cls, reads_references: bool) -> Mapping[str, Any]:  # noqa: ARG003 (for subclasses)
+        """Return the options that :func:`rrg_rewards.rewards.make_reward` sets unless they are given.
+
+        Args:
+            reads_references: Whether the reward has a column of reference reports.
+        """
+        return {}
+
     @property
     def compares_across_batches(self) -> bool:
         """Whether scores from different calls of :meth:`score` are on the same scale."""

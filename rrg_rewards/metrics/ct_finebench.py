@@ -25,8 +25,10 @@ from rrg_rewards.metrics.finebench_scores import (
     FineBenchScores,
     Graded,
     detail_names,
+    pooled_table,
 )
 from rrg_rewards.metrics.judged import AsyncReportMetric
+from rrg_rewards.questions.grading import Grading
 from rrg_rewards.questions.schema import QAItem, QuestionSchema
 from rrg_rewards.utilities.signature import format_signature
 
@@ -67,9 +69,16 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
     - ``"recall"``: :math:`R`, as published. A pair is unscorable if its reference gives no question.
     - ``"precision"``: :math:`P`, the mean grade of questions made from the candidate and answered from the reference. A
       pair is unscorable if its candidate gives no question.
-    - ``"f1"``: the harmonic mean :math:`2RP/(R+P)`, 0 if both are 0. If only one side gives no question, its mean grade
-      counts as 0. The score is therefore 0 for an empty candidate, and for invented findings if the reference is
-      normal. A pair is unscorable if neither side gives a question.
+    - ``"f1"``: the harmonic mean :math:`2RP/(R+P)`, 0 if both are 0. A side without questions has nothing wrong and
+      counts as 1. All pairs are scored: for a normal reference, a candidate that invents nothing scores 1, and one
+      whose findings are all invented 0. For an abnormal reference, an empty candidate scores 0. Use this mode for
+      rewards; it is the default of ``make_reward("ct_finebench")``.
+
+    Questions from candidates also cover uncertain findings, so that "possible nodule" is not free.
+
+    ``grading`` tells how rules grade lists of places, values and numbers: ``"levels"`` (1, 0.5 or 0), as published, the
+    default of ``"recall"``; or ``"overlap"``, the default of the other modes, by which a list of everything earns
+    little (:func:`rrg_rewards.questions.compare_answers`).
 
     Source: Yuan et al., "CT-FineBench".
 
@@ -80,10 +89,12 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
         builder: Makes questions from a report; accepts the same values as ``answerer``.
         comparer: Grades answers; accepts the same values. ``"engine"`` grades by rules.
         mode: ``"recall"``, ``"precision"`` or ``"f1"``.
+        grading: ``"levels"`` or ``"overlap"``; ``None`` for ``"levels"`` in mode ``recall`` and ``"overlap"`` in the
+            others. It does not change the grades of a judge.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: If the schema, a judge or the mode is unknown.
+        ValueError: If the schema, a judge, the mode or the grading is unknown.
         TypeError: If an object is not a judge, or has an argument that the judge does not accept.
 
     Example:
@@ -114,13 +125,20 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
         builder: JudgeSetting = ENGINE,
         comparer: JudgeSetting = ENGINE,
         mode: FineBenchMode = "recall",
+        grading: Grading | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if mode not in get_args(FineBenchMode):
             raise ValueError(f"mode must be one of {', '.join(get_args(FineBenchMode))}; got {mode!r}")
         self.mode = mode
-        self.examiner = Examiner(schema, builder=builder, answerer=answerer, comparer=comparer)
+        self.examiner = Examiner(
+            schema,
+            builder=builder,
+            answerer=answerer,
+            comparer=comparer,
+            grading=grading or ("levels" if mode == "recall" else "overlap"),
+        )
         self.detail_names = detail_names(mode)
         # One column per attribute of the schema, then one per kind of question.
         table = (len(SIDES[mode]), len(self.index) + len(KINDS))
@@ -130,6 +148,11 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
         self.add_state("grade_sums", torch.zeros(table, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("item_counts", torch.zeros(table, dtype=torch.long), dist_reduce_fx="sum")
         self.add_state("answered_counts", torch.zeros(table, dtype=torch.long), dist_reduce_fx="sum")
+
+    @classmethod
+    def reward_defaults(cls, reads_references: bool) -> Mapping[str, Any]:
+        """Mode ``f1``, because ``recall`` does not penalise inventions; it needs the reference reports."""
+        return {"mode": "f1"} if reads_references else {}
 
     @property
     def index(self) -> Mapping[tuple[str, str], int]:
@@ -154,7 +177,8 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             target: ``N`` reference reports. In mode ``recall`` with ``items`` they are not used and may be ``None``.
             context: ``items``, optional: the questions of each reference, as
                 :func:`rrg_rewards.data.check_question_items` accepts them. No questions are then made from the
-                references, and a row with ``None`` or without questions is unscorable.
+                references, and a row with ``None`` or, except in mode ``f1``, without
+                questions is unscorable.
 
         Returns:
             ``value``: the score. ``details``, each ``(N,)``: mean grades of the questions on ``existence`` and on
@@ -212,6 +236,7 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
                 [report for report, items in zip(sources, given, strict=True) if items is None],
                 # References recur in later batches; candidates do not.
                 remember=recall,
+                include_uncertain=not recall,
             )
         )
         questions = [next(made) if items is None else items for items in given]
@@ -264,8 +289,8 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
         """Numbers of pairs so far, synced over processes as in ``compute``; every process must call this method.
 
         Returns:
-            int64 scalars: ``scored``; ``unscorable``, and among these ``without_items`` (pairs without a question) and
-            the failures of a judge by kind (``failed_deadline`` and so on).
+            int64 scalars: ``scored``; ``unscorable``, and among these ``without_items`` (pairs without a question; 0 in
+            mode ``f1``) and the failures of a judge by kind (``failed_deadline`` and so on).
         """
         with self._synced():
             return {**self._pair_counts(), "without_items": self.num_without_items.clone()}
@@ -311,10 +336,10 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
         pairs, kinds = cells[: len(self.index)], cells[len(self.index) :]
         findings, attributes = zip(*self.index, strict=True)
         return {
-            "finding": _pooled({"finding": findings}, pairs),
-            "attribute": _pooled({"attribute": attributes}, pairs),
-            "finding_attribute": _pooled({"finding": findings, "attribute": attributes}, pairs),
-            "answer_type": _pooled({"answer_type": KINDS}, kinds),
+            "finding": pooled_table({"finding": findings}, pairs),
+            "attribute": pooled_table({"attribute": attributes}, pairs),
+            "finding_attribute": pooled_table({"finding": findings, "attribute": attributes}, pairs),
+            "answer_type": pooled_table({"answer_type": KINDS}, kinds),
         }
 
 
@@ -325,16 +350,3 @@ def _joined(sides: Sequence[str], found: Sequence[Graded | JudgeFailure]) -> Exa
             return one
         graded[side] = one
     return Examination(**graded)
-
-
-def _pooled(names: Mapping[str, Sequence[str]], cells: Sequence[tuple[int, int, float]]) -> list[dict[str, Any]]:
-    """Return the rows of a table: sums of the cells with equal names, without empty groups."""
-    sums: dict[tuple[str, ...], tuple[int, int, float]] = {}
-    for name, cell in zip(zip(*names.values(), strict=True), cells, strict=True):
-        items, answered, grades = sums.get(name, (0, 0, 0.0))
-        sums[name] = (items + cell[0], answered + cell[1], grades + cell[2])
-    return [
-        {**dict(zip(names, name, strict=True)), "items": items, "answered": answered / items, "score": grades / items}
-        for name, (items, answered, grades) in sums.items()
-        if items
-    ]

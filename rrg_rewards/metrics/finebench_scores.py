@@ -1,8 +1,8 @@
 """CT-FineBench's scores of report pairs, with their questions, answers and grades."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -13,7 +13,16 @@ from rrg_rewards.judges.question_answering import GradedAnswer
 from rrg_rewards.metrics.judged import JudgedScores
 from rrg_rewards.questions.schema import AnswerType
 
-__all__ = ["KINDS", "SIDES", "Examination", "FineBenchMode", "FineBenchScores", "Graded", "detail_names"]
+__all__ = [
+    "KINDS",
+    "SIDES",
+    "Examination",
+    "FineBenchMode",
+    "FineBenchScores",
+    "Graded",
+    "detail_names",
+    "pooled_table",
+]
 
 FineBenchMode = Literal["recall", "precision", "f1"]
 """Source of the questions: the reference (``"recall"``, as published), the candidate, or both."""
@@ -61,10 +70,9 @@ def _is_of(part: str, answer: GradedAnswer) -> bool:
 
 
 def _harmonic_mean(recall: Tensor, precision: Tensor) -> Tensor:
-    """Return the harmonic mean of both sides; a side without questions counts as 0."""
-    sides = torch.stack([recall, precision]).nan_to_num(0.0)
-    f1 = 2 * sides.prod(0) / sides.sum(0).clamp(min=torch.finfo(torch.float64).tiny)
-    return f1.masked_fill(recall.isnan() & precision.isnan(), _NAN)
+    """Return the harmonic mean of both sides; a side without questions has nothing wrong and counts as 1."""
+    sides = torch.stack([recall, precision]).nan_to_num(1.0)
+    return 2 * sides.prod(0) / sides.sum(0).clamp(min=torch.finfo(torch.float64).tiny)
 
 
 def detail_names(mode: str) -> list[str]:
@@ -97,7 +105,8 @@ class FineBenchScores(JudgedScores):
     """CT-FineBench of report pairs with questions, answers and grades.
 
     Args:
-        value: Score, float64 tensor ``(N,)``; NaN if a pair is unscorable, has no question, or a judge failed.
+        value: Score, float64 tensor ``(N,)``; NaN if a pair is unscorable, has no question (not in mode ``f1``), or a
+            judge failed.
         details: Mean grades and numbers of questions, each ``(N,)``; see :meth:`CTFineBench.score`.
         results: Examination or failure of each pair; ``None`` if it was not examined.
     """
@@ -113,7 +122,8 @@ class FineBenchScores(JudgedScores):
         examined = [result if isinstance(result, Examination) else Examination() for result in results]
         found = dict(_details(mode, examined))
         sides = [_grades([examination.side(side) for examination in examined]) for side in SIDES[mode]]
-        values = _harmonic_mean(*sides) if mode == "f1" else sides[0]
+        failed = torch.tensor([not isinstance(result, Examination) for result in results], dtype=torch.bool)
+        values = _harmonic_mean(*sides).masked_fill(failed, _NAN) if mode == "f1" else sides[0]
         # A pair without a score has no details either, not even numbers of questions.
         details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in detail_names(mode)}
         return cls(values, details, results=tuple(results))
@@ -149,3 +159,16 @@ def _in_words(answers: Graded, answered: bool) -> str:
         given = f"{one.answer} for {one.item.answer}" if answered else one.item.answer
         described.append(f"{one.item.finding}, {one.item.attribute}: {given}")
     return "; ".join(described)
+
+
+def pooled_table(names: Mapping[str, Sequence[str]], cells: Sequence[tuple[int, int, float]]) -> list[dict[str, Any]]:
+    """Return the rows of a table: sums of the cells with equal names, without empty groups."""
+    sums: dict[tuple[str, ...], tuple[int, int, float]] = {}
+    for name, cell in zip(zip(*names.values(), strict=True), cells, strict=True):
+        items, answered, grades = sums.get(name, (0, 0, 0.0))
+        sums[name] = (items + cell[0], answered + cell[1], grades + cell[2])
+    return [
+        {**dict(zip(names, name, strict=True)), "items": items, "answered": answered / items, "score": grades / items}
+        for name, (items, answered, grades) in sums.items()
+        if items
+    ]

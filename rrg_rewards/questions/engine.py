@@ -104,7 +104,9 @@ def _gives_away(question: str, answer: str) -> bool:
     return any(words[i : i + len(sought)] == sought for i in range(len(words) - len(sought) + 1))
 
 
-def build_items(report: str, schema: str | Path | QuestionSchema = "ct_rate") -> tuple[QAItem, ...]:
+def build_items(
+    report: str, schema: str | Path | QuestionSchema = "ct_rate", include_uncertain: bool = False
+) -> tuple[QAItem, ...]:
     """Build the questions that a reference report answers (CT-FineBench, Section 3.2), with the finding engine.
 
     A present finding gets one question about its existence and one about each attribute that the report states. Each
@@ -113,6 +115,7 @@ def build_items(report: str, schema: str | Path | QuestionSchema = "ct_rate") ->
     Args:
         report: Report text.
         schema: Name or YAML file of a question schema, or a schema.
+        include_uncertain: Whether to ask about uncertain findings, too. The answer about their existence is "possible".
 
     Returns:
         Questions in the order of the schema. Empty if the report states no finding of the schema.
@@ -131,14 +134,15 @@ def build_items(report: str, schema: str | Path | QuestionSchema = "ct_rate") ->
     """
     schema = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
     accounts, items = _accounts(report, schema), []
+    asked = ("present", "uncertain") if include_uncertain else ("present",)
     for place, finding in enumerate(schema.findings):
         account = accounts.get(place)
-        if account is None or account.presence != "present":
+        if account is None or account.presence not in asked:
             continue
         stated = account.stated()
         for i, spec in enumerate(finding.attributes):
             if spec.answer_type == "existence":
-                answer: str | None = "yes"
+                answer: str | None = _EXISTENCE[account.presence]
             else:
                 answer = _answer(finding.name, spec, stated[i]) if i in stated else None
             if answer is not None and not _gives_away(spec.question, answer):

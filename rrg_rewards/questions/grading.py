@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.measurements import NumberTooLongError, UnknownUnitError, read_measures
-from rrg_rewards.questions.locations import Place, grade_place, places_in, read_places
+from rrg_rewards.questions.locations import Place, grade_place, opposed_details, places_in, read_places
 from rrg_rewards.questions.measurements import grade_measures
 from rrg_rewards.questions.schema import AnswerType, check_answer_type
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
+from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["compare_answers"]
+__all__ = ["Grading", "check_grading", "compare_answers"]
+
+Grading = Literal["levels", "overlap"]
+"""Grades of lists: 1, 0.5 or 0 for the whole answer, as published, or the overlap of its parts with the true ones."""
 
 _Part = TypeVar("_Part")
 # Maximum number of words from a denial to the value, or to the place, that it denies: "not calcified".
@@ -19,8 +23,14 @@ _DENIAL_REACH = 2
 _PLACE_DENIAL_REACH = 4
 
 
-def compare_answers(prediction: str | None, target: str, answer_type: AnswerType) -> float:
-    """Grade an answer against the true answer.
+def check_grading(grading: str) -> None:
+    """Raise a ValueError unless a way of grading is known."""
+    if grading not in get_args(Grading):
+        raise ValueError(unknown_name_message("grading", str(grading), get_args(Grading)))
+
+
+def compare_answers(prediction: str | None, target: str, answer_type: AnswerType, grading: Grading = "levels") -> float:
+    r"""Grade an answer against the true answer.
 
     - ``numeric``: A relative error below 10 % gives 1, below 30 % gives 0.5, any other 0, in exact arithmetic.
       Units of one quantity are converted (mm, cm; HU; ml, cc; %). A number without a unit takes the unit of the other
@@ -37,18 +47,31 @@ def compare_answers(prediction: str | None, target: str, answer_type: AnswerType
 
     Words outside the vocabulary are compared literally.
 
+    With ``grading="levels"``, as published, the answer as a whole gets one of these grades. A list that contains the
+    true answer among others is then partly right, however long it is. With ``grading="overlap"``, lists of places,
+    values or numbers are graded by the overlap of the true parts :math:`W` and the given parts :math:`S`:
+
+    .. math::
+        \frac{\sum_{w \in W} \max_{s \in S} g(w, s)}{|W| + |\{s \in S: g(w, s) = 0 \; \forall w \in W\}|}
+
+    with the grades :math:`g` of single parts. It is the Jaccard index if all parts are right or wrong. A part of a
+    categorical answer is surplus only if it competes with a true value: if both are values of the same property, or
+    exclude each other. A similar value is surplus if the answer also contains the true one. A doubtful answer is wrong
+    for a denied finding, and vice versa.
+
     Args:
         prediction: The answer, or ``None``.
         target: The true answer.
         answer_type: ``numeric``, ``categorical``, ``location`` or ``existence``.
+        grading: ``levels`` or ``overlap``.
 
     Returns:
-        1 (right), 0.5 (partly right) or 0 (wrong, or no answer).
+        1 (right), 0.5 (partly right) or 0 (wrong, or no answer); with ``overlap`` any value in [0, 1].
 
     Raises:
-        ValueError: If the type is unknown, if the true answer is blank, or if a numeric true answer has no number or
-            an unknown unit, or a number of more than 100 characters. A prediction without a number, or with such a unit
-            or number, is graded 0.
+        ValueError: If the type or the grading is unknown, if the true answer is blank, or if a numeric true answer has
+            no number or an unknown unit, or a number of more than 100 characters. A prediction without a number, or
+            with such a unit or number, is graded 0.
 
     Example:
         >>> compare_answers("1.3 cm", "12 mm", "numeric"), compare_answers("16 mm", "12 mm", "numeric")
@@ -57,22 +80,26 @@ def compare_answers(prediction: str | None, target: str, answer_type: AnswerType
         0.5
         >>> compare_answers("subsolid", "part-solid", "categorical"), compare_answers(None, "solid", "categorical")
         (1.0, 0.0)
+        >>> said = "right upper, middle and lower lobe, left upper and lower lobe"
+        >>> [compare_answers(said, "left upper lobe", "location", grading) for grading in ("levels", "overlap")]
+        [0.5, 0.2]
     """
     check_answer_type(answer_type)
+    check_grading(grading)
     if not isinstance(target, str) or not target.strip():
         raise ValueError("target must be an answer in words, got a blank one; leave the question out instead")
-    return _compared(prediction, target, answer_type)
+    return _compared(prediction, target, answer_type, grading)
 
 
 @lru_cache(maxsize=1 << 16)
-def _compared(prediction: str | None, target: str, answer_type: AnswerType) -> float:
+def _compared(prediction: str | None, target: str, answer_type: AnswerType, grading: Grading) -> float:
     if answer_type == "numeric":
         _numeric_target(target)
     if prediction is None or _is_unanswered(prediction):
         return 0.0
     if " ".join(prediction.lower().split()) == " ".join(target.lower().split()):
         return 1.0
-    return _COMPARE[answer_type](prediction, target)
+    return _COMPARE[answer_type](prediction, target, grading)
 
 
 def _is_unanswered(prediction: str) -> bool:
@@ -102,7 +129,7 @@ def _numeric_target(target: str) -> None:
         raise ValueError("target of a numeric item must contain a number")
 
 
-def _compare_numeric(prediction: str, target: str) -> float:
+def _compare_numeric(prediction: str, target: str, grading: Grading) -> float:
     try:
         said = read_measures(prediction)
     except (UnknownUnitError, NumberTooLongError):
@@ -111,16 +138,21 @@ def _compare_numeric(prediction: str, target: str) -> float:
     if all(measure.kind for measure in wanted) and any(measure.kind for measure in said):
         # Ignore the numbers of images and series: "5 mm (image 45)".
         said = tuple(measure for measure in said if measure.kind)
-    return _combined(wanted, said, grade_measures)
+    return _combined(wanted, said, grade_measures) if grading == "levels" else _overlap(wanted, said, grade_measures)
 
 
-def _compare_places(prediction: str, target: str) -> float:
+def _compare_places(prediction: str, target: str, grading: Grading) -> float:
     wanted, said = read_places(target), _undenied_places(prediction)
     if not said and read_places(prediction):
         return 0.0
     if not wanted or not said:
-        return _compare_values(prediction, target)
-    return _combined(wanted, said, grade_place)
+        return _compare_values(prediction, target, grading)
+    return _combined(wanted, said, grade_place) if grading == "levels" else _overlap(wanted, said, _alternative_place)
+
+
+def _alternative_place(target: Place, said: Place) -> float:
+    """Grade a place whose details may be alternatives: "central or peripheral" for "peripheral"."""
+    return grade_place(target, said) / (1 + len(opposed_details(target, said)))
 
 
 def _undenied_places(text: str) -> tuple[Place, ...]:
@@ -152,23 +184,51 @@ def _combined(wanted: Sequence[_Part], said: Sequence[_Part], grade: Callable[[_
     return 1.0 if is_whole else 0.5
 
 
-def _compare_values(prediction: str, target: str) -> float:
-    vocabulary = answer_vocabulary()
+def _overlap(wanted: Sequence[_Part], said: Sequence[_Part], grade: Callable[[_Part, _Part], float]) -> float:
+    """Return the sum of the best grades of the true parts, divided by the number of true and of surplus parts."""
+    grades = [[grade(part, own) for own in said] for part in wanted]
+    surplus = sum(not any(row[i] for row in grades) for i in range(len(said)))
+    return sum(max(row, default=0.0) for row in grades) / (len(wanted) + surplus)
+
+
+def _compare_values(prediction: str, target: str, grading: Grading) -> float:
     wanted, said = _values(target), _values(prediction)
+    if grading == "overlap":
+        return _value_overlap(wanted, said)
     grades = []
     for value in wanted:
-        if value in said or any(value in vocabulary.broader.get(own, ()) for own in said):
-            grades.append(1.0)
-        elif any(own in vocabulary.broader.get(value, ()) or (own, value) in vocabulary.near for own in said):
-            grades.append(0.5)
-        elif any(_opposed(value, own) for own in said - wanted):
+        grade = max((_grade_value(value, own) for own in said), default=0.0)
+        if not grade and any(_opposed(value, own) for own in said - wanted):
             return 0.0
-        else:
-            grades.append(0.0)
+        grades.append(grade)
     if not any(grades):
         return 0.0
     contradicted = any(_opposed(value, own) for value in wanted for own in said - wanted)
     return 1.0 if all(value == 1.0 for value in grades) and not contradicted else 0.5
+
+
+def _grade_value(value: str, said: str) -> float:
+    """Grade a value: 1 if it equals the true one or is narrower, 0.5 if it is wider or similar, else 0."""
+    vocabulary = answer_vocabulary()
+    if value == said or value in vocabulary.broader.get(said, ()):
+        return 1.0
+    return 0.5 if said in vocabulary.broader.get(value, ()) or (said, value) in vocabulary.near else 0.0
+
+
+def _value_overlap(wanted: frozenset[str], said: frozenset[str]) -> float:
+    best = {value: max((_grade_value(value, own) for own in said), default=0.0) for value in wanted}
+    surplus = [
+        own
+        for own in said
+        if not any(_grade_value(value, own) == best[value] > 0 for value in wanted)
+        and any(_opposed(value, own) or _same_property(value, own) for value in wanted)
+    ]
+    return sum(best.values()) / (len(wanted) + len(surplus))
+
+
+def _same_property(value: str, said: str) -> bool:
+    """Whether two values are in one group of the vocabulary, such as margins."""
+    return any(value in values and said in values for values in answer_vocabulary().groups.values())
 
 
 def _opposed(value: str, said: str) -> bool:
@@ -200,10 +260,12 @@ def _values(text: str) -> frozenset[str]:
     return frozenset(kept) or frozenset(tokens)
 
 
-def _compare_existence(prediction: str, target: str) -> float:
+def _compare_existence(prediction: str, target: str, grading: Grading) -> float:
     wanted, said = _polarity(target), _polarity(prediction)
     if wanted == said:
         return 1.0
+    if grading == "overlap" and "denied" in (wanted, said):
+        return 0.0
     return 0.5 if "doubted" in (wanted, said) else 0.0
 
 
@@ -222,7 +284,7 @@ def _polarity(text: str) -> str:
     return "affirmed"
 
 
-_COMPARE: dict[str, Callable[[str, str], float]] = {
+_COMPARE: dict[str, Callable[[str, str, Grading], float]] = {
     "numeric": _compare_numeric,
     "location": _compare_places,
     "categorical": _compare_values,

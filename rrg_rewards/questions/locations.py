@@ -7,7 +7,7 @@ from functools import lru_cache
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.questions.vocabulary import AnswerVocabulary, Hit, answer_tokens, answer_vocabulary
 
-__all__ = ["Place", "grade_place", "places_in", "places_text", "read_places"]
+__all__ = ["Place", "grade_place", "opposed_details", "places_in", "places_text", "read_places"]
 
 _SIDES = ("right", "left")
 # Paired organs that a side alone can mean: "bilateral" for both lungs.
@@ -165,6 +165,16 @@ def grade_place(target: Place, said: Place) -> float:
             return 0.0
         grade = 0.5
     return grade
+
+
+def opposed_details(target: Place, said: Place) -> frozenset[str]:
+    """Return the details of a place that exclude a detail of the target, such as ``central`` for ``peripheral``."""
+    vocabulary = answer_vocabulary()
+    return frozenset(
+        own
+        for own in said.details - target.details
+        if any(_conflict(detail, frozenset({own}), vocabulary) for detail in target.details)
+    )
 
 
 def _conflict(detail: str, said: frozenset[str], vocabulary: AnswerVocabulary) -> bool:

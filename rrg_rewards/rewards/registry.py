@@ -114,7 +114,8 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         reference_column: Column of reference reports in the data set; ignored if the reward reads no references.
         options: Further arguments of the reward and of the wrapped metric. ``name`` is the name under which the reward
             is logged. For each keyword in the metric's ``context``, the option ``{keyword}_column`` is the column of
-            the data set: ``items_column="questions"``, ``age_column="PatientAge"``. ``None`` omits the column.
+            the data set: ``items_column="questions"``, ``age_column="PatientAge"``. ``None`` omits the column. The
+            mode of ``ct_finebench`` is by default ``"f1"``, and ``"recall"`` without a ``reference_column``.
 
     Raises:
         ValueError: If the name or an option is unknown.
@@ -135,7 +136,8 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
     if issubclass(cls, Reward):
         return cls.from_options(**options)
     reward_options, metric_options = _split(cls, options)
-    metric = cls(**metric_options)
+    defaults = cls.reward_defaults(reads_references=reward_options.get("reference_column") is not None)
+    metric = cls(**{**defaults, **metric_options})
     if isinstance(metric, AsyncReportMetric) and not metric.is_immediate:
         return AsyncMetricReward(metric, **reward_options)
     return MetricReward(metric, **reward_options)

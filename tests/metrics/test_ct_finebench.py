@@ -63,9 +63,56 @@ def test_scores_by_mode(mode: Any, expected: list[float]) -> None:
     assert scores.aggregate(*scores.sufficient_statistics).item() == pytest.approx(metric.compute().item())
 
 
-def test_nothing_to_say_of_either_is_unscorable_in_every_mode() -> None:
-    for mode in ("recall", "precision", "f1"):
-        assert CTFineBench(mode=mode).score([NORMAL], [NORMAL]).value.isnan().all()
+@pytest.mark.parametrize("mode", ["recall", "precision"])
+def test_nothing_to_say_of_either_is_unscorable_without_f1(mode: Any) -> None:
+    assert CTFineBench(mode=mode).score([NORMAL], [NORMAL]).value.isnan().all()
+
+
+def test_f1_scores_normal_references() -> None:
+    metric = CTFineBench(mode="f1")
+    preds = [NORMAL, "", LEFT, "Possible nodule in the left upper lobe.", NORMAL, None]
+    scores = metric.score(preds, [NORMAL, NORMAL, NORMAL, NORMAL, LEFT, NORMAL])
+    assert scores.value.tolist()[:5] == [1, 1, 0, 0, 0]
+    assert scores.scored.tolist() == [True] * 5 + [False]
+    metric.add_scores(scores)
+    assert {name: int(count) for name, count in metric.counts().items()}["without_items"] == 0
+    assert metric.compute().item() == pytest.approx(2 / 5)
+
+
+def test_a_report_scores_1_against_itself_in_f1() -> None:
+    reports = [LEFT, NORMAL, "Possible nodule of 8 mm in the left upper lobe.", f"{EFFUSION} Possible nodule."]
+    assert CTFineBench(mode="f1").score(reports, reports).value.tolist() == [1] * 4
+
+
+def test_a_hedge_is_a_statement_of_the_candidate() -> None:
+    hedge = "Possible nodule."
+    scores = CTFineBench(mode="precision").score([hedge] * 4, [LEFT, NORMAL, "No nodule.", hedge])
+    assert scores.value.tolist() == [0.5, 0, 0, 1]
+
+
+def test_naming_everything_earns_little_by_overlap() -> None:
+    everywhere = (
+        "Nodules in the right upper lobe, right middle lobe, right lower lobe, left upper lobe, left lower lobe."
+    )
+    location = [
+        CTFineBench(grading=grading).score([everywhere], [LEFT]).details["location"].item()
+        for grading in ("levels", "overlap")
+    ]
+    assert location == pytest.approx([0.5, 0.2])
+
+
+def test_grading_follows_the_mode_and_is_in_the_signature() -> None:
+    assert [CTFineBench(mode=mode).examiner.grading for mode in ("recall", "precision", "f1")] == [
+        "levels",
+        "overlap",
+        "overlap",
+    ]
+    assert "|grading:overlap|" in CTFineBench(mode="f1").signature
+    assert "grading" not in CTFineBench().signature
+    assert "grading" not in CTFineBench(mode="f1", grading="levels").signature
+    assert pickle.loads(pickle.dumps(CTFineBench(grading="overlap"))).examiner.grading == "overlap"
+    with pytest.raises(ValueError, match="unknown grading 'jaccard'"):
+        CTFineBench(grading="jaccard")  # type: ignore[arg-type]
 
 
 def test_details_are_by_kind_of_question() -> None:

@@ -1,5 +1,7 @@
 """CT-FineBench: answers are compared by type."""
 
+from typing import Any
+
 import pytest
 
 from rrg_rewards.questions.grading import compare_answers
@@ -215,6 +217,62 @@ def test_values(prediction: str | None, target: str, grade: float) -> None:
 @pytest.mark.parametrize(("prediction", "target", "grade"), EXISTENCE)
 def test_existence(prediction: str | None, target: str, grade: float) -> None:
     assert compare_answers(prediction, target, "existence") == grade
+
+
+# (prediction, target, type, grade by overlap)
+OVERLAPS = [
+    ("right upper lobe", "right upper lobe", "location", 1.0),
+    ("both upper lobes", "right upper lobe", "location", 0.5),
+    ("right upper lobe", "both upper lobes", "location", 0.5),
+    ("right upper, middle and lower lobe, left upper and lower lobe", "left upper lobe", "location", 0.2),
+    ("left upper lobe", "right upper, middle and lower lobe, left upper and lower lobe", "location", 0.2),
+    ("right upper, middle and lower lobe, left upper and lower lobe", "both lungs", "location", 1.0),
+    ("both lungs", "left upper lobe", "location", 0.25),
+    ("right lung", "right lower lobe", "location", 0.5),
+    ("right upper lobe posterior segment", "right upper lobe", "location", 1.0),
+    ("central and peripheral right upper lobe", "peripheral right upper lobe", "location", 0.5),
+    ("left", "right lower lobe", "location", 0.0),
+    ("not in the right lung", "right lung", "location", 0.0),
+    ("solid", "solid", "categorical", 1.0),
+    ("solid, part-solid, ground-glass, calcified, cavitary", "solid", "categorical", 0.2),
+    ("solid", "solid, calcified", "categorical", 0.5),
+    ("minimal, mild, moderate, severe", "minimal", "categorical", 0.25),
+    ("mild", "minimal", "categorical", 0.5),
+    ("solid, smooth", "solid, spiculated", "categorical", 1 / 3),
+    ("solid spiculated", "solid", "categorical", 1.0),
+    ("a nodule that is solid", "solid", "categorical", 1.0),
+    ("platelike", "linear", "categorical", 1.0),
+    ("linear", "platelike", "categorical", 0.5),
+    ("stable, new", "new", "categorical", 0.5),
+    ("4 mm, 8 mm, 12 mm, 20 mm", "8 mm", "numeric", 0.25),
+    ("8 mm", "8 mm", "numeric", 1.0),
+    ("5 mm (series 3, image 45)", "5 mm", "numeric", 1.0),
+    ("possible", "yes", "existence", 0.5),
+    ("no", "possible", "existence", 0.0),
+    ("yes", "possible", "existence", 0.5),
+    (None, "yes", "existence", 0.0),
+]
+
+
+@pytest.mark.parametrize(("prediction", "target", "kind", "grade"), OVERLAPS)
+def test_overlap(prediction: str | None, target: str, kind: Any, grade: float) -> None:
+    assert compare_answers(prediction, target, kind, grading="overlap") == pytest.approx(grade)
+
+
+@pytest.mark.parametrize(("kind", "cases"), [("location", PLACES), ("categorical", VALUES), ("numeric", NUMBERS)])
+def test_overlap_is_1_only_for_right_answers_and_small_for_wrong_ones(kind: Any, cases: Any) -> None:
+    for prediction, target, grade in cases:
+        overlap = compare_answers(prediction, target, kind, grading="overlap")
+        assert 0 <= overlap <= 1
+        if grade == 0:
+            assert overlap <= 1 / 3, (prediction, target)
+        if overlap == 1:
+            assert grade == 1, (prediction, target)
+
+
+def test_an_unknown_grading_is_told() -> None:
+    with pytest.raises(ValueError, match="unknown grading 'level'; did you mean 'levels'"):
+        compare_answers("1", "1", "numeric", grading="level")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scale", [1, 3, 7, 10, 29, 1000])

@@ -63,7 +63,7 @@ LEFT, RIGHT = (f"Nodule of 8 mm in the {side} upper lobe." for side in ("left", 
 
 
 def test_questions_are_told_by_kind() -> None:
-    reward = make_reward("ct_finebench")
+    reward = make_reward("ct_finebench", mode="recall")
     columns = {"reference": [LEFT, LEFT, "Small left pleural effusion.", "Normal chest CT."]}
     before, after = (
         evaluate_texts(reward, reports, columns)

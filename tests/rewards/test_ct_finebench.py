@@ -45,15 +45,26 @@ def call(reward: MetricReward, **columns: Any) -> Any:
 
 
 def test_a_reward_of_what_is_said_of_findings() -> None:
-    reward = make_reward("ct_finebench")
+    reward = make_reward("ct_finebench", mode="recall")
     assert type(reward) is MetricReward
     assert reward.__name__ == "ct_finebench"
     assert call(reward, reference=REFERENCE) == EXPECTED
     assert reward.signature.endswith("|sign:+1")
 
 
+def test_the_default_penalises_inventions() -> None:
+    reward = make_reward("ct_finebench")
+    assert "|mode:f1|" in reward.signature
+    # Three questions about the effusion: existence, place and degree. None has an answer in the reference.
+    invented = f"{LEFT} Large right pleural effusion."
+    values = reward([LEFT, invented, LEFT, NORMAL, NORMAL], reference=[LEFT, LEFT, NORMAL, NORMAL, LEFT])
+    assert values == pytest.approx([1, 2 * 0.5 / 1.5, 0, 1, 0])
+    assert make_reward("ct_finebench", mode="recall")([invented], reference=[LEFT]) == [1]
+    assert "|mode:recall|" in MetricReward(CTFineBench()).signature
+
+
 def test_a_judge_that_is_waited_for_makes_an_asynchronous_reward() -> None:
-    reward = make_reward("ct_finebench", answerer="exam", builder={"name": "exam"}, comparer="exam")
+    reward = make_reward("ct_finebench", mode="recall", answerer="exam", builder={"name": "exam"}, comparer="exam")
     assert type(reward) is AsyncMetricReward
     assert call(reward, reference=REFERENCE) == EXPECTED
     immediate = make_reward("ct_finebench", answerer={"name": "exam", "waits": False})
@@ -97,7 +108,7 @@ def test_a_group_shares_the_questions_of_its_reference(monkeypatch: pytest.Monke
         return build(report, schema)
 
     monkeypatch.setattr(question_answering, "build_items", spy)
-    reward = make_reward("ct_finebench")
+    reward = make_reward("ct_finebench", mode="recall")
     for _ in range(3):
         reward([LEFT, RIGHT, LARGER, NORMAL] * 2, reference=[LEFT] * 4 + [RIGHT] * 4)
     assert built == [LEFT, RIGHT]
@@ -127,7 +138,7 @@ def test_all_that_has_a_value_is_logged_with_log_details(mode: str, options: Any
 
 def test_the_logged_parts_are_the_metrics() -> None:
     logged: dict[str, float] = {}
-    call(make_reward("ct_finebench"), reference=REFERENCE, log_metric=logged.__setitem__)
+    call(make_reward("ct_finebench", mode="recall"), reference=REFERENCE, log_metric=logged.__setitem__)
     assert logged["ct_finebench/attributes"] == pytest.approx((1 + 0.5 + 0 + 0.75) / 4)
     assert logged["ct_finebench/numeric"] == pytest.approx((1 + 1 + 0 + 0.5) / 4)
     assert logged["ct_finebench/location"] == pytest.approx((1 + 0 + 0 + 1) / 4)
