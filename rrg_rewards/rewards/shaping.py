@@ -1,6 +1,7 @@
 """Rewards for length, repetition and sections. They measure readability, not clinical correctness."""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,7 +15,29 @@ from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["FormatReward", "OverlongPenalty", "RepetitionPenalty", "TextReward"]
 
-_WORD = re.compile(r"\w+")
+# A word is a run of letters, or a number. Any other character separates words: "nodule,effusion/hernia_mass".
+_WORD = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
+_LETTERS = re.compile(r"[^\W\d_]+")
+# "a)", "(iv)", or "b." at the start of a line or sentence.
+_ITEM = r"(?:[a-z]|[ivx]{2,5})"
+_COUNTER = re.compile(rf"(?<![^\W_])\(?{_ITEM}\)|(?:^|(?<=[.;:!?\n]))\s*{_ITEM}[.:](?=\s)", re.M)
+_COUNTING_WORDS = frozenset(
+    [
+        *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+        *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
+    ]
+)
+
+
+def _words(text: str) -> list[str]:
+    """Return the words and numbers of a text, whatever separates them."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text))
+
+
+def _uncounted_words(text: str) -> list[str]:
+    """Return the words of a text in lower case without numbers and counters: "1. No effusion", "b) No effusion"."""
+    lowered = _COUNTER.sub(" ", unicodedata.normalize("NFKC", text).lower())
+    return [word for word in _LETTERS.findall(lowered) if word not in _COUNTING_WORDS]
 
 
 class TextReward(Reward):
@@ -48,7 +71,8 @@ class OverlongPenalty(TextReward):
     .. math::
         r = \begin{cases} 0 & L \le m - b \\ \frac{(m - b) - L}{b} & m - b < L \le m \\ -1 & L > m \end{cases}
 
-    where :math:`L` is the length, :math:`m` the limit and :math:`b` the buffer.
+    where :math:`L` is the length, :math:`m` the limit and :math:`b` the buffer. A word is a run of letters or a number;
+    spaces, punctuation and all other characters separate words. "5mm" and "ground-glass" have two words.
 
     Source: Yu et al., "DAPO", Eq. 13 (soft overlong punishment).
 
@@ -89,11 +113,12 @@ class OverlongPenalty(TextReward):
     @property
     def signature(self) -> str:
         """Name and settings of the reward."""
-        return format_signature("overlong", max_length=self.max_length, buffer=self.buffer, unit=self.unit)
+        unit = "words:letters-or-number" if self.unit == "words" else self.unit
+        return format_signature("overlong", max_length=self.max_length, buffer=self.buffer, unit=unit)
 
     def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:
         if self.unit == "words":
-            return [self._penalty(len(text.split())) for text in texts]
+            return [self._penalty(len(_words(text))) for text in texts]
         if "completion_ids" not in columns:
             raise ValueError(
                 f"reward {self.__name__!r} counts tokens, but was given no completion_ids; use unit='words'"
@@ -115,8 +140,9 @@ class RepetitionPenalty(TextReward):
     .. math::
         r = \frac{|\text{distinct n-grams}|}{|\text{n-grams}|} - 1 \in (-1, 0]
 
-    The reward is 0 for a report with fewer than :math:`n` words. Correct reports repeat short phrases, such as "there
-    is no", but rarely four or more words.
+    The reward is 0 for a report with fewer than :math:`n` words. Case, punctuation, numbers, counting words and the
+    letters of lists ("a)", "iv.") are ignored, so that counters do not hide repetition. Correct reports repeat short
+    phrases, such as "there is no", but rarely four or more words.
 
     Source: distinct-n of Li et al., "A Diversity-Promoting Objective Function for Neural Conversation Models", 2016.
 
@@ -131,6 +157,8 @@ class RepetitionPenalty(TextReward):
         >>> from rrg_rewards.rewards import RepetitionPenalty
         >>> RepetitionPenalty(n_gram=2)(["No effusion. No effusion. No effusion."])
         [-0.6]
+        >>> RepetitionPenalty(n_gram=2)(["1. No effusion. 2. No effusion. 3. No effusion."])
+        [-0.6]
     """
 
     def __init__(self, n_gram: int = 4, *, name: str = "repetition") -> None:
@@ -142,10 +170,10 @@ class RepetitionPenalty(TextReward):
     @property
     def signature(self) -> str:
         """Name and settings of the reward."""
-        return format_signature("repetition", n_gram=self.n_gram, case="lower")
+        return format_signature("repetition", n_gram=self.n_gram, case="lower", counters="ignored")
 
     def _value(self, text: str) -> float:
-        words = _WORD.findall(text.lower())
+        words = _uncounted_words(text)
         grams = [tuple(words[start : start + self.n_gram]) for start in range(len(words) - self.n_gram + 1)]
         return len(set(grams)) / len(grams) - 1.0 if grams else 0.0
 
@@ -154,42 +182,54 @@ class FormatReward(TextReward):
     r"""A reward for reports that contain the required sections in order.
 
     The reward is in [0, 1]: the length of the longest subsequence of sections in the required order, divided by the
-    number of required sections. A section begins with its name and a colon at the start of a line and contains text.
+    number of required sections. A section begins with its name and a colon at the start of a line, and contains at
+    least ``min_words`` different words before the next heading. Names of sections, numbers and punctuation are no
+    words: "Findings: -" and "Findings: Findings." are empty sections.
 
     Args:
         sections: Names of the sections in order, case-insensitive.
+        min_words: Number of different words that a section must contain.
         name: Name under which trainers log the reward.
 
     Raises:
-        ValueError: If there is no section, or two sections are equal.
+        ValueError: If there is no section, two sections are equal, or ``min_words`` is not positive.
 
     Example:
         >>> from rrg_rewards.rewards import FormatReward
         >>> reward = FormatReward(["Findings", "Impression"])
         >>> reward(["Findings: Clear.\nImpression: Normal.", "Impression: Normal.\nFindings: Clear.", "Clear."])
         [1.0, 0.5, 0.0]
+        >>> reward(["Findings: ...\nImpression: -"])
+        [0.0]
     """
 
-    def __init__(self, sections: Sequence[str], *, name: str = "format") -> None:
+    def __init__(self, sections: Sequence[str], min_words: int = 1, *, name: str = "format") -> None:
         super().__init__(name)
         if isinstance(sections, str) or not sections:
             raise ValueError(f"sections must be a list of names, got {sections!r}")
+        if min_words < 1:
+            raise ValueError(f"min_words must be positive, got {min_words}")
         self.sections = tuple(section.strip().casefold() for section in sections)
         if len(set(self.sections)) < len(self.sections):
             raise ValueError(f"sections must differ, got {', '.join(sections)}")
-        names = "|".join(re.escape(section) for section in self.sections)
-        # A section must contain text before the next header.
-        self._header = re.compile(rf"^[ \t]*({names})[ \t]*:(?=\s*\S)(?!\s*(?:{names})[ \t]*:)", re.I | re.M)
+        self.min_words = min_words
+        names = "|".join(re.escape(section) for section in sorted(self.sections, key=len, reverse=True))
+        self._header = re.compile(rf"^[ \t]*({names})[ \t]*:", re.I | re.M)
+        self._name = re.compile(rf"\b(?:{names})\b", re.I)
 
     @property
     def signature(self) -> str:
         """Name and settings of the reward."""
-        return format_signature("format", sections=",".join(self.sections))
+        return format_signature("format", sections=",".join(self.sections), min_words=self.min_words)
 
     def _value(self, text: str) -> float:
+        headers = list(self._header.finditer(text))
+        ends = [*(header.start() for header in headers), len(text)]
         places: dict[int, int] = {}
-        for match in self._header.finditer(text):
-            places.setdefault(self.sections.index(match[1].casefold()), match.start())
+        for header, end in zip(headers, ends[1:], strict=True):
+            content = self._name.sub(" ", text[header.end() : end])
+            if len(set(_LETTERS.findall(content.casefold()))) >= self.min_words:
+                places.setdefault(self.sections.index(header[1].casefold()), header.start())
         longest: list[int] = []
         # For each section, compute the length of the longest ordered subsequence that ends with it.
         for number in range(len(self.sections)):

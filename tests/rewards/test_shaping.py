@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import string
 
 import pytest
 import torch
@@ -18,6 +19,31 @@ def test_overlong(length, expected):
     assert reward([" ".join(["word"] * length)]) == [expected]
     tokens = OverlongPenalty(max_length=10, buffer=4, unit="tokens")
     assert tokens(["one word"], completion_ids=[[5] * length]) == [expected]
+
+
+@pytest.mark.parametrize("separator", [" ", ",", ", ", "/", "-", "_", ";", "|", "\n", "\u200b", "\u00a0", "+", "."])
+def test_words_are_counted_whatever_separates_them(separator):
+    text = separator.join(["nodule", "effusion", "hernia"] * 100)
+    reward = OverlongPenalty(max_length=400, buffer=200)
+    assert reward([text]) == [-0.5]
+    assert OverlongPenalty(max_length=299)([text]) == [-1.0]
+    assert OverlongPenalty(max_length=300)([text]) == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("5 mm", 2),
+        ("5mm", 2),
+        ("3.5 mm", 2),
+        ("ground-glass opacity.", 3),
+        ("...", 0),
+        ("Zysten-\u00d6dem", 2),
+        ("O\u0308dem", 1),
+    ],
+)
+def test_what_a_word_is(text, words):
+    assert OverlongPenalty(max_length=100, buffer=100)([text]) == [-words / 100 if words else 0]
 
 
 def test_overlong_without_a_buffer_is_a_step():
@@ -40,10 +66,52 @@ def test_repetition(text, n, expected):
     assert RepetitionPenalty(n_gram=n)([text]) == [pytest.approx(expected)]
 
 
+COUNTERS = {
+    "numbers": [str(number) for number in range(26)],
+    "decimals": [f"{number}.5" for number in range(26)],
+    "numbered": [f"{number}." for number in range(26)],
+    "brackets": [f"({letter})" for letter in string.ascii_lowercase],
+    "letters": [f"{letter})" for letter in string.ascii_lowercase],
+    "letters of a list": [f"\n{letter}." for letter in string.ascii_lowercase],
+    "roman": ["i)", "ii)", "iii)", "iv)", "v)", "vi)", "vii)", "viii)", "ix)", "x)"],
+    "words": ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"],
+    "ordinals": ["First,", "second,", "third:", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"],
+    "joined": [f"{number}_" for number in range(26)],
+}
+
+
+@pytest.mark.parametrize("kind", COUNTERS)
+def test_repetition_sees_through_counters(kind):
+    reward = RepetitionPenalty()
+    counters = COUNTERS[kind]
+    plain = " ".join(["No effusion."] * len(counters))
+    counted = " ".join(f"{counter} No effusion." for counter in counters)
+    assert reward([counted]) == reward([plain])
+    assert reward([plain])[0] < -0.85
+
+
+@pytest.mark.parametrize("separator", [" ", ".", ",", "/", "_", " - ", "\n"])
+def test_repetition_sees_through_punctuation(separator):
+    text = separator.join(["no effusion"] * 20)
+    assert RepetitionPenalty()([text]) == [pytest.approx(2 / 37 - 1)]
+
+
+def test_different_sentences_with_numbers_do_not_repeat():
+    text = (
+        "Nodule of 5 mm in the left apex. Two cysts of 12 mm at the hilum. IV contrast was given. A vein. I see none."
+    )
+    assert RepetitionPenalty()([text]) == [0.0]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("Findings: Clear. \nImpression: Normal.", 1.0),
+        ("Findings: .\nImpression: -", 0.0),
+        ("Findings: 1 2 3\nImpression: ___", 0.0),
+        ("Findings: Impression\nImpression: Findings", 0.0),
+        ("Findings: Findings: Findings:\nImpression: Normal.", 0.5),
+        ("Findings:\n\n\nClear lungs.\nImpression:\n-", 0.5),
         ("FINDINGS:\nClear.\n\n  impression : Normal.", 1.0),
         ("Impression: Normal.\nFindings: Clear.", 0.5),
         ("Findings: Clear.", 0.5),
@@ -56,6 +124,18 @@ def test_repetition(text, n, expected):
 )
 def test_format(text, expected):
     assert FormatReward(["Findings", "Impression"])([text]) == [expected]
+
+
+def test_format_wants_different_words():
+    reward = FormatReward(["Findings", "Impression"], min_words=3)
+    assert reward(["Findings: The lungs are clear.\nImpression: normal normal normal"]) == [0.5]
+    assert reward(["Findings: The lungs are clear.\nImpression: No acute disease."]) == [1.0]
+    assert "|min_words:3|" in reward.signature
+
+
+def test_a_section_whose_name_begins_another():
+    reward = FormatReward(["Finding", "Finding list"])
+    assert reward(["Finding: Clear.\nFinding list: Cyst."]) == [1.0]
 
 
 def test_the_longest_sequence_in_order_counts():
@@ -83,6 +163,7 @@ def test_a_completion_without_an_answer_is_unscorable():
         (lambda: OverlongPenalty(4, unit="tokens")(["x"], completion_ids=[]), "completion_ids"),
         (lambda: RepetitionPenalty(0), "n_gram must be positive"),
         (lambda: FormatReward([]), "sections must be a list"),
+        (lambda: FormatReward(["A"], min_words=0), "min_words must be positive, got 0"),
         (lambda: FormatReward(["Findings", " findings"]), "sections must differ"),
         (lambda: LikelihoodReward("gpt2", floor=1.0), "floor must be negative"),
         (lambda: LikelihoodReward("gpt2", max_length=1), "max_length must be at least 2"),
