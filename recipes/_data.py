@@ -116,6 +116,9 @@ def _prepare(
         {*prompt_columns(arguments), *columns, *([arguments.image_column] if arguments.image_column else [])}
     ):
         table.column(column)
+    texts = {arguments.target_column, *([arguments.input_column] if reads_input else [])}
+    for column in sorted(texts & set(table.names)):
+        table.warn_of_placeholders(column)
     rows, system = [], arguments.system_text
     for cells in zip(*table.columns.values(), strict=True):
         row = dict(zip(table.names, cells, strict=True))

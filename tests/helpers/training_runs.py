@@ -1,8 +1,11 @@
 """Trainings of tiny learned metrics: a recipe of two epochs on records in a folder, and the trained weights."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import yaml
 
@@ -46,3 +49,25 @@ def weights(run: cli.TrainCLI) -> dict[str, torch.Tensor]:
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@contextmanager
+def interrupted_in_second_epoch(module: type) -> Iterator[None]:
+    """Let the user interrupt the trainings of a module at the end of their second epoch, and expect it."""
+
+    def stop(self: Any) -> None:
+        if self.current_epoch == 1:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "on_train_epoch_end", stop)
+        # Lightning turns an interruption into an orderly end of the process.
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            yield
+
+
+def assert_same_run(resumed: cli.TrainCLI, whole: cli.TrainCLI) -> None:
+    """Assert that a resumed run ends with the weights and the history of one that was not stopped."""
+    assert resumed.trainer.global_step == whole.trainer.global_step
+    assert same(weights(resumed), weights(whole))
+    assert cli.history_of(resumed).rows == cli.history_of(whole).rows

@@ -13,6 +13,7 @@ from datasets import Dataset
 from rrg_rewards.recipes._arguments import RecipeArguments, SupervisedArguments
 from rrg_rewards.recipes._data import load_recipe_data, load_table
 from rrg_rewards.utilities.features import FeatureError, write_features
+from rrg_rewards.utilities.texts import PlaceholderWarning
 
 Make = Callable[..., RecipeArguments]
 ROWS = [{"id": row, "findings": f"text {row}", "impression": f"short {row}", "a": row % 2, "b": 1} for row in range(10)]
@@ -124,6 +125,13 @@ def test_blank_and_long_rows_are_left_out_and_counted(make: Make) -> None:
         "same input held out": 0,
     }
     assert len(data.train) + len(data.heldout) == 10
+
+
+def test_words_for_a_missing_report_are_trained_on_with_a_warning(make: Make) -> None:
+    rows = [*ROWS, {**ROWS[0], "findings": "eleventh", "impression": "NaN"}]
+    with pytest.warns(PlaceholderWarning, match="1 of 11 texts in column 'impression' of .*rows.jsonl are .* 'NaN'"):
+        data = load_recipe_data(make(rows), ["impression"])
+    assert len(data.train) + len(data.heldout) == 11
 
 
 @pytest.mark.parametrize("labels", [[[1, 0], None], ["[1, 0]", None]])

@@ -174,11 +174,20 @@ class Table:
                 raise TableError(
                     f"{self.where(row)}, column {name!r}: must be a report text, got {type(cell).__name__} {cell!r}"
                 )
+        self.warn_of_placeholders(name)
+        return texts
+
+    def warn_of_placeholders(self, name: str) -> None:
+        """Warn if a column has texts such as ``NaN``, which count as reports.
+
+        Raises:
+            TableError: If the column does not exist.
+        """
+        texts = [cell for cell in self.column(name) if isinstance(cell, str)]
         if words := find_placeholders(texts):
             where = f"column {name!r} of {self.source}"
-            message = placeholder_message(where, len(words), len(texts), words[0], EMPTY_CELL)
-            warnings.warn(message, PlaceholderWarning, stacklevel=2)
-        return texts
+            message = placeholder_message(where, len(words), len(self), words[0], EMPTY_CELL)
+            warnings.warn(message, PlaceholderWarning, stacklevel=3)
 
     def required_texts(self, name: str) -> list[str]:
         """Return the report texts of a column without missing reports.

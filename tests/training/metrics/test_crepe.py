@@ -13,7 +13,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import LambdaCallback
 from tiny_records import save_tiny_encoder, tiny_records, write_records
-from training_runs import same, weights, write_recipe
+from training_runs import assert_same_run, interrupted_in_second_epoch, same, weights, write_recipe
 
 from rrg_rewards.cli.main import main
 from rrg_rewards.models.crepe.model import CrepeModel
@@ -90,20 +90,10 @@ def test_no_report_text_is_in_what_is_told(recipe: Callable[..., Path], tmp_path
 def test_a_resumed_run_ends_as_one_that_was_not_stopped(recipe: Callable[..., Path], tmp_path: Path) -> None:
     whole = trained(recipe(trainer__max_epochs=3, output_dir=str(tmp_path / "whole")))
     stopped = recipe(trainer__max_epochs=3, output_dir=str(tmp_path / "stopped"))
-
-    def stop(self: Any) -> None:
-        if self.current_epoch == 1:
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CrepeModule, "on_train_epoch_end", stop)
-        # Lightning turns an interruption into an orderly end of the process.
-        with pytest.raises((KeyboardInterrupt, SystemExit)):
-            trained(stopped)
+    with interrupted_in_second_epoch(CrepeModule):
+        trained(stopped)
     resumed = trained(stopped, "--resume_from_checkpoint", "auto")
-    assert resumed.trainer.global_step == whole.trainer.global_step
-    assert same(weights(resumed), weights(whole))
-    assert cli.history_of(resumed).rows == cli.history_of(whole).rows
+    assert_same_run(resumed, whole)
 
 
 def test_a_run_that_the_system_ends_within_an_epoch_is_resumed_there(

@@ -13,7 +13,7 @@ import torch
 import yaml
 from tiny_backbone import PROMPT, save_tiny_backbone
 from tiny_records import tiny_records, write_records
-from training_runs import same, weights, write_recipe
+from training_runs import assert_same_run, interrupted_in_second_epoch, weights, write_recipe
 
 from rrg_rewards.functional import margin_reward_enforcement_loss
 from rrg_rewards.metrics.reward_agreement import RewardAgreement
@@ -168,21 +168,11 @@ def test_a_resumed_run_ends_as_one_that_was_not_stopped(
     settings = {"trainer__max_epochs": 3, "model__lora": lora and {**lora, "lora_dropout": 0.1}}
     whole = trained(recipe(**settings, output_dir=str(tmp_path / "whole")))
     stopped = recipe(**settings, output_dir=str(tmp_path / "stopped"))
-
-    def stop(self: Any) -> None:
-        if self.current_epoch == 1:
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ER2ScoreModule, "on_train_epoch_end", stop)
-        # Lightning turns an interruption into an orderly end of the process.
-        with pytest.raises((KeyboardInterrupt, SystemExit)):
-            trained(stopped)
+    with interrupted_in_second_epoch(ER2ScoreModule):
+        trained(stopped)
     resumed = trained(stopped, "--resume_from_checkpoint", "auto")
-    assert resumed.trainer.global_step == whole.trainer.global_step
-    assert same(weights(resumed), weights(whole))
+    assert_same_run(resumed, whole)
     assert torch.equal(resumed.model.offset, whole.model.offset)
-    assert cli.history_of(resumed).rows == cli.history_of(whole).rows
 
 
 def test_a_checkpoint_holds_no_frozen_weight(recipe: Callable[..., Path], tmp_path: Path) -> None:

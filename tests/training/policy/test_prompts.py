@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from epochs import check_epochs, of_process
 
 from rrg_rewards.training import PolicyDataModule
 from rrg_rewards.training.policy import prompts
@@ -9,32 +10,16 @@ from rrg_rewards.training.policy.prompts import PromptBatches, collate_rows
 from rrg_rewards.training.resumable_loader import ResumableLoader
 
 
-def of_process(monkeypatch, batches, rank, world_size):
-    monkeypatch.setattr(prompts, "process_index", lambda: rank)
-    monkeypatch.setattr(prompts, "num_processes", lambda: world_size)
-    return list(batches)
-
-
 def test_processes_share_the_rows_of_one(monkeypatch):
     batches = PromptBatches(23, batch_size=3, repeats=2)
-    parts = [of_process(monkeypatch, batches, rank, 2) for rank in (0, 1)]
+    parts = [of_process(monkeypatch, prompts, batches, rank, 2) for rank in (0, 1)]
     assert [len(rows) for rows in parts[0]] == [len(rows) for rows in parts[1]] == [3, 0] * 3
-    alone = of_process(monkeypatch, PromptBatches(23, batch_size=6, repeats=2), 0, 1)
+    alone = of_process(monkeypatch, prompts, PromptBatches(23, batch_size=6, repeats=2), 0, 1)
     assert [first + second for first, second in zip(*parts, strict=True)] == alone
 
 
 def test_an_epoch_holds_each_row_once_at_most_and_another_epoch_others():
-    batches = PromptBatches(11, batch_size=2, seed=5)
-    epochs = []
-    for epoch in range(20):
-        batches.set_epoch(epoch)
-        rows = [row for batch in batches for row in batch]
-        assert len(rows) == len(set(rows)) == 10
-        epochs.append(rows)
-    assert epochs[0] != epochs[1]
-    assert {row for rows in epochs for row in rows} == set(range(11))
-    batches.set_epoch(0)
-    assert [row for batch in batches for row in batch] == epochs[0]
+    check_epochs(PromptBatches(11, batch_size=2, seed=5), num_rows=11, per_epoch=10)
 
 
 def _loader():
@@ -86,4 +71,4 @@ def test_settings_that_cannot_be(options, message):
 
 def test_processes_need_a_batch_each(monkeypatch):
     with pytest.raises(ValueError, match="5 rows are fewer than batch_size=3 on each of 2 processes"):
-        of_process(monkeypatch, PromptBatches(5, batch_size=3), 0, 2)
+        of_process(monkeypatch, prompts, PromptBatches(5, batch_size=3), 0, 2)
