@@ -151,13 +151,15 @@ def _load(args: argparse.Namespace, has_images: bool) -> Any:
     from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
 
     device = ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
-    source = {"revision": args.revision, "trust_remote_code": False}
-    model = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype=args.dtype, **source).to(device).eval()
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        args.model, dtype=args.dtype, revision=args.revision, trust_remote_code=False
+    )
+    model = model.to(device).eval()
     is_ct_chat = isinstance(model, CTChatForConditionalGeneration)
     if has_images and not is_ct_chat:
         raise UsageError(f"--image-column needs a CT-CHAT model; {args.model} is a {type(model).__name__}")
     processor = (transformers.AutoProcessor if is_ct_chat else transformers.AutoTokenizer).from_pretrained(
-        args.model, **source
+        args.model, revision=args.revision, trust_remote_code=False
     )
     tokenizer = processor.tokenizer if is_ct_chat else processor
     if tokenizer.pad_token_id is None:
