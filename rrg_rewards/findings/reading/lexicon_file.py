@@ -174,7 +174,8 @@ class _Checker:
     def _check_circles(self, groups: Mapping[str, str]) -> None:
         """Raise if a group contains itself."""
         for name in groups:
-            open_groups, seen = [name], set()
+            open_groups = [name]
+            seen: set[str] = set()
             while open_groups:
                 parts = "|".join(self._groups[open_groups.pop()].split()).split("|")
                 inner = {part[1:-1] for part in parts if part.startswith("{")} - seen
