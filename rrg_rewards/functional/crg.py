@@ -120,7 +120,7 @@ def crg_score_from_counts(tp: int | Tensor, fn: int | Tensor, fp: int | Tensor, 
     return best / (2 * best - score)
 
 
-def crg_best_constant(counts: LabelCounts) -> Tensor:
+def crg_best_constant(counts: LabelCounts) -> LabelCounts:
     r"""Return the labels of the text that earns the best CRG of all texts that are the same for every study.
 
     A constant text with the labels :math:`S` has

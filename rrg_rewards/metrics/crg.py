@@ -91,7 +91,7 @@ class ReportCRG(LabelCountsMetric, ReportMetric):
         self._add_count_states((len(self._columns),), average, min_prevalence)
         self.prior = None if prior is None else self._checked_prior(prior)
 
-    def _checked_prior(self, prior: float | Sequence[float]) -> CRGPrior:
+    def _checked_prior(self, prior: float | Sequence[float] | str) -> CRGPrior:
         if isinstance(prior, str):
             raise ValueError(f"prior must be a number in (0, 1), got {prior!r}; only rewards accept names of priors")
         if self.average == "macro":

@@ -288,7 +288,8 @@ class MultiLevelCRGScore(LabelCountsMetric):
         self._add_counts(LabelCounts(*(torch.cat(column) for column in zip(*counts, strict=True))))
 
     def _by_level(self, counts: LabelCounts) -> list[LabelCounts]:
-        return [LabelCounts(*level) for level in zip(*(count.split(self.num_labels) for count in counts), strict=True)]
+        parts = (torch.split(count, list(self.num_labels)) for count in counts)
+        return [LabelCounts(*level) for level in zip(*parts, strict=True)]
 
     def _label_names(self) -> list[str]:
         return [f"level {level}, {column}" for level, width in enumerate(self.num_labels) for column in range(width)]

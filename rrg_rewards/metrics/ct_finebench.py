@@ -25,6 +25,7 @@ from rrg_rewards.metrics.finebench_scores import (
     FineBenchScores,
     Graded,
     detail_names,
+    joined_sides,
     pooled_table,
 )
 from rrg_rewards.metrics.judged import AsyncReportMetric
@@ -224,7 +225,7 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
 
     async def _query(self, items: Sequence[FineBenchPair]) -> list[Examination | JudgeFailure]:
         found = await asyncio.gather(*(self._query_side(side, items) for side in SIDES[self.mode]))
-        return [_joined(SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
+        return [joined_sides(SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
 
     async def _query_side(self, side: str, pairs: Sequence[FineBenchPair]) -> list[Graded | JudgeFailure]:
         """Make questions from the reports of one side; grade the answers that the reports of the other side give."""
@@ -341,12 +342,3 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             "finding_attribute": pooled_table({"finding": findings, "attribute": attributes}, pairs),
             "answer_type": pooled_table({"answer_type": KINDS}, kinds),
         }
-
-
-def _joined(sides: Sequence[str], found: Sequence[Graded | JudgeFailure]) -> Examination | JudgeFailure:
-    graded: dict[str, Graded] = {}
-    for side, one in zip(sides, found, strict=True):
-        if isinstance(one, JudgeFailure):
-            return one
-        graded[side] = one
-    return Examination(**graded)

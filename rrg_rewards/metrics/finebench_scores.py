@@ -100,6 +100,16 @@ def _details(mode: str, examinations: Sequence[Examination]) -> Iterator[tuple[s
         yield f"{prefix}answered", torch.tensor(answered, dtype=torch.float64)
 
 
+def joined_sides(sides: Sequence[str], found: Sequence[Graded | JudgeFailure]) -> Examination | JudgeFailure:
+    """Return the examination of a pair from its sides, or the first failure of a judge."""
+    graded: dict[str, Graded] = {}
+    for side, one in zip(sides, found, strict=True):
+        if isinstance(one, JudgeFailure):
+            return one
+        graded[side] = one
+    return Examination(**graded)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FineBenchScores(JudgedScores):
     """CT-FineBench of report pairs with questions, answers and grades.
