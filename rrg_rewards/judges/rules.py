@@ -80,7 +80,7 @@ def _evaluation(found: FindingComparison) -> CrimsonEvaluation:
     several = {j: len(match.reference) for match in found.matches if len(match.candidate) == 1 for j in match.candidate}
     for j, (finding, level) in enumerate(zip(found.candidate, found.candidate_significance, strict=True)):
         predicted.add([finding] * max(1, min(several.get(j, 1), len(finding.attributes.places))), level)
-    united = {}
+    united: dict[int, int] = {}
     for match in found.matches:
         stated = sum(len(predicted.ids[j]) for j in match.candidate)
         ours = sorted(match.reference)

@@ -73,7 +73,11 @@ def open_relation(reference: Finding, candidate: Finding) -> Relation | None:
     if reference.organ is None or candidate.organ is None:
         fewest = min(wording.heads.bit_count() + len(wording.stems) for wording in (ours, theirs))
         return _SIMILAR if shared > 1 and 2 * shared > fewest else None
-    if shared or (ours.is_general and theirs.is_general):
+    if shared:
+        return _SIMILAR
+    # "Abnormality" is wider than a "shadow" that is said to be an opacity.
+    is_vague = theirs.is_general and not theirs.heads
+    if ours.is_general and theirs.is_general and not (is_vague and ours.heads & table.lesions):
         return _SIMILAR
     if theirs.is_general and ours.heads & table.lesions:
         return _WIDER

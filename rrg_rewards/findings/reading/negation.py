@@ -98,8 +98,7 @@ class NegationScope(Clauses):
         if not codes[0] & ASKING or (self.size > 1 and codes[1] & (BE | VERB | NOT)):
             return False
         # "Is there a nodule?", "Were there a nodule, it would be seen", "Should a nodule grow, ..."
-        is_condition = codes[0] & WOULD or any(code & WOULD for code in codes)
-        return is_condition or any(code & QUERY for code in codes[end:])
+        return any(code & WOULD for code in codes) or any(code & QUERY for code in codes[end:])
 
     def _is_denied(self, begin: int, stop: int, start: int, end: int) -> bool:
         """Whether a negation in the clause from ``begin`` to ``stop`` covers the mention."""

@@ -20,6 +20,7 @@ def finding(organ, *words, concept="other_finding", **attributes):
         (("spleen", "enlarged"), ("spleen", "increased", "size", "large"), "descriptor"),
         (("breast", "nodule"), ("breast", "abnormality"), "unspecific"),
         (("breast", "abnormality"), ("breast", "cyst"), "overinterpretation"),
+        (("lung", "patchy", "shadow"), ("lung", "abnormality"), "unspecific"),
         # no word of a class: equal words
         (("gut", "intussusception"), ("gut", "intussusceptions"), "descriptor"),
         # an unknown organ: most words
