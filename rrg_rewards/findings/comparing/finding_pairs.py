@@ -30,14 +30,19 @@ _MOST_ALTERNATIVES = 1
 
 def relation_of(reference: Finding, candidate: Finding, patient: Patient) -> Relation | None:
     """Return the closest relation between two findings of one organ, or between their alternatives."""
-    if organs_differ(reference.organ, candidate.organ):
-        # Concepts of two organs may be related: a lucency of the lung is a pneumothorax.
-        usual = all(finding.organ == finding_organ(finding.concept, None) for finding in (reference, candidate))
-        if reference.concept == candidate.concept or not usual:
-            return None
+    # Concepts of two organs may be related: a lucency of the lung is a pneumothorax.
+    if organs_differ(reference.organ, candidate.organ) and (
+        reference.concept == candidate.concept or not (_is_usual(reference) and _is_usual(candidate))
+    ):
+        return None
     if OTHER in (reference.concept, candidate.concept):
         return open_relation(reference, candidate)
     return _named_relation(reference, candidate, patient)
+
+
+def _is_usual(finding: Finding) -> bool:
+    """Whether a finding is in the usual organ of its concept."""
+    return finding.organ == finding_organ(finding.concept, None)
 
 
 def _named_relation(reference: Finding, candidate: Finding, patient: Patient) -> Relation | None:
@@ -46,6 +51,8 @@ def _named_relation(reference: Finding, candidate: Finding, patient: Patient) ->
     A candidate that names an alternative which the reference does not name hedges: a significant error of certainty.
     """
     graph = concept_graph()
+    if not (reference.alternatives or candidate.alternatives):
+        return graph.relation(reference.concept, candidate.concept, patient)
     ours, theirs = ((finding.concept, *finding.alternatives) for finding in (reference, candidate))
     pairs = [(reference.concept, candidate.concept)]
     if len(ours) + len(theirs) > 2 and max(len(ours), len(theirs)) <= 1 + _MOST_ALTERNATIVES:
