@@ -35,8 +35,6 @@ class LabelCountsMetric(ScalarMetric):
     plot_lower_bound: float = 0.2
     plot_upper_bound: float = 1.0
 
-    average: CRGAverage
-    min_prevalence: float
     tp: Tensor
     fn: Tensor
     fp: Tensor
@@ -44,7 +42,9 @@ class LabelCountsMetric(ScalarMetric):
 
     def _add_count_states(self, shape: tuple[int, ...], average: CRGAverage, min_prevalence: float) -> None:
         check_average(average, min_prevalence)
-        self.average, self.min_prevalence = average, min_prevalence
+        # Not declared in the class, because torch.jit.script compiles no Literal.
+        self.average: CRGAverage = average
+        self.min_prevalence = min_prevalence
         for name in LabelCounts._fields:
             self.add_state(name, torch.zeros(shape, dtype=torch.long), dist_reduce_fx="sum")
 
