@@ -63,11 +63,15 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
 def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
     """Return one finding if the words between two mentions interpret the first as the second, else ``None``."""
     graph = concept_graph()
-    if not graph.akin(first.concept, second.concept) or not may_be_same(first, second):
+    if not may_be_same(first, second):
         return None
     if first.start == second.start and first.end == second.end:
         # One phrase names both, for example a vertebral fracture.
         return second if graph.explains(first.concept, second.concept) else None
+    if _is_one_phrase(first, second, report):
+        return _narrower(first, second, report)
+    if not graph.akin(first.concept, second.concept):
+        return None
     link = _link(first, second, report)
     if link is None:
         return None
@@ -79,6 +83,37 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     if link == "doubted" and not explained:
         return None
     return _with_alternative(first, second)
+
+
+def _is_one_phrase(first: Finding, second: Finding, report: str) -> bool:
+    """Whether two mentions are words of one noun phrase: "consolidating opacities", "scar-like density"."""
+    # The words before "in the aorta and the coronary arteries" name a finding of each organ.
+    if first.sentence != second.sentence or first.organ != second.organ:
+        return False
+    if not cue_words("connectives", "separators").isdisjoint(tokenise(report[first.start : second.end])):
+        return False
+    between = report[first.end : second.start]
+    # "Consolidation-atelectasis" names two findings.
+    return between != "-" and set(tokenise(between)) <= cue_words("connectives", "likening")
+
+
+def _narrower(first: Finding, second: Finding, report: str) -> Finding | None:
+    """Return the narrower of two mentions, with the words of both, or ``None`` if they are of different concepts."""
+    graph = concept_graph()
+    if first.concept == second.concept or graph.explains(second.concept, first.concept):
+        concept = first.concept
+    elif graph.explains(first.concept, second.concept):
+        concept = second.concept
+    else:
+        return None
+    end = max(first.end, second.end)
+    return replace(
+        first,
+        concept=concept,
+        end=end,
+        text=report[first.start : end],
+        attributes=first.attributes.filled(second.attributes),
+    )
 
 
 def _with_alternative(first: Finding, second: Finding) -> Finding:

@@ -24,6 +24,18 @@ def concepts(report):
         ("Left effusion. Right effusion.", [("pleural_effusion", ()), ("pleural_effusion", ())]),
         ("5 mm nodule. 9 mm nodule.", [("lung_nodule", ()), ("lung_nodule", ())]),
         ("Fracture of the T8 vertebra.", [("vertebral_compression", ())]),
+        # two names in one noun phrase
+        ("Consolidating opacities in both lungs.", [("consolidation", ())]),
+        ("Scar-like opacity in the lingula.", [("fibrotic_sequela", ())]),
+        ("Nodular density increase in the left lung.", [("lung_nodule", ())]),
+        ("Infectious infiltrates in the left lung.", [("pneumonia", ())]),
+        # names of two findings
+        ("Interstitial and septal thickening.", [("interstitial_opacity", ()), ("septal_thickening", ())]),
+        (
+            "Calcified plaques in the aorta and coronary arteries.",
+            [("coronary_calcification", ()), ("arterial_calcification", ())],
+        ),
+        ("Consolidation-atelectasis in the left lung.", [("consolidation", ()), ("atelectasis", ())]),
         ("Interstitial lung disease.", [("interstitial_lung_disease", ())]),
         ("Right lower lobe opacity. Impression: Right lower lobe pneumonia.", [("pneumonia", ())]),
         ("Right effusion. Left effusion. Bilateral effusions.", [("pleural_effusion", ())] * 2),
