@@ -122,7 +122,8 @@ def _rewrite(text: str, other: str) -> None:
 
 
 def _inject(text: str, other: str) -> None:
-    injected = inject_errors(text, seed=0)
+    # Equal counts for all texts; drawn ones, and the work on them, differ from text to text.
+    injected = inject_errors(text, {"A": 1, "B": 1, "D": 1}, seed=0, harmless=1)
     assert injected is None or injected.reference == text
 
 
