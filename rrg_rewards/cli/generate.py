@@ -1,6 +1,7 @@
 """``rrg-rewards generate``: reports for the rows of a table."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note(f"{run.partial} contains {run.num_held} reports; the others are generated now")
     with terminal.progress("generating") as report:
         reports, is_cut = run.run(report)
-    columns = {args.prediction_column: reports, "truncated": is_cut}
+    columns: dict[str, Sequence[Any]] = {args.prediction_column: reports, "truncated": is_cut}
     write_outputs(args, with_new_columns(table, columns, "", terminal), _summary(args, reports, is_cut))
     run.partial.unlink(missing_ok=True)
     terminal.note(_described(reports, is_cut))
