@@ -1,6 +1,7 @@
 """The search of exploits, on rewards whose best exploit is known."""
 
 import random
+import re
 from collections import defaultdict
 
 import pytest
@@ -191,6 +192,15 @@ def test_the_budget_is_kept_and_reported(budget):
     assert {family.family for family in result.families} == set(family_names())
 
 
+def test_the_least_budget_suffices():
+    with pytest.raises(ValueError, match="budget must be at least") as error:
+        attack(make_reward("rouge"), budget=1)
+    least = int(re.search(r"at least (\d+)", str(error.value))[1])
+    result = attack(make_reward("rouge"), budget=least)
+    assert result.calls <= least
+    assert len(result.families) >= len(family_names()) - 4
+
+
 def test_equal_seeds_give_equal_results():
     reward = make_reward("rouge")
     families = ["findings", "reports", "evolved", "report_appended"]
@@ -241,6 +251,7 @@ def test_composed_rewards_and_a_state_that_does_not_change():
         ({"budget": 100}, "budget must be at least"),
         ({"families": ["hedge"]}, "unknown family 'hedge'; did you mean 'hedges'"),
         ({"families": ["report_hedged"]}, "give honest reports"),
+        ({"families": ["evolved"]}, "name others"),
         ({"against": "honest"}, "needs honest reports"),
         ({"against": "best"}, "against must be"),
         ({"held_out": 0.0}, "held_out must lie in"),

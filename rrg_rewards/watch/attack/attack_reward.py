@@ -130,6 +130,8 @@ def attack_reward(
     made = make_families(material, families, edits)
     if not made:
         raise ValueError("every chosen family edits honest reports; give honest reports")
+    if all(family.name == EVOLVED or family.appends for family in made):
+        raise ValueError(f"families: {', '.join(family.name for family in made)} use the texts of others; name others")
     _check_budget(settings, len(made), len(searched), len(rest))
     calls = RewardCalls(reward, columns, budget, batch_size, report_progress)
     baselines = (_HONEST if settings.against == "honest" else Policy((blank,)), _HONEST)
@@ -138,7 +140,8 @@ def attack_reward(
     attack = _Attack(settings, search, test)
     attack.score_baselines()
     reference = calls([columns[reference_column][row] for row in rest], rest)
-    findings = screen_findings(search, material.findings, int(_SCREENED * calls.left))
+    free = calls.left - len(made) * _final_calls(len(searched), len(rest))
+    findings = screen_findings(search, material.findings, int(_SCREENED * free))
     attack.families = make_families(replace(material, findings=findings), families, edits)
     results = attack.search_families()
     return AttackResult(
