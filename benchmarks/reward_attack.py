@@ -28,10 +28,10 @@ CORPORA = {
 # Name, reward and options of each reward, and the baseline of its constant texts.
 REWARDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "crimson": ("crimson", {}, "blank"),
-    "ct_finebench": ("ct_finebench", {"mode": "recall"}, "honest"),
     "crg": ("crg", {}, "honest"),
     "crg_macro": ("crg", {"average": "macro"}, "honest"),
     "ct_finebench_f1": ("ct_finebench", {"mode": "f1"}, "honest"),
+    "ct_finebench_recall": ("ct_finebench", {"mode": "recall"}, "honest"),
     "rouge": ("rouge", {}, "honest"),
     "bleu": ("bleu", {}, "honest"),
     "repetition": ("repetition", {}, "honest"),
