@@ -12,7 +12,6 @@ from rrg_rewards.cli.options import (
     add_table_argument,
     check_outputs,
     finite_number,
-    make_reward_from_options,
     positive_int,
     read_input,
 )
@@ -173,6 +172,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
         check_output(args.png, args.overwrite)
         require("matplotlib.figure", extra="plot")
+    from rrg_rewards.cli.reward_options import make_reward_from_options
+
     reward = make_reward_from_options(args)
     result = _attack(args, reward, read_input(args, terminal), terminal)
     if args.json is not None:

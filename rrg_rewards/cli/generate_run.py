@@ -148,7 +148,7 @@ def _load(args: argparse.Namespace, has_images: bool) -> Any:
 
     transformers = require("transformers", extra="models")
     from rrg_rewards.models import CTChatForConditionalGeneration
-    from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
+    from rrg_rewards.training.policy.hf_generators import CausalLMGenerator, CTChatGenerator
 
     device = ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
     model = transformers.AutoModelForCausalLM.from_pretrained(

@@ -9,7 +9,6 @@ from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from rrg_rewards.data.tables.table import Table
-    from rrg_rewards.rewards.base import Reward
 
 __all__ = [
     "CommandParser",
@@ -19,7 +18,6 @@ __all__ = [
     "add_table_argument",
     "check_outputs",
     "finite_number",
-    "make_reward_from_options",
     "metric_settings",
     "note_delimiter",
     "positive_int",
@@ -260,28 +258,6 @@ def metric_settings(texts: Sequence[str], names: Sequence[str]) -> dict[str, dic
             raise UsageError(f"argument --set: {metric!r} is not among --metrics {','.join(names)}")
         settings[metric][option] = value
     return settings
-
-
-def make_reward_from_options(args: argparse.Namespace) -> "Reward":
-    """Make the reward of ``--reward`` from the options ``--set``, ``--labeler``, ``--judge`` and ``--context``.
-
-    Raises:
-        UsageError: If the reward or an option is unknown or invalid.
-    """
-    from rrg_rewards.cli.judge_options import judge_from_option
-    from rrg_rewards.rewards import make_reward
-
-    options = read_assignments("--set", "OPTION=VALUE", args.set, as_yaml=True)
-    if args.labeler is not None:
-        options["labeler"] = args.labeler
-    if args.judge is not None:
-        options["judge"] = judge_from_option(args.judge)
-    if args.context:
-        options["context_columns"] = read_assignments("--context", "NAME=COLUMN", args.context)
-    try:
-        return make_reward(args.reward, reference_column=args.reference_column, **options)
-    except (ValueError, TypeError) as error:
-        raise UsageError(str(error)) from error
 
 
 def check_outputs(args: argparse.Namespace) -> None:

@@ -14,7 +14,6 @@ from rrg_rewards.cli.options import (
     add_table_argument,
     check_outputs,
     finite_number,
-    make_reward_from_options,
     positive_int,
     read_input,
     write_outputs,
@@ -223,6 +222,7 @@ def _labels(args: argparse.Namespace, rewards: Sequence[float | None], preferenc
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.cli.pair_summary import pair_grid, pair_summary, warn_of_pairs
+    from rrg_rewards.cli.reward_options import make_reward_from_options
     from rrg_rewards.data.records.preference_pairs import pair_completions
     from rrg_rewards.data.tables.table import Table
 
