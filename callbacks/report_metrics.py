@@ -17,7 +17,8 @@ from rrg_rewards.callbacks.step_output import ReportBatch, StepOutput
 from rrg_rewards.callbacks.worst_reports import WorstReport, WorstReports, log_table, make_table
 from rrg_rewards.data.samplers import count_misshared
 from rrg_rewards.data.tables.writers import write_table
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.processes import gather_objects
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 

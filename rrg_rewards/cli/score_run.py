@@ -17,8 +17,8 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.encoders import TableEncoder
 from rrg_rewards.data.tables.table import STANDARD, Table
 from rrg_rewards.data.tables.writers import open_table, partial_path
-from rrg_rewards.metrics.base import Scores
 from rrg_rewards.metrics.judged import JudgeWarning
+from rrg_rewards.metrics.scores import Scores
 
 __all__ = ["ScoreRun"]
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from rrg_rewards.functional.crg import label_table
 from rrg_rewards.functional.label_counts import LabelCounts, label_statistics
-from rrg_rewards.metrics.base import Scores
 from rrg_rewards.metrics.label_scores import LabelScores
+from rrg_rewards.metrics.scores import Scores
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

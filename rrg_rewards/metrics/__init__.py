@@ -1,6 +1,6 @@
 """Metrics as torchmetrics classes, with states and argument checks. The formulas are in ``functional``."""
 
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
 from rrg_rewards.metrics.crg import ReportCRG
 from rrg_rewards.metrics.crg_labels import CRGScore, MultiLevelCRGScore
@@ -12,6 +12,7 @@ from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores, JudgeWarning
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore
 from rrg_rewards.metrics.registry import available_metrics, make_metric
+from rrg_rewards.metrics.scores import Scores
 
 __all__ = [
     "BLEU",

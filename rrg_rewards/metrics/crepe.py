@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from rrg_rewards.functional.crepe import crepe_score
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.metrics.weights import named_weights
 from rrg_rewards.models.crepe.predictor import CrepeOptions, CrepePredictor
 from rrg_rewards.utilities.options import takes_options

@@ -12,10 +12,11 @@ from rrg_rewards.functional.crg_macro import CRGAverage, check_label_priors
 from rrg_rewards.functional.label_counts import label_counts, label_statistics
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import get_labeler
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.columns import Column
 from rrg_rewards.metrics.crg_labels import LabelCountsMetric, average_fields
 from rrg_rewards.metrics.label_scores import LabelScores
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.signature import format_signature
 

@@ -12,9 +12,9 @@ from rrg_rewards.functional.crimson import crimson_score_from_statistics, crimso
 from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
-from rrg_rewards.metrics.base import Scores, score_sums
 from rrg_rewards.metrics.columns import Column
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
+from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 from rrg_rewards.utilities.signature import format_signature
 

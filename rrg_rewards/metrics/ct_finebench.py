@@ -15,7 +15,6 @@ from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
-from rrg_rewards.metrics.base import Scores
 from rrg_rewards.metrics.columns import Column
 from rrg_rewards.metrics.finebench_scores import (
     KINDS,
@@ -29,6 +28,7 @@ from rrg_rewards.metrics.finebench_scores import (
     pooled_table,
 )
 from rrg_rewards.metrics.judged import AsyncReportMetric
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.grading import Grading
 from rrg_rewards.questions.schema import QAItem, QuestionSchema
 from rrg_rewards.utilities.signature import format_signature

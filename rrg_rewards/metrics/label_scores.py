@@ -14,7 +14,7 @@ from rrg_rewards.functional.crg import (
 )
 from rrg_rewards.functional.crg_macro import CRGAverage, crg_macro_score_from_counts, macro_contributions
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts
-from rrg_rewards.metrics.base import Scores
+from rrg_rewards.metrics.scores import Scores
 
 __all__ = ["LabelScores"]
 

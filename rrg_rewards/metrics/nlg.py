@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 from torchmetrics.functional.text import bleu_score
 
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.metrics.word_overlap import rouge_f
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.utilities.backend import Backend

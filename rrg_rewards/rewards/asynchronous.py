@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rrg_rewards.metrics.base import Scores
 from rrg_rewards.metrics.judged import AsyncReportMetric
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, MetricReward
 
 __all__ = ["AsyncMetricReward"]

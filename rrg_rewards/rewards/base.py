@@ -9,7 +9,8 @@ from typing import Any, cast
 from torch import Tensor
 from typing_extensions import Self
 
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.scores import Scores
 
 __all__ = ["Completion", "MetricReward", "Reward", "completion_text", "completion_texts", "is_asynchronous"]
 

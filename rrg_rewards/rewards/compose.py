@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from rrg_rewards.metrics.base import Scores
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, Reward, is_asynchronous
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.rewards.running_moments import RunningMoments

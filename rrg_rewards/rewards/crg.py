@@ -9,9 +9,9 @@ from typing_extensions import Self
 from rrg_rewards.functional.crg_macro import CRGAverage
 from rrg_rewards.functional.label_counts import label_statistics
 from rrg_rewards.labelers.base import Labeler
-from rrg_rewards.metrics.base import Scores
 from rrg_rewards.metrics.crg import CRGPrior, ReportCRG, prior_text
 from rrg_rewards.metrics.label_scores import LabelScores
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, MetricReward
 from rrg_rewards.utilities.signature import format_signature
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rrg_rewards.metrics.base import Scores
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, Reward, completion_texts
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.signature import format_signature

@@ -11,8 +11,9 @@ from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_
 
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.metrics import registry
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.registry import make_metric
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.schemas import CT_RATE
 
 PAIRS = [

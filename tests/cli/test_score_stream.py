@@ -15,8 +15,9 @@ from rrg_rewards.data.tables.table import Table
 from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.functional import bootstrap_interval
 from rrg_rewards.metrics import registry
-from rrg_rewards.metrics.base import ReportMetric, Scores
+from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.registry import make_metric
+from rrg_rewards.metrics.scores import Scores
 
 FINDINGS = ["Cardiomegaly.", "No emphysema.", "Atelectasis. Lung nodule.", "Normal.", "Pleural effusion, atelectasis."]
 ROWS = [(FINDINGS[row * 7 % 5], FINDINGS[row * 3 % 4], row) for row in range(23)]

@@ -1,0 +1,136 @@
+"""Per-report scores of a metric."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Scores", "score_sums"]
+
+
+@dataclass(frozen=True, repr=False)
+class Scores:
+    """Per-report scores of ``N`` report pairs.
+
+    Args:
+        value: Score, float tensor ``(N,)``; NaN if a pair is unscorable.
+        details: Sub-scores by name, each a float tensor ``(N,)``; NaN if a pair is unscorable.
+
+    Raises:
+        TypeError: If scores or sub-scores are not a float tensor.
+        ValueError: If they are not ``(N,)``, or infinite, naming the row.
+
+    Example:
+        >>> import torch
+        >>> Scores(torch.tensor([0.5, float("nan")])).scored
+        tensor([ True, False])
+    """
+
+    value: Tensor
+    details: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_scores("value", self.value)
+        for name, detail in self.details.items():
+            _check_scores(f"details[{name!r}]", detail, len(self.value))
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        """Describe the scores without texts and tensors, of which there may be thousands."""
+        scored = self.value[self.scored]
+        mean = f", mean {float(scored.double().mean()):.4g}" if len(scored) else ""
+        details = f"; details: {', '.join(self.details)}" if self.details else ""
+        return f"<{type(self).__name__} of {len(self)} report pairs, {len(scored)} scored{mean}{details}>"
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with a row for each pair.
+
+        The columns are ``score``, the sub-scores, and the descriptions of errors.
+
+        Raises:
+            ModuleNotFoundError: If pandas is not installed, which no extra of this package needs.
+
+        Example:
+            >>> frame = Scores(torch.tensor([0.5, 1.0]), {"recall": torch.tensor([1.0, 1.0])}).to_frame()
+            >>> list(frame.columns), len(frame)
+            (['score', 'recall'], 2)
+        """
+        try:
+            pandas: Any = import_module("pandas")
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "pandas is not installed; run: python -m pip install pandas", name="pandas"
+            ) from error
+        numbers = {"score": self.value, **self.details}
+        return pandas.DataFrame({**{name: one.tolist() for name, one in numbers.items()}, **self.explanations})
+
+    @property
+    def scored(self) -> Tensor:
+        """Whether each pair has a score: bool tensor ``(N,)``."""
+        return ~self.value.isnan()
+
+    @property
+    def explanations(self) -> dict[str, list[str]]:
+        """Descriptions of the errors of each report: columns of ``N`` texts by name."""
+        return {}
+
+    @property
+    def failures(self) -> dict[str, Tensor]:
+        """Pairs on which a judge failed, by kind of failure: bool tensors ``(N,)``; empty without a judge."""
+        return {}
+
+    @property
+    def sufficient_statistics(self) -> tuple[Tensor, ...]:
+        """Inputs of :meth:`aggregate`: tensors with one row for each scored pair."""
+        return (self.value[self.scored],)
+
+    def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
+        """Compute the corpus value from :attr:`sufficient_statistics`: a scalar, NaN if it is undefined.
+
+        ``scores.aggregate(*scores.sufficient_statistics)`` equals ``compute`` after ``update`` with the same pairs.
+        With resampled rows, the result is a bootstrap replicate.
+
+        Example:
+            >>> import torch
+            >>> scores = Scores(torch.tensor([0.5, float("nan"), 1.0]))
+            >>> scores.aggregate(*scores.sufficient_statistics)
+            tensor(0.7500, dtype=torch.float64)
+        """
+        return sufficient_statistics[0].double().mean()
+
+    def expand(self, rows: Tensor) -> "Scores":
+        """Return scores of ``N`` pairs: these scores in the rows where ``rows`` (bool, ``(N,)``) is true, else NaN."""
+        return replace(
+            self,
+            value=_scatter(self.value, rows),
+            details={name: _scatter(detail, rows) for name, detail in self.details.items()},
+        )
+
+
+def _check_scores(name: str, scores: Tensor, length: int | None = None) -> None:
+    """Check that scores are floats of the shape ``(N,)``, finite or NaN."""
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        found = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise TypeError(f"{name} of Scores must be a float tensor, got {found}")
+    if scores.ndim != 1 or length not in (None, len(scores)):
+        raise ValueError(f"{name} of Scores must have shape ({length or 'N'},), got {tuple(scores.shape)}")
+    infinite = scores.isinf().nonzero().flatten().tolist()
+    if infinite:
+        row = infinite[0]
+        raise ValueError(f"{name}[{row}] of Scores is {float(scores[row])}; use NaN for a pair that has no score")
+
+
+def _scatter(values: Tensor, rows: Tensor) -> Tensor:
+    out = values.new_full((len(rows), *values.shape[1:]), float("nan"))
+    out[rows] = values
+    return out
+
+
+def score_sums(scores: Scores, names: Sequence[str]) -> Tensor:
+    """Return the sum of each named sub-score over the scored pairs: ``(len(names),)``."""
+    return torch.stack([scores.details[name][scores.scored].sum() for name in names])
