@@ -17,7 +17,7 @@ __all__ = ["Block", "Counts", "count_found", "count_pairs", "count_texts", "coun
 
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d+")
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[\n;]")
+_SENTENCE_END = re.compile(r"[.!?:](?=\s|$)|[\n;]")
 
 # Sentences in a smaller share of the reports are not counted one by one, nor more than this number of sentences.
 _LEAST_SHARE = 0.05

@@ -16,7 +16,7 @@ def default_checks() -> tuple[Check, ...]:
     return (
         Drift("longer", "words", "rise", factor=1.5, margin=3.0, what="words per report"),
         Drift("shorter", "words", "fall", factor=0.5, what="words per report"),
-        Drift("repeated_sentences", "repeated_sentences", "rise", margin=0.1, share=True,
+        Drift("repeated_sentences", "repeated_sentences", "rise", margin=0.05, share=True,
               what="share of sentences that repeat one in the same report"),
         Drift("less_distinct", "distinct_ngrams", "fall", factor=0.5,
               what="share of different n-grams over reports"),
