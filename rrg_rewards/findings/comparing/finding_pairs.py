@@ -30,14 +30,18 @@ _MOST_ALTERNATIVES = 1
 
 def relation_of(reference: Finding, candidate: Finding, patient: Patient) -> Relation | None:
     """Return the closest relation between two findings of one organ, or between their alternatives."""
-    # Concepts of two organs may be related: a lucency of the lung is a pneumothorax.
-    if organs_differ(reference.organ, candidate.organ) and (
-        reference.concept == candidate.concept or not (_is_usual(reference) and _is_usual(candidate))
-    ):
-        return None
     if OTHER in (reference.concept, candidate.concept):
-        return open_relation(reference, candidate)
-    return _named_relation(reference, candidate, patient)
+        return None if _are_elsewhere(reference, candidate) else open_relation(reference, candidate)
+    # The concepts are compared first, because those of most pairs are unrelated.
+    relation = _named_relation(reference, candidate, patient)
+    return None if relation is None or _are_elsewhere(reference, candidate) else relation
+
+
+def _are_elsewhere(reference: Finding, candidate: Finding) -> bool:
+    """Whether the organs of two findings tell them apart; a lucency of the lung may be a pneumothorax."""
+    return organs_differ(reference.organ, candidate.organ) and (
+        reference.concept == candidate.concept or not (_is_usual(reference) and _is_usual(candidate))
+    )
 
 
 def _is_usual(finding: Finding) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 from rrg_rewards.findings.comparing.attribute_errors import (
@@ -15,7 +15,7 @@ from rrg_rewards.findings.comparing.prices import finding_significance, may_matc
 from rrg_rewards.findings.comparing.significance import clinical_significance
 from rrg_rewards.findings.knowledge.concepts import Relation
 from rrg_rewards.findings.knowledge.patient import Patient
-from rrg_rewards.findings.reading.engine import extract_findings
+from rrg_rewards.findings.reading.engine import FindingEngine, get_engine
 from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
@@ -25,6 +25,9 @@ __all__ = ["FindingComparison", "FindingMatch", "compare_findings"]
 # Findings of a report after this number match nothing, because the number of pairs grows with its square. Reports of
 # patients contain fewer than a hundred.
 _MOST_FINDINGS = 300
+# Number of references whose findings are remembered, because a reinforcement learner compares each with several
+# candidates.
+_REFERENCES = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +164,17 @@ def compare_findings(
     )
 
 
+def _read(engine: FindingEngine, report: str) -> tuple[Finding, ...]:
+    return tuple(abnormal_findings(report, engine.extract(report)))
+
+
+_read_reference = lru_cache(maxsize=_REFERENCES)(_read)
+
+
 def _findings(name: str, report: str | Sequence[Finding], open_findings: bool) -> tuple[Finding, ...]:
     if isinstance(report, str):
-        return tuple(abnormal_findings(report, extract_findings(report, open_findings=open_findings)))
+        read = _read_reference if name == "reference" else _read
+        return read(get_engine("chest", open_findings), report)
     findings: tuple[Finding, ...] = tuple(report) if isinstance(report, Iterable) else (report,)
     if not all(isinstance(finding, Finding) for finding in findings):
         raise TypeError(f"{name} must be a report text or a list of findings, got {type(report).__name__}")

@@ -5,6 +5,7 @@ weight that may match one of high weight would pay without any image.
 """
 
 from collections.abc import Callable
+from functools import cache
 
 from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy
 from rrg_rewards.findings.reading.finding import Finding
@@ -32,11 +33,14 @@ def finding_significance(finding: Finding, significance: Callable[..., str]) -> 
         >>> finding_significance(hedge, significance)
         'actionable_not_urgent'
     """
-    levels = [significance(finding.concept, finding.attributes, words=finding.words)]
-    levels += [significance(concept, finding.attributes) for concept in finding.alternatives]
+    own = significance(finding.concept, finding.attributes, words=finding.words)
+    if not finding.alternatives:
+        return own
+    levels = [own, *(significance(concept, finding.attributes) for concept in finding.alternatives)]
     return max(levels, key=_LEVELS.index)
 
 
+@cache
 def may_match(reference: str, candidate: str) -> bool:
     """Whether a finding of the candidate may be one of the reference, by their levels of clinical significance.
 

@@ -63,6 +63,8 @@ class ConceptGraph:
         # The relations of each pair of concepts, each with the clinical context that it requires, or None.
         self._sideways: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
         self._families: dict[str, frozenset[str]] = {}
+        self._relatives: dict[str, frozenset[str]] = {}
+        self._akin: dict[tuple[str, str], bool] = {}
         for concept, entry in concepts.items():
             for relation in _RELATIONS:
                 self._add(concept, entry.get(relation, ()), relation, None, concepts)
@@ -105,6 +107,8 @@ class ConceptGraph:
         """
         if reference == candidate:
             return SAME
+        if candidate not in self._related(reference):
+            return None
         up, down = self.wider(reference).get(candidate), self.wider(candidate).get(reference)
         kind: Kind = "descriptor"
         if up is not None:
@@ -120,15 +124,28 @@ class ConceptGraph:
         steps = up or down
         return None if steps is None else Relation(kind, 1 + steps, significant=True)
 
+    def _related(self, concept: str) -> frozenset[str]:
+        """Return the concepts that :meth:`relation` may relate to a concept; most pairs of a report are unrelated."""
+        found = self._relatives.get(concept)
+        if found is None:
+            sideways = (second for first, second in self._sideways if first == concept)
+            found = self._relatives[concept] = self.family(concept).union(sideways)
+        return found
+
     def explains(self, general: str, specific: str) -> bool:
         """Whether a specific concept is a kind of a general one or can look like it."""
         return general in self.wider(specific) or general in self._looks.get(specific, ())
 
     def akin(self, first: str, second: str) -> bool:
         """Whether two concepts can describe one finding, as in "atelectasis or consolidation"."""
-        if self.relation(first, second) is not None or self.explains(first, second):
-            return True
-        return not self.wider(first).keys().isdisjoint(self.wider(second))
+        found = self._akin.get((first, second))
+        if found is None:
+            found = self._akin[first, second] = (
+                self.relation(first, second) is not None
+                or self.explains(first, second)
+                or not self.wider(first).keys().isdisjoint(self.wider(second))
+            )
+        return found
 
 
 def _distances(concept: str, concepts: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:

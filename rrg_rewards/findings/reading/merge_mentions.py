@@ -62,9 +62,10 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
 
 def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
     """Return one finding if the words between two mentions interpret the first as the second, else ``None``."""
-    graph = concept_graph()
-    if not may_be_same(first, second):
+    # Only the sentence of a mention and the next one can interpret it.
+    if second.sentence > first.sentence + 1 or not may_be_same(first, second):
         return None
+    graph = concept_graph()
     if first.start == second.start and first.end == second.end:
         # One phrase names both, for example a vertebral fracture.
         return second if graph.explains(first.concept, second.concept) else None
@@ -160,9 +161,13 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
     """Merge repetitions of a concept, of a wider concept at the same location, and of findings on both sides."""
     wider, family = concept_graph().wider, concept_graph().family
     kept: list[Finding] = []
+    seen: set[str] = set()
     for finding in map(_placed, findings):
         kin = family(finding.concept)
-        similar = [i for i in range(max(0, len(kept) - _MOST_COMPARED), len(kept)) if kept[i].concept in kin]
+        similar: list[int] = []
+        if not kin.isdisjoint(seen):
+            similar = [i for i in range(max(0, len(kept) - _MOST_COMPARED), len(kept)) if kept[i].concept in kin]
+        seen.add(finding.concept)
         if not similar:
             kept.append(finding)
             continue
