@@ -90,10 +90,10 @@ class NegationScope(Clauses):
 
     def _is_unasserted(self, begin: int, stop: int, start: int, end: int) -> bool:
         """Whether the clause asks for the mention, makes it a condition, or is about someone else."""
-        codes = self.codes
-        if any(code & UNSTATED for code in codes[begin:stop]):
+        codes, kinds = self.codes, self.kinds
+        if kinds & UNSTATED and any(code & UNSTATED for code in codes[begin:stop]):
             return True
-        if any(code & REQUEST for code in codes[begin:start]):
+        if kinds & REQUEST and any(code & REQUEST for code in codes[begin:start]):
             return True
         if not codes[0] & ASKING or (self.size > 1 and codes[1] & (BE | VERB | NOT)):
             return False

@@ -158,7 +158,7 @@ class OpenStatementReader:
             if i < end:
                 continue
             if i not in phrases:
-                if token.endswith(self._suffixes) and len(token) >= _SHORTEST and token not in self._exceptions:
+                if len(token) >= _SHORTEST and token.endswith(self._suffixes) and token not in self._exceptions:
                     roles[i] = "heads"
                 continue
             end, role = phrases[i]

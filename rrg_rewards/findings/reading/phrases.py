@@ -117,8 +117,7 @@ class PhraseTable(dict[int, tuple[AnyPhrase, ...]]):
         super().__init__()
         self.phrases: tuple[AnyPhrase, ...] = tuple(phrases)
         self.heads = union(phrase.first for phrase in self.phrases)
-        self._words = sorted({phrase.words for phrase in self.phrases})
-        self.bits = union(self._words)
+        self.bits = union(phrase.words for phrase in self.phrases)
         self._possible: dict[int, bool] = {}
         self._by_first: dict[int, list[int]] = {}
         for i, phrase in enumerate(self.phrases):
@@ -141,15 +140,22 @@ class PhraseTable(dict[int, tuple[AnyPhrase, ...]]):
         bits = codes & self.bits
         found = self._possible.get(bits)
         if found is None:
-            found = False
-            # Not any(), which is slower here.
-            for words in self._words:
-                if words & bits == words:
-                    found = True
-                    break
+            found = self._has_all_words(bits)
             if len(self._possible) < _MAX_WORDS:
                 self._possible[bits] = found
         return found
+
+    def _has_all_words(self, codes: int) -> bool:
+        """Whether the union of codes contains all words of one of the phrases."""
+        bits = codes & self.heads
+        while bits:
+            lowest = bits & -bits
+            for i in self._by_first[lowest]:
+                words = self.phrases[i].words
+                if words & codes == words:
+                    return True
+            bits ^= lowest
+        return False
 
 
 class PhraseCompiler:

@@ -96,6 +96,9 @@ def whereabouts(tokens: Sequence[str], modifiers: Iterable[Modifier]) -> Whereab
     if not parts:
         return NOWHERE
     _complete(tokens, parts)
+    if len(parts) == 1:
+        (part,) = parts
+        return Whereabouts(part.side, tuple(dict.fromkeys(part.levels)), (), part.side is None or part.is_emphasised)
     stated = [part for part in parts if not part.is_emphasised]
     # "Nodules in the lungs, the largest on the right": the emphasised place says what the others leave open.
     sided = [part for part in stated if part.side] or [part for part in parts if part.side]
