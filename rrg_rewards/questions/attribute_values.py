@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.measurements import Size, attenuation_in, cardiothoracic_ratio_in, range_start
-from rrg_rewards.findings.reading.modifiers import Modifier, modifier_reader
+from rrg_rewards.findings.reading.modifiers import PLACING, Modifier, modifier_reader
 from rrg_rewards.findings.reading.phrases import PhraseCompiler, WordBits
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.questions.locations import Place, places_in
@@ -27,6 +27,7 @@ _RANGE_REACH = 20
 _BOUND_REACH = 4
 # Maximum number of words between "the largest" and its size.
 _LARGEST_REACH = 40
+_LOCALISED = frozenset({"localized", "localised"})
 _LONE_UNIT = re.compile(r"(?<=\d) ?m\b(?! ?m)", re.IGNORECASE)
 # Parts that do not locate a finding without a side or details: an opacity of the lung is always in the lung.
 _UNSPECIFIC_PARTS = (None, "lung", "coronary arteries", "kidney", "liver", "spleen", "prostate", "bone")
@@ -178,10 +179,18 @@ class AttributeValueReader:
             before = tokens[max(0, hit.start - 2) : hit.start]
             is_perfect = not cue_words("comparisons", "perfect").isdisjoint(before)
             return sentence.is_compared or is_perfect or not _relative_words()[tokens[hit.start]]
+        if tokens[hit.start] in _LOCALISED and self._is_located(sentence, hit):
+            return False
         if tokens[hit.start].endswith("ly") and hit.end in sentence.hit_at_start:
             # "slightly" in "slightly irregular" does not state the severity of the finding.
             return name not in answer_vocabulary().groups["severity"]
         return name.startswith("non") or not sentence.denied(hit)
+
+    def _is_located(self, sentence: Sentence, hit: Hit) -> bool:
+        """Whether "localized" only says where a finding is: "subpleural localized", "localized in the left lung"."""
+        before = sentence.hit_at_end.get(hit.start)
+        is_placed = before is not None and all(kind != "value" for kind, _ in before.meanings)
+        return is_placed or not PLACING.isdisjoint(sentence.tokens[hit.end : hit.end + 1])
 
     def _numbers(self, sentence: Sentence, sizes: Sequence[Modifier]) -> tuple[object, ...]:
         if self.spec.unit == "length":

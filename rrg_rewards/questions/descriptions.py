@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from rrg_rewards.findings.lexicon.cues import cue_words
-from rrg_rewards.findings.reading.attributes import Span, attribute_reader
+from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.engine import get_engine
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, named_spans
 from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT
 from rrg_rewards.findings.reading.sentences import report_units, split_unit
-from rrg_rewards.findings.reading.statements import is_elsewhere, statement_numbers
+from rrg_rewards.findings.reading.statements import statement_numbers
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.questions.attribute_values import AttributeValueReader, Sentence
-from rrg_rewards.questions.locations import Place
+from rrg_rewards.questions.owners import Owners, SharedValues
 from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.questions.vocabulary import Hit
 from rrg_rewards.utilities.names import unknown_name_message
@@ -26,8 +26,6 @@ __all__ = ["Describer", "Description", "check_readable", "describer"]
 # Maximum number of cached units, and maximum number of characters of a cached unit.
 _CACHE_SIZE = 50_000
 _MAX_CACHED_LENGTH = 1_000
-# Words that may occur between a value and the finding's name: "ground glass density nodule".
-_FILLERS = frozenset({"density", "like", "attenuation"})
 # Words of "nodules, mainly with ground glass density".
 _NODULES = frozenset({"nodule", "nodules"})
 _DEGREES = frozenset({"mainly", "mostly", "predominantly", "partly", "a", "some", "pure"})
@@ -49,83 +47,6 @@ class Description:
     finding: int | None
     presence: int | None
     values: tuple[tuple[int, tuple[object, ...]], ...] = ()
-
-
-class _Owners:
-    """Assigns the tokens of a sentence to its findings.
-
-    Args:
-        sentence: The sentence.
-        spans: Spans of the findings' names. Of spans with the same end, the first is used.
-        numbers: For each token, the number of its statement.
-    """
-
-    def __init__(self, sentence: Sentence, spans: Sequence[Span], numbers: Sequence[int]) -> None:
-        self.sentence, self.numbers = sentence, numbers
-        self.spans = sorted({span.end: span for span in reversed(spans)}.values(), key=lambda span: span.end)
-        of_token = [
-            owner if owner < 0 or numbers[self.spans[owner].end - 1] == number else -1
-            for owner, number in zip(attribute_reader().owners(sentence.tokens, self.spans), numbers, strict=True)
-        ]
-        self.index_of_end = {span.end: k for k, span in enumerate(self.spans)}
-        self.hits: list[list[Hit]] = [[] for _ in self.spans]
-        self.sizes: list[list[Modifier]] = [[] for _ in self.spans]
-        for hit in sentence.hits:
-            if of_token[hit.start] >= 0:
-                self.hits[of_token[hit.start]].append(hit)
-        for size in sentence.sizes:
-            if of_token[size.start] >= 0:
-                self.sizes[of_token[size.start]].append(size)
-        sharing = cue_words("connectives", "sharing")
-        self._sharing = {
-            owner for owner, token in zip(of_token, sentence.tokens, strict=True) if owner > 0 and token in sharing
-        }
-        self._last_joined = self._joined()
-        self._elsewhere: dict[int, bool] = {}
-        self._statements: dict[int, list[str]] = {}
-        for token, number in zip(sentence.tokens, numbers, strict=True):
-            self._statements.setdefault(number, []).append(token)
-
-    def _joined(self) -> list[int]:
-        """Return, for each finding, the last one of the list that it is in: "effusion and atelectasis"."""
-        # "Of" as in "consolidation and areas of ground glass".
-        joining, tokens = cue_words("connectives", "joining", "fillers") | _DENSITIES | {"of"}, self.sentence.tokens
-        last = list(range(len(self.spans)))
-        for k in range(len(self.spans) - 2, -1, -1):
-            following = self.spans[k + 1]
-            begin = following.start if following.first is None else following.first
-            if joining.issuperset(tokens[self.spans[k].end : begin]):
-                last[k] = last[k + 1]
-        return last
-
-    def stated_hits(self, span: Span) -> list[Hit]:
-        """Return the phrases of a finding, including a value of another finding directly before its name."""
-        own = self.hits[self.index_of_end[span.end]]
-        near = (self.sentence.hit_at_end.get(end) for end in (span.start - 1, span.start))
-        more = [hit for hit in near if hit is not None and _directly_precedes(self.sentence.tokens, hit, span)]
-        return sorted({*own, *more}) if more else own
-
-    def is_elsewhere(self, span: Span) -> bool:
-        """Whether the statement of a finding is about an organ outside the lungs."""
-        number = self.numbers[span.end - 1]
-        if number not in self._elsewhere:
-            self._elsewhere[number] = is_elsewhere(self._statements[number])
-        return self._elsewhere[number]
-
-    def following(self, k: int) -> int | None:
-        """Return the last finding of the list that finding ``k`` is in, or ``None`` if that is ``k`` itself.
-
-        "On the left" applies to both findings of "effusion and atelectasis on the left".
-        """
-        return self._last_joined[k] if self._last_joined[k] > k else None
-
-    def trailing_hits(self, k: int) -> list[Hit]:
-        """Return the phrases of finding ``k`` after its name."""
-        return [hit for hit in self.hits[k] if hit.start >= self.spans[k].end]
-
-    def hits_before(self, k: int) -> list[Hit]:
-        """Return the phrases that finding ``k`` shares with the one before: "right effusion, adjacent atelectasis"."""
-        return self.hits[k - 1] if k in self._sharing else []
 
 
 def check_readable(schema: QuestionSchema) -> None:
@@ -250,8 +171,8 @@ class Describer:
             else:
                 # "Ground-glass density areas" is one name, also if two of its parts are names that overlap.
                 taken.update(words)
-        owners = _Owners(sentence, spans, numbers)
-        shared = _SharedValues(owners)
+        owners = Owners(sentence, spans, numbers)
+        shared = SharedValues(owners)
         found = []
         for mention, span in named:
             finding = self._findings[mention.concept]
@@ -267,7 +188,7 @@ class Describer:
         return tuple(found)
 
     def _attributes(
-        self, readers: Sequence[AttributeValueReader], owners: _Owners, shared: "_SharedValues", span: Span
+        self, readers: Sequence[AttributeValueReader], owners: Owners, shared: SharedValues, span: Span
     ) -> tuple[tuple[int, tuple[object, ...]], ...]:
         """Return the attributes of a finding, including a place and a change that it shares with its neighbours."""
         k = owners.index_of_end[span.end]
@@ -275,41 +196,11 @@ class Describer:
         for i, reader in enumerate(readers):
             is_place = reader.spec.answer_type == "location"
             own = values.get(i, ())
-            # "Peripheral" in "peripheral consolidation and ground glass in the left lung" leaves the lung open.
-            is_open = is_place and all(isinstance(place, Place) and not (place.side or place.part) for place in own)
-            if not (is_open or (reader.is_change and not own)):
-                continue
-            if more := shared.read(reader, k):
-                values[i] = (*more, *own)
+            if (is_place and owners.is_open(k, own)) or (reader.is_change and not own):
+                own = (*shared.read(reader, k), *own)
+            if own:
+                values[i] = owners.with_sides(k, own) if is_place else own
         return tuple(values.items())
-
-
-class _SharedValues:
-    """Reads the values that findings of one sentence share with their neighbours.
-
-    All findings of a list share the words after its last one. They are read once for each attribute.
-
-    Args:
-        owners: The owners of the sentence's tokens.
-    """
-
-    def __init__(self, owners: _Owners) -> None:
-        self._owners = owners
-        self._read: dict[tuple[AttributeValueReader, int], tuple[object, ...]] = {}
-
-    def read(self, reader: AttributeValueReader, k: int) -> tuple[object, ...]:
-        """Return the values that finding ``k`` shares with the findings after it, or else with the one before it."""
-        owners, last = self._owners, self._owners.following(k)
-        values: tuple[object, ...] = ()
-        if last is not None:
-            known = self._read.get((reader, last))
-            if known is None:
-                known = reader.read(owners.sentence, owners.trailing_hits(last), (), None)
-                self._read[reader, last] = known
-            values = known
-        if not values and not reader.is_change:
-            values = reader.read(owners.sentence, owners.hits_before(k), (), None)
-        return values
 
 
 def _values(
@@ -343,12 +234,6 @@ def _is_density(tokens: Sequence[str], before: Span, span: Span) -> bool:
     while i >= before.end and tokens[i] in _DEGREES:
         i -= 1
     return i >= before.end and (tokens[i] == "with" or (tokens[i] in ("of", "in") and i == before.end))
-
-
-def _directly_precedes(tokens: Sequence[str], hit: Hit, span: Span) -> bool:
-    """Whether a value directly precedes a finding's name: "ground glass nodule" states no ground-glass opacity."""
-    between = tokens[hit.end : span.start]
-    return hit.end <= span.start and len(between) < 2 and _FILLERS.issuperset(between)
 
 
 @cache

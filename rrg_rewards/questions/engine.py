@@ -1,7 +1,9 @@
 """Build questions about findings from a reference report, and answer them from a candidate report."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from rrg_rewards.findings.reading.measurements import Size
@@ -67,14 +69,25 @@ def _answer(finding: str, spec: AttributeSpec, values: Sequence[object]) -> str 
         sizes = [value for value in values if isinstance(value, Size)]
         return max(sizes, key=lambda size: size.largest).text
     if spec.answer_type == "location":
-        places = tuple(dict.fromkeys(value for value in values if isinstance(value, Place)))
-        return places_text(tuple(place for place in places if not _is_repeated(place, places)))
+        stated = [value for value in values if isinstance(value, Place)]
+        places = tuple(dict.fromkeys(stated))
+        repeated = {place for place in places if _is_repeated(place, places)}
+        for pair in pairwise(stated):
+            # "Bilateral, and in the right fissure": nothing more is said about the left, so both sides are kept.
+            if _are_both_sides(*pair) and not repeated.issuperset(pair):
+                repeated.difference_update(pair)
+        return places_text(tuple(place for place in places if place not in repeated))
     names = [name for name in dict.fromkeys(map(str, values)) if not _repeats_name(finding, name)]
     if len(values) > 1 and "single" in names:
         # A single nodule in each lung, or many nodules of which a single one is calcified.
         names.remove("single")
     broader = answer_vocabulary().broader
     return ", ".join(name for name in names if not any(name in broader.get(other, ()) for other in names)) or None
+
+
+def _are_both_sides(one: Place, other: Place) -> bool:
+    """Whether two places are the right and the left of the same part, as in "bilateral"."""
+    return (one.side, other.side) == ("right", "left") and replace(one, side="left") == other
 
 
 def _is_repeated(place: Place, places: Sequence[Place]) -> bool:

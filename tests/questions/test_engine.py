@@ -431,3 +431,63 @@ def test_where_a_finding_is_more_prominent_is_no_degree() -> None:
 def test_ground_glass_before_a_nodule_is_the_nodules_density() -> None:
     answers = {(item.finding, item.attribute): item.answer for item in build_items("A ground-glass nodule is seen.")}
     assert answers["Lung nodule", "density"] == "ground-glass"
+
+
+SHARED_PLACES = {
+    "In both lungs, central consolidation areas and accompanying ground glass densities are seen in the upper lobes.": {
+        "Consolidation": "both upper lobes; both lungs central",
+        "Lung opacity": "both upper lobes",
+    },
+    "In the right lung, there is a ground-glass-like density increase in the subpleural area of the upper lobe.": {
+        "Lung opacity": "right lung; right upper lobe subpleural",
+    },
+    "In the left lung, nodules are seen in the lower lobe.": {"Lung nodule": "left lung; left lower lobe"},
+    "Atelectasis is seen in the lower lobes of both lungs, with minimal ground glass densities around it.": {
+        "Atelectasis": "both lower lobes",
+        "Lung opacity": "both lower lobes",
+    },
+    "Consolidation in both lungs, with nodules in the left upper lobe.": {
+        "Consolidation": "both lungs",
+        "Lung nodule": "left upper lobe",
+    },
+    "Nodules are seen in the left lung, emphysema in the upper lobes.": {
+        "Lung nodule": "left lung",
+        "Emphysema": "upper lobe",
+    },
+}
+
+
+@pytest.mark.parametrize("report", SHARED_PLACES)
+def test_places_at_the_start_of_a_sentence_and_around_another_finding(report: str) -> None:
+    answers = {item.finding: item.answer for item in build_items(report) if item.attribute == "location"}
+    assert answers == SHARED_PLACES[report]
+
+
+WHOLE_PLACES = {
+    "Pleural effusion in both hemithoraces and in the right oblique fissure.": "bilateral; right fissural",
+    "When both lungs are evaluated in the parenchyma window: a nodule in the left lower lobe.": "left lower lobe",
+    "Bronchiectasis is seen in the center of both lungs.": "both lungs central",
+    "A calcification in the center of the nodule in the left lung.": "left lung",
+    "Ground glass densities are seen in the bilateral peribronchial areas.": "both lungs bronchovascular",
+}
+
+
+@pytest.mark.parametrize("report", WHOLE_PLACES)
+def test_places_are_complete_and_only_those_of_the_finding(report: str) -> None:
+    assert [item.answer for item in build_items(report) if item.attribute == "location"] == [WHOLE_PLACES[report]]
+
+
+VALUES = {
+    "A round low density area and a solid nodule are seen in the right lung.": ("density", "solid"),
+    "A round solid nodule and a low density area are seen in the right lung.": ("shape", "round"),
+    "A few intrapulmonary localized nodules are seen.": ("distribution", None),
+    "Subpleural localized nodules are seen.": ("distribution", None),
+    "Localized emphysema is seen in the right upper lobe.": ("distribution", "focal"),
+    "Lymph nodes with radiolucent hiluses are seen in both axillae.": ("type", "fatty hilum"),
+}
+
+
+@pytest.mark.parametrize("report", VALUES)
+def test_values_of_something_else_are_no_values_of_the_finding(report: str) -> None:
+    attribute, answer = VALUES[report]
+    assert {item.attribute: item.answer for item in build_items(report)}.get(attribute) == answer
