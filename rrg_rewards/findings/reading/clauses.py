@@ -60,10 +60,12 @@ class Clauses:
 
     Args:
         codes: Codes of the sentence's tokens.
+        label: Bits of the sites that a label before the sentence names.
     """
 
-    def __init__(self, codes: Sequence[int]) -> None:
+    def __init__(self, codes: Sequence[int], label: int = 0) -> None:
         self.codes = codes
+        self.label = label
         self.size = len(codes)
         kinds = 0
         self.verbs: list[int] = []
@@ -217,7 +219,7 @@ class Clauses:
         return begin, comma if comma >= 0 and self.union(comma, stop) & heads else stop
 
     def nearest(self, sites: int, start: int, end: int, begin: int, stop: int) -> int:
-        """Return the bits of the site nearest to a phrase, between ``begin`` and ``stop``, or 0 if there is none."""
+        """Return the bits of the site nearest to a phrase in [``begin``, ``stop``), or else those of the label."""
         if self._sites is None:
             self._sites = [i for i, code in enumerate(self.codes) if code & sites]
         places = self._sites
@@ -226,7 +228,7 @@ class Clauses:
         if after and places[after - 1] >= begin:
             best, distance = places[after - 1], start - places[after - 1]
         elif after == len(places) or places[after] >= stop:
-            return 0
+            return self.label & sites
         if after < len(places) and places[after] < stop and max(0, places[after] - end + 1) < distance:
             best = places[after]
         return self.codes[best] & sites

@@ -13,7 +13,9 @@ __all__ = ["Mention", "find_mentions", "mention_spans", "named_spans", "sentence
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
 _LABEL_SIZE = 4
-_LABEL_FILLERS = frozenset({"and", "the", ",", "/", "right", "left"})
+_LABEL_FILLERS = frozenset(
+    {"and", "the", ",", "/", "right", "left", "both", "bilateral", "upper", "middle", "lower", "central", "of"}
+)
 
 
 class Mention(NamedTuple):
@@ -43,8 +45,7 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
         return mentions, None
     if lexicon.compounds.possible(sentence) and _merge_compounds(lexicon, codes, sentence):
         sentence = union(codes)
-    if ":" in tokens[1 : _LABEL_SIZE + 1]:
-        _join_label(lexicon, tokens, codes)
+    label = _join_label(lexicon, tokens, codes) if ":" in tokens[1 : _LABEL_SIZE + 1] else 0
     scope: NegationScope | None = None
     named: dict[int, int] = {}
     for i, code in enumerate(codes):
@@ -59,7 +60,7 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
             end = match_end(codes, i, rule.rest)
             if not end:
                 continue
-            scope = scope or NegationScope(codes)
+            scope = scope or NegationScope(codes, label)
             if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
                 named[rule.meaning] = end
                 presence = ABSENT if rule.absent else scope.presence(i, end)
@@ -67,17 +68,23 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
     return mentions, scope
 
 
-def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> None:
+def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> int:
     """Remove, in ``codes``, the colon after a label that only names a place: "Pleura: thickened on the right".
 
-    It remains if the statement names a place of its own: "Mediastinum: there is a nodule in the thyroid".
+    It remains if the statement names a place in another organ: "Mediastinum: there is a nodule in the thyroid".
+
+    Returns:
+        The bits of the label's sites, which are those of each item of the list after it; 0 if the colon remains.
     """
     colon = tokens.index(":")
     # "Bronchiectasis: none" is an answer.
-    if codes[colon] != lexicon.words[":"] or any(code & lexicon.sites for code in codes[colon + 1 :]):
-        return
+    sites = union(codes[:colon]) & lexicon.sites
+    if codes[colon] != lexicon.words[":"] or union(codes[colon + 1 :]) & lexicon.sites & ~sites:
+        return 0
     if all(code & lexicon.sites or token in _LABEL_FILLERS for code, token in zip(codes[:colon], tokens, strict=False)):
         codes[colon] = 0
+        return sites
+    return 0
 
 
 def sentence_codes(lexicon: Lexicon, tokens: Sequence[str]) -> list[int]:

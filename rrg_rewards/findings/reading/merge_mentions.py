@@ -57,7 +57,7 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
             continue
         findings.append(mention)
         last = mention
-    return _distinct(findings, report)
+    return _distinct(_without_requests(findings, report), report)
 
 
 def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
@@ -136,11 +136,37 @@ def _explained(findings: Sequence[Finding], mention: Finding, report: str) -> in
     return None
 
 
+def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]:
+    """Return the findings with a cause that is asked for before its finding as an alternative of the finding.
+
+    "In terms of viral pneumonia, clinical correlation is recommended. Ground glass areas are seen in both lungs."
+    """
+    graph, kept = concept_graph(), list(findings)
+    for cause in findings:
+        if cause.attributes.location or cause.attributes.laterality or not _has_cause_word(cause, report, "requests"):
+            continue
+        for i, finding in enumerate(kept):
+            if (
+                finding.sentence > cause.sentence
+                and graph.explains(finding.concept, cause.concept)
+                and may_be_same(finding, cause)
+            ):
+                kept[i] = _with_alternative(finding, cause)
+                kept.remove(cause)
+                break
+    return kept
+
+
 def _is_about_cause(mention: Finding, report: str) -> bool:
     """Whether the sentence of a mention is about the cause of a finding."""
+    return _has_cause_word(mention, report, "words")
+
+
+def _has_cause_word(mention: Finding, report: str, name: str) -> bool:
+    """Whether a word of a list of ``causes`` in ``cues.yaml`` is near a mention, in its sentence."""
     before = report[max(0, mention.start - _CAUSE_REACH) : mention.start].rpartition(". ")[2]
     after = report[mention.end : mention.end + _CAUSE_REACH].partition(". ")[0].rstrip(".")
-    return not cue_words("causes", "words").isdisjoint(tokenise(before) + tokenise(after))
+    return not cue_words("causes", name).isdisjoint(tokenise(before) + tokenise(after))
 
 
 def _link(first: Finding, second: Finding, report: str) -> str | None:
@@ -152,9 +178,17 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
     if first.sentence == second.sentence:
         return attribute_reader().link(tokenise(text))
     words = tokenise(text.rpartition(". ")[2])
-    if second.sentence == first.sentence + 1 and words and words[0] in cue_words("continuations", "interpretation"):
+    if second.sentence == first.sentence + 1 and words and _interprets(words):
         return attribute_reader().link(words)
     return None
+
+
+def _interprets(words: Sequence[str]) -> bool:
+    """Whether a sentence begins with a word for the findings before: "this may be", "the pattern favors"."""
+    if words[0] in cue_words("continuations", "interpretation"):
+        return True
+    subject = words[words[0] in cue_words("continuations", "article") :][:1]
+    return not cue_words("continuations", "pattern").isdisjoint(subject)
 
 
 def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:

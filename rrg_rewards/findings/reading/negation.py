@@ -56,10 +56,11 @@ class NegationScope(Clauses):
 
     Args:
         codes: Codes of the sentence's tokens.
+        label: Bits of the sites that a label before the sentence names.
     """
 
-    def __init__(self, codes: Sequence[int]) -> None:
-        super().__init__(codes)
+    def __init__(self, codes: Sequence[int], label: int = 0) -> None:
+        super().__init__(codes, label)
         self._closers: list[int] | None = None
 
     def presence(self, start: int, end: int) -> int:

@@ -1,4 +1,4 @@
-"""Findings outside the lungs score the same in other words."""
+"""Reports score the same in other words: findings of the lungs, and findings outside them."""
 
 from pathlib import Path
 
@@ -8,7 +8,8 @@ import yaml
 from rrg_rewards.functional import crimson_score
 from rrg_rewards.judges import ReportPair, RuleJudge
 
-PAIRS = yaml.safe_load(Path(__file__).with_name("body_paraphrases.yaml").read_text(encoding="utf-8"))
+FILES = ("lung_paraphrases.yaml", "body_paraphrases.yaml")
+PAIRS = [pair for name in FILES for pair in yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize(("report", "paraphrase"), PAIRS)
