@@ -125,10 +125,11 @@ class _Listing:
     def add(self, findings: Sequence[Finding], level: str, united: int | None = None) -> None:
         """List a finding, or add it to the one with the index ``united``."""
         if united is None:
-            ids = [f"{self.prefix}{len(self.findings) + k + 1}" for k in range(len(findings))]
-            self.findings.update(
-                (id_, CrimsonFinding(id_, f.text, level)) for id_, f in zip(ids, findings, strict=True)
-            )
+            ids = []
+            for finding in findings:
+                id_ = f"{self.prefix}{len(self.findings) + 1}"
+                self.findings[id_] = CrimsonFinding(id_, finding.text, level)
+                ids.append(id_)
         else:
             ids = self.ids[united]
             listed = self.findings[ids[0]]

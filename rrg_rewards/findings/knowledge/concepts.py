@@ -58,8 +58,12 @@ class ConceptGraph:
     """
 
     def __init__(self, concepts: Mapping[str, Mapping[str, Any]]) -> None:
-        self._looks = {concept: frozenset(entry.get("explains", ())) for concept, entry in concepts.items()}
         self._distances = {concept: _distances(concept, concepts) for concept in concepts}
+        # The concepts that each concept is a kind of or can look like.
+        self._explained = {
+            concept: frozenset(self._distances[concept]).union(entry.get("explains", ()))
+            for concept, entry in concepts.items()
+        }
         # The relations of each pair of concepts, each with the clinical context that it requires, or None.
         self._sideways: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
         self._families: dict[str, frozenset[str]] = {}
@@ -134,7 +138,7 @@ class ConceptGraph:
 
     def explains(self, general: str, specific: str) -> bool:
         """Whether a specific concept is a kind of a general one or can look like it."""
-        return general in self.wider(specific) or general in self._looks.get(specific, ())
+        return general in self._explained.get(specific, ())
 
     def akin(self, first: str, second: str) -> bool:
         """Whether two concepts can describe one finding, as in "atelectasis or consolidation"."""
