@@ -10,6 +10,9 @@ from rrg_rewards.questions.vocabulary import AnswerVocabulary, Hit, answer_token
 __all__ = ["Place", "grade_place", "opposed_details", "places_in", "places_text", "read_places"]
 
 _SIDES = ("right", "left")
+# Stations of lymph nodes, and words that may be between "upper" and "lower paratracheal".
+_UPPER_STATION, _LOWER_STATION = "upper paratracheal", "lower paratracheal"
+_BETWEEN_STATIONS = frozenset({",", "and"})
 # Paired organs that a side alone can mean: "bilateral" for both lungs.
 _PAIRED = frozenset({"lung", "kidney"})
 
@@ -31,6 +34,8 @@ class _Fragment:
     parts: tuple[str, ...]
     details: frozenset[str]
     hard: bool
+    # Whether a side comes first: "right hilar".
+    leads: bool = False
 
 
 def read_places(text: str) -> tuple[Place, ...]:
@@ -47,8 +52,26 @@ def read_places(text: str) -> tuple[Place, ...]:
 def places_in(tokens: Sequence[str], hits: Iterable[Hit]) -> tuple[Place, ...]:
     """Return the places that phrases among tokens name, in order, each once."""
     vocabulary = answer_vocabulary()
-    fragments = _attached(_fragments(tokens, hits))
+    fragments = _attached(_fragments(tokens, _with_upper_stations(tokens, hits)))
     return tuple(dict.fromkeys(place for fragment in fragments for place in _expanded(fragment, vocabulary)))
+
+
+def _with_upper_stations(tokens: Sequence[str], hits: Iterable[Hit]) -> list[Hit]:
+    """Return phrases with a station whose name is left out: "right upper" of "right upper, both lower paratracheal"."""
+    found: list[Hit] = []
+    for hit in hits:
+        if ("part", _LOWER_STATION) in hit.meanings:
+            # Only sides and separators are between "upper" and "lower".
+            i, sides = hit.start - 1, []
+            while i >= 0 and found and (found[-1].start == i or tokens[i] in _BETWEEN_STATIONS):
+                if found[-1].start == i:
+                    sides.append(found.pop())
+                i -= 1
+            if i >= 0 and tokens[i] == "upper":
+                found.append(Hit(i, i + 1, (("part", _UPPER_STATION),)))
+            found += reversed(sides)
+        found.append(hit)
+    return found
 
 
 def _fragments(tokens: Sequence[str], hits: Iterable[Hit]) -> list[_Fragment]:
@@ -60,12 +83,15 @@ def _fragments(tokens: Sequence[str], hits: Iterable[Hit]) -> list[_Fragment]:
         if not kinds:
             continue
         between = tokens[end : hit.start]
-        if not separators.isdisjoint(between):
+        # "Right upper, both lower paratracheal" may be written with a hyphen or without a comma.
+        is_next_station = _UPPER_STATION in current.parts and bool(current.sides) and kinds[0][0] == "side"
+        if is_next_station or not separators.isdisjoint(between):
             if current.sides or current.parts or current.details:
                 found.append(current)
             current = _Fragment((), (), frozenset(), hard=";" in between)
         for kind, name in kinds:
             if kind == "side":
+                current.leads = current.leads or not (current.parts or current.details)
                 current.sides += _SIDES if name == "both" else (name,)
             elif kind == "part":
                 current.parts += (name,)
@@ -97,6 +123,8 @@ def _attached(fragments: list[_Fragment]) -> list[_Fragment]:
             here.parts
             and not here.sides
             and following.sides
+            # "Right" in "paratracheal, right hilar" belongs to the hilum alone.
+            and not (following.leads and "mediastinum" in answer_vocabulary().within.get(here.parts[0], ()))
             and not any(f.sides for f in kept[: i + 1])
             # The lungs are wider than a place in one of them: "in the lungs, the largest in the left upper lobe".
             and not (here.parts == ("lung",) and following.parts)

@@ -78,11 +78,15 @@ class Owners:
         return last
 
     def _is_of_something_unnamed(self, hit: Hit, span: Span) -> bool:
-        """Whether a value before a finding describes something else: "a low density area and a nodule"."""
+        """Whether a value before a finding describes something else: "a low density area and a nodule".
+
+        Also "small air duct shadows can be seen in the consolidation".
+        """
         if any(kind != "value" for kind, _ in hit.meanings):
             return False
         between = self.sentence.tokens[hit.end : span.start if span.first is None else span.first]
-        return any(word in _UNNAMED and after == "and" for word, after in pairwise(between))
+        enders = cue_words("statements", "verbs") | {"and"}
+        return any(word in _UNNAMED and after in enders for word, after in pairwise(between))
 
     def _refers_back(self, i: int, span: Span) -> bool:
         """Whether the word at ``i`` puts a finding where the one before is: "ground glass around it"."""

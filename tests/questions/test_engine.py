@@ -468,6 +468,10 @@ WHOLE_PLACES = {
     "When both lungs are evaluated in the parenchyma window: a nodule in the left lower lobe.": "left lower lobe",
     "Bronchiectasis is seen in the center of both lungs.": "both lungs central",
     "A calcification in the center of the nodule in the left lung.": "left lung",
+    "Right upper, bilateral lower paratracheal lymph nodes.": "right upper paratracheal; both lower paratracheal",
+    "Right upper-bilateral lower paratracheal lymph nodes.": "right upper paratracheal; both lower paratracheal",
+    "Right upper-lower paratracheal lymph nodes.": "right paratracheal",
+    "Lymph nodes in the mediastinal, paratracheal, right hilar area.": "mediastinum; paratracheal; right hilum",
     "Ground glass densities are seen in the bilateral peribronchial areas.": "both lungs bronchovascular",
 }
 
@@ -480,6 +484,7 @@ def test_places_are_complete_and_only_those_of_the_finding(report: str) -> None:
 VALUES = {
     "A round low density area and a solid nodule are seen in the right lung.": ("density", "solid"),
     "A round solid nodule and a low density area are seen in the right lung.": ("shape", "round"),
+    "Twisted small air duct shadows can be seen in patchy high-density shadows in both lungs.": ("severity", None),
     "A few intrapulmonary localized nodules are seen.": ("distribution", None),
     "Subpleural localized nodules are seen.": ("distribution", None),
     "Localized emphysema is seen in the right upper lobe.": ("distribution", "focal"),
