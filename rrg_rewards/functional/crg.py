@@ -10,8 +10,8 @@ from torchmetrics.utilities import rank_zero_warn
 from rrg_rewards.functional.crg_macro import (
     CRGAverage,
     check_average,
-    check_label_priors,
     crg_macro_score_from_counts,
+    label_priors,
     macro_contributions,
     prevalences,
 )
@@ -232,10 +232,20 @@ def warn_if_undefined_macro(counts: LabelCounts, level: int | None = None) -> No
         )
 
 
-def check_prior(prior: float) -> None:
-    """Raise a ValueError unless a prevalence lies in (0, 1)."""
+def pooled_prior(prior: float | Sequence[float] | Tensor) -> float:
+    """Return the prior of ``average="micro"`` as a number; raise a ValueError unless it is one number in (0, 1).
+
+    Example:
+        >>> pooled_prior(torch.tensor(0.25))
+        0.25
+    """
+    if isinstance(prior, Sequence) or getattr(prior, "ndim", 0) > 0:
+        raise ValueError(
+            "prior must be one number in (0, 1) for average='micro'; prevalences of labels are for average='macro'"
+        )
     if not 0 < prior < 1:
         raise ValueError(f"prior must lie in (0, 1), got {prior}")
+    return float(prior)
 
 
 def crg_contributions(
@@ -300,15 +310,13 @@ def crg_contributions(
     check_average(average, min_prevalence)
     if average == "macro":
         preds, target = check_label_pair(preds, target)
-        given = None if prior is None else torch.as_tensor(prior, dtype=torch.float64)
-        if given is not None:
-            check_label_priors(given, target.shape[1])
+        given = None if prior is None else label_priors(prior, target.shape[1])
         return macro_contributions(preds, target, given, min_prevalence)
     counts = label_counts(preds, target, dim=1)
     if prior is None:
         positives = mean_positives(counts)
         return contributions_of_counts(counts, positives, target.shape[1] - positives)
-    one = _one_prior(prior)
+    one = pooled_prior(prior)
     both = torch.tensor([one, 1 - one], dtype=torch.float64, device=target.device) * target.shape[1]
     return contributions_of_counts(counts, both[0], both[1])
 
@@ -336,10 +344,3 @@ def contributions_of_counts(counts: LabelCounts, positives: Tensor, negatives: T
     found = torch.where(positives > 0, (tp - fn) / positives, 0.0)
     invented = torch.where(negatives > 0, 2 * fp / negatives, 0.0)
     return found - invented
-
-
-def _one_prior(prior: float | Sequence[float] | Tensor) -> float:
-    if isinstance(prior, Sequence) or (isinstance(prior, Tensor) and prior.ndim):
-        raise ValueError("prior must be one number for average='micro'; prevalences of labels are for average='macro'")
-    check_prior(float(prior))
-    return float(prior)

@@ -1,5 +1,6 @@
 """CRG with a weight for each label from the label's own prevalence, under which every constant text scores 1/3."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -10,9 +11,9 @@ from rrg_rewards.functional.label_counts import LabelCounts, label_statistics
 __all__ = [
     "CRGAverage",
     "check_average",
-    "check_label_priors",
     "crg_label_weights",
     "crg_macro_score_from_counts",
+    "label_priors",
     "macro_contributions",
     "macro_youden_j",
     "prevalences",
@@ -34,20 +35,31 @@ def check_average(average: str, min_prevalence: float) -> None:
         )
 
 
-def check_label_priors(priors: Tensor, num_labels: int | None = None) -> None:
-    """Raise a ValueError unless prevalences of labels are a vector in [0, 1] with a value strictly between 0 and 1.
+def label_priors(priors: Sequence[float] | Tensor | float, num_labels: int) -> Tensor:
+    """Return the prior of ``average="macro"`` as a float64 tensor ``(L,)``.
 
     Args:
-        priors: Prevalences to check.
-        num_labels: Their number; ``None`` for any.
+        priors: Prevalence of each label, in [0, 1].
+        num_labels: Number of labels ``L``.
+
+    Raises:
+        ValueError: If the number of prevalences is another one, a prevalence is out of range, or none lies in (0, 1).
+
+    Example:
+        >>> label_priors([0.5, 0.0], num_labels=2)
+        tensor([0.5000, 0.0000], dtype=torch.float64)
     """
-    if priors.ndim != 1 or (num_labels is not None and len(priors) != num_labels):
-        wanted = "one prevalence for each label" if num_labels is None else f"{num_labels} prevalences, one for a label"
-        raise ValueError(f"prior must contain {wanted} for average='macro', got shape {tuple(priors.shape)}")
-    if not bool(((priors >= 0) & (priors <= 1)).all()):
-        raise ValueError(f"prior must lie in [0, 1] for each label, got {priors.tolist()}")
-    if not bool(((priors > 0) & (priors < 1)).any()):
+    found = torch.as_tensor(priors, dtype=torch.float64)
+    if found.shape != (num_labels,):
+        raise ValueError(
+            f"prior must contain {num_labels} prevalences, one for each label, for average='macro', got shape "
+            f"{tuple(found.shape)}"
+        )
+    if not bool(((found >= 0) & (found <= 1)).all()):
+        raise ValueError(f"prior must lie in [0, 1] for each label, got {found.tolist()}")
+    if not bool(((found > 0) & (found < 1)).any()):
         raise ValueError("prior must lie in (0, 1) for at least one label; CRG is undefined for 0 and 1")
+    return found
 
 
 def prevalences(counts: LabelCounts) -> Tensor:
@@ -159,10 +171,9 @@ def macro_contributions(preds: Tensor, target: Tensor, prior: Tensor | None, min
     Returns:
         float64 tensor ``(N,)``.
     """
-    prior = target.double().sum(0) / max(len(target), 1) if prior is None else prior.double()
+    prior = target.double().sum(0) / max(len(target), 1) if prior is None else prior.double().to(target.device)
     weights = crg_label_weights(prior, min_prevalence)
-    if not bool(weights.any()):
-        weights = torch.ones_like(weights)
+    weights = torch.where(weights.any(), weights, 1.0)
     found = torch.where(target, torch.where(preds, 1.0, -1.0).double(), 0.0)
     invented = (preds & ~target).double()
     # Without positives, `found` is 0; without negatives, `invented` is 0. The term is then 0 instead of 0/0.

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.findings.reading.modality import Modality
-from rrg_rewards.functional.crg import check_prior, crg_contributions, mean_positives
-from rrg_rewards.functional.crg_macro import CRGAverage, check_label_priors
+from rrg_rewards.functional.crg import crg_contributions, mean_positives, pooled_prior
+from rrg_rewards.functional.crg_macro import CRGAverage, label_priors
 from rrg_rewards.functional.label_counts import label_counts, label_statistics
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import get_labeler
@@ -96,14 +96,8 @@ class ReportCRG(LabelCountsMetric, ReportMetric):
         if isinstance(prior, str):
             raise ValueError(f"prior must be a number in (0, 1), got {prior!r}; only rewards accept names of priors")
         if self.average == "macro":
-            check_label_priors(torch.as_tensor(prior, dtype=torch.float64), len(self._columns))
-            return tuple(map(float, torch.as_tensor(prior, dtype=torch.float64).tolist()))
-        if not isinstance(prior, (int, float)):
-            raise ValueError(
-                "prior must be one number in (0, 1) for average='micro'; prevalences of labels are for average='macro'"
-            )
-        check_prior(prior)
-        return prior
+            return tuple(label_priors(prior, len(self._columns)).tolist())
+        return pooled_prior(prior)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -181,15 +181,25 @@ EYE = torch.eye(3)
         ({"min_prevalence": 0.1}, "min_prevalence applies to average='macro' only"),
         ({"average": "macro", "min_prevalence": 0.6}, r"min_prevalence must lie in \[0, 0.5\], got 0.6"),
         ({"average": "macro", "min_prevalence": float("nan")}, "min_prevalence must lie in"),
-        ({"average": "macro", "prior": 0.2}, r"one for a label for average='macro', got shape \(\)"),
+        ({"average": "macro", "prior": 0.2}, r"one for each label, for average='macro', got shape \(\)"),
         ({"average": "macro", "prior": [0.2, 0.3]}, "prior must contain 3 prevalences"),
         ({"average": "macro", "prior": [0.2, 0.3, 1.2]}, r"prior must lie in \[0, 1\] for each label"),
         ({"average": "macro", "prior": [0.2, 0.3, float("nan")]}, r"prior must lie in \[0, 1\] for each label"),
         ({"average": "macro", "prior": [0.0, 1.0, 0.0]}, r"prior must lie in \(0, 1\) for at least one label"),
-        ({"prior": [0.2, 0.3, 0.4]}, "prior must be one number for average='micro'"),
-        ({"prior": torch.tensor([0.2, 0.3, 0.4])}, "prior must be one number for average='micro'"),
+        ({"prior": [0.2, 0.3, 0.4]}, r"one number in \(0, 1\) for average='micro'"),
+        ({"prior": torch.tensor([0.2, 0.3, 0.4])}, r"one number in \(0, 1\) for average='micro'"),
     ],
 )
 def test_wrong_settings_raise(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         crg_contributions(EYE, EYE, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("average", "prior"), [("micro", 0.2), ("micro", None), ("macro", [0.2, 0.5]), ("macro", None)]
+)
+def test_contributions_are_on_the_device_of_the_labels(average: str, prior: float | list[float] | None) -> None:
+    # The meta device has no values, so that the result cannot come from a tensor of another device.
+    preds = target = torch.zeros(3, 2, dtype=torch.bool, device="meta")
+    found = crg_contributions(preds, target, prior, average=average)
+    assert (found.device.type, found.shape) == ("meta", (3,))

@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -185,7 +186,7 @@ def test_a_labeler_of_no_abnormality_raises() -> None:
     ("arguments", "message"),
     [
         ({"prior": [0.2, 0.3, 0.4]}, "prior must be one number"),
-        ({"prior": 0.2, "average": "macro"}, "one for a label for average='macro'"),
+        ({"prior": 0.2, "average": "macro"}, "one for each label, for average='macro'"),
         ({"prior": "dataset", "average": "macro"}, "only rewards accept names of priors"),
         ({"average": "weighted"}, "average must be 'micro' or 'macro', got 'weighted'"),
         ({"min_prevalence": 0.1}, "min_prevalence applies to average='macro' only"),
@@ -194,3 +195,12 @@ def test_a_labeler_of_no_abnormality_raises() -> None:
 def test_wrong_arguments_raise(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ReportCRG(LABELER, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("prior", [np.float32(0.25), torch.tensor(0.25), 0.25])
+def test_a_prior_may_be_a_number_of_another_library(prior: float) -> None:
+    metric = ReportCRG(LABELER, prior=prior)
+    assert (metric.prior, type(metric.prior)) == (0.25, float)
+    assert metric.signature == ReportCRG(LABELER, prior=0.25).signature
+    with pytest.raises(ValueError, match="one number"):
+        ReportCRG(LABELER, prior=np.array([0.1, 0.2, 0.3]))
