@@ -8,6 +8,7 @@ from rich.table import Table as Grid
 from torch import Tensor
 
 from rrg_rewards.functional.crg import label_table
+from rrg_rewards.functional.crg_macro import crg_label_weights, macro_youden_j, prevalences
 from rrg_rewards.functional.label_counts import LabelCounts, label_statistics
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.scores import Scores
@@ -58,17 +59,23 @@ def number(value: float) -> float | None:
 def label_summary(scores: LabelScores, counts: LabelCounts) -> dict[str, Any]:
     """Return counts and statistics, pooled and by label, and the best constant text.
 
+    With ``average="macro"``, Youden's J is averaged as the score, and each label has its weight.
+
     Args:
         scores: Scores of any pairs, with the names of the ``L`` labels.
         counts: Counts of each label over all pairs, ``(L,)``.
     """
     pooled = LabelCounts(*(count.sum() for count in counts))
-    cells = {name: _cells(values) for name, values in label_table(counts).items()}
+    statistics, table = label_statistics(pooled), label_table(counts)
+    if scores.average == "macro":
+        statistics["youden_j"] = macro_youden_j(counts, scores.min_prevalence)
+        table["weight"] = crg_label_weights(prevalences(counts), scores.min_prevalence)
+    cells = {name: _cells(values) for name, values in table.items()}
     best, constant = scores.best_constant_for(counts)
     return {
         "best_constant": {"value": number(best), "labels": list(constant)},
         "counts": {name: int(count) for name, count in pooled._asdict().items()},
-        "statistics": {name: number(float(value)) for name, value in label_statistics(pooled).items()},
+        "statistics": {name: number(float(value)) for name, value in statistics.items()},
         "labels": [
             {"label": label, **{name: values[row] for name, values in cells.items()}}
             for row, label in enumerate(scores.labels)
@@ -104,7 +111,7 @@ def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
     pooled = {**entry["counts"], **entry["statistics"], "crg": entry["value"]}
     statistics = [column for column in entry["labels"][0] if column != "label"]
     for column in statistics:
-        grid.add_column(column.replace("_", " "), footer=_short(pooled[column]), justify="right")
+        grid.add_column(column.replace("_", " "), footer=_short(pooled.get(column)), justify="right")
     for row in entry["labels"]:
         grid.add_row(row["label"], *(_short(row[column]) for column in statistics))
     best = entry["best_constant"]

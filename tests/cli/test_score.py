@@ -94,6 +94,19 @@ def test_corpus_values_agree_with_scikit_learn_and_with_the_metric(words, run, p
     assert (summary["rows"], entry["scored"], entry["unscorable"]) == (5, 5, 0)
 
 
+def test_statistics_of_macro_crg_are_those_of_its_average(run, pairs, tmp_path):
+    options = ("--set", "crg.average=macro", "--set", "crg.min_prevalence=0.3")
+    result = run("score", pairs, "--metrics", "crg", *options, "--json", tmp_path / "s.json")
+    assert result.code == 0, result.err
+    entry = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]
+    assert entry["value"] == pytest.approx(1 / (3 - 2 * entry["statistics"]["youden_j"]))
+    metric = make_metric("crg", average="macro", min_prevalence=0.3)
+    metric.update(*zip(*PAIRS, strict=True))
+    statistics = metric.statistics()
+    assert entry["statistics"] == pytest.approx({name: float(statistics[name]) for name in entry["statistics"]})
+    assert [row["weight"] for row in entry["labels"]] == pytest.approx(metric.label_statistics()["weight"].tolist())
+
+
 def test_each_label_has_its_counts(words, run, pairs, tmp_path):
     run("score", pairs, "--metrics", "crg", "--json", tmp_path / "s.json")
     rows = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]["labels"]
