@@ -55,6 +55,17 @@ def test_a_word_that_pays_is_found():
     assert found(result, "normal").outcome == "none"
 
 
+def test_blank_references_are_left_out():
+    result = attack(contains("granuloma"), [*reports(20), " ", "\n"], families=["normal"], budget=4000)
+    assert result.settings["searched_references"] + result.settings["held_out_references"] == 20
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_size_that_is_not_positive_is_refused(size):
+    with pytest.raises(ValueError, match=f"batch_size must be positive, got {size}"):
+        attack(contains("granuloma"), batch_size=size)
+
+
 def test_words_that_pay_together_are_combined():
     result = attack(contains("granuloma", "scoliosis", "gallstone", "empyema"), families=["findings"])
     assert result.best.reward > 3.85

@@ -12,13 +12,11 @@ from rrg_rewards.watch.attack.families import EVOLVED, Family, make_families
 from rrg_rewards.watch.attack.material import read_material
 from rrg_rewards.watch.attack.policies import Policy
 from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, by_gain, measure_policy
-from rrg_rewards.watch.attack.search import append_texts, evolve, finalists, screen_findings, search_family
+from rrg_rewards.watch.attack.search import FINALISTS, append_texts, evolve, finalists, screen_findings, search_family
 
 __all__ = ["attack_reward"]
 
 _HONEST = Policy(("{report}",), edit="report")
-# Policies of each family that are compared on all references of the search.
-_FINALISTS = 4
 # Minimum number of calls of a family's search.
 _LEAST_CALLS = 64
 _LEAST_REFERENCES = 4
@@ -87,7 +85,7 @@ def attack_reward(
         reward: A :class:`~rrg_rewards.rewards.Reward`, whose state is not updated, or any reward function for TRL,
             plain or asynchronous. Rewards that need it must be fitted before (``reward.fit``).
         columns: ``N`` values of each column that the reward reads, with the references.
-        reference_column: Name of the column of references. Rows without a reference are left out.
+        reference_column: Name of the column of references. Rows without a reference or with a blank one are left out.
         honest: ``N`` reports of a system that sees the images. Rows without one are left out. Without honest reports,
             edits are not searched.
         reports: Reports whose sentences are searched, such as the training set. Default: the references of the search.
@@ -166,7 +164,11 @@ def _usable_rows(
     references = columns[reference_column]
     for name, cells in {**columns, **({} if honest is None else {"honest": honest})}.items():
         check_same_length(reference_column, references, name, cells)
-    return [row for row, text in enumerate(references) if text and (honest is None or honest[row] is not None)]
+    return [
+        row
+        for row, text in enumerate(references)
+        if text and text.strip() and (honest is None or honest[row] is not None)
+    ]
 
 
 def _split_rows(rows: Sequence[int], references: Sequence[str], settings: _Settings) -> tuple[list[int], list[int]]:
@@ -202,7 +204,7 @@ def _check_budget(settings: _Settings, families: int, searched: int, held_out: i
 
 def _final_calls(searched: int, held_out: int) -> int:
     """Return the number of calls that compare the finalists of a family and measure the best of them."""
-    return _FINALISTS * searched + held_out
+    return FINALISTS * searched + held_out
 
 
 def _is_quote(text: str) -> bool:

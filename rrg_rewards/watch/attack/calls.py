@@ -38,7 +38,8 @@ class RewardCalls:
 
     Raises:
         RuntimeError: When called, if the budget does not suffice.
-        ValueError: When called, if the reward returns another number of values, or an infinite one.
+        ValueError: If ``batch_size`` is not positive; when called, if the reward returns another number of values, or
+            an infinite one.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class RewardCalls:
         batch_size: int = 256,
         report_progress: Callable[[int, int], None] | None = None,
     ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be positive, got {batch_size}")
         self.reward = reward
         self.columns = columns
         self.budget = budget

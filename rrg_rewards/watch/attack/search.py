@@ -11,7 +11,7 @@ from rrg_rewards.watch.attack.policies import Policy
 
 _T = TypeVar("_T")
 
-__all__ = ["append_texts", "evolve", "finalists", "race", "screen_findings", "search_family"]
+__all__ = ["FINALISTS", "append_texts", "evolve", "finalists", "race", "screen_findings", "search_family"]
 
 # Share of survivors of a comparison, and their minimum number.
 _KEPT = 0.25
@@ -20,7 +20,8 @@ _LEAST_KEPT = 4
 # and for lists of the best phrases. Greedy search has the rest.
 _FIRST, _REFINED, _LISTED = 0.45, 0.15, 0.15
 _REFINED_TEXTS = 3
-_FINALISTS = 4
+# Policies of each family that are compared on all references of the search.
+FINALISTS = 4
 _POPULATION = 16
 # Consecutive rounds without a better text after which a search ends.
 _PATIENCE = 3
@@ -51,7 +52,7 @@ def race(table: PolicyTable, policies: Iterable[Policy], budget: int) -> list[Po
         pool.sort(key=lambda policy: -table.gain(policy, size))
         kept = max(_LEAST_KEPT, math.ceil(_KEPT * len(pool)))
         # The compared policies replace the same ones of the last round, which stood at the beginning.
-        ranked = [*pool, *(policy for policy in ranked if policy not in pool)]
+        ranked = list(dict.fromkeys([*pool, *ranked]))
         pool = pool[:kept]
     return ranked
 
@@ -96,7 +97,7 @@ def search_family(
     tried = [policy for policy in (*ranked_again, *ranked) if len(policy.sentences) == 1 and policy not in family.texts]
     phrases = [policy.sentences[0] for policy in sorted(tried, key=lambda policy: -table.gain(policy, table.sizes[0]))]
     listed = race(table, _lists(family, phrases), int(_LISTED * budget))
-    candidates = [*ranked[:_FINALISTS], *ranked_again[:_FINALISTS], *listed[:_FINALISTS]]
+    candidates = [*ranked[:FINALISTS], *ranked_again[:FINALISTS], *listed[:FINALISTS]]
     if phrases and not family.edits:
         left = budget - (table.calls.spent - before)
         candidates += _greedy(table, _best(table, candidates), phrases, left, draw)
@@ -185,7 +186,7 @@ def append_texts(table: PolicyTable, texts: Sequence[Policy], phrases: Sequence[
     # The best additions together, of those that raise the reward.
     added = [policy.sentences[1] for policy in singles if table.gain(policy, table.sizes[0]) > 0]
     together = (Policy((" ".join(added[:count]),)).appended_to_report() for count in range(2, len(added) + 1))
-    return [*singles[:_FINALISTS], *race(table, together, budget // 2)[:_FINALISTS]]
+    return [*singles[:FINALISTS], *race(table, together, budget // 2)[:FINALISTS]]
 
 
 def evolve(
@@ -220,7 +221,7 @@ def evolve(
         best = max(table.gain(child, size) for child in children)
         failures = 0 if best > table.gain(parents[0], size) else failures + 1
         parents += [child for child in children if child not in known]
-    return sorted(parents, key=lambda policy: -table.gain(policy, size))[:_FINALISTS]
+    return sorted(parents, key=lambda policy: -table.gain(policy, size))[:FINALISTS]
 
 
 def _plain(policy: Policy) -> Policy:
@@ -244,7 +245,7 @@ def _child(parents: Sequence[Policy], phrases: Sequence[str], draw: random.Rando
 
 
 def finalists(table: PolicyTable, candidates: Sequence[Policy]) -> list[Policy]:
-    """Return the best four candidates by their mean reward on the rows of a search's second comparison.
+    """Return the best candidates, at most ``FINALISTS``, by mean reward on the rows of a search's second comparison.
 
     Args:
         table: Table of rewards.
@@ -256,4 +257,4 @@ def finalists(table: PolicyTable, candidates: Sequence[Policy]) -> list[Policy]:
     many = [policy for policy in known.values() if not table.cost(policy, sizes[-1])]
     pool = sorted(many, key=lambda policy: -table.gain(policy, sizes[-1]))
     rest = [policy for policy in known.values() if table.cost(policy, sizes[-1])]
-    return [*pool, *sorted(rest, key=lambda policy: -table.gain(policy, sizes[0]))][:_FINALISTS]
+    return [*pool, *sorted(rest, key=lambda policy: -table.gain(policy, sizes[0]))][:FINALISTS]
