@@ -111,18 +111,20 @@ class _ParquetEncoder(TableEncoder):
         self._parquet = require("pyarrow.parquet", extra="parquet")
         self._types = types
         self._waiting: list[Any] = []
+        self._waiting_bytes = 0
         self._writer: Any = None
 
     def _write(self, table: Table, is_first: bool) -> None:  # noqa: ARG002 (the schema is written with the rows)
         kinds = {**self._types, **table.types}
         arrays = {encodable_text(name): _array(table, name, kinds.get(name)) for name in table.names}
         self._waiting.append(self._arrow.table(arrays))
-        if sum(one.nbytes for one in self._waiting) >= _GROUP_BYTES:
+        self._waiting_bytes += self._waiting[-1].nbytes
+        if self._waiting_bytes >= _GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         group = self._arrow.concat_tables(self._waiting)
-        self._waiting = []
+        self._waiting, self._waiting_bytes = [], 0
         if self._writer is None:
             self._writer = self._parquet.ParquetWriter(self._file, group.schema)
         self._writer.write_table(group)
