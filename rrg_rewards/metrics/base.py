@@ -219,11 +219,12 @@ class ReportMetric(ScalarMetric, ABC):
         columns = self._read_context({name: read_column(name, one, len(preds)) for name, one in context.items()})
         rows = self._scorable(preds, target, columns)
         chosen = rows.nonzero().flatten().tolist()
-        self._warn_of_modality([target[row] or "" for row in chosen])
+        chosen_target = [target[row] or "" for row in chosen]
+        self._warn_of_modality(chosen_target)
         return (
             rows,
             [preds[row] or "" for row in chosen],
-            [target[row] or "" for row in chosen],
+            chosen_target,
             {name: [column[row] for row in chosen] for name, column in columns.items()},
         )
 

@@ -131,9 +131,11 @@ class FineBenchScores(JudgedScores):
         """
         examined = [result if isinstance(result, Examination) else Examination() for result in results]
         found = dict(_details(mode, examined))
-        sides = [_grades([examination.side(side) for examination in examined]) for side in SIDES[mode]]
-        failed = torch.tensor([not isinstance(result, Examination) for result in results], dtype=torch.bool)
-        values = _harmonic_mean(*sides).masked_fill(failed, _NAN) if mode == "f1" else sides[0]
+        if mode == "f1":
+            failed = torch.tensor([not isinstance(result, Examination) for result in results], dtype=torch.bool)
+            values = _harmonic_mean(found["recall"], found["precision"]).masked_fill(failed, _NAN)
+        else:
+            values = _grades([examination.side(mode) for examination in examined])
         # A pair without a score has no details either, not even numbers of questions.
         details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in detail_names(mode)}
         return cls(values, details, results=tuple(results))
