@@ -28,8 +28,7 @@ class CRGReward(MetricReward):
 
     where :math:`p` is the prevalence of positive labels in the references and :math:`L` the number of labels; see
     :func:`rrg_rewards.functional.crg_contributions`. Higher is better, at most :math:`1/p`. The reward is 0 if neither
-    the reference nor the completion has a positive label. The prior :math:`p` sets the cost of a false negative
-    relative to a false positive:
+    the reference nor the completion has a positive label.
 
     With ``average="micro"``, as published, a constant text with the labels of high prevalence earns more than many
     systems (:func:`rrg_rewards.functional.crg_best_constant`). Use ``average="macro"`` for training: each label has its
@@ -43,6 +42,8 @@ class CRGReward(MetricReward):
     Decisions on rare labels weigh up to :math:`1/p_l`; ``min_prevalence`` bounds this. It reduces the weights
     :math:`w_l` of rarer labels, changes the corpus value accordingly, and leaves constant texts at -1. Labels that all
     or no references have are left out.
+
+    The prior :math:`p` sets the cost of a false negative relative to a false positive:
 
     - ``prior="dataset"`` or a number: :math:`p` is constant. :meth:`fit` computes it from the training references
       unless it is given. The objective is the same in all steps and processes. If :math:`p` is the prevalence of the

@@ -106,8 +106,9 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
 
     As in the published code, the text is split at each ``<image>`` before it is tokenised, and ``num_image_tokens``
     image tokens replace ``<image>`` in the token ids. A prompt may contain several, for example an examination and an
-    earlier one. ``apply_chat_template``
-    renders messages whose content is a text or parts such as
+    earlier one.
+
+    ``apply_chat_template`` renders messages whose content is a text or parts such as
     ``{"type": "image", "image": "features/train_1_a_1.npz"}``; an image part becomes ``<image>`` and a line break. TRL
     can use the processor with data sets that have paths in a column ``image``.
 
