@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.findings import get_engine
+from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.rules import RuleJudge
@@ -19,6 +19,7 @@ from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_sc
 from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.processes import run_coroutine
+from rrg_rewards.utilities.user_yaml import is_yaml_path
 
 __all__ = ["ENGINE", "Examiner", "GradedAnswer", "JudgeSetting"]
 
@@ -86,6 +87,8 @@ class Examiner(Backend):
         grading: Grading = "levels",
         remembered: int = _REMEMBERED,
     ) -> None:
+        # Absolute, because worker processes may have another working folder.
+        schema = Path(schema).resolve() if isinstance(schema, str | Path) and is_yaml_path(schema) else schema
         self._given = schema
         self.schema = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
         self.builder = _judge("builder", builder)
@@ -110,6 +113,11 @@ class Examiner(Backend):
             "remembered": self.remembered,
         }
 
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """Lexicon of the question schema. A file of the user is read once, also if it is edited later."""
+        return load_lexicon(self.schema.lexicon)
+
     @property
     def is_immediate(self) -> bool:
         """Whether all steps are immediate, as :attr:`rrg_rewards.judges.Judge.is_immediate` defines it."""
@@ -119,7 +127,7 @@ class Examiner(Backend):
     def signature(self) -> dict[str, str]:
         """Question schema with digest, and for each step the digest of the engine, or the judge and its prompt."""
         words = answer_vocabulary().digest
-        engine = f"{ENGINE}@{get_engine(self.schema.lexicon).lexicon.digest}+{words}"
+        engine = f"{ENGINE}@{self.lexicon.digest}+{words}"
         return {
             "schema": f"{self.schema.name}@{self.schema.digest}",
             "builder": _signature(self.builder, self._items_task, engine),

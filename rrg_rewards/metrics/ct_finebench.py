@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.data.records.question_items import check_question_items
-from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
@@ -278,7 +277,7 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
 
     def _modality(self) -> tuple[Modality | None, str]:
         remedy = "use a schema file with a lexicon of radiographs (lexicon: chest_xray)"
-        return load_lexicon(self.examiner.schema.lexicon).modality, remedy
+        return self.examiner.lexicon.modality, remedy
 
     def _unscorable_reasons(self) -> str:
         reasons = super()._unscorable_reasons()

@@ -1,5 +1,6 @@
 """Question schemas: complete for their label sets, and bad ones are told."""
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,25 @@ def test_a_schema_and_a_lexicon_of_ones_own_fit_together(tmp_path: Path, monkeyp
     assert str(tmp_path) not in metric.signature
     monkeypatch.chdir(tmp_path)
     assert CTFineBench("own.yaml").signature == metric.signature
+
+
+def test_a_metric_keeps_the_lexicon_that_it_has_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.yaml").write_text(OWN.replace("Lung nodule", "Azygos lobe") + "lexicon: words.yaml\n")
+    words = tmp_path / "words.yaml"
+    words.write_text("extends: chest_ct\nconcepts: {azygos: [azygos lobe]}\nlabels: {Azygos lobe: [azygos]}\n")
+    monkeypatch.chdir(tmp_path)
+    metric = CTFineBench("own.yaml")
+    before, copied = metric.signature, pickle.dumps(metric)
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    # A worker process may have another working folder.
+    monkeypatch.chdir(folder)
+    assert pickle.loads(copied).signature == before
+    pair = (["An azygos lobe."], ["Azygos lobe on the right."])
+    assert metric.score(*pair).value.tolist() == [0.5]
+    words.write_text("edited")
+    assert metric.score(*pair).value.tolist() == [0.5]
+    assert metric.signature == before
 
 
 def test_the_digest_tells_schemas_apart() -> None:
