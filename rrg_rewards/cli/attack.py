@@ -45,6 +45,7 @@ interval lies above --threshold, "unclear" if only the gain does.
 
 examples:
   rrg-rewards attack pairs.csv --reward crg --honest-column prediction --json attack.json --png attack.png
+  rrg-rewards attack pairs.csv --reward crg --set average=macro --honest-column prediction
   rrg-rewards attack pairs.csv --reward crimson --against blank --threshold 0.15
   rrg-rewards attack pairs.csv --reward crimson --judge openai:my-model --budget 8000 --max-references 40
   rrg-rewards attack pairs.csv --reward composed --families labels,hedges,evolved \\

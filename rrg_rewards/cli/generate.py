@@ -26,8 +26,8 @@ __all__ = ["add_command"]
 
 _DESCRIPTION = """\
 Generate a report for each row of a table with a language model, or with CT-CHAT from the features of volumes. The
-output has the input columns, the generated report, and whether it was cut off at --max-new-tokens. Rows without input
-or volume get no report and are counted.
+output has the input columns, the generated report, and the column `truncated`: whether the report was cut off at
+--max-new-tokens. Rows without input or volume get no report and are counted.
 
 Each report is kept in OUTPUT.partial.jsonl until all are done. If the run is interrupted, repeat the command: only the
 missing reports are generated, and the result is the same.
@@ -69,7 +69,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--prediction-column", default="prediction", metavar="NAME", help="new column (default: prediction)"
     )
     parser.add_argument(
-        "--max-new-tokens", type=positive_int, default=512, metavar="N", help="longest report (default: 512)"
+        "--max-new-tokens", type=positive_int, default=512, metavar="N", help="longest report, in tokens (default: 512)"
     )
     parser.add_argument(
         "--temperature", type=float, default=0.0, help="temperature of sampling; 0 is greedy decoding (default: 0)"
@@ -77,7 +77,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N rows")
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
     parser.add_argument(
-        "--dtype", choices=("auto", "bfloat16", "float16", "float32"), default="auto", help="of weights"
+        "--dtype",
+        choices=("auto", "bfloat16", "float16", "float32"),
+        default="auto",
+        help="type of the weights; auto is the saved one",
     )
     output = {"required": True, "help": "table to write"}
     batch_size = {"default": 8, "help": "number of reports that are generated together (default: 8)"}

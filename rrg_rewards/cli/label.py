@@ -34,6 +34,7 @@ examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards label reports.jsonl --text-column report --schema chexbert --output labels.parquet --json summary.json
   cat reports.csv | rrg-rewards label - --text-column report_text --prefix pred_ > labels.csv
+  rrg-rewards label reports.csv --text-column report_text --labeler my_lexicon.yaml --output labels.csv
 """
 
 
@@ -52,7 +53,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--schema", type=_schema, metavar="NAME", help="label set: ct_rate or chexbert (default: ct_rate)"
     )
-    labeler = {"default": "rules", "help": "labeler: rules (no model) or radbert:CHECKPOINT (default: rules)"}
+    labels = "labeler: rules (no model), a lexicon file (my_lexicon.yaml) or radbert:CHECKPOINT (default: rules)"
+    labeler = {"default": "rules", "help": labels}
     names = ("labeler", "output", "json", "format", "prefix", "overwrite", "batch-size")
     add_shared_options(parser, *names, labeler=labeler)
 

@@ -125,7 +125,8 @@ _SHARED_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "labeler": {
         "metavar": "NAME",
-        "help": "labeler, if a metric or reward uses one: rules:SCHEMA or radbert:CHECKPOINT (default: rules:ct_rate)",
+        "help": "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml) or "
+        "radbert:CHECKPOINT (default: rules:ct_rate)",
     },
     "judge": {
         "metavar": "JUDGE",

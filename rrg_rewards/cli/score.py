@@ -42,7 +42,7 @@ examples:
   rrg-rewards score pairs.csv --metrics crg --prediction-column Pred --reference-column GT --labeler rules:chexbert
   rrg-rewards score pairs.csv --metrics crg --reference-label-prefix GT_     (labels set by hand: GT_Cardiomegaly, ...)
   rrg-rewards score pairs.jsonl --metrics crg --set crg.prior=0.2 --bootstrap 0
-  generate | rrg-rewards score - --format jsonl --metrics bleu,rouge --output - | head
+  generate-reports | rrg-rewards score - --format jsonl --metrics bleu,rouge --output - | head
   rrg-rewards score pairs.csv --metrics crg,crimson --context age=PatientAge --context indication=Indication
   rrg-rewards score pairs.csv --metrics crimson \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
