@@ -123,11 +123,13 @@ def _with_alternative(first: Finding, second: Finding) -> Finding:
 
 
 def _explained(findings: Sequence[Finding], mention: Finding, report: str) -> int | None:
-    """Return the index of the last finding that a sentence about its cause can explain, or ``None``.
+    """Return the index of the last finding that a statement about its cause can explain, or ``None``.
 
     "Ground glass areas in both lungs. No effusion. Viral pneumonia is considered in the etiology."
     """
-    if mention.attributes.location or not findings or findings[-1].sentence == mention.sentence:
+    if mention.attributes.location or not findings:
+        return None
+    if findings[-1].sentence == mention.sentence and not _has_word(_after(mention, report), "after"):
         return None
     graph = concept_graph()
     for i in range(len(findings) - 1, max(-1, len(findings) - 1 - _MOST_COMPARED), -1):
@@ -143,7 +145,9 @@ def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]
     """
     graph, kept = concept_graph(), list(findings)
     for cause in findings:
-        if cause.attributes.location or cause.attributes.laterality or not _has_cause_word(cause, report, "requests"):
+        if cause.attributes.location or cause.attributes.laterality:
+            continue
+        if not _has_word(_before(cause, report) + _after(cause, report), "requests"):
             continue
         for i, finding in enumerate(kept):
             if (
@@ -159,7 +163,20 @@ def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]
 
 def _is_about_cause(mention: Finding, report: str) -> bool:
     """Whether the sentence of a mention is about the cause of a finding."""
-    return _has_cause_word(mention, report, "words")
+    return _has_word(_before(mention, report) + _after(mention, report), "words")
+
+
+def _has_word(words: Sequence[str], name: str) -> bool:
+    """Whether one of the words is in a list of ``causes`` in ``cues.yaml``."""
+    return not cue_words("causes", name).isdisjoint(words)
+
+
+def _before(mention: Finding, report: str) -> list[str]:
+    return tokenise(report[max(0, mention.start - _CAUSE_REACH) : mention.start].rpartition(". ")[2])
+
+
+def _after(mention: Finding, report: str) -> list[str]:
+    return tokenise(report[mention.end : mention.end + _CAUSE_REACH].partition(". ")[0].rstrip("."))
 
 
 def _has_cause_word(mention: Finding, report: str, name: str) -> bool:
