@@ -12,6 +12,7 @@ from rrg_rewards.cli.options import (
     add_shared_options,
     add_table_argument,
     check_outputs,
+    finite_number,
     positive_int,
     read_input,
     with_new_columns,
@@ -72,7 +73,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--max-new-tokens", type=positive_int, default=512, metavar="N", help="longest report, in tokens (default: 512)"
     )
     parser.add_argument(
-        "--temperature", type=float, default=0.0, help="temperature of sampling; 0 is greedy decoding (default: 0)"
+        "--temperature",
+        type=finite_number,
+        default=0.0,
+        help="temperature of sampling; 0 is greedy decoding (default: 0)",
     )
     parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N rows")
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
@@ -92,7 +96,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.output == "-":
         raise UsageError("argument --output: must be a file, because an interrupted run is resumed from it")
-    if not 0 <= args.temperature < float("inf"):
+    if args.temperature < 0:
         raise UsageError(f"argument --temperature: must be a number from 0, got {args.temperature}")
     check_outputs(args)
     require("transformers", extra="models")

@@ -6,6 +6,7 @@ weight that may match one of high weight would pay without any image.
 
 from collections.abc import Callable
 from functools import cache
+from math import ceil
 
 from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy
 from rrg_rewards.findings.reading.finding import Finding
@@ -84,8 +85,6 @@ def price_discrepancies(
     if ours <= theirs:
         return []
     wrong = sum(_SIGNIFICANT for error in errors if error.significant and error.type != kind)
-    lacking = 0
-    while ours**2 > theirs * (ours + wrong + lacking * _SIGNIFICANT):
-        lacking += 1
+    lacking = max(0, ceil((ours**2 / theirs - ours - wrong) / _SIGNIFICANT))
     explanation = f"{candidate} for {reference}".replace("_", " ")
     return [AttributeDiscrepancy("severity" if kind == "same" else kind, True, explanation)] * lacking
