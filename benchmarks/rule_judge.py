@@ -6,9 +6,9 @@
 The sets are the 600 chest CT pairs of CT-RATE, the 180 of CTRG, and the chest X-ray pairs of RadPref (references with
 two candidates each, age and indication). A set whose table does not exist is skipped. "Cold" runs have an empty cache.
 "Warm" runs score the same pairs again: the findings of the references and of each sentence of the candidates are
-remembered, as with a policy that repeats its sentences. Both include all steps from text to
-score. ROUGE-L is computed by torchmetrics, one pair at a time. Cold, warm and ROUGE-L run in turn, and the fastest run
-of each counts. Times are processor times, because other work on the machine changes them less than the wall clock.
+remembered, as with a policy that repeats its sentences. Both include all steps from text to score. ROUGE-L is computed
+by torchmetrics, one pair at a time. Cold, warm and ROUGE-L run in turn, and the fastest run of each counts. Times are
+processor times, because other work on the machine changes them less than the wall clock.
 """
 
 import argparse

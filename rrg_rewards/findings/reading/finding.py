@@ -1,7 +1,6 @@
 """A finding in a report and its attributes."""
 
 from dataclasses import dataclass, fields
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 __all__ = ["OTHER", "Attributes", "Finding", "Place", "Presence", "may_be_same"]
@@ -66,10 +65,7 @@ class Attributes:
             >>> Attributes(severity="mild").filled(Attributes(severity="severe", laterality="left"))
             Attributes(laterality='left', severity='mild')
         """
-        return Attributes(*[own or more for own, more in zip(_values(self), _values(other), strict=True)])
-
-
-_values = attrgetter(*Attributes.__slots__)
+        return Attributes(*(getattr(self, name) or getattr(other, name) for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,3 +246,9 @@ def test_any_text_is_compared(reference, candidate):
     found = compare_findings(reference, candidate)
     for finding in found.reference:
         assert reference[finding.start : finding.end] == finding.text
+
+
+def test_a_remembered_reference_is_read_as_asked():
+    texts = ("The portal vein is widened.", "No finding.")
+    missing = [compare_findings(*texts, open_findings=is_open).missing for is_open in (True, False, True, False)]
+    assert missing == [(0,), (), (0,), ()]
