@@ -17,6 +17,7 @@ from trl.trainer.utils import RepeatSampler, create_model_from_path
 
 import rrg_rewards.models.ct_chat.model  # noqa: F401  (makes CT-CHAT known to the automatic classes)
 from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._outputs import write_run_file
 from rrg_rewards.recipes._termination import saved_on_termination
 from rrg_rewards.utilities.checks import check_model_source
@@ -187,10 +188,7 @@ def _check_system_prompt(config: Any, rows: Any) -> None:
     """Warn if a model that was trained with a system prompt gets none."""
     prompt = rows[0]["prompt"]
     if getattr(config, "uses_system_prompt", False) and isinstance(prompt, list) and prompt[0]["role"] != "system":
-        logger.warning(
-            "the model was trained with a system prompt in every conversation, but the prompts have none; set "
-            "system_prompt to conversation.py of CT-CHAT's code, and begin prompt_template with <provided>"
-        )
+        logger.warning(MISSING_SYSTEM_PROMPT)
 
 
 class _StepProgress(TrainerCallback):  # type: ignore[misc]

@@ -113,7 +113,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if run.num_held:
         terminal.note(f"{run.partial} contains {run.num_held} reports; the others are generated now")
     with terminal.progress("generating") as report:
-        reports, is_cut = run.run(report)
+        reports, is_cut = run.run(report, terminal.warn)
     columns: dict[str, Sequence[Any]] = {args.prediction_column: reports, "truncated": is_cut}
     write_outputs(args, with_new_columns(table, columns, "", terminal), _summary(args, reports, is_cut))
     run.partial.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from typing import Any
 from rrg_rewards.cli.options import UsageError
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, is_missing
+from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["GenerationRun", "read_rows"]
@@ -82,11 +83,14 @@ class GenerationRun:
         """Number of reports of an earlier, interrupted run."""
         return len(self._done)
 
-    def run(self, report: Callable[[int, int], None]) -> tuple[list[str | None], list[bool | None]]:
+    def run(
+        self, report: Callable[[int, int], None], warn: Callable[[str], None]
+    ) -> tuple[list[str | None], list[bool | None]]:
         """Generate the missing reports.
 
         Args:
             report: Function that :meth:`Terminal.progress` yields.
+            warn: Function that prints a warning.
 
         Returns:
             For each row its report, and whether it was cut off; ``None`` for rows without input.
@@ -96,6 +100,8 @@ class GenerationRun:
         report(self.num_held, len(todo))
         if self.num_held < len(todo):
             generator = _load(self._args, has_images=self._args.image_column is not None)
+            if getattr(generator.model.config, "uses_system_prompt", False) and self._args.system_prompt is None:
+                warn(MISSING_SYSTEM_PROMPT)
             with AppendedLines(self.partial) as lines:
                 for start in range(0, len(todo), size):
                     report(self._complete(generator, todo[start : start + size], lines), 0)

@@ -139,6 +139,11 @@ def test_volumes(run: Any, tmp_path: Path) -> None:
         expected.append(processor.decode(tokens[0], skip_special_tokens=True))
     assert read_table(tmp_path / "out.jsonl").column("prediction") == [*expected, None]
     assert len(set(expected)) > 1
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "uses_system_prompt": True}))
+    for system, is_warned in (([], True), (["--system-prompt", "Be brief."], False)):
+        result = run(*command(table, model, tmp_path / f"system{is_warned}.jsonl", *options, *system))
+        assert ("trained with a system prompt in every conversation" in result.err) is is_warned
     torn = tmp_path / paths[1]
     torn.write_bytes(torn.read_bytes()[:-30])
     result = run(*command(table, model, tmp_path / "other.jsonl", *options))

@@ -3,7 +3,13 @@
 import ast
 from pathlib import Path
 
-__all__ = ["read_system_prompt"]
+__all__ = ["MISSING_SYSTEM_PROMPT", "read_system_prompt"]
+
+MISSING_SYSTEM_PROMPT = (
+    "the model was trained with a system prompt in every conversation, but the prompts have none; set the system "
+    "prompt to conversation.py of CT-CHAT's code, and begin the prompt template with <provided>"
+)
+"""Warning for a model with ``uses_system_prompt`` in its configuration."""
 
 
 def read_system_prompt(path: str | Path, conversation: str = "conv_llama3") -> str:
