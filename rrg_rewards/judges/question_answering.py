@@ -148,7 +148,7 @@ class Examiner(Backend):
         Args:
             reports: ``N`` reports.
             remember: Whether to cache the questions.
-            include_uncertain: Whether the engine asks about uncertain findings, too. Their questions are not cached. A
+            include_uncertain: Whether the engine also makes questions on uncertain findings, which are not cached. A
                 judge makes the same questions in both cases.
 
         Returns:

@@ -139,7 +139,7 @@ def _explained(findings: Sequence[Finding], mention: Finding, report: str) -> in
 
 
 def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]:
-    """Return the findings with a cause that is asked for before its finding as an alternative of the finding.
+    """Return the findings with a suspected cause, stated before its finding, as an alternative of the finding.
 
     "In terms of viral pneumonia, clinical correlation is recommended. Ground glass areas are seen in both lungs."
     """

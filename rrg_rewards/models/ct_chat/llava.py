@@ -83,20 +83,25 @@ def load_llava_checkpoint(
         if base_model is None:
             raise ValueError(f"{folder} contains no whole language model; pass base_model, which it was trained from")
         base = AutoModelForCausalLM.from_pretrained(base_model, dtype=dtype, revision=revision, trust_remote_code=False)
-        weights = {} if projector is None else _unwrapped(read_state_dict(projector), projector)
-        tokens = ADDED_TOKENS if tokenizer is None else appended_tokens(tokenizer)
-        _append_tokens(base, tokens, task_tokens)
-        if adapter is not None:
-            others = _merge_adapter(base, folder, adapter)
-            if twice := sorted(others.keys() & weights.keys()):
-                raise ValueError(f"{folder}: both {adapter.name} and {projector} contain {', '.join(twice)}")
-            weights |= others
+        _append_tokens(base, ADDED_TOKENS if tokenizer is None else appended_tokens(tokenizer), task_tokens)
+        weights = _trained_weights(base, folder, adapter, projector)
         _overwrite(base, weights, projector or folder)
     projected = {key: tensor for key, tensor in weights.items() if key.startswith("mm_projector.")}
     config = _config_of(base, projected, pooler_heads, projector or full or folder)
     config.tokenizer_model_max_length = _saved_config(folder).get("tokenizer_model_max_length")
     config.uses_system_prompt = tokenizer is not None and _LLAMA3_HEADER in tokenizer.get_vocab()
     return _assemble(model_class, config, base, projected, projector or full or folder)
+
+
+def _trained_weights(base: Any, folder: Path, adapter: Path | None, projector: Path | None) -> dict[str, Tensor]:
+    """Merge an adapter into the base model, and return the other weights of the checkpoint by name."""
+    weights = {} if projector is None else _unwrapped(read_state_dict(projector), projector)
+    if adapter is None:
+        return weights
+    others = _merge_adapter(base, folder, adapter)
+    if twice := sorted(others.keys() & weights.keys()):
+        raise ValueError(f"{folder}: both {adapter.name} and {projector} contain {', '.join(twice)}")
+    return weights | others
 
 
 def _saved_config(folder: Path) -> dict[str, Any]:

@@ -126,10 +126,7 @@ def attack_reward(
     material = read_material([columns[reference_column][row] for row in searched] if reports is None else reports)
     edits = honest is not None
     made = make_families(material, families, edits)
-    if not made:
-        raise ValueError("every chosen family edits honest reports; give honest reports")
-    if all(family.name == EVOLVED or family.appends for family in made):
-        raise ValueError(f"families: {', '.join(family.name for family in made)} use the texts of others; name others")
+    _check_families(made)
     _check_budget(settings, len(made), len(searched), len(rest))
     calls = RewardCalls(reward, columns, budget, batch_size, report_progress)
     baselines = (_HONEST if settings.against == "honest" else Policy((blank,)), _HONEST)
@@ -153,6 +150,15 @@ def attack_reward(
         settings={**vars(settings), "searched_references": len(searched), "held_out_references": len(rest)},
         calls=calls.spent,
     )
+
+
+def _check_families(families: Sequence[Family]) -> None:
+    """Raise if the chosen families have no texts of their own."""
+    if not families:
+        raise ValueError("every chosen family edits honest reports; give honest reports")
+    if all(family.name == EVOLVED or family.appends for family in families):
+        names = ", ".join(family.name for family in families)
+        raise ValueError(f"families: {names} use the texts of others; name others")
 
 
 def _usable_rows(
