@@ -11,6 +11,7 @@ PACKAGES = (
     "metrics",
     "rewards",
     "callbacks",
+    "integrations",
     "labelers",
     "judges",
     "findings",
