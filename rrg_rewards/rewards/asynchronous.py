@@ -5,7 +5,8 @@ from typing import Any
 
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, MetricReward
+from rrg_rewards.rewards.base import MetricReward
+from rrg_rewards.rewards.completions import Completion
 
 __all__ = ["AsyncMetricReward"]
 

@@ -4,70 +4,20 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.rewards.completions import Completion, completion_texts
+from rrg_rewards.rewards.output import RewardOutput
 
-__all__ = ["Completion", "MetricReward", "Reward", "completion_text", "completion_texts", "is_asynchronous"]
-
-Completion = str | Sequence[Mapping[str, Any]]
+__all__ = ["MetricReward", "Reward", "is_asynchronous"]
 
 # Arguments that trainers pass in addition to the columns of the data set.
 _TRAINER_ARGUMENTS = frozenset({"prompts", "completion_ids", "trainer_state", "environments"})
-
-
-def completion_text(completion: Completion) -> str | None:
-    """Return the report text of a plain or conversational completion.
-
-    Args:
-        completion: A text, or a list of messages ``{"role": ..., "content": ...}``. The content of a message is a text
-            or a list of parts ``{"type": "text", "text": ...}``.
-
-    Returns:
-        The text, or the text of the last assistant message; ``None`` if there is no assistant message.
-
-    Raises:
-        TypeError: If the completion is neither a text nor a list of messages.
-
-    Example:
-        >>> completion_text([{"role": "assistant", "content": [{"type": "text", "text": "No effusion."}]}])
-        'No effusion.'
-    """
-    if isinstance(completion, str):
-        return completion
-    if not isinstance(completion, Sequence) or not all(isinstance(message, Mapping) for message in completion):
-        raise TypeError(f"a completion must be a text or a list of messages, got {type(completion).__name__}")
-    messages = cast(Sequence[Mapping[str, Any]], completion)
-    replies = [message for message in messages if message.get("role") == "assistant"]
-    if not replies:
-        return None
-    content = replies[-1].get("content") or ""
-    if isinstance(content, str):
-        return content
-    parts = [part if isinstance(part, Mapping) else {} for part in content]
-    texts = [part.get("text") for part in parts if part.get("type") == "text"]
-    if not all(parts) or not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"content of a message must be a text or a list of parts with a type, got {content!r}")
-    return "".join(map(str, texts))
-
-
-def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
-    """Return the report texts of a batch of completions; see :func:`completion_text`.
-
-    Raises:
-        TypeError: If ``completions`` is one string, or an element is not a completion.
-
-    Example:
-        >>> completion_texts(["No effusion.", []])
-        ['No effusion.', None]
-    """
-    if isinstance(completions, str):
-        raise TypeError("completions must be a list of completions, got one string; pass [completion]")
-    return [completion_text(completion) for completion in completions]
 
 
 def is_asynchronous(reward: Any) -> bool:
@@ -94,6 +44,9 @@ class Reward(ABC):
 
     __name__: str
 
+    output = RewardOutput()
+    """Selects the score that is the reward and transforms it; set by :func:`rrg_rewards.rewards.make_reward`."""
+
     def __init__(self, name: str, log_explanations: bool = False, log_details: bool = False) -> None:
         self.__name__ = name
         self.log_explanations = log_explanations
@@ -110,7 +63,7 @@ class Reward(ABC):
     @property
     @abstractmethod
     def signature(self) -> str:
-        """Identifier of the reward, including versions and settings."""
+        """Identifier of the reward, including versions and settings; ends with ``self.output.suffix``."""
 
     @property
     @abstractmethod
@@ -129,9 +82,25 @@ class Reward(ABC):
             ValueError: If a column that the reward reads is missing, or columns differ in length.
         """
 
+    async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
+        """Score completions as :meth:`score` does, without blocking the event loop while a judge answers."""
+        return self.score(completions, **columns)
+
     def rewards(self, scores: Scores) -> list[float | None]:
         """Convert scores to rewards; ``None`` for unscorable completions."""
-        return [None if math.isnan(value) else self._reward(value) for value in scores.value.tolist()]
+        return self.output.rewards(scores, self._reward)
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """Settings that are estimated from data and not known yet, or change in training; empty if all are fixed.
+
+        Processes that share no statistics would estimate different values.
+        """
+        return ()
+
+    def fitted_options(self) -> dict[str, Any]:
+        """Return the options of :func:`rrg_rewards.rewards.make_reward` that :meth:`fit` has estimated, as numbers."""
+        return {}
 
     def fit(self, **columns: Sequence[Any]) -> Self:  # noqa: ARG002 (for subclasses)
         """Fit the reward to the :attr:`columns` of the training set; does nothing by default."""
@@ -218,7 +187,7 @@ class Reward(ABC):
         kinds = {f"failed_{kind}": _share(rows) for kind, rows in scores.failures.items()}
         # A pair has at most one kind of failure.
         failed = {"failed": sum(kinds.values()), **(kinds if self.log_details else {})} if kinds else {}
-        return {**details, **failed, "unscorable": _share(~scores.scored)}
+        return {**details, **failed, "unscorable": _share(self.output.values(scores).isnan())}
 
     def _logged_details(self, scores: Scores) -> Iterable[str]:
         """Return the names of the sub-scores to log."""
@@ -311,7 +280,7 @@ class MetricReward(Reward):
     def signature(self) -> str:
         """Signature of the metric, its context columns and the sign of the reward."""
         context = f"|context:{','.join(self.context_columns)}" if self.context_columns else ""
-        return f"{self.metric.signature}{context}|sign:{self.sign:+d}"
+        return f"{self.metric.signature}{context}|sign:{self.sign:+d}{self.output.suffix}"
 
     @property
     def columns(self) -> tuple[str, ...]:

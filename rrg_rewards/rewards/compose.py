@@ -12,7 +12,8 @@ from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, Reward, is_asynchronous
+from rrg_rewards.rewards.base import Reward, is_asynchronous
+from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.rewards.running_moments import RunningMoments
 from rrg_rewards.utilities.names import unknown_name_message
@@ -46,17 +47,19 @@ class RewardPart:
     Args:
         reward: The reward.
         weight: Weight of the part in the sum; 0 for a part that is only used in gates.
-        normalize: Whether to subtract the running mean and divide by the running standard deviation.
+        normalize: Whether to subtract the running mean and divide by the running standard deviation; or two numbers to
+            use instead of them.
         clip: Lower and upper bound.
         gate: Gate of the part. Default: no gate.
 
     Raises:
-        ValueError: If the weight is not finite, or the lower bound is not below the upper bound.
+        ValueError: If the weight is not finite, the lower bound is not below the upper bound, or the standard deviation
+            is not positive.
     """
 
     reward: Reward
     weight: float = 1.0
-    normalize: bool = False
+    normalize: bool | tuple[float, float] = False
     clip: tuple[float, float] | None = None
     gate: Gate | None = None
     moments: RunningMoments = field(default_factory=RunningMoments, init=False, repr=False, compare=False)
@@ -66,6 +69,11 @@ class RewardPart:
             raise ValueError(f"the weight of part {self.name!r} must be finite, got {self.weight}")
         if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
             raise ValueError(f"the clip of part {self.name!r} must be two increasing numbers, got {self.clip}")
+        if not isinstance(self.normalize, bool) and not (len(self.normalize) == 2 and 0 < self.normalize[1] < math.inf):
+            raise ValueError(
+                f"normalize of part {self.name!r} must be true, false, or a mean and a positive standard deviation, "
+                f"got {self.normalize}"
+            )
 
     @property
     def name(self) -> str:
@@ -76,7 +84,8 @@ class RewardPart:
     def signature(self) -> str:
         """Signature of the reward with the settings of the part."""
         shaped = [f"{self.weight:g}*{{{self.reward.signature}}}"]
-        shaped += ["normalized"] if self.normalize else []
+        if self.normalize:
+            shaped.append("normalized" if self.normalize is True else "normalized:{:g},{:g}".format(*self.normalize))
         shaped += [f"clip:{self.clip[0]:g},{self.clip[1]:g}"] if self.clip is not None else []
         if self.gate is not None:
             shaped.append(f"gate:{self.gate.on}>={self.gate.at_least:g},else:{self.gate.otherwise:g}")
@@ -100,7 +109,9 @@ class RewardPart:
         if reward is None:
             return None
         if self.normalize:
-            reward = (reward - self.moments.mean) / self.moments.deviation
+            own = self.moments
+            mean, deviation = (own.mean, own.deviation) if self.normalize is True else self.normalize
+            reward = (reward - mean) / deviation
         return reward if self.clip is None else min(max(reward, self.clip[0]), self.clip[1])
 
 
@@ -125,7 +136,8 @@ class ComposedReward(Reward):
     Args:
         parts: The parts. A part may be a mapping, as in YAML, with ``name`` and options of
             :func:`rrg_rewards.rewards.make_reward`, ``as`` (name under which the part is logged), ``weight``,
-            ``normalize``, ``clip`` and ``gate`` (a mapping with ``on``, ``at_least`` and ``otherwise``).
+            ``normalize`` (true, or a mean and a standard deviation), ``clip`` and ``gate`` (a mapping with ``on``,
+            ``at_least`` and ``otherwise``).
         reference_column: Default column of references for parts that are mappings.
         name: Name under which trainers log the reward.
 
@@ -179,7 +191,7 @@ class ComposedReward(Reward):
     @property
     def signature(self) -> str:
         """Signatures of the parts."""
-        return " + ".join(part.signature for part in self.parts)
+        return " + ".join(part.signature for part in self.parts) + self.output.suffix
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -196,6 +208,19 @@ class ComposedReward(Reward):
         """Return the sums and the contributions of the parts, without updating running statistics."""
         scored = [part.reward.rewards(part.reward.score(completions, **columns)) for part in self.parts]
         return self._compose(scored)
+
+    async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
+        """Do the same as :meth:`score`; the judges of all parts answer concurrently."""
+        scored = await asyncio.gather(*(part.reward.score_async(completions, **columns) for part in self.parts))
+        return self._compose([part.reward.rewards(own) for part, own in zip(self.parts, scored, strict=True)])
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """Settings of the parts that are not fixed, such as ``"crg.prior"`` and ``"crg.normalize"``."""
+        found = [
+            (part.name, [*part.reward.estimated, *["normalize"] * (part.normalize is True)]) for part in self.parts
+        ]
+        return tuple(f"{name}.{setting}" for name, settings in found for setting in settings)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the running statistics and the states of the parts by name."""
@@ -220,7 +245,7 @@ class ComposedReward(Reward):
         """Synchronise running statistics; every process must call this method."""
         for part in self.parts:
             part.reward.synchronize()
-            if part.normalize:
+            if part.normalize is True:
                 part.moments.synchronize()
 
     def __call__(self, completions: Sequence[Completion], **columns: Any) -> list[float | None]:
@@ -233,7 +258,7 @@ class ComposedReward(Reward):
         """Log and return the composed rewards of a batch, and add the parts' rewards to the running statistics."""
         composed = self._finish(self._compose(rewards), len(rewards[0]), columns.get("log_metric"), None)
         for part, own in zip(self.parts, rewards, strict=True):
-            if part.normalize:
+            if part.normalize is True:
                 part.moments.add(reward for reward in own if reward is not None)
         return composed
 
@@ -313,6 +338,5 @@ def _part(setting: Mapping[str, Any], reference_column: str | None) -> RewardPar
             shaping["gate"] = Gate(**gate)
         except TypeError as error:
             raise ValueError(f"gate of part {name!r} takes on, at_least and optional otherwise, got {gate}") from error
-    if shaping.get("clip") is not None:
-        shaping["clip"] = tuple(shaping["clip"])
+    shaping.update({key: tuple(value) for key, value in shaping.items() if isinstance(value, list)})
     return RewardPart(make_reward(name, **options), **shaping)

@@ -83,7 +83,7 @@ class CrepeReward(MetricReward):
         """Signature of the metric and the shape of the reward."""
         if self.shape == "linear":
             return super().signature
-        return f"{self.metric.signature}|shape:exponential|tau:{self.tau:g}"
+        return f"{self.metric.signature}|shape:exponential|tau:{self.tau:g}{self.output.suffix}"
 
     def _reward(self, value: float) -> float:
         return math.exp(-value / self.tau) if self.shape == "exponential" else super()._reward(value)

@@ -12,7 +12,8 @@ from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.metrics.crg import CRGPrior, ReportCRG, prior_text
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, MetricReward
+from rrg_rewards.rewards.base import MetricReward
+from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CRGReward", "PriorMode"]
@@ -143,7 +144,19 @@ class CRGReward(MetricReward):
         """Labeler, prior and sign of the reward."""
         prior = self.prior
         told = "running" if self.prior_mode == "running" else None if prior is None else prior_text(prior)
-        return format_signature("crg", **self.metric.settings, prior=told, sign=f"{self.sign:+d}")
+        own = format_signature("crg", **self.metric.settings, prior=told, sign=f"{self.sign:+d}")
+        return own + self.output.suffix
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """``("prior",)`` for a running prior, and before a prior of the data set is fitted."""
+        return ("prior",) if self.prior_mode == "running" or self.prior is None else ()
+
+    def fitted_options(self) -> dict[str, Any]:
+        """Return the prior that :meth:`fit` has computed."""
+        if self.prior_mode != "dataset" or self.prior is None:
+            return {}
+        return {"prior": list(self.prior) if isinstance(self.prior, tuple) else self.prior}
 
     def fit(self, **columns: Sequence[Any]) -> Self:
         """Compute the prior from the training set if ``prior="dataset"``; otherwise do nothing.

@@ -79,9 +79,8 @@ class LikelihoodReward(TextReward):
         """Name and settings of the reward."""
         own = self.language_model.arguments()
         source = own["model"] if own["revision"] is None else f"{own['model']}@{own['revision']}"
-        return format_signature(
-            "likelihood", model=source, max_length=own["max_length"], dtype=own["dtype"], floor=self.floor
-        )
+        settings = {"max_length": own["max_length"], "dtype": own["dtype"], "floor": self.floor}
+        return format_signature("likelihood", model=source, **settings) + self.output.suffix
 
     def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:  # noqa: ARG002
         values: list[float] = []

@@ -12,6 +12,7 @@ from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.registry import available_metrics, metric_class
 from rrg_rewards.rewards.asynchronous import AsyncMetricReward
 from rrg_rewards.rewards.base import MetricReward, Reward
+from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = [
@@ -94,6 +95,7 @@ def _known_options(name: str, cls: type[Any]) -> set[str] | None:
     """Return the names of the options of a reward and of the wrapped metric; ``None`` if all names are accepted."""
     parameters = inspect.signature(cls).parameters.values()
     named = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
+    named |= OUTPUT_OPTIONS
     # Further arguments of registered metrics are arguments of torchmetrics and have no effect on a reward.
     if len(named) < len(parameters) and name not in available_metrics():
         return None
@@ -115,7 +117,10 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         options: Further arguments of the reward and of the wrapped metric. ``name`` is the name under which the reward
             is logged. For each keyword in the metric's ``context``, the option ``{keyword}_column`` is the column of
             the data set: ``items_column="questions"``, ``age_column="PatientAge"``. ``None`` omits the column. The
-            mode of ``ct_finebench`` is by default ``"f1"``, and ``"recall"`` without a ``reference_column``.
+            mode of ``ct_finebench`` is by default ``"f1"``, and ``"recall"`` without a ``reference_column``. Options of
+            every reward: ``key``, the name of a sub-score that is the reward instead of the score, with ``sign``, 1 if
+            a higher sub-score is better and -1 if a lower one is; and ``transform``, a mapping with ``scale``,
+            ``shift`` and ``clip`` (:class:`rrg_rewards.rewards.output.RewardTransform`).
 
     Raises:
         ValueError: If the name or an option is unknown.
@@ -127,12 +132,22 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         [-0.277...]
         >>> make_reward("crimson", age_column="PatientAge").columns
         ('reference', 'PatientAge')
+        >>> reward = make_reward("crimson", key="weighted_false", sign=-1, transform={"clip": [-1, 0]})
+        >>> reward(completions=["Large right pneumothorax. Edema."], reference=["No pneumothorax."])
+        [-1.0]
     """
     cls = _load(name)
     known = _known_options(name, cls)
     if known is None or "reference_column" in known:
         options = {"reference_column": reference_column, **options}
     check_reward_options(name, **options)
+    output = RewardOutput.from_options(options)
+    reward = _make(cls, {key: value for key, value in options.items() if key not in OUTPUT_OPTIONS})
+    reward.output = output
+    return reward
+
+
+def _make(cls: type[Reward] | type[ReportMetric], options: Mapping[str, Any]) -> Reward:
     if issubclass(cls, Reward):
         return cls.from_options(**options)
     reward_options, metric_options = _split(cls, options)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, Reward, completion_texts
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.completions import Completion, completion_texts
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.signature import format_signature
 
@@ -114,7 +115,8 @@ class OverlongPenalty(TextReward):
     def signature(self) -> str:
         """Name and settings of the reward."""
         unit = "words:letters-or-number" if self.unit == "words" else self.unit
-        return format_signature("overlong", max_length=self.max_length, buffer=self.buffer, unit=unit)
+        settings = {"max_length": self.max_length, "buffer": self.buffer, "unit": unit}
+        return format_signature("overlong", **settings) + self.output.suffix
 
     def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:
         if self.unit == "words":
@@ -170,7 +172,8 @@ class RepetitionPenalty(TextReward):
     @property
     def signature(self) -> str:
         """Name and settings of the reward."""
-        return format_signature("repetition", n_gram=self.n_gram, case="lower", counters="ignored")
+        own = format_signature("repetition", n_gram=self.n_gram, case="lower", counters="ignored")
+        return own + self.output.suffix
 
     def _value(self, text: str) -> float:
         words = _uncounted_words(text)
@@ -220,7 +223,8 @@ class FormatReward(TextReward):
     @property
     def signature(self) -> str:
         """Name and settings of the reward."""
-        return format_signature("format", sections=",".join(self.sections), min_words=self.min_words)
+        own = format_signature("format", sections=",".join(self.sections), min_words=self.min_words)
+        return own + self.output.suffix
 
     def _value(self, text: str) -> float:
         headers = list(self._header.finditer(text))

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rrg_rewards.rewards.base import Completion, is_asynchronous
+from rrg_rewards.rewards.base import is_asynchronous
+from rrg_rewards.rewards.completions import Completion
 
 __all__ = ["RecordedBatch", "RewardRecorder", "failure_shares"]
 

@@ -1,0 +1,176 @@
+"""Sub-scores as rewards, and transforms, compared with the scores of the metric."""
+
+import asyncio
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from words import WordLabeler
+
+from rrg_rewards.metrics import CRIMSON, ReportMetric, Scores
+from rrg_rewards.rewards import AsyncComposedReward, AsyncMetricReward, Reward, make_reward
+from rrg_rewards.rewards.output import RewardTransform
+
+LABELER = WordLabeler("edema effusion nodule")
+REPORTS = ["Large right pneumothorax. Edema.", "No abnormality.", "Small effusion."]
+REFERENCES = ["Small effusion.", None, "Small effusion."]
+
+
+def test_a_sub_score_is_the_reward_with_its_sign() -> None:
+    scores = CRIMSON().score(REPORTS, REFERENCES)
+    false = scores.details["weighted_false"].tolist()
+    reward = make_reward("crimson", key="weighted_false", sign=-1)
+    assert reward(REPORTS, reference=REFERENCES) == [-false[0], None, -false[2]]
+    assert false[0] > 0
+    assert make_reward("crimson", key="weighted_false", sign=1)(REPORTS, reference=REFERENCES)[0] == false[0]
+
+
+@pytest.mark.parametrize("sign", [None, 0, 2, "-1"])
+def test_a_sub_score_needs_a_sign(sign: Any) -> None:
+    with pytest.raises(ValueError, match="sign must be 1"):
+        make_reward("crimson", key="weighted_false", sign=sign)
+
+
+def test_a_sign_needs_a_sub_score() -> None:
+    with pytest.raises(ValueError, match="there is no key"):
+        make_reward("crimson", sign=-1)
+
+
+def test_an_unknown_sub_score_suggests_the_nearest() -> None:
+    reward = make_reward("crimson", key="weighted_fals", sign=-1)
+    with pytest.raises(ValueError, match="did you mean 'weighted_false'"):
+        reward(REPORTS, reference=REFERENCES)
+
+
+@pytest.mark.parametrize("name", ["crg", "rouge", "repetition", "composed"])
+def test_a_transform_is_applied_to_every_kind_of_reward(name: str) -> None:
+    options: dict[str, Any] = {
+        "crg": {"labeler": LABELER, "prior": 0.2},
+        "composed": {"parts": [{"name": "rouge"}, {"name": "repetition", "weight": 0.5}]},
+    }.get(name, {})
+    texts = ["Edema. Edema. Edema. Edema. Edema. Edema.", "Small effusion.", "Nodule."]
+    references = ["Edema.", "Small effusion.", "Large effusion."]
+    plain = make_reward(name, **options)(texts, reference=references)
+    changed = make_reward(name, **options, transform={"scale": -2.0, "shift": 0.5, "clip": [-1, 1]})
+    expected = [min(max(-2.0 * value + 0.5, -1.0), 1.0) for value in plain if value is not None]
+    assert changed(texts, reference=references) == expected
+    assert len(set(expected)) > 1
+    assert changed.signature.endswith("|transform:scale:-2,shift:0.5,clip:-1,1")
+
+
+def test_a_transform_does_not_score_the_unscorable() -> None:
+    reward = make_reward("rouge", transform={"shift": 1.0, "clip": [0, None]})
+    assert reward(["Edema."], reference=[None]) == [None]
+
+
+def test_sub_scores_that_are_undefined_are_no_reward_and_are_counted() -> None:
+    reward = make_reward("crg", labeler=LABELER, prior=0.2, key="precision", sign=1)
+    logged: dict[str, float] = {}
+    rewards = reward(["Normal.", "Edema."], reference=["Edema.", "Edema."], log_metric=logged.__setitem__)
+    assert rewards == [None, 1.0]
+    assert logged["crg/unscorable"] == 0.5
+
+
+def test_a_part_of_a_composed_reward_may_be_a_sub_score() -> None:
+    part = {"name": "crimson", "key": "weighted_false", "sign": -1, "transform": {"clip": [-0.5, None]}}
+    reward = make_reward("composed", parts=[part, {"name": "rouge", "weight": 0.0}])
+    assert reward(REPORTS, reference=REFERENCES) == [-0.5, None, 0.0]
+    assert "key:weighted_false|key_sign:-1|transform:scale:1,shift:0,clip:-0.5,inf" in reward.signature
+
+
+def test_the_settings_survive_pickling() -> None:
+    reward = pickle.loads(pickle.dumps(make_reward("rouge", transform={"scale": 3.0})))
+    assert reward(["Edema."], reference=["Edema."]) == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"scale": 0}, "scale must be"),
+        ({"shift": float("nan")}, "shift a finite"),
+        ({"clip": [1, 0]}, "increasing"),
+        ({"clip": [None, None]}, "increasing"),
+        ({"clip": 3}, "increasing"),
+        ({"scal": 1}, "did you mean 'scale'"),
+        ("clip", "must be a mapping"),
+    ],
+)
+def test_a_wrong_transform_is_refused(setting: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_reward("rouge", transform=setting)
+
+
+def test_bounds_may_be_one_sided() -> None:
+    assert RewardTransform(clip=(None, 1.0))(5.0) == 1.0
+    assert RewardTransform(clip=(0.0, None))(-5.0) == 0.0
+
+
+class Slow(Reward):
+    """Waits for another instance, so that two of them end only if they run concurrently."""
+
+    signature = "slow"
+    columns = ()
+
+    def __init__(self, name: str, event: list[asyncio.Event]) -> None:
+        super().__init__(name)
+        self.events = event
+
+    def score(self, completions: Any, **columns: Any) -> Scores:
+        raise AssertionError("the event loop would be blocked")
+
+    async def score_async(self, completions: Any, **columns: Any) -> Scores:
+        own, other = self.events
+        own.set()
+        await asyncio.wait_for(other.wait(), 30)
+        return Scores(torch.ones(len(completions)))
+
+    async def __call__(self, completions: Any, **columns: Any) -> list[float | None]:
+        return self.rewards(await self.score_async(completions, **columns))
+
+
+def test_parts_are_scored_concurrently() -> None:
+    from rrg_rewards.rewards import RewardPart
+
+    async def run() -> list[float | None]:
+        one, other = asyncio.Event(), asyncio.Event()
+        reward = AsyncComposedReward([RewardPart(Slow("a", [one, other])), RewardPart(Slow("b", [other, one]))])
+        return reward.rewards(await reward.score_async(["x"]))
+
+    assert asyncio.run(run()) == [2.0]
+
+
+def test_scoring_asynchronously_is_scoring() -> None:
+    rewards = [make_reward("rouge"), make_reward("crimson"), make_reward("composed", parts=[{"name": "rouge"}])]
+    for reward in rewards:
+        scored = asyncio.run(reward.score_async(REPORTS, reference=REFERENCES))
+        assert torch.equal(scored.value.isnan(), torch.tensor([False, True, False]))
+        assert reward.rewards(scored) == reward.rewards(reward.score(REPORTS, reference=REFERENCES))
+    assert AsyncMetricReward.score_async is not Reward.score_async
+    assert issubclass(CRIMSON, ReportMetric)
+
+
+def test_settings_that_processes_estimate_are_named() -> None:
+    assert make_reward("rouge").estimated == ()
+    assert make_reward("crg", labeler=LABELER, prior=0.2).estimated == ()
+    assert make_reward("crg", labeler=LABELER, prior="running").estimated == ("prior",)
+    unfitted = make_reward("crg", labeler=LABELER)
+    assert unfitted.estimated == ("prior",)
+    assert unfitted.fitted_options() == {}
+    assert unfitted.fit(reference=["Edema.", "Normal."]).estimated == ()
+    assert unfitted.fitted_options() == {"prior": 1 / 6}
+    parts = [{"name": "crg", "labeler": LABELER, "normalize": True}, {"name": "rouge", "normalize": [0.5, 0.1]}]
+    assert make_reward("composed", parts=parts).estimated == ("crg.prior", "crg.normalize")
+
+
+def test_fixed_statistics_normalise_without_running_ones() -> None:
+    reward = make_reward("composed", parts=[{"name": "rouge", "normalize": [0.5, 0.25]}])
+    assert [reward(["Edema."], reference=["Edema."]) for _ in range(3)] == [[2.0]] * 3
+    assert reward.state_dict()["rouge"]["moments"]["count"] == 0
+    assert "normalized:0.5,0.25" in reward.signature
+
+
+@pytest.mark.parametrize("numbers", [[0.5], [0.5, 0.0], [0.5, -1.0]])
+def test_wrong_statistics_are_refused(numbers: list[float]) -> None:
+    with pytest.raises(ValueError, match="positive standard deviation"):
+        make_reward("composed", parts=[{"name": "rouge", "normalize": numbers}])
