@@ -1,3 +1,3 @@
-"""Rewards and metrics for other frameworks. Import each module by its own name, as its framework requires."""
+"""The package in other frameworks. Import each module by its own name, as its framework requires."""
 
 __all__: list[str] = []

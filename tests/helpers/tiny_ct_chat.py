@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tiny_policy import tiny_tokenizer
-from transformers import LlamaConfig
+from transformers import AutoConfig
 
 from rrg_rewards.models import CTChatConfig, CTChatForConditionalGeneration, CTChatProcessor
 from rrg_rewards.utilities.features import write_features
@@ -24,30 +24,31 @@ def tiny_processor() -> Any:
 
 def tiny_ct_chat(processor: Any, seed: int = 0, **text_options: Any) -> Any:
     torch.manual_seed(seed)
-    text_config = LlamaConfig(
-        vocab_size=processor.image_token_id,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=128,
+    options = {
+        "model_type": "llama",
+        "vocab_size": processor.image_token_id,
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 128,
         # Weights large enough for greedy tokens that depend on the prompt and on the volume.
-        initializer_range=0.4,
-        pad_token_id=processor.tokenizer.pad_token_id,
-        bos_token_id=processor.tokenizer.bos_token_id,
-        eos_token_id=processor.tokenizer.eos_token_id,
-        **text_options,
-    )
+        "initializer_range": 0.4,
+        "pad_token_id": processor.tokenizer.pad_token_id,
+        "bos_token_id": processor.tokenizer.bos_token_id,
+        "eos_token_id": processor.tokenizer.eos_token_id,
+    }
+    text_config = AutoConfig.for_model(**(options | text_options))
     config = CTChatConfig(
         text_config, num_image_tokens=QUERIES, feature_size=CHANNELS, pooler_heads=4, initializer_range=0.4
     )
     return CTChatForConditionalGeneration(config)
 
 
-def save_tiny_ct_chat(folder: Path) -> Path:
+def save_tiny_ct_chat(folder: Path, **text_options: Any) -> Path:
     """Write model and processor as one Hugging Face folder."""
     processor = tiny_processor()
-    tiny_ct_chat(processor).save_pretrained(folder)
+    tiny_ct_chat(processor, **text_options).save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder
 

@@ -1,6 +1,6 @@
 """The processor of CT-CHAT, which converts prompts and volumes to inputs of the model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rrg_rewards.utilities.features import read_features
+from rrg_rewards.models.ct_chat.volumes import Volume, is_volume, read_volume, volumes_of
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -29,15 +29,13 @@ __all__ = [
     "appended_tokens",
     "chat_format_of",
     "chat_template",
+    "tokenize_prompt",
 ]
 
 # In the published order; the published vocabulary spells the fourth token this way.
 ADDED_TOKENS = ("<pad>", "<multiple_choice>", "<long_answer>", "<short_answe>", "<report_generation>")
 IMAGE_TOKEN = "<image>"
 CHAT_FORMATS = ("llama3", "mistral", "vicuna")
-
-# One volume: the path of its features, or the features themselves.
-_Volume = str | Path | NDArray[Any] | Tensor
 
 
 @cache
@@ -244,7 +242,7 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             raise ValueError("text is missing; a prompt is needed")
         texts = [text] if isinstance(text, str) else list(text)
         volumes = _volumes_in_order(images, texts)
-        rows = [self._tokenize(prompt, add_special_tokens) for prompt in texts]
+        rows = [tokenize_prompt(self.tokenizer, prompt, self.num_image_tokens, add_special_tokens) for prompt in texts]
         if truncation:
             longest = self.tokenizer.model_max_length if max_length is None else max_length
             left = self.tokenizer.truncation_side == "left"
@@ -262,15 +260,7 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             features["pixel_values"] = self._read(volumes)
         return features
 
-    def _tokenize(self, text: str, add_special_tokens: bool) -> list[int]:
-        first, *rest = text.split(IMAGE_TOKEN)
-        ids = list(self.tokenizer(first, add_special_tokens=add_special_tokens)["input_ids"])
-        for part in rest:
-            ids += [self.image_token_id] * self.num_image_tokens
-            ids += self.tokenizer(part, add_special_tokens=False)["input_ids"]
-        return ids
-
-    def _read(self, volumes: Sequence[_Volume]) -> Tensor:
+    def _read(self, volumes: Sequence[Volume]) -> Tensor:
         if not volumes:
             return torch.zeros(0, 1, self.feature_size)
         # Read each file once: in reinforcement learning, all completions of a group have the same volume.
@@ -280,24 +270,14 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             if isinstance(volume, str | Path):
                 path = str(volume)
                 if path not in by_path:
-                    # A single NaN would corrupt a training step, and an error on the GPU would not name the file.
-                    array = read_features(path, channels=self.feature_size, check_finite=True)
-                    by_path[path] = array.reshape(-1, self.feature_size)
+                    by_path[path] = read_volume(path, self.feature_size)
                 arrays.append(by_path[path])
             else:
-                arrays.append(self._flatten(volume))
+                arrays.append(read_volume(volume, self.feature_size))
         sizes = sorted({len(array) for array in arrays})
         if len(sizes) > 1:
             raise ValueError(f"the volumes of a batch must have the same number of tokens, got {sizes}")
         return torch.from_numpy(np.stack(arrays))
-
-    def _flatten(self, volume: NDArray[Any] | Tensor) -> NDArray[Any]:
-        array = volume.detach().cpu().float().numpy() if isinstance(volume, Tensor) else np.asarray(volume)
-        if array.ndim < 2 or array.shape[-1] != self.feature_size:
-            raise ValueError(f"features must have shape (..., {self.feature_size}), got {array.shape}")
-        if not np.isfinite(array).all():
-            raise ValueError("features must be finite, got NaN or infinity")
-        return array.reshape(-1, self.feature_size)
 
     @property
     def model_input_names(self) -> list[str]:
@@ -305,37 +285,40 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         return ["input_ids", "attention_mask", "pixel_values"]
 
 
-def _volumes_in_order(images: Any, texts: Sequence[str]) -> list[_Volume]:
+def tokenize_prompt(tokenizer: Any, text: str, num_image_tokens: int, add_special_tokens: bool = True) -> list[int]:
+    """Return the token ids of a prompt, with ``num_image_tokens`` image tokens for each ``<image>``.
+
+    The text is split at each ``<image>`` and its parts are tokenised separately, as in the published code.
+
+    Args:
+        tokenizer: Tokenizer whose vocabulary contains ``<image>``.
+        text: The prompt.
+        num_image_tokens: Number of soft tokens of a volume.
+        add_special_tokens: Whether the tokenizer adds special tokens at the start.
+    """
+    first, *rest = text.split(IMAGE_TOKEN)
+    ids = list(tokenizer(first, add_special_tokens=add_special_tokens)["input_ids"])
+    for part in rest:
+        ids += [int(tokenizer.convert_tokens_to_ids(IMAGE_TOKEN))] * num_image_tokens
+        ids += tokenizer(part, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def _volumes_in_order(images: Any, texts: Sequence[str]) -> list[Volume]:
     """Return the volumes in the order of the prompts, checked against the prompts row by row."""
     counts = [text.count(IMAGE_TOKEN) for text in texts]
     if images is None:
         images = [None] * len(texts)
-    by_row = [images] if _is_volume(images) else list(images)
-    if len(by_row) == sum(counts) and all(_is_volume(image) for image in by_row):
+    by_row = [images] if is_volume(images) else list(images)
+    if len(by_row) == sum(counts) and all(is_volume(image) for image in by_row):
         remaining = iter(by_row)
         by_row = [list(islice(remaining, count)) for count in counts]
     if len(by_row) != len(texts):
         raise ValueError(f"images and text must have the same length, got {len(by_row)} and {len(texts)}")
-    volumes: list[_Volume] = []
+    volumes: list[Volume] = []
     for row, (image, count) in enumerate(zip(by_row, counts, strict=True)):
-        own = list(_own_volumes(image))
+        own = list(volumes_of(image))
         if len(own) != count:
             raise ValueError(f"text[{row}] has {IMAGE_TOKEN} {count} times, but images[{row}] has {len(own)} volumes")
         volumes += own
     return volumes
-
-
-def _is_volume(image: Any) -> bool:
-    return isinstance(image, str | Path | np.ndarray | Tensor)
-
-
-def _own_volumes(image: Any) -> Iterator[_Volume]:
-    if image is None:
-        return
-    if _is_volume(image):
-        yield image
-    elif isinstance(image, Sequence):
-        for volume in image:
-            yield from _own_volumes(volume)
-    else:
-        raise TypeError(f"a volume must be a path or an array of features, got {type(image).__name__}")
