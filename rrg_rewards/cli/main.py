@@ -27,6 +27,7 @@ COMMANDS = (
     "attack",
     "train",
     "generate",
+    "serve",
     "recipes",
     "convert",
     "demo",
@@ -43,6 +44,7 @@ examples:
   rrg-rewards generate heldout.jsonl --model runs/sft --output predictions.jsonl
   rrg-rewards attack pairs.csv --reward crg --honest-column prediction
   rrg-rewards train crepe --config crepe/minilm_phantom
+  rrg-rewards serve --reward crg --set prior=0.2
   rrg-rewards recipes ls
 
 exit codes: 0 success, 1 error in the data or the run, 2 wrong command line, 130 interrupted, 141 closed pipe

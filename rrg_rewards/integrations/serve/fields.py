@@ -1,0 +1,69 @@
+"""Fields of requests, with errors that name the field and the row but quote no text."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rrg_rewards.integrations.serve.errors import RequestError
+from rrg_rewards.integrations.serve.settings import ServerOptions
+
+__all__ = ["listed", "named_columns", "same_length"]
+
+
+def listed(body: Mapping[str, Any], name: str, kind: type | None = None) -> list[Any]:
+    """Return a field that must be a list, optionally of values of one type.
+
+    Raises:
+        RequestError: If it is not.
+
+    Example:
+        >>> listed({"query": ["No effusion."]}, "query", str)
+        ['No effusion.']
+    """
+    values = body.get(name)
+    if not isinstance(values, list):
+        found = "nothing" if name not in body else type(values).__name__
+        raise RequestError(422, f"{name} must be a list, got {found}")
+    for row, value in enumerate(values):
+        if kind is not None and not isinstance(value, kind):
+            raise RequestError(422, f"{name}[{row}] must be {kind.__name__}, got {type(value).__name__}")
+    return values
+
+
+def same_length(body: Mapping[str, Any], name: str, length: int, kind: type | None = None) -> list[Any]:
+    """Return a field that must be a list of ``length`` values; see :func:`listed`."""
+    values = listed(body, name, kind)
+    if len(values) != length:
+        raise RequestError(422, f"{name} must have {length} values as there are completions, got {len(values)}")
+    return values
+
+
+def named_columns(label: Any, options: ServerOptions, where: str) -> Mapping[str, Any]:
+    """Return the columns of the reward from one label: a reference, or the columns as a JSON object or in JSON.
+
+    Args:
+        label: The label.
+        options: The reward.
+        where: Name of the field in errors.
+
+    Raises:
+        RequestError: If the label lacks a column.
+    """
+    names = options.reward.columns
+    packed = _json_object(label) if isinstance(label, str) and label.lstrip().startswith("{") else label
+    if isinstance(packed, dict) and all(name in packed for name in names):
+        return {name: packed[name] for name in names}
+    if len(names) <= 1 and isinstance(label, str | None):
+        return dict.fromkeys(names, label)
+    raise RequestError(
+        422,
+        f"{where} must be a JSON object with the columns {', '.join(names)}"
+        + ("" if len(names) > 1 else ", or the reference as text"),
+    )
+
+
+def _json_object(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,116 @@
+"""Run a reward server in one or several processes."""
+
+import ipaddress
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors.multiprocess import Multiprocess
+
+from rrg_rewards.integrations.serve.metrics import SHARED_FOLDER
+from rrg_rewards.integrations.serve.settings import ServerOptions
+
+__all__ = ["bind", "run_server"]
+
+_BACKLOG = 2048
+
+
+def bind(host: str, port: int, token: str | None) -> socket.socket:
+    """Return a socket that is bound to an address.
+
+    Args:
+        host: Name or number of the address.
+        port: Port; 0 for a free one.
+        token: Token of the server.
+
+    Raises:
+        ValueError: If the address can be reached from other machines and there is no token.
+        OSError: If the address is not available.
+
+    Example:
+        >>> with bind("localhost", 0, token=None) as address:
+        ...     address.getsockname()[0]
+        '127.0.0.1'
+        >>> bind("0.0.0.0", 0, token=None)
+        Traceback (most recent call last):
+        ...
+        ValueError: 0.0.0.0 can be reached from other machines, which needs a token
+    """
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    if token is None and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+        raise ValueError(f"{host} can be reached from other machines, which needs a token")
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except BaseException:
+        listener.close()
+        raise
+    listener.set_inheritable(True)
+    return listener
+
+
+def run_server(options: ServerOptions, listener: socket.socket) -> bool:
+    """Serve a reward until SIGTERM or SIGINT, after which running requests are finished.
+
+    Args:
+        options: The reward and its limits.
+        listener: Bound socket, which is closed at the end.
+
+    Returns:
+        Whether the server could start.
+    """
+    config = _config(options, partial(_make_app, options))
+    with listener:
+        if options.num_workers == 1:
+            server = uvicorn.Server(config)
+            # After its requests are finished, uvicorn raises the signal again, which would end the process with an
+            # exit code other than 0.
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            server.run([listener])
+            started: bool = server.started
+            return started
+        with tempfile.TemporaryDirectory(prefix="rrg-rewards-metrics-") as folder:
+            os.environ[SHARED_FOLDER] = folder
+            try:
+                supervisor = Multiprocess(config, [listener])
+                supervisor.run()
+            finally:
+                del os.environ[SHARED_FOLDER]
+            return all(process.exitcode != STARTUP_FAILURE for process in supervisor.processes)
+
+
+def _make_app(options: ServerOptions) -> Starlette:
+    from rrg_rewards.integrations.serve.app import make_app
+
+    if options.num_workers > 1:
+        torch.set_num_threads(max(1, torch.get_num_threads() // options.num_workers))
+    return make_app(options)
+
+
+def _config(options: ServerOptions, make_app: Callable[[], Starlette]) -> uvicorn.Config:
+    return uvicorn.Config(
+        make_app,
+        factory=True,
+        workers=options.num_workers,
+        # Access logs contain paths and queries.
+        access_log=False,
+        log_level="warning",
+        lifespan="on",
+        limit_concurrency=options.max_connections,
+        backlog=_BACKLOG,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        # A running request may take this long to arrive, and again to be scored.
+        timeout_graceful_shutdown=int(2 * options.timeout) + 1,
+        # A worker that loads a model or parses a large body answers late.
+        timeout_worker_healthcheck=60,
+    )

@@ -1,0 +1,126 @@
+"""A reward server in a thread of the test, on a free port, and a reward whose scores are known."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import threading
+
+import torch
+import uvicorn
+
+from rrg_rewards.integrations.serve.app import make_app
+from rrg_rewards.integrations.serve.run import bind
+from rrg_rewards.integrations.serve.settings import ServerOptions
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.rewards.base import Reward, completion_texts
+
+GUARD = 120
+
+
+class LengthReward(Reward):
+    """The number of words of the completion minus that of the reference; unscorable without a reference.
+
+    Waits until ``gate`` is set, and records the batches.
+    """
+
+    def __init__(self, *, columns=("reference",)):
+        super().__init__("length")
+        self._columns = columns
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Semaphore(0)
+        self.batches = []
+
+    signature = "length"
+
+    @property
+    def columns(self):
+        return self._columns
+
+    def score(self, completions, **columns):
+        texts = completion_texts(completions)
+        if texts:
+            self.batches.append(texts)
+            self.entered.release()
+            assert self.gate.wait(GUARD)
+        values = [self._value(*row) for row in zip(texts, columns["reference"], strict=True)]
+        value = torch.tensor(values, dtype=torch.float64)
+        return Scores(value, {"half": value / 2})
+
+    @staticmethod
+    def _value(text, reference):
+        if text == "a bug":
+            raise KeyError("secret words of the report")
+        if isinstance(reference, float):
+            raise ValueError("secret words of the report")
+        return float("nan") if text is None or reference is None else float(len(text.split()) - len(reference.split()))
+
+
+class Served:
+    """A server. ``post`` and ``get`` return status, JSON and headers.
+
+    Args:
+        reward: The reward.
+        options: Further settings.
+    """
+
+    def __init__(self, reward=None, **options):
+        self.reward = LengthReward() if reward is None else reward
+        self.options = ServerOptions(self.reward, **{"max_wait": 0.0, **options})
+
+    def __enter__(self):
+        self._listener = bind("127.0.0.1", 0, None)
+        self.port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        config = uvicorn.Config(
+            make_app(self.options),
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            timeout_graceful_shutdown=GUARD,
+        )
+        self.server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        for _ in range(GUARD * 100):
+            if self.server.started or not self._thread.is_alive():
+                break
+            self._thread.join(0.01)
+        assert self.server.started
+        if isinstance(self.reward, LengthReward):
+            self.reward.batches.clear()
+            while self.reward.entered.acquire(blocking=False):
+                pass
+        return self
+
+    def __exit__(self, *error):
+        self.stop()
+        self._thread.join(GUARD)
+        assert not self._thread.is_alive()
+
+    def stop(self):
+        """Drain and end, without waiting for it."""
+        self.server.should_exit = True
+
+    def _run(self):
+        with contextlib.closing(self._listener):
+            asyncio.run(self.server.serve([self._listener]))
+
+    def get(self, path, **headers):
+        return self.call("GET", path, None, headers)
+
+    def post(self, path, body, **headers):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.call("POST", path, content, headers)
+
+    def call(self, method, path, content, headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=GUARD)
+        with contextlib.closing(connection):
+            connection.request(
+                method, path, content, {name.replace("_", "-"): value for name, value in headers.items()}
+            )
+            response = connection.getresponse()
+            text = response.read()
+        is_json = response.headers.get_content_type() == "application/json"
+        return response.status, json.loads(text) if is_json else text.decode(), response.headers
