@@ -90,6 +90,10 @@ class Reward(ABC):
         """Convert scores to rewards; ``None`` for unscorable completions."""
         return self.output.rewards(scores, self._reward)
 
+    def logged_details(self, scores: Scores) -> dict[str, Tensor]:
+        """Return the sub-scores that trainers log, ``(N,)`` each, by name; NaN where they are undefined."""
+        return {name: scores.details[name] for name in self._logged_details(scores)}
+
     @property
     def estimated(self) -> tuple[str, ...]:
         """Settings that are estimated from data and not known yet, or change in training; empty if all are fixed.
@@ -183,7 +187,7 @@ class Reward(ABC):
 
     def _sub_scores(self, scores: Scores) -> dict[str, float]:
         """Return the values to log for a batch; NaN for a mean over no rows."""
-        details = {name: float(scores.details[name].double().nanmean()) for name in self._logged_details(scores)}
+        details = {name: float(values.double().nanmean()) for name, values in self.logged_details(scores).items()}
         kinds = {f"failed_{kind}": _share(rows) for kind, rows in scores.failures.items()}
         # A pair has at most one kind of failure.
         failed = {"failed": sum(kinds.values()), **(kinds if self.log_details else {})} if kinds else {}

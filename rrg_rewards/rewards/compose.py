@@ -69,7 +69,8 @@ class RewardPart:
             raise ValueError(f"the weight of part {self.name!r} must be finite, got {self.weight}")
         if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
             raise ValueError(f"the clip of part {self.name!r} must be two increasing numbers, got {self.clip}")
-        if not isinstance(self.normalize, bool) and not (len(self.normalize) == 2 and 0 < self.normalize[1] < math.inf):
+        fixed = self.normalize if isinstance(self.normalize, tuple) else (0.0, 1.0)
+        if len(fixed) != 2 or not (math.isfinite(fixed[0]) and 0 < fixed[1] < math.inf):
             raise ValueError(
                 f"normalize of part {self.name!r} must be true, false, or a mean and a positive standard deviation, "
                 f"got {self.normalize}"
@@ -84,8 +85,10 @@ class RewardPart:
     def signature(self) -> str:
         """Signature of the reward with the settings of the part."""
         shaped = [f"{self.weight:g}*{{{self.reward.signature}}}"]
-        if self.normalize:
-            shaped.append("normalized" if self.normalize is True else "normalized:{:g},{:g}".format(*self.normalize))
+        if isinstance(self.normalize, tuple):
+            shaped.append("normalized:{:g},{:g}".format(*self.normalize))
+        elif self.normalize:
+            shaped.append("normalized")
         shaped += [f"clip:{self.clip[0]:g},{self.clip[1]:g}"] if self.clip is not None else []
         if self.gate is not None:
             shaped.append(f"gate:{self.gate.on}>={self.gate.at_least:g},else:{self.gate.otherwise:g}")
@@ -108,10 +111,10 @@ class RewardPart:
                 return self.gate.otherwise
         if reward is None:
             return None
-        if self.normalize:
-            own = self.moments
-            mean, deviation = (own.mean, own.deviation) if self.normalize is True else self.normalize
-            reward = (reward - mean) / deviation
+        if isinstance(self.normalize, tuple):
+            reward = (reward - self.normalize[0]) / self.normalize[1]
+        elif self.normalize:
+            reward = (reward - self.moments.mean) / self.moments.deviation
         return reward if self.clip is None else min(max(reward, self.clip[0]), self.clip[1])
 
 

@@ -1,0 +1,1 @@
+"""What the files of all trainers share: settings, completions, columns, and rewards as numbers."""

@@ -1,0 +1,208 @@
+"""One reward per process and settings, which returns numbers to a trainer."""
+
+import asyncio
+import math
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import Any
+
+from rrg_rewards.integrations.common.background import start_in_background
+from rrg_rewards.integrations.common.columns import gather_columns
+from rrg_rewards.integrations.common.missing import MissingRewards
+from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings, settings_key
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.rewards.base import is_asynchronous
+from rrg_rewards.rewards.completions import Completion, completion_texts
+from rrg_rewards.rewards.compose import ComposedReward
+from rrg_rewards.utilities.batching import BatchLimits, BatchQueue
+
+__all__ = ["RewardedCompletion", "TrainerReward", "get_trainer_reward"]
+
+# A judge limits its concurrent requests itself.
+_JUDGED_AT_A_TIME = 64
+# The trainer limits its rollouts itself.
+_WAITING = 1_000_000
+_OWN_KEYS = frozenset({"score", "scorable"})
+
+
+@dataclass(frozen=True)
+class RewardedCompletion:
+    """The reward of one completion.
+
+    Args:
+        reward: The reward; ``None`` only if the completion is unscorable and the settings have no ``missing``.
+        is_scorable: Whether the completion was scored.
+        details: Further numbers, with the same names for each completion: the logged sub-scores, NaN where they are
+            undefined; and for each part of a composed reward its contribution and whether it was scored.
+    """
+
+    reward: float | None
+    is_scorable: bool
+    details: Mapping[str, float]
+
+    def numbers(self, name: str = "score") -> dict[str, float]:
+        """Return reward, ``scorable`` (1 or 0) and details as numbers; the reward is called ``name``."""
+        reward = math.nan if self.reward is None else self.reward
+        return {name: reward, "scorable": float(self.is_scorable), **self.details}
+
+
+Sample = tuple[Completion | None, Mapping[str, Any]]
+
+
+class TrainerReward:
+    """A reward as trainers call it that are not written for ``None`` and statistics.
+
+    It extracts reports from completions, reads the columns of rows, and never changes state that affects rewards.
+    Completions of concurrent single calls are scored in batches. All scoring is done in the background of the process,
+    so that it blocks no event loop.
+
+    Args:
+        settings: The settings.
+
+    Raises:
+        ValueError: If the settings are invalid; see :class:`TrainerSettings`.
+    """
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        self.settings = settings
+        self.reward = settings.make_reward()
+        self._extract = settings.extractor
+        own = self.reward
+        self.parts = [part.name for part in own.parts if part.weight] if isinstance(own, ComposedReward) else []
+        if reserved := _OWN_KEYS.intersection(self.parts):
+            raise ValueError(
+                f"a part is called {min(reserved)!r}, which is a key of its own; give it another name (as)"
+            )
+        self._missing = {
+            name: None if settings.missing is None else MissingRewards(settings.missing) for name in ("", *self.parts)
+        }
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rrg-rewards-scoring")
+        self._queue = BatchQueue(
+            self._score,
+            BatchLimits(
+                max_batch=settings.max_batch,
+                max_wait=settings.max_wait_ms / 1000,
+                max_pending=_WAITING,
+                max_concurrent=_JUDGED_AT_A_TIME if is_asynchronous(own) else 1,
+            ),
+        )
+
+    @property
+    def __name__(self) -> str:
+        return self.reward.__name__
+
+    def reward_one(self, completion: Completion, row: Mapping[str, Any]) -> RewardedCompletion:
+        """Reward one completion; concurrent calls of other threads are scored together with it."""
+        return start_in_background(self._reward_one(completion, row)).result()
+
+    async def reward_one_async(self, completion: Completion, row: Mapping[str, Any]) -> RewardedCompletion:
+        """Reward one completion; concurrent calls are scored together with it."""
+        return await asyncio.wrap_future(start_in_background(self._reward_one(completion, row)))
+
+    def reward_batch(
+        self, completions: Sequence[Completion], rows: Sequence[Mapping[str, Any]]
+    ) -> list[RewardedCompletion]:
+        """Reward the completions of a batch.
+
+        Args:
+            completions: ``N`` completions.
+            rows: The columns of each.
+
+        Raises:
+            ValueError: If a row lacks a column that the reward reads.
+        """
+        return start_in_background(self._reward_batch(list(zip(completions, rows, strict=True)))).result()
+
+    async def reward_batch_async(
+        self, completions: Sequence[Completion], rows: Sequence[Mapping[str, Any]]
+    ) -> list[RewardedCompletion]:
+        """Do the same as :meth:`reward_batch` without blocking the event loop."""
+        samples = list(zip(completions, rows, strict=True))
+        return await asyncio.wrap_future(start_in_background(self._reward_batch(samples)))
+
+    async def _reward_one(self, completion: Completion, row: Mapping[str, Any]) -> RewardedCompletion:
+        return self._finish([await self._queue.submit((completion, row))], [row])[0]
+
+    async def _reward_batch(self, samples: Sequence[Sample]) -> list[RewardedCompletion]:
+        return self._finish(await self._score(samples), [row for _, row in samples]) if samples else []
+
+    async def _score(self, samples: Sequence[Sample]) -> list[tuple[float | None, dict[str, float]]]:
+        """Return reward and sub-scores of each sample."""
+        texts = completion_texts([completion for completion, _ in samples if completion is not None])
+        given = iter(texts)
+        reports = [None if completion is None else next(given) for completion, _ in samples]
+        completions: list[Any] = [[] if report is None else self._extract(report) for report in reports]
+        rows = [row for _, row in samples]
+        columns = gather_columns(rows, self.reward.columns)
+        if all("completion_ids" in row for row in rows):
+            columns["completion_ids"] = [row["completion_ids"] for row in rows]
+        scores = await self._scores(completions, columns)
+        details = {name: values.tolist() for name, values in self.reward.logged_details(scores).items()}
+        by_row = [{name: values[place] for name, values in details.items()} for place in range(len(rows))]
+        return list(zip(self.reward.rewards(scores), by_row, strict=True))
+
+    async def _scores(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
+        if is_asynchronous(self.reward):
+            return await self.reward.score_async(completions, **columns)
+        call = partial(self.reward.score, completions, **columns)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def _finish(
+        self, scored: Sequence[tuple[float | None, dict[str, float]]], rows: Sequence[Mapping[str, Any]]
+    ) -> list[RewardedCompletion]:
+        """Put numbers in the place of missing rewards."""
+        groups = [repr([row[name] for name in self.reward.columns]) for row in rows]
+        rewards = [reward for reward, _ in scored]
+        parts = {name: [None if math.isnan(own[name]) else own[name] for _, own in scored] for name in self.parts}
+        filled = self._filled("", rewards, groups)
+        filled_parts = {name: self._filled(name, own, groups) for name, own in parts.items()}
+        return [
+            RewardedCompletion(
+                filled[place],
+                rewards[place] is not None,
+                {
+                    **own,
+                    **{
+                        name: math.nan if (value := values[place]) is None else value
+                        for name, values in filled_parts.items()
+                    },
+                    **{f"{name}_scorable": float(values[place] is not None) for name, values in parts.items()},
+                },
+            )
+            for place, (_, own) in enumerate(scored)
+        ]
+
+    def _filled(self, name: str, rewards: Sequence[float | None], groups: Sequence[str]) -> Sequence[float | None]:
+        replace = self._missing[name]
+        return rewards if replace is None else replace(rewards, groups)
+
+
+_REWARDS: dict[tuple[int, str], TrainerReward] = {}
+_LOCK = Lock()
+
+
+def get_trainer_reward(arguments: Mapping[str, Any] | None = None, *, needs_numbers: bool = True) -> TrainerReward:
+    """Return the reward of this process for the given settings; it is made by the first call.
+
+    Args:
+        arguments: Arguments of :func:`rrg_rewards.integrations.common.settings.read_settings`.
+        needs_numbers: Whether the trainer needs a number for each completion.
+
+    Raises:
+        ValueError: If the settings are invalid, or ``missing`` is needed and not given.
+    """
+    key = (os.getpid(), settings_key(arguments))
+    with _LOCK:
+        if key not in _REWARDS:
+            _REWARDS[key] = TrainerReward(read_settings(arguments))
+        reward = _REWARDS[key]
+    if needs_numbers and reward.settings.missing is None:
+        raise ValueError(
+            "this trainer needs a number for each completion: set missing to the reward of unscorable completions, or "
+            "to mean"
+        )
+    return reward

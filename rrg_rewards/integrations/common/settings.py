@@ -1,0 +1,154 @@
+"""Settings of a reward for a trainer: keyword arguments, a YAML file, or an environment variable."""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from rrg_rewards.integrations.common.transcripts import ReportExtractor
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.registry import make_reward, name_and_options
+from rrg_rewards.utilities.user_yaml import check_keys, read_user_yaml
+
+__all__ = ["CONFIG_VARIABLE", "Missing", "TrainerSettings", "read_settings", "settings_key"]
+
+CONFIG_VARIABLE = "RRG_REWARDS_CONFIG"
+"""Environment variable with the path of the YAML file of settings, or with the settings as a YAML mapping ``{...}``."""
+
+Missing = float | Literal["mean"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerSettings:
+    """Settings of a reward for a trainer.
+
+    Args:
+        reward: Name of the reward, or a mapping with ``name`` and options of
+            :func:`rrg_rewards.rewards.make_reward`, or a list of them, which are the parts of a composed reward.
+        reference_column: Column of the reference reports. A trainer's ground truth that is a plain text is in it.
+        missing: Reward of unscorable completions for trainers that need a number for each completion: a number, or
+            ``"mean"``: the mean reward of the other completions of the same row in the call, or if there are none, of
+            all completions of the call, or if there are none, of all that the process has scored before.
+        think: See :class:`rrg_rewards.integrations.common.transcripts.ReportExtractor`.
+        tags: See ``ReportExtractor``.
+        log_details: Pass all sub-scores to the trainer, not only the main ones.
+        score_range: Two rewards that become 0 and 1 in the scores that OpenRLHF filters by. Default: the rewards.
+        max_batch: Maximum number of completions that are scored together, if the trainer passes them one by one.
+        max_wait_ms: Milliseconds that a completion waits for others.
+        fitted: Record of ``rrg-rewards fit``, which has no effect.
+
+    Raises:
+        ValueError: If a setting is invalid; the message names it.
+    """
+
+    reward: Any
+    reference_column: str = "reference"
+    missing: Missing | None = None
+    think: bool | Literal["opened"] = True
+    tags: Sequence[str] = ()
+    log_details: bool = False
+    score_range: Sequence[float] | None = None
+    max_batch: int = 32
+    max_wait_ms: float = 5.0
+    fitted: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.missing is not None and self.missing != "mean" and not _is_number(self.missing):
+            raise ValueError(f"missing must be a finite number or mean, got {self.missing!r}")
+        bounds = self.score_range
+        if bounds is not None and not (len(bounds) == 2 and all(map(_is_number, bounds)) and bounds[0] < bounds[1]):
+            raise ValueError(f"score_range must be two increasing numbers, got {bounds!r}")
+
+    @property
+    def extractor(self) -> ReportExtractor:
+        """Extracts the report from a completion."""
+        return ReportExtractor(self.think, tuple(self.tags))
+
+    def make_reward(self) -> Reward:
+        """Make the reward.
+
+        Raises:
+            ValueError: If a name or an option is unknown, or the reward estimates a setting from data: processes that
+                share no statistics would estimate different values.
+        """
+        setting = self.reward
+        if isinstance(setting, list | tuple):
+            setting = {"name": "composed", "parts": list(setting)}
+        setting = {"name": setting} if isinstance(setting, str) else setting
+        if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
+            raise ValueError(f"reward must be a name, a mapping with a name, or a list of them, got {setting!r}")
+        name, options = name_and_options(setting, self.reference_column)
+        reward = make_reward(name, **options)
+        reward.log_details = reward.log_details or self.log_details
+        if reward.estimated:
+            raise ValueError(
+                f"reward {reward.__name__!r} estimates {', '.join(reward.estimated)} from data, and the processes of "
+                "the trainer share no statistics. Run: rrg-rewards fit TABLE --config FILE --output FITTED.json, and "
+                "use FITTED.json as the settings; or give numbers"
+            )
+        return reward
+
+
+def read_settings(arguments: Mapping[str, Any] | None = None) -> TrainerSettings:
+    """Return the settings of a reward for a trainer.
+
+    Args:
+        arguments: The settings, or ``config``, the path of a YAML or JSON file of settings, and settings that replace
+            those of the file. Without any, the settings are those of ``RRG_REWARDS_CONFIG``.
+
+    Raises:
+        ValueError: If a setting is unknown or invalid, or there are none.
+        FileNotFoundError: If the file does not exist.
+
+    Example:
+        >>> read_settings({"reward": {"name": "crg", "prior": 0.2}, "missing": -1}).missing
+        -1
+    """
+    given = dict(_plain(arguments or {}))
+    where = "settings"
+    if not given:
+        where, given = f"environment variable {CONFIG_VARIABLE}", _from_environment()
+    if (path := given.pop("config", None)) is not None:
+        where, given = str(path), {**read_user_yaml(path), **given}
+    known = [field.name for field in fields(TrainerSettings)]
+    return TrainerSettings(**check_keys(where, given, known, ["reward"]))
+
+
+def _from_environment() -> dict[str, Any]:
+    value = os.environ.get(CONFIG_VARIABLE, "").strip()
+    if not value:
+        raise ValueError(
+            f"there are no settings of the reward: set the environment variable {CONFIG_VARIABLE} to the path of a "
+            "YAML file, or to a mapping such as {reward: crimson, missing: -1}"
+        )
+    if not value.startswith("{"):
+        return {"config": Path(value)}
+    try:
+        settings: dict[str, Any] = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ValueError(f"environment variable {CONFIG_VARIABLE}: {error}") from error
+    return settings
+
+
+def _plain(value: Any) -> Any:
+    """Return mappings and lists of other types, such as Hydra's, as those of Python."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_plain(one) for one in value]
+    return value
+
+
+def settings_key(arguments: Mapping[str, Any] | None) -> str:
+    """Return a text that is equal for equal arguments of :func:`read_settings`."""
+    given = _plain(arguments or {})
+    return json.dumps(given or os.environ.get(CONFIG_VARIABLE, ""), default=repr, sort_keys=True)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,55 @@
+"""Rewards for verl: ``custom_reward_function.path=pkg://rrg_rewards.integrations.verl``.
+
+The settings (:class:`rrg_rewards.integrations.common.settings.TrainerSettings`) are ``reward_kwargs``, or are read from
+the file that ``reward_kwargs.config`` or the environment variable ``RRG_REWARDS_CONFIG`` names.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rrg_rewards.integrations.common.columns import read_row
+from rrg_rewards.integrations.common.scoring import get_trainer_reward
+
+__all__ = ["compute_score"]
+
+
+async def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    reward_router_address: str | None = None,  # noqa: ARG001 (verl passes it beside a reward model)
+    reward_model_tokenizer: Any = None,  # noqa: ARG001
+    **settings: Any,
+) -> dict[str, float]:
+    """Reward one completion, for verl's reward managers.
+
+    Args:
+        data_source: Name of the data set, available as a column.
+        solution_str: The completion.
+        ground_truth: The reference report, or a mapping of columns, or this mapping as JSON.
+        extra_info: Further columns.
+        reward_router_address: Ignored.
+        reward_model_tokenizer: Ignored.
+        settings: Settings of the reward.
+
+    Returns:
+        ``score``, the reward; ``scorable``, 1 or 0; and sub-scores, with the same keys for each completion. The parts
+        of a composed reward are keys for ``gdpo_reward_keys``.
+
+    Raises:
+        ValueError: If the settings are invalid, or a column is missing.
+
+    Example:
+        >>> import asyncio
+        >>> settings = {"reward": {"name": "crg", "prior": 0.2}, "missing": -1.0}
+        >>> scores = asyncio.run(compute_score("ct_rate", "Cardiomegaly.", "Cardiomegaly.", {}, **settings))
+        >>> round(scores["score"], 4), scores["scorable"], scores["tp"]
+        (0.2778, 1.0, 1.0)
+        >>> asyncio.run(compute_score("ct_rate", "Cardiomegaly.", None, {}, **settings))["score"]
+        -1.0
+    """
+    reward = get_trainer_reward(settings)
+    beside = {"data_source": data_source, **(extra_info or {})}
+    row = read_row(ground_truth, reward.settings.reference_column, beside)
+    return (await reward.reward_one_async(solution_str, row)).numbers()

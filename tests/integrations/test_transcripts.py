@@ -1,0 +1,108 @@
+"""Reports in decoded texts of several chat formats."""
+
+from typing import Any
+
+import pytest
+
+from rrg_rewards.integrations.common.transcripts import ReportExtractor, completion_after_prompt
+
+QWEN = "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+LLAMA = (
+    "<|start_header_id|>user<|end_header_id|>\n\n{question}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+)
+GEMMA = "<start_of_turn>user\n{question}<end_of_turn>\n<start_of_turn>model\n"
+MISTRAL = "<s>[INST] {question} [/INST]"
+VICUNA = "A chat. USER: {question} ASSISTANT:"
+FORMATS = [QWEN, LLAMA, GEMMA, MISTRAL, VICUNA]
+
+
+@pytest.mark.parametrize("template", [*FORMATS, "{question}\n"])
+def test_the_completion_follows_the_prompt(template: str) -> None:
+    prompt = template.format(question="Report the CT.")
+    assert completion_after_prompt(prompt + "Cardiomegaly.", prompt) == "Cardiomegaly."
+
+
+@pytest.mark.parametrize("template", FORMATS)
+def test_image_tokens_may_be_repeated_in_the_text(template: str) -> None:
+    prompt = template.format(question="<image>\nReport the CT.")
+    text = template.format(question="<image>" * 40 + "\nReport the CT.") + "Cardiomegaly."
+    assert completion_after_prompt(text, prompt) == "Cardiomegaly."
+
+
+@pytest.mark.parametrize("template", FORMATS)
+def test_an_answer_that_begins_another_answer_hides_nothing(template: str) -> None:
+    prompt = template.format(question="<image>Report.")
+    start = template[template.index("{question}") + len("{question}") :]
+    completion = f"Large mass. {start}No abnormality."
+    text = template.format(question="<image><image>Report.") + completion
+    assert completion_after_prompt(text, prompt) == completion
+
+
+def test_earlier_turns_are_part_of_the_prompt() -> None:
+    prompt = QWEN.format(question="<image>Hello.") + "Hi.<|im_end|>\n" + QWEN.format(question="Report.")
+    text = QWEN.format(question="<image><image>Hello.") + "Hi.<|im_end|>\n" + QWEN.format(question="Report.") + "Clear."
+    assert completion_after_prompt(text, prompt) == "Clear."
+
+
+def test_a_truncated_prompt_without_a_chat_format() -> None:
+    assert (
+        completion_after_prompt("<pad><pad> Findings of this CT: Clear.", "<image> Findings of this CT:") == " Clear."
+    )
+
+
+def test_a_completion_that_cannot_be_found_is_an_error() -> None:
+    with pytest.raises(ValueError, match="the completion was not found"):
+        completion_after_prompt("Something else.", "Report the CT.")
+    with pytest.raises(ValueError, match="the completion was not found"):
+        completion_after_prompt("Something else.", QWEN.format(question="Report."))
+
+
+@pytest.mark.parametrize(
+    ("text", "report"),
+    [
+        ("Cardiomegaly.", "Cardiomegaly."),
+        ("Cardiomegaly.<|im_end|>\n<|endoftext|><|endoftext|>", "Cardiomegaly."),
+        ("Cardiomegaly.</s><pad><pad>", "Cardiomegaly."),
+        ("<s> Cardiomegaly.<end_of_turn>", "Cardiomegaly."),
+        ("Nodule <5 mm and >3 mm.", "Nodule <5 mm and >3 mm."),
+        ("<think>Edema?</think>\nCardiomegaly.", "Cardiomegaly."),
+        ("Edema?</think>Cardiomegaly.", "Cardiomegaly."),
+        ("<think>a</think>Edema.<think>b</think>Cardiomegaly.", "Cardiomegaly."),
+        ("<think>Edema? Cardiomegaly.", ""),
+        ("<think>a</think>Cardiomegaly.<think>more", "Cardiomegaly."),
+        ("", ""),
+    ],
+)
+def test_special_tokens_and_reasoning_are_removed(text: str, report: str) -> None:
+    assert ReportExtractor()(text) == report
+
+
+def test_reasoning_that_the_prompt_opens() -> None:
+    extract = ReportExtractor(think="opened")
+    assert extract("Edema? No.") == ""
+    assert extract("Edema?</think>Clear.") == "Clear."
+
+
+def test_reasoning_may_be_kept() -> None:
+    assert ReportExtractor(think=False)("<think>a</think>b") == "<think>a</think>b"
+
+
+@pytest.mark.parametrize(
+    ("text", "report"),
+    [
+        ("<findings>Edema.</findings> x <impression>Heart failure.</impression>", "Edema.\nHeart failure."),
+        ("<impression>B.</impression><findings>A.</findings><findings>C.</findings>", "B.\nA.\nC."),
+        ("<Findings>Edema.\nNodule.", "Edema.\nNodule."),
+        ("<findings>Edema.<impression>Failure.", "Edema.\nFailure."),
+        ("Edema.", ""),
+        ("<think><findings>No.</findings></think><findings>Edema.</findings>", "Edema."),
+    ],
+)
+def test_tags(text: str, report: str) -> None:
+    assert ReportExtractor(tags=("findings", "impression"))(text) == report
+
+
+@pytest.mark.parametrize("options", [{"think": "no"}, {"tags": "findings"}, {"tags": ["<findings>"]}, {"tags": [1]}])
+def test_wrong_settings(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be true, false or opened|must be a list of names"):
+        ReportExtractor(**options)
