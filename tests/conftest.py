@@ -17,6 +17,15 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = Path(os.environ.get("RRG_REWARDS_TEST_DATA", ROOT.parent / "shared" / "data"))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests with the marker ``gpu`` on a machine without a GPU."""
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("no GPU: torch.cuda.is_available() is False")
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Return the folder of real reports and labels, which is not part of the repository."""

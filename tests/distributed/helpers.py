@@ -1,4 +1,4 @@
-"""Run a test function in several processes joined by gloo.
+"""Run a test function in several processes of one group, joined by gloo or NCCL.
 
 A test calls :func:`run_distributed` on a module-level function of its own file::
 
@@ -40,14 +40,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PRELOADED = ("torch.distributed", "torchmetrics", "transformers", "pytest", "rrg_rewards.rewards")
 
 
-def run_distributed(function: Callable[..., Any], world_size: int, *args: Any, timeout: float = 120.0) -> list[Any]:
-    """Call ``function(rank, world_size, *args)`` in ``world_size`` processes of one gloo group.
+def run_distributed(
+    function: Callable[..., Any], world_size: int, *args: Any, timeout: float = 120.0, backend: str = "gloo"
+) -> list[Any]:
+    """Call ``function(rank, world_size, *args)`` in ``world_size`` processes of one group.
 
     Args:
         function: A module-level function of a module below ``tests``; it is pickled by its name.
         world_size: Number of processes.
         args: Further arguments; they and the returned values must pickle.
         timeout: Seconds after which all processes are killed and the test fails.
+        backend: ``gloo``, or ``nccl``, where each process has a GPU of its own.
 
     Returns:
         What the function returned, by rank.
@@ -57,7 +60,7 @@ def run_distributed(function: Callable[..., Any], world_size: int, *args: Any, t
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "call.pkl").write_bytes(pickle.dumps((function, args)))
+        (folder / "call.pkl").write_bytes(pickle.dumps((function, args, backend)))
         processes: list[_Process] = []
         # All are started before the first one is awaited.
         servers = [_server(rank) for rank in range(world_size)]
@@ -94,6 +97,8 @@ class _Server:
         self.rank = rank
         # One thread a process: the processes share the machine's few cores.
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        # Asking for a GPU must not start CUDA, which a fork would not copy.
+        environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
         command = [sys.executable, __file__, str(rank)]
         # Without a buffer: `select` would not see what is in it.
         self.popen = subprocess.Popen(
@@ -217,8 +222,11 @@ def _run(folder: Path, rank: int, world_size: int, timeout: float) -> None:
 
 def _call(folder: Path, rank: int, world_size: int, timeout: float) -> None:
     dist = importlib.import_module("torch.distributed")
+    function, args, backend = pickle.loads((folder / "call.pkl").read_bytes())
+    if backend == "nccl":
+        importlib.import_module("torch.cuda").set_device(rank)
     dist.init_process_group(
-        "gloo",
+        backend,
         # A file and not a port: ports can be taken between finding one and using it.
         init_method=(folder / "rendezvous").as_uri(),
         rank=rank,
@@ -227,7 +235,6 @@ def _call(folder: Path, rank: int, world_size: int, timeout: float) -> None:
         timeout=timedelta(seconds=2 * timeout),
     )
     assert dist.get_world_size() == world_size
-    function, args = pickle.loads((folder / "call.pkl").read_bytes())
     result = function(rank, world_size, *args)
     (folder / f"{rank}.pkl").write_bytes(pickle.dumps(result))
     # A rank that leaves early would break the connections of the others.

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rrg_rewards.callbacks import ReportMetricsCallback, UnpaddedDistributedSamp
 from rrg_rewards.metrics import ReportMetric
 from tests.distributed.helpers import run_distributed
 
-# 16-mixed needs a GPU.
+# On a GPU also 16-mixed, see tests/gpu.
 PRECISIONS = ["32-true", "bf16-true", "16-true", "64-true", "bf16-mixed"]
 
 
@@ -56,14 +57,14 @@ class Scored(LightningModule):
 
     def validation_step(self, batch: list[int], batch_idx: int) -> dict[str, Any]:
         self._score(batch, "val")
-        preds, target = self.subjects["rouge"].batches[batch[0]][0]
+        preds, target = self.subjects["crg"].batches[batch[0]][0]
         return {"prediction": preds, "reference": target}
 
     def _score(self, batch: list[int], loop: str) -> None:
         (number,) = batch
         for name, subject in self.subjects.items():
             metric = self.metrics[f"{loop}_{name}"]
-            args, kwargs = subject.batches[number]
+            args, kwargs = self.transfer_batch_to_device(subject.batches[number], self.device, 0)
             (metric if number % 2 else metric.update)(*args, **kwargs)
             self.log(f"{loop}_{name}", metric, on_step=False, on_epoch=True, batch_size=4)
 
@@ -71,19 +72,27 @@ class Scored(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def fit_all(rank: int, world_size: int, models: dict[str, str], folder: str) -> dict[str, dict[str, float]]:
+def fit_all(
+    rank: int,
+    world_size: int,
+    models: dict[str, str],
+    folder: str,
+    accelerator: str = "cpu",
+    precisions: Sequence[str] = PRECISIONS,
+    names: Sequence[str] = tuple(SUBJECTS),
+) -> dict[str, dict[str, float]]:
     """Train and validate in each precision; return what was logged."""
     warnings.simplefilter("ignore")
     # Lightning starts no processes of its own if a launcher has.
     os.environ["LOCAL_RANK"] = str(rank)
-    subjects = {name: subject(models) for name, subject in SUBJECTS.items()}
+    subjects = {name: SUBJECTS[name](models) for name in names}
     found = {}
-    for precision in PRECISIONS:
+    for precision in precisions:
         callback = ReportMetricsCallback(
             {name: metric for name, subject in subjects.items() if isinstance(metric := subject.make(), ReportMetric)}
         )
         trainer = Trainer(
-            accelerator="cpu",
+            accelerator=accelerator,
             strategy="ddp" if world_size > 1 else "auto",
             devices=world_size,
             precision=precision,

@@ -1,0 +1,27 @@
+"""CT-CHAT in vLLM on the GPU: the tests of CT-CHAT in vLLM on the CPU, with an engine on the GPU."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("vllm", reason="CT-CHAT in vLLM needs vLLM, which has an environment of its own")
+
+from tests.integrations.test_vllm_model import (
+    folder,
+    test_greedy_tokens_are_those_of_transformers,
+    volumes,
+)
+
+__all__ = ["folder", "llm", "test_greedy_tokens_are_those_of_transformers", "volumes"]
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def llm(folder: Path) -> Any:
+    from vllm import LLM
+
+    lengths = {"max_model_len": 256, "limit_mm_per_prompt": {"image": 3}}
+    # Not most of the memory, which the other tests need.
+    return LLM(str(folder), dtype="float32", enforce_eager=True, gpu_memory_utilization=0.3, **lengths)
