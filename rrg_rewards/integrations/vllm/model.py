@@ -59,10 +59,10 @@ class CTChatForConditionalGeneration(nn.Module, SupportsLoRA, SupportsMultiModal
         text_config = config.text_config
         self.config = config
         # The id of <image> is outside the embedding table.
-        self.configure_mm_token_handling(vocab_size=text_config.vocab_size, mm_token_ids=[config.image_token_id])
-        with self._mark_tower_model(vllm_config, "image"):
+        self.configure_mm_token_handling(vocab_size=text_config.vocab_size, mm_token_ids=[config.image_token_id])  # type: ignore[operator]
+        with self._mark_tower_model(vllm_config, "image"):  # type: ignore[operator]
             self.mm_projector = CTChatProjector(config)
-        with self._mark_language_model(vllm_config):
+        with self._mark_language_model(vllm_config):  # type: ignore[operator]
             self.language_model = init_vllm_registered_model(
                 vllm_config=vllm_config,
                 hf_config=text_config,
