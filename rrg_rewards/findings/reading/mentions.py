@@ -15,6 +15,18 @@ __all__ = ["Mention", "find_mentions", "mention_spans", "named_spans", "sentence
 _LABEL_SIZE = 4
 _LABEL_FILLERS = frozenset(
     {"and", "the", ",", "/", "right", "left", "both", "bilateral", "upper", "middle", "lower", "central", "of"}
+    | {
+        "imaged",
+        "visualised",
+        "visualized",
+        "visible",
+        "included",
+        "covered",
+        "partly",
+        "partially",
+        "remaining",
+        "other",
+    }
 )
 
 

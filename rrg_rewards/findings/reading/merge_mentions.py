@@ -69,6 +69,8 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     if first.start == second.start and first.end == second.end:
         # One phrase names both, for example a vertebral fracture.
         return second if graph.explains(first.concept, second.concept) else None
+    if _is_heading(first, second, report):
+        return second
     if _is_one_phrase(first, second, report):
         return _narrower(first, second, report)
     if not graph.akin(first.concept, second.concept):
@@ -84,6 +86,15 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     if link == "doubted" and not explained:
         return None
     return _with_alternative(first, second)
+
+
+def _is_heading(first: Finding, second: Finding, report: str) -> bool:
+    """Whether a mention is the heading of the next, which names it again: "Nodes: two enlarged nodes"."""
+    if first.sentence != second.sentence or not report[first.end : second.start].lstrip().startswith(":"):
+        return False
+    graph = concept_graph()
+    # "Pneumonia: consolidation in the right lung" names a cause.
+    return graph.akin(first.concept, second.concept) and not graph.explains(second.concept, first.concept)
 
 
 def _is_one_phrase(first: Finding, second: Finding, report: str) -> bool:
@@ -234,7 +245,8 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
                 is_countable(finding) and _is_another(earlier.attributes, finding.attributes, reference)
             ):
                 continue
-            here = _same_place(earlier.attributes, finding.attributes)
+            # "Pacemaker in place. The device is in satisfactory position."
+            here = _same_place(earlier.attributes, finding.attributes) or finding.concept == _DEVICE
             if finding.concept == earlier.concept or (here and finding.concept in wider(earlier.concept)):
                 kept[i] = replace(earlier, attributes=earlier.attributes.filled(finding.attributes))
                 break

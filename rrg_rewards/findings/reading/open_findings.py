@@ -73,7 +73,7 @@ class OpenStatementReader:
 
     def __init__(self) -> None:
         knowledge = load_knowledge("open_findings")
-        self._book = PhraseBook([(text, role) for role in _ROLES for text in knowledge[role]])
+        self._book = PhraseBook([(text, role) for role in _ROLES for text in knowledge[role]], ",|(|)|:")
         self._suffixes = tuple(knowledge["suffixes"])
         self._exceptions = frozenset(knowledge["exceptions"])
         self._vague = tuple(knowledge["vague"])
@@ -120,7 +120,7 @@ class OpenStatementReader:
                 continue
             signals = self._observed(tokens, clause, signals, is_told)
             has_head = any(i in clause.heads for i in signals)
-            if not signals or self._continues(clause, roles, has_head, is_told):
+            if not signals or self._continues(tokens, clause, roles, has_head, is_told):
                 continue
             if clause.organ is None and not has_head and (is_told or organ is None):
                 continue
@@ -208,10 +208,15 @@ class OpenStatementReader:
             site = min(sites, key=lambda k: (tokens[k].startswith(self._vague), abs(k - anchor)))
         return _Clause(start, end, link, heads, changes, organs.get(site))
 
-    def _continues(self, clause: _Clause, roles: Mapping[int, str], has_head: bool, is_told: bool) -> bool:
+    def _continues(
+        self, tokens: Sequence[str], clause: _Clause, roles: Mapping[int, str], has_head: bool, is_told: bool
+    ) -> bool:
         """Whether a clause describes or interprets the finding before it."""
         if is_told and (clause.link == "(" or (clause.link in _RELATIVE and (clause.organ is None or not has_head))):
             return True
+        # "The pleura is thickened and calcified"
+        if is_told and clause.link == "and" and clause.organ is None and tokens[clause.start].endswith("ed"):
+            return clause.start in clause.heads and len(clause.heads) == 1
         opening = range(clause.start, min(clause.end, clause.start + _OPENING))
         is_continuing = any(
             roles.get(i) == "continuing" for i in (opening if has_head else range(clause.start, clause.end))

@@ -3,6 +3,8 @@
 import re
 import unicodedata
 
+from rrg_rewards.findings.lexicon.cues import cue_words
+
 __all__ = ["UNIT_MARK", "locate", "normalise", "pad", "tokenise"]
 
 _PADDED = ",()?:/"
@@ -53,17 +55,46 @@ def _spell_measures(text: str) -> str:
     return _LOWER_END.sub(lambda found: " " * len(found[0]), text)
 
 
+# A comma before an adjective, and the words of the sentence before it.
+_SERIES = re.compile(rf", (?=(?:{'|'.join(sorted(cue_words('adjectives', 'descriptive')))})\b)")
+_WORDS_BEFORE = re.compile(rf"[^\n.,{UNIT_MARK}]*\Z")
+# Number of characters that contain three words.
+_THREE_WORDS = 40
+
+
+def _join_adjectives(text: str) -> str:
+    """Replace each comma between two adjectives of one noun phrase by a space."""
+
+    def joined(found: re.Match[str]) -> str:
+        before = _WORDS_BEFORE.search(text, max(0, found.start() - _THREE_WORDS), found.start())
+        return "  " if _ends_in_adjective(before[0].split() if before else []) else ", "
+
+    return _SERIES.sub(joined, text)
+
+
+def _ends_in_adjective(words: list[str]) -> bool:
+    """Whether the last of some words is an adjective, and not a statement about the words before it."""
+    if not words:
+        return False
+    is_predicate = len(words) > 1 and words[-2] in cue_words("adjectives", "predicating") and words[-3:-2] != ["there"]
+    if words[-1] in cue_words("adjectives", "descriptive"):
+        return not is_predicate
+    return words[-1] in cue_words("adjectives", "stating") and (
+        len(words) == 1 or words[-2] in cue_words("adjectives", "opening") or words[-3:-2] == ["there"]
+    )
+
+
 def normalise(sentence: str) -> str:
     """Convert ASCII letters to lower case and other punctuation to spaces; the length does not change.
 
     Measures are spelled uniformly: "6 * 4mm" is "6 x 4mm", "1,5 cm" is "1.5 cm", and of "3-6 mm" the upper end remains.
-    The answer "(-)" is "(0)".
+    The answer "(-)" is "(0)". A comma between two adjectives becomes a space: "hazy, patchy opacities".
 
     Example:
         >>> normalise("Ground-glass [RUL], 6*4mm")
         'ground glass  rul , 6x4mm'
     """
-    return _spell_measures(sentence).replace("(-)", "(0)").translate(_TABLE)
+    return _join_adjectives(_spell_measures(sentence).replace("(-)", "(0)").translate(_TABLE))
 
 
 def pad(text: str) -> str:

@@ -50,6 +50,15 @@ def concepts(report):
         ("Ground glass in both lungs with crazy paving on the right.", [("ground_glass_opacity", ())]),
         ("Ground glass in the left lung, crazy paving in the right lung.", [("ground_glass_opacity", ())] * 2),
         ("Hydropneumothorax.", [("pneumothorax", ()), ("pleural_effusion", ())]),
+        # a heading that the statement names again
+        ("Nodes: two enlarged hilar nodes.", [("lymphadenopathy", ())]),
+        ("Pneumonia: consolidation in the right lung.", [("pneumonia", ()), ("consolidation", ())]),
+        ("Pacemaker in place. The device is in satisfactory position.", [("pacemaker", ())]),
+        # a nodule at a station of the mediastinal nodes
+        ("Small nodules up to 7 mm in the paratracheal area.", [("lymph_node", ())]),
+        # two adjectives with one noun
+        ("Nodular and linear opacities in both lungs.", [("lung_nodule", ()), ("fibrotic_sequela", ())]),
+        ("There are dilated, thick-walled bronchi.", [("bronchiectasis", ()), ("peribronchial_thickening", ())]),
     ],
 )
 def test_findings_of_a_report(report, expected):

@@ -33,6 +33,19 @@ FOUND = [
 ]
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The pleura on the left is thickened and calcified",
+        "Hazy attenuation, mainly in the right lower lobe",
+        "The lower lobes of both lungs are the focus",
+        "Partly imaged liver: round hypodensity in the left lobe",
+    ],
+)
+def test_descriptions_and_places_are_no_open_findings(sentence):
+    assert open_findings(sentence) == []
+
+
 @pytest.mark.parametrize(("sentence", "organ", "words"), FOUND, ids=lambda value: str(value)[:40])
 def test_an_abnormal_statement_is_an_open_finding(sentence, organ, words):
     (found,) = open_findings(sentence)

@@ -55,3 +55,20 @@ texts = st.text(
 def test_units_read_together_are_units_read_alone(parts):
     alone = [[tokens for _, piece in split_unit(part) if (tokens := tokenise(piece))] for part in parts]
     assert [[tokens for tokens in unit if tokens] for unit in tokenise_units(parts)] == alone
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Hazy, patchy opacities", "hazy patchy opacities"),
+        ("A small, ill-defined, round lesion", "a small ill defined round lesion"),
+        ("There are dilated, thick-walled bronchi", "there are dilated thick walled bronchi"),
+        # the first adjective is a statement
+        ("The hila are not large, patchy opacities", "the hila are not large , patchy opacities"),
+        ("Aorta dilated, small effusion", "aorta dilated , small effusion"),
+        ("Effusion, small", "effusion , small"),
+    ],
+)
+def test_commas_between_adjectives_end_no_clause(sentence, expected):
+    assert " ".join(tokenise(sentence)) == expected
+    assert list(tokenise_units(["Clear", sentence, "Hazy"]))[1] == [tokenise(sentence)]
