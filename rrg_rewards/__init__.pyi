@@ -36,6 +36,7 @@ from rrg_rewards.labelers import RuleLabeler as RuleLabeler
 from rrg_rewards.labelers import get_labeler as get_labeler
 from rrg_rewards.metrics import CREPE as CREPE
 from rrg_rewards.metrics import CRIMSON as CRIMSON
+from rrg_rewards.metrics import CallableMetric as CallableMetric
 from rrg_rewards.metrics import CRGScore as CRGScore
 from rrg_rewards.metrics import CTFineBench as CTFineBench
 from rrg_rewards.metrics import ER2Score as ER2Score

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from rrg_rewards.cli.options import CommandParser, UsageError
@@ -94,6 +95,10 @@ def _own_warnings(terminal: Terminal) -> Iterator[None]:
 
 def _run(args: argparse.Namespace) -> int:
     terminal = Terminal(quiet=args.quiet)
+    # For module:Class in the working folder, which is not on the path of a console script. At the end, because its
+    # files must not hide modules that are installed.
+    if not {"", str(Path.cwd())} & {*sys.path}:
+        sys.path.append(str(Path.cwd()))
     try:
         with _own_warnings(terminal):
             code: int = args.run(args, terminal)

@@ -125,8 +125,8 @@ _SHARED_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "labeler": {
         "metavar": "NAME",
-        "help": "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml) or "
-        "radbert:CHECKPOINT (default: rules:ct_rate)",
+        "help": "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), "
+        "radbert:CHECKPOINT or a plug-in (default: rules:ct_rate)",
     },
     "judge": {
         "metavar": "JUDGE",
@@ -254,9 +254,11 @@ def metric_settings(texts: Sequence[str], names: Sequence[str]) -> dict[str, dic
     """
     settings: dict[str, dict[str, Any]] = {name: {} for name in names}
     for key, value in read_assignments("--set", "METRIC.OPTION=VALUE", texts, as_yaml=True).items():
-        metric, _, option = key.partition(".")
+        # The name of a metric may contain dots: my_package.metrics:overlap.
+        metric, _, option = key.rpartition(".")
         if metric not in settings:
-            raise UsageError(f"argument --set: {metric!r} is not among --metrics {','.join(names)}")
+            named = key.partition(".")[0]
+            raise UsageError(f"argument --set: {named!r} is not among --metrics {','.join(names)}")
         settings[metric][option] = value
     return settings
 

@@ -46,6 +46,7 @@ examples:
   rrg-rewards score pairs.csv --metrics crg,crimson --context age=PatientAge --context indication=Indication
   rrg-rewards score pairs.csv --metrics crimson \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
+  rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
 
 --list shows the metrics and their options.
 """
@@ -64,19 +65,29 @@ class _ListAction(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from rrg_rewards.metrics.registry import available_metrics, metric_context, metric_options, required_options
+        from rrg_rewards.metrics.registry import available_metrics
 
         for name in available_metrics():
-            required, options = required_options(name), metric_options(name)
-            backends = [option for option in ("labeler", "judge") if option in options]
-            needs = [f"--set {name}.{option}=..." for option in required] + [f"a {backend}" for backend in backends]
-            Terminal().show(
-                name,
-                f"  needs    {', '.join(needs) or 'nothing'}",
-                f"  context  {', '.join(metric_context(name)) or 'none'}",
-                f"  options  {', '.join(options) or 'none'}",
-            )
+            Terminal().show(name, *_description(name))
         parser.exit()
+
+
+def _description(name: str) -> list[str]:
+    """Return what a metric needs, its context and its options, as lines."""
+    from rrg_rewards.metrics.registry import metric_maker
+
+    try:
+        maker = metric_maker(name)
+    except (ImportError, ValueError) as error:
+        # A broken plug-in must not hide the other metrics.
+        return [f"  error    {error}"]
+    backends = [option for option in ("labeler", "judge") if option in maker.options]
+    needs = [f"--set {name}.{option}=..." for option in maker.required] + [f"a {backend}" for backend in backends]
+    return [
+        f"  needs    {', '.join(needs) or 'nothing'}",
+        f"  context  {', '.join(maker.context) or 'none'}",
+        f"  options  {', '.join(maker.options) or 'none'}",
+    ]
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -84,7 +95,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser = add_command_parser(commands, "score", _run, "score predicted against reference reports", _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "report pairs")
     parser.add_argument(
-        "--metrics", required=True, metavar="NAME[,NAME...]", help="metrics to compute, for example crg,crimson"
+        "--metrics",
+        required=True,
+        metavar="NAME[,NAME...]",
+        help="metrics to compute, for example crg,crimson; module:Class or module:function is a metric of your own",
     )
     parser.add_argument(
         "--list", action=_ListAction, help="show the metrics, what each needs, its context and its options, and exit"
@@ -122,12 +136,12 @@ def _add_metric_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _metric_names(text: str) -> list[str]:
-    from rrg_rewards.metrics.registry import metric_context
+    from rrg_rewards.metrics.registry import metric_maker
 
     names = [name.strip() for name in text.split(",")]
     for name in names:
         try:
-            metric_context(name)
+            metric_maker(name)
         except ValueError as error:
             raise UsageError(f"argument --metrics: {error}") from error
         if names.count(name) > 1:
@@ -154,9 +168,17 @@ def _make_metrics(args: argparse.Namespace) -> "dict[str, ReportMetric]":
                 value = "FOLDER" if option == "model" else "VALUE"
                 raise UsageError(f"argument --metrics: {name} needs --set {name}.{option}={value}")
     try:
-        return {name: make_metric(name, **settings[name]) for name in names}
+        metrics = [(name, make_metric(name, **settings[name])) for name in names]
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from error
+    # A path is no name of a column.
+    named = [metric.name if ":" in name else name for name, metric in metrics]
+    for name in named:
+        if named.count(name) > 1:
+            raise UsageError(
+                f"argument --metrics: two metrics have the name {name!r}; rename one: --set METRIC.name=NEW"
+            )
+    return dict(zip(named, (metric for _, metric in metrics), strict=True))
 
 
 def _takers(names: list[str], option: str, given: str | None) -> list[str]:

@@ -15,7 +15,6 @@ from rrg_rewards.data.tables.encoders import arrow_types
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import EMPTY_CELL, Table, TableError, table_format
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.registry import metric_context
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
 __all__ = ["PairBatch", "PairReader", "located"]
@@ -148,9 +147,9 @@ def _context_columns(args: argparse.Namespace, metrics: Mapping[str, ReportMetri
     """Return the context columns of each metric by argument."""
     context: dict[str, dict[str, str]] = {name: {} for name in metrics}
     for key, column in read_assignments("--context", "NAME=COLUMN", args.context).items():
-        takers = [name for name in metrics if key in metric_context(name)]
+        takers = [name for name, metric in metrics.items() if metric.context is None or key in metric.context]
         if not takers:
-            known = sorted({key for name in metrics for key in metric_context(name)})
+            known = sorted({key for metric in metrics.values() for key in metric.context or ()})
             raise UsageError(
                 f"argument --context: no metric among {','.join(metrics)} takes {key!r}; they take: {', '.join(known)}"
             )
@@ -163,7 +162,7 @@ def _label_columns(args: argparse.Namespace, metrics: Mapping[str, ReportMetric]
     """Return the columns of the reference labels of each metric that takes them, if they are asked for."""
     if not args.reference_labels and args.reference_label_prefix is None:
         return {}
-    takers = [name for name in metrics if "target_labels" in metric_context(name)]
+    takers = [name for name, metric in metrics.items() if "target_labels" in (metric.context or ())]
     if not takers:
         raise UsageError(f"argument --reference-labels: no metric among {','.join(metrics)} uses reference labels")
     prefix = args.reference_label_prefix or ""

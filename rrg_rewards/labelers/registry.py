@@ -1,17 +1,20 @@
 """Get labelers by name, for command lines and YAML files."""
 
-from importlib import import_module
+from typing import Any
 
 from rrg_rewards.labelers.base import Labeler
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.plugins import Registry
 from rrg_rewards.utilities.user_yaml import is_yaml_path
 
-__all__ = ["get_labeler"]
+__all__ = ["LABELERS", "get_labeler"]
 
 _LABELERS = {
-    "rules": ("rrg_rewards.labelers.rules", "RuleLabeler"),
-    "radbert": ("rrg_rewards.labelers.radbert", "RadBertLabeler"),
+    "rules": "rrg_rewards.labelers.rules:RuleLabeler",
+    "radbert": "rrg_rewards.labelers.radbert:RadBertLabeler",
 }
+
+LABELERS = Registry("labeler", "rrg_rewards.labelers", _LABELERS)
+"""The labelers of this package and of the entry points ``rrg_rewards.labelers``."""
 
 
 def get_labeler(labeler: str | Labeler) -> Labeler:
@@ -19,13 +22,15 @@ def get_labeler(labeler: str | Labeler) -> Labeler:
 
     Args:
         labeler: ``"rules:ct_rate"``, ``"rules:chexbert"``, the path of a ``.yaml`` file with a lexicon of your own
-            (see :class:`RuleLabeler`), ``"radbert:CHECKPOINT"`` (a folder, file or Hub id), or an object that is a
-            labeler.
+            (see :class:`RuleLabeler`), ``"radbert:CHECKPOINT"`` (a folder, file or Hub id), ``"NAME"`` or
+            ``"NAME:ARGUMENT"`` of an entry point in the group ``rrg_rewards.labelers``, which is called with the
+            argument if there is one, or an object that is a labeler.
 
     Raises:
         ValueError: If the name is unknown or the argument is missing, or an entry of the file is wrong.
         FileNotFoundError: If the file does not exist.
         TypeError: If the object is not a labeler.
+        ImportError: If a plug-in cannot be imported.
 
     Example:
         >>> get_labeler("rules:ct_rate").labels[0]
@@ -39,10 +44,7 @@ def get_labeler(labeler: str | Labeler) -> Labeler:
     name, _, argument = (
         ("rules", "", labeler) if is_yaml_path(labeler) and ":" not in labeler else labeler.partition(":")
     )
-    if name not in _LABELERS:
-        raise ValueError(unknown_name_message("labeler", name, _LABELERS))
-    if not argument:
+    if not argument and name in _LABELERS:
         raise ValueError(f"labeler {labeler!r} needs an argument, as in 'rules:ct_rate' or 'radbert:CHECKPOINT'")
-    module, cls = _LABELERS[name]
-    made: Labeler = getattr(import_module(module), cls)(argument)
-    return made
+    make: Any = LABELERS.load(name)
+    return get_labeler(make(argument) if argument else make())

@@ -1,6 +1,7 @@
 """Metrics as torchmetrics classes, with states and argument checks. The formulas are in ``functional``."""
 
 from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.callable import CallableMetric
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
 from rrg_rewards.metrics.crg import ReportCRG
 from rrg_rewards.metrics.crg_labels import CRGScore, MultiLevelCRGScore
@@ -22,6 +23,7 @@ __all__ = [
     "BERTScore",
     "CRGScore",
     "CTFineBench",
+    "CallableMetric",
     "CrepeScores",
     "CrimsonScores",
     "ER2Score",

@@ -1,13 +1,26 @@
 """Report metrics by name, for command lines and YAML files. A metric's module is imported at its first use."""
 
 import inspect
-from importlib import import_module
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.callable import CallableMetric, function_parameters
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.plugins import Registry, import_object
 
-__all__ = ["available_metrics", "make_metric", "metric_class", "metric_context", "metric_options", "required_options"]
+__all__ = [
+    "METRICS",
+    "MetricMaker",
+    "available_metrics",
+    "make_metric",
+    "maker_of",
+    "metric_context",
+    "metric_maker",
+    "metric_options",
+    "required_options",
+]
 
 
 # ``module:Class`` of each metric.
@@ -22,32 +35,90 @@ _METRICS: dict[str, str] = {
     "rouge": "rrg_rewards.metrics.nlg:ROUGE",
 }
 
+METRICS = Registry("metric", "rrg_rewards.metrics", _METRICS)
+"""The metrics of this package and of the entry points ``rrg_rewards.metrics``."""
+
 
 def available_metrics() -> list[str]:
-    """Return the names that :func:`make_metric` accepts, sorted.
+    """Return the names that :func:`make_metric` accepts, sorted: metrics of this package and of installed plug-ins.
 
     Example:
         >>> "crg" in available_metrics()
         True
     """
-    return sorted(_METRICS)
+    return METRICS.names()
 
 
-def metric_class(name: str) -> type[ReportMetric]:
-    """Return the class of a metric.
+@dataclass(frozen=True)
+class MetricMaker:
+    """Makes a metric from options: calls a metric class, or :class:`CallableMetric` with a function.
+
+    Args:
+        cls: Class of the metric.
+        function: The function, if the metric is one.
+    """
+
+    cls: type[ReportMetric]
+    function: Callable[..., Any] | None = None
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """Names of the context columns that the metric declares."""
+        if self.function is not None:
+            return tuple(function_parameters(self.function) or ())
+        return self.cls.context or ()
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the options; those of a function include its own parameters."""
+        own = tuple(name for name in self._parameters if name not in ("function", "options"))
+        return own if self.function is None else (*own, *(function_parameters(self.function) or ()))
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the options without a default."""
+        empty = inspect.Parameter.empty
+        return tuple(name for name in self.options if self._parameters.get(name, None) is empty)
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        parameters = inspect.signature(self.cls).parameters.values()
+        return {one.name: one.default for one in parameters if one.kind is not one.VAR_KEYWORD}
+
+    def make(self, **options: Any) -> ReportMetric:
+        """Make the metric."""
+        if self.function is None:
+            return self.cls(**options)
+        own = {name: value for name, value in options.items() if name in self._parameters}
+        further = {name: value for name, value in options.items() if name not in own}
+        return CallableMetric(self.function, **own, options=further)
+
+
+def metric_maker(name: str) -> MetricMaker:
+    """Return the maker of a metric with a name of :func:`available_metrics` or a path ``module:attribute``.
 
     Raises:
-        ValueError: If the metric is unknown, naming the nearest one.
+        ValueError: If the name is unknown, naming the nearest one, or the object is no report metric and no function.
+        ImportError: If the module of a path or of a plug-in cannot be imported.
 
     Example:
-        >>> metric_class("crg").__name__
+        >>> metric_maker("crg").cls.__name__
         'ReportCRG'
     """
-    if name not in _METRICS:
-        raise ValueError(unknown_name_message("metric", name, _METRICS))
-    module, _, cls = _METRICS[name].partition(":")
-    metric: type[ReportMetric] = getattr(import_module(module), cls)
-    return metric
+    found = import_object(name, "metric") if ":" in name else METRICS.load(name)
+    maker = maker_of(found)
+    if maker is None:
+        raise ValueError(
+            f"metric {name!r} must be a ReportMetric class, or a function of predictions and references, got {found!r}"
+        )
+    return maker
+
+
+def maker_of(found: Any) -> MetricMaker | None:
+    """Return the maker of a metric class or of a function; ``None`` for other objects."""
+    if isinstance(found, type):
+        return MetricMaker(found) if issubclass(found, ReportMetric) else None
+    return MetricMaker(CallableMetric, found) if callable(found) else None
 
 
 def metric_context(name: str) -> tuple[str, ...]:
@@ -60,7 +131,7 @@ def metric_context(name: str) -> tuple[str, ...]:
         >>> metric_context("crg")
         ('target_labels',)
     """
-    return metric_class(name).context or ()
+    return metric_maker(name).context
 
 
 def metric_options(name: str) -> tuple[str, ...]:
@@ -73,8 +144,7 @@ def metric_options(name: str) -> tuple[str, ...]:
         >>> metric_options("crg")
         ('labeler', 'prior', 'average', 'min_prevalence')
     """
-    parameters = inspect.signature(metric_class(name)).parameters.values()
-    return tuple(parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD)
+    return metric_maker(name).options
 
 
 def required_options(name: str) -> tuple[str, ...]:
@@ -87,19 +157,21 @@ def required_options(name: str) -> tuple[str, ...]:
         >>> required_options("bertscore"), required_options("crg")
         (('model',), ())
     """
-    parameters = inspect.signature(metric_class(name)).parameters
-    return tuple(option for option in metric_options(name) if parameters[option].default is inspect.Parameter.empty)
+    return metric_maker(name).required
 
 
-def make_metric(name: str, **options: Any) -> ReportMetric:
+def make_metric(name: str, /, **options: Any) -> ReportMetric:
     """Make a report metric by name.
 
     Args:
-        name: One of :func:`available_metrics`.
-        options: Options of the metric. For the options of :class:`torchmetrics.Metric`, call the class.
+        name: One of :func:`available_metrics`, ``"module:Class"`` of a :class:`ReportMetric`, or ``"module:function"``
+            of a function that :class:`CallableMetric` accepts.
+        options: Options of the metric; those of a function are the options of :class:`CallableMetric` and the further
+            parameters of the function. For the options of :class:`torchmetrics.Metric`, call the class.
 
     Raises:
         ValueError: If the metric or an option is unknown, naming the nearest one.
+        ImportError: If the module of a path or of a plug-in cannot be imported.
 
     Example:
         >>> make_metric("crg", prior=0.2).prior
@@ -109,8 +181,8 @@ def make_metric(name: str, **options: Any) -> ReportMetric:
         ...
         ValueError: unknown crg option 'prio'; did you mean 'prior'? Known: average, ...
     """
-    known = metric_options(name)
+    maker = metric_maker(name)
     for option in options:
-        if option not in known:
-            raise ValueError(unknown_name_message(f"{name} option", option, known))
-    return metric_class(name)(**options)
+        if option not in maker.options:
+            raise ValueError(unknown_name_message(f"{name} option", option, maker.options))
+    return maker.make(**options)

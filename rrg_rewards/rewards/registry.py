@@ -4,16 +4,15 @@ import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
-from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.judged import AsyncReportMetric
-from rrg_rewards.metrics.registry import available_metrics, metric_class
+from rrg_rewards.metrics.registry import METRICS, MetricMaker, maker_of
 from rrg_rewards.rewards.asynchronous import AsyncMetricReward
 from rrg_rewards.rewards.base import MetricReward, Reward
 from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.plugins import Registry, import_object
 
 __all__ = [
     "RewardSetting",
@@ -34,43 +33,94 @@ _REWARDS = {
     "overlong": "rrg_rewards.rewards.shaping:OverlongPenalty",
     "repetition": "rrg_rewards.rewards.shaping:RepetitionPenalty",
 }
+REWARDS = Registry("reward", "rrg_rewards.rewards", _REWARDS, METRICS)
+"""The rewards of this package that are no metrics, and those of the entry points ``rrg_rewards.rewards``."""
+
 _OF_EVERY_REWARD = inspect.signature(MetricReward).parameters.keys() - {"metric"}
 
 
 def available_rewards() -> tuple[str, ...]:
-    """Return the names that :func:`make_reward` accepts: all metrics and further rewards.
+    """Return the names that :func:`make_reward` accepts: all metrics and further rewards, also those of plug-ins.
 
     Example:
         >>> "crg" in available_rewards()
         True
     """
-    return tuple(sorted({*_REWARDS, *available_metrics()}))
+    return tuple(sorted({*REWARDS.names(), *METRICS.names()}))
 
 
-def _load(name: str) -> type[Reward] | type[ReportMetric]:
-    if name in _REWARDS or ":" in name:
-        module, _, attribute = _REWARDS.get(name, name).partition(":")
-        found = getattr(import_module(module), attribute, None)
-    elif name in available_metrics():
-        found = metric_class(name)
+@dataclass(frozen=True)
+class _RewardMaker:
+    """Makes a reward from options: calls a reward class, or wraps a metric."""
+
+    reward: type[Reward] | None
+    metric: MetricMaker | None
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """Keywords of the context columns of the wrapped metric."""
+        return () if self.metric is None else self.metric.context
+
+    def known_options(self, name: str) -> set[str] | None:
+        """Return the names of the options of the reward and of the wrapped metric; ``None`` for any name."""
+        called = self.reward if self.metric is None else self.metric.cls
+        assert called is not None
+        # Further arguments of registered metrics are arguments of torchmetrics and have no effect on a reward.
+        any_name = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(called).parameters.values())
+        if any_name and ":" in name and (self.metric is None or self.metric.function is None):
+            return None
+        if self.metric is None:
+            return {*inspect.signature(called).parameters, *OUTPUT_OPTIONS}
+        return {
+            *self.metric.options,
+            *OUTPUT_OPTIONS,
+            *_OF_EVERY_REWARD,
+            *(f"{keyword}_column" for keyword in self.context),
+        }
+
+    def make(self, options: Mapping[str, Any]) -> Reward:
+        """Make the reward."""
+        if self.metric is None:
+            assert self.reward is not None
+            return self.reward.from_options(**options)
+        reward_options, metric_options = self._split(options)
+        defaults = self.metric.cls.reward_defaults(reads_references=reward_options.get("reference_column") is not None)
+        metric = self.metric.make(**{**defaults, **metric_options})
+        if isinstance(metric, AsyncReportMetric) and not metric.is_immediate:
+            return AsyncMetricReward(metric, **reward_options)
+        return MetricReward(metric, **reward_options)
+
+    def _split(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the options of the reward and the options of the wrapped metric."""
+        context = {f"{keyword}_column": keyword for keyword in self.context}
+        reward = {key: value for key, value in options.items() if key in _OF_EVERY_REWARD}
+        given = {context[key]: column for key, column in options.items() if key in context and column is not None}
+        if given:
+            more = reward.get("context_columns", ())
+            named = dict(more) if isinstance(more, Mapping) else {column: column for column in more}
+            reward["context_columns"] = {**named, **given}
+        metric = {key: value for key, value in options.items() if key not in _OF_EVERY_REWARD and key not in context}
+        return reward, metric
+
+
+def _maker(name: str) -> _RewardMaker:
+    if ":" in name:
+        found = import_object(name, "reward")
+    elif name in REWARDS:
+        found = REWARDS.load(name)
+    elif name in METRICS:
+        found = METRICS.load(name)
     else:
         raise ValueError(unknown_name_message("reward", name, available_rewards()))
-    if not (isinstance(found, type) and issubclass(found, Reward | ReportMetric)):
-        raise ValueError(f"reward {name!r} must name a Reward or ReportMetric class as 'module:Class'")
-    return found
-
-
-def _split(cls: type[ReportMetric], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of the reward and the options of the wrapped metric."""
-    context = {f"{keyword}_column": keyword for keyword in cls.context or ()}
-    reward = {key: value for key, value in options.items() if key in _OF_EVERY_REWARD}
-    given = {context[key]: column for key, column in options.items() if key in context and column is not None}
-    if given:
-        more = reward.get("context_columns", ())
-        named = dict(more) if isinstance(more, Mapping) else {column: column for column in more}
-        reward["context_columns"] = {**named, **given}
-    metric = {key: value for key, value in options.items() if key not in _OF_EVERY_REWARD and key not in context}
-    return reward, metric
+    if isinstance(found, type) and issubclass(found, Reward):
+        return _RewardMaker(found, None)
+    metric = maker_of(found)
+    if metric is None:
+        raise ValueError(
+            f"reward {name!r} must name a Reward or ReportMetric class, or a function of predictions and references, "
+            f"got {found!r}"
+        )
+    return _RewardMaker(None, metric)
 
 
 def check_reward_options(name: str, /, **options: Any) -> None:
@@ -85,23 +135,10 @@ def check_reward_options(name: str, /, **options: Any) -> None:
         ...
         ValueError: unknown option of reward 'crg' 'priorr'; did you mean 'prior'? Known: ...
     """
-    known = _known_options(name, _load(name))
+    known = _maker(name).known_options(name)
     for key in options:
         if known is not None and key not in known:
             raise ValueError(unknown_name_message(f"option of reward {name!r}", key, known))
-
-
-def _known_options(name: str, cls: type[Any]) -> set[str] | None:
-    """Return the names of the options of a reward and of the wrapped metric; ``None`` if all names are accepted."""
-    parameters = inspect.signature(cls).parameters.values()
-    named = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
-    named |= OUTPUT_OPTIONS
-    # Further arguments of registered metrics are arguments of torchmetrics and have no effect on a reward.
-    if len(named) < len(parameters) and name not in available_metrics():
-        return None
-    if issubclass(cls, Reward):
-        return named
-    return named | _OF_EVERY_REWARD | {f"{keyword}_column" for keyword in cls.context or ()}
 
 
 def make_reward(name: str, /, reference_column: str | None = "reference", **options: Any) -> Reward:
@@ -112,7 +149,8 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
 
     Args:
         name: A name of :func:`available_rewards`, or ``"module:Class"`` of a :class:`Reward` or of a
-            :class:`rrg_rewards.metrics.ReportMetric`, which is wrapped.
+            :class:`rrg_rewards.metrics.ReportMetric`, which is wrapped, or ``"module:function"`` of a function of
+            predictions and references (:class:`rrg_rewards.metrics.CallableMetric`).
         reference_column: Column of reference reports in the data set; ignored if the reward reads no references.
         options: Further arguments of the reward and of the wrapped metric. ``name`` is the name under which the reward
             is logged. For each keyword in the metric's ``context``, the option ``{keyword}_column`` is the column of
@@ -124,6 +162,7 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
 
     Raises:
         ValueError: If the name or an option is unknown.
+        ImportError: If the module of a path or of a plug-in cannot be imported.
 
     Example:
         >>> from rrg_rewards.rewards import make_reward
@@ -136,26 +175,15 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         >>> reward(completions=["Large right pneumothorax. Edema."], reference=["No pneumothorax."])
         [-1.0]
     """
-    cls = _load(name)
-    known = _known_options(name, cls)
+    maker = _maker(name)
+    known = maker.known_options(name)
     if known is None or "reference_column" in known:
         options = {"reference_column": reference_column, **options}
     check_reward_options(name, **options)
     output = RewardOutput.from_options(options)
-    reward = _make(cls, {key: value for key, value in options.items() if key not in OUTPUT_OPTIONS})
+    reward = maker.make({key: value for key, value in options.items() if key not in OUTPUT_OPTIONS})
     reward.output = output
     return reward
-
-
-def _make(cls: type[Reward] | type[ReportMetric], options: Mapping[str, Any]) -> Reward:
-    if issubclass(cls, Reward):
-        return cls.from_options(**options)
-    reward_options, metric_options = _split(cls, options)
-    defaults = cls.reward_defaults(reads_references=reward_options.get("reference_column") is not None)
-    metric = cls(**{**defaults, **metric_options})
-    if isinstance(metric, AsyncReportMetric) and not metric.is_immediate:
-        return AsyncMetricReward(metric, **reward_options)
-    return MetricReward(metric, **reward_options)
 
 
 @dataclass(frozen=True)

@@ -373,3 +373,38 @@ def test_x_ray_reports_with_labels_of_ct_get_one_warning(run, tmp_path):
     assert ".py:" not in result.err
     quiet = run("score", path, "--metrics", "crg", "--labeler", "rules:chexbert", "--bootstrap", "0")
     assert "read like" not in quiet.err
+
+
+def test_metrics_of_the_working_folder(run, write_csv, tmp_path, monkeypatch):
+    (tmp_path / "own_scores.py").write_text(
+        "from rrg_rewards.metrics import BLEU\n"
+        "class Unigrams(BLEU):\n"
+        "    name = 'unigrams'\n"
+        "def gap(predictions, references, scale=1):\n"
+        "    return [scale * abs(len(p) - len(r)) for p, r in zip(predictions, references)]\n"
+        "def age(predictions, references, age):\n"
+        "    return [float(value) for value in age]\n"
+    )
+    table = write_csv("pairs.csv", ["prediction", "reference", "years"], ["a b", "a", "3"], ["", "a", "4"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [path for path in sys.path if path])
+    output, summary = tmp_path / "scores.csv", tmp_path / "summary.json"
+    result = run(
+        *("score", table, "--metrics", "own_scores:gap,own_scores:Unigrams,own_scores:age", "--context", "age=years"),
+        *("--set", "own_scores:gap.higher_is_better=false", "--set", "own_scores:gap.scale=2", "--bootstrap", "0"),
+        *("--set", "own_scores:Unigrams.n_gram=1", "--output", output, "--json", summary),
+    )
+    assert result.code == 0, result.err
+    metrics = json.loads(summary.read_text())["metrics"]
+    assert {name: entry["value"] for name, entry in metrics.items()} == {"gap": 4.0, "unigrams": 0.5, "age": 3.0}
+    assert [entry["higher_is_better"] for entry in metrics.values()] == [False, True, True]
+    assert "function:own_scores:gap|source:" in metrics["gap"]["signature"]
+    with output.open() as file:
+        assert [row["gap"] for row in csv.DictReader(file)] == ["4.0", ""]
+    result = run("score", table, "--metrics", "own_scores:gap,own_scores:gap2", "--set", "own_scores:gap2.name=gap")
+    assert result.code == 2
+    assert "unknown metric in own_scores 'gap2'; did you mean 'gap'" in result.err
+    result = run("score", table, "--metrics", "bleu,own_scores:gap", "--set", "own_scores:gap.name=bleu")
+    assert result.code == 2
+    assert "two metrics have the name 'bleu'" in result.err
+    assert "cannot import 'no_such_module'" in run("score", table, "--metrics", "no_such_module:f").err

@@ -22,7 +22,7 @@ from torch import nn
 from torchmetrics import Metric, MetricCollection
 from transformers import BertConfig, BertModel
 
-from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore, make_metric
+from rrg_rewards.metrics import CallableMetric, CRGScore, MultiLevelCRGScore, make_metric
 from rrg_rewards.metrics.count_agreement import CountAgreement
 from rrg_rewards.metrics.reward_agreement import RewardAgreement
 
@@ -121,6 +121,7 @@ SUBJECTS = {
         [((_counts(i) + 0.1, -_counts(i + 5), torch.tensor([0, 0, 1, 1])), {}) for i in range(6)],
     ),
     "bleu": lambda _: Subject(lambda: make_metric("bleu", n_gram=2)),
+    "callable": lambda _: Subject(lambda: CallableMetric("functions:word_overlap", value="f1", parts=["recall"])),
     "rouge": lambda _: Subject(lambda: make_metric("rouge")),
     "crg": lambda _: Subject(lambda: make_metric("crg")),
     "crimson": lambda _: Subject(

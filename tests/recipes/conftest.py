@@ -22,7 +22,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def keywords(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register the labeler of the tests."""
-    monkeypatch.setitem(registry._LABELERS, "keywords", ("words", "WordLabeler"))
+    monkeypatch.setitem(registry._LABELERS, "keywords", "words:WordLabeler")
 
 
 @pytest.fixture(scope="session")

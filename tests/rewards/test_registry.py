@@ -51,7 +51,22 @@ def test_unknown_option_suggests_the_nearest() -> None:
         check_reward_options("crg", labels=3)
 
 
-@pytest.mark.parametrize("path", ["math:pi", "rrg_rewards.metrics.crg:Missing", "rrg_rewards.metrics.crg:CRGScore"])
+@pytest.mark.parametrize("path", ["math:pi", "rrg_rewards.metrics:CRGScore"])
 def test_a_path_to_something_else_raises(path: str) -> None:
-    with pytest.raises(ValueError, match="must name a Reward or ReportMetric class"):
+    with pytest.raises(ValueError, match="must name a Reward or ReportMetric class, or a function of predictions"):
         make_reward(path)
+
+
+def test_a_path_to_nothing_names_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"unknown reward in rrg_rewards.metrics.crg 'ReportCRGG'; did you mean 'Rep"):
+        make_reward("rrg_rewards.metrics.crg:ReportCRGG")
+
+
+def test_a_function_by_path_with_its_options_and_columns() -> None:
+    reward = make_reward("functions:length_gap", reference_column="report", higher_is_better=False, scale=0.5)
+    assert reward(completions=["a b c"], report=["a"]) == [-1.0]
+    aged = make_reward("functions:older_than", age_column="PatientAge", limit=70)
+    assert aged.columns == ("reference", "PatientAge")
+    assert aged(completions=["a", "b"], reference=["a", "b"], PatientAge=[70, 71]) == [0.0, 1.0]
+    with pytest.raises(ValueError, match="option of reward 'functions:length_gap' 'scal'; did you mean 'scale'"):
+        make_reward("functions:length_gap", scal=2)
