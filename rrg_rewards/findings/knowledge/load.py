@@ -26,5 +26,5 @@ def knowledge_digest() -> str:
         >>> len(knowledge_digest())
         8
     """
-    files = ("attributes", "concepts", "measurements", "open_findings", "organs", "spellings", "wordings")
-    return package_yaml_digest(_PACKAGE, *files)
+    names = "attributes compositions concepts measurements open_findings organs spellings wordings"
+    return package_yaml_digest(_PACKAGE, *names.split())

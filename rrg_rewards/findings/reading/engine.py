@@ -10,11 +10,12 @@ from typing import NamedTuple
 from rrg_rewards.findings.knowledge.organs import finding_organ, varies_in_organ
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
+from rrg_rewards.findings.reading.compositions import composed_concept
 from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, find_mentions, mention_spans, sentence_codes
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
-from rrg_rewards.findings.reading.open_findings import open_statement_reader
+from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 
@@ -148,7 +149,7 @@ class FindingEngine:
                     offset + places[found.end - 1][1],
                     0,
                     "",
-                    own if found.concept != OTHER else _untimed(own),
+                    _untimed(own) if found.is_open else own,
                     (),
                     found.organ,
                     found.words,
@@ -172,8 +173,7 @@ class FindingEngine:
             sites = ((i, lexicon.organ(code)) for i, code in enumerate(scope.codes) if code & lexicon.sites)
             organs = {i: organ for i, organ in sites if organ}
             for stated in reader.statements(tokens, roles, scope, organs, taken):
-                start, end, presence, organ, words, _ = stated
-                found.append(_Stated(OTHER, presence, start, end, Span(end - 1, end, start), organ, words))
+                found.append(_open(stated))
         return sorted(found, key=lambda one: (one.span.end, one.start))
 
     def _site(self, scope: NegationScope, mention: Mention) -> str | None:
@@ -191,7 +191,10 @@ class FindingEngine:
 
 
 class _Stated(NamedTuple):
-    """A finding at tokens ``start`` to ``end`` of a sentence; its attributes are read with ``span``."""
+    """A finding at tokens ``start`` to ``end`` of a sentence; its attributes are read with ``span``.
+
+    It is open if no phrase of the lexicon names it.
+    """
 
     concept: str
     presence: int
@@ -200,6 +203,17 @@ class _Stated(NamedTuple):
     span: Span
     organ: str | None
     words: tuple[str, ...] = ()
+    is_open: bool = False
+
+
+def _open(stated: OpenStatement) -> _Stated:
+    """Return the finding of an open statement: of the concept that its words and its organ make, if there is one."""
+    start, end, presence, organ, words, *_ = stated
+    span = Span(end - 1, end, start)
+    concept = composed_concept(organ, stated.signals, stated.clause, stated.subject)
+    if concept is None:
+        return _Stated(OTHER, presence, start, end, span, organ, words, is_open=True)
+    return _Stated(concept, presence, start, end, span, finding_organ(concept, organ), is_open=True)
 
 
 class _SentenceReading(NamedTuple):

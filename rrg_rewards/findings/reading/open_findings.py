@@ -38,6 +38,9 @@ class OpenStatement(NamedTuple):
         organ: The organ that the statement is about, or ``None``.
         words: Content words.
         has_head: Whether a word names an abnormality; otherwise the words describe the organ.
+        signals: The words that make it abnormal.
+        clause: All words of the clause.
+        subject: Words of the clause before that names the organ, if this one does not.
     """
 
     start: int
@@ -46,6 +49,9 @@ class OpenStatement(NamedTuple):
     organ: str | None
     words: tuple[str, ...]
     has_head: bool
+    signals: tuple[str, ...] = ()
+    clause: tuple[str, ...] = ()
+    subject: tuple[str, ...] = ()
 
 
 class _Clause(NamedTuple):
@@ -58,6 +64,7 @@ class _Clause(NamedTuple):
         heads: Tokens that name an abnormality.
         changes: Tokens that describe an organ as abnormal.
         organ: The organ that it names nearest to these words, or ``None``.
+        is_vague: Whether the word for the organ names a part of several organs.
     """
 
     start: int
@@ -66,6 +73,7 @@ class _Clause(NamedTuple):
     heads: tuple[int, ...]
     changes: tuple[int, ...]
     organ: str | None
+    is_vague: bool
 
 
 class OpenStatementReader:
@@ -103,14 +111,18 @@ class OpenStatementReader:
         """
         found: list[OpenStatement] = []
         organ: str | None = None
+        subject: Sequence[str] = ()
         # Whether the sentence has named a finding of this organ.
         is_told = is_denied = False
-        for clause in self._clauses(tokens, roles, organs):
+        clauses = self._clauses(tokens, roles, organs)
+        for place, clause in enumerate(clauses):
             is_denied = (is_denied and clause.link in _ALTERNATIVE) or not self._denials.isdisjoint(
                 tokens[clause.start : clause.end]
             )
             is_told = is_told and (clause.organ in (None, organ) or organ is None or clause.link in _RELATIVE)
-            organ = clause.organ or organ
+            organ = organ if clause.is_vague and organ else clause.organ or organ
+            own = tokens[clause.start : clause.end]
+            subject = own if clause.organ else subject
             if any(i in named for i in range(clause.start, clause.end)):
                 is_told = True
                 continue
@@ -122,6 +134,8 @@ class OpenStatementReader:
             has_head = any(i in clause.heads for i in signals)
             if not signals or self._continues(tokens, clause, roles, has_head, is_told):
                 continue
+            if has_head and organ is None:
+                organ = _following_organ(clauses[place + 1 :], roles, named)
             if clause.organ is None and not has_head and (is_told or organ is None):
                 continue
             stated = OpenStatement(
@@ -132,6 +146,9 @@ class OpenStatementReader:
                 # "The gallbladder was not observed"
                 ("absent",) if roles[signals[0]] == "stated" else self._content(tokens, clause, organs),
                 has_head,
+                tuple(tokens[i] for i in signals),
+                tuple(own),
+                tuple(subject),
             )
             if is_told and found and not has_head and not found[-1].has_head and found[-1].organ == organ:
                 found[-1] = found[-1]._replace(
@@ -206,7 +223,8 @@ class OpenStatementReader:
         site = sites[0] if sites else -1
         if len(sites) > 1:
             site = min(sites, key=lambda k: (tokens[k].startswith(self._vague), abs(k - anchor)))
-        return _Clause(start, end, link, heads, changes, organs.get(site))
+        is_vague = site >= 0 and tokens[site].startswith(self._vague)
+        return _Clause(start, end, link, heads, changes, organs.get(site), is_vague)
 
     def _continues(
         self, tokens: Sequence[str], clause: _Clause, roles: Mapping[int, str], has_head: bool, is_told: bool
@@ -262,6 +280,16 @@ class OpenStatementReader:
     def _content(self, tokens: Sequence[str], clause: _Clause, organs: Mapping[int, str]) -> tuple[str, ...]:
         words = (tokens[i] for i in range(clause.start, clause.end) if i not in organs)
         return tuple(dict.fromkeys(word for word in words if word not in self._stop and word.isalpha()))
+
+
+def _following_organ(clauses: Sequence[_Clause], roles: Mapping[int, str], named: Collection[int]) -> str | None:
+    """Return the organ that the words after a finding name as its place: "lesion, 20 mm, left kidney"."""
+    for clause in clauses:
+        if clause.link != "," or any(i in roles or i in named for i in range(clause.start, clause.end)):
+            return None
+        if clause.organ is not None:
+            return clause.organ
+    return None
 
 
 @cache

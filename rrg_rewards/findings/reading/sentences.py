@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
+from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.layout import blank_requests, unwrap
 from rrg_rewards.findings.reading.tokens import UNIT_MARK, normalise, pad, tokenise
 
@@ -15,6 +16,11 @@ UNIT_SEPARATOR = ". "
 # A full stop before a digit is a decimal point. Quotes and bullets separate the lines of an impression.
 _STOP = re.compile(r"\.(?!\d)")
 _BOUNDARY = re.compile(r'[\n\r;!"“”•\u3002\uff1b\uff01]+|\.(?!\d)')
+# A full stop that can end an abbreviation, because no capital letter follows, and the word before it.
+_INNER_STOP = re.compile(r"\.(?= *(?!no\b|there\b)[\da-z(~<])")
+_LAST_WORD = re.compile(r"[A-Za-z]+\Z")
+# Maximum length of an abbreviation in characters.
+_ABBREVIATION = 8
 # Maximum length of a sentence in characters; longer text without a boundary is cut.
 _MAX_SENTENCE = 2000
 
@@ -25,8 +31,26 @@ def report_units(report: str) -> list[str]:
     Example:
         >>> report_units("No effusion. Small hernia; clear lungs.")
         ['No effusion', 'Small hernia; clear lungs.']
+        >>> report_units("Nodule, approx. 4 mm")
+        ['Nodule, approx  4 mm']
     """
-    return unwrap(blank_requests(report)).split(UNIT_SEPARATOR)
+    return _without_abbreviations(unwrap(blank_requests(report))).split(UNIT_SEPARATOR)
+
+
+def _without_abbreviations(report: str) -> str:
+    """Replace the full stop after an abbreviation such as "approx." by a space; the length does not change."""
+    stops = [found.start() for found in _INNER_STOP.finditer(report) if _is_abbreviation(report, found.start())]
+    if not stops:
+        return report
+    characters = list(report)
+    for place in stops:
+        characters[place] = " "
+    return "".join(characters)
+
+
+def _is_abbreviation(report: str, stop: int) -> bool:
+    word = _LAST_WORD.search(report, max(0, stop - _ABBREVIATION), stop)
+    return word is not None and word[0].lower() in cue_words("abbreviations", "stopped")
 
 
 def split_unit(unit: str) -> list[tuple[int, str]]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rrg_rewards.findings import extract_findings
 from rrg_rewards.findings.reading.layout import unwrap
+from rrg_rewards.findings.reading.sentences import report_units
 from rrg_rewards.labelers import RuleLabeler
 
 # Line ends written as "|" wrap, those written as "/" separate.
@@ -90,3 +91,10 @@ def test_every_character_keeps_its_place(text):
     kept = unwrap(text)
     assert len(kept) == len(text)
     assert all(new == old or (old in "\r\n" and new in " \n") for old, new in zip(text, kept, strict=True))
+
+
+def test_an_abbreviation_ends_no_sentence() -> None:
+    (nodule,) = extract_findings("Calcified nodule, approx. 0.4 cm, lateral segment RLL.")
+    assert (nodule.size_mm, nodule.laterality, nodule.location) == (4.0, "right", ("lower",))
+    text = "Nodule on the rt. no effusion. A nodule of approx. 5 mm"
+    assert report_units(text) == ["Nodule on the rt", "no effusion", "A nodule of approx  5 mm"]

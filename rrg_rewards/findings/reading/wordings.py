@@ -1,0 +1,131 @@
+"""Classes of words that say the same of an organ, for findings that no concept of the lexicon names."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.reading.phrases import WordBits, union
+from rrg_rewards.utilities.package_data import package_yaml
+
+__all__ = ["Wording", "head_bits", "is_focal", "lesion_bits", "opposite_bits", "quantities", "wording"]
+
+# Letters of two words that have no class in ``knowledge/wordings.yaml`` and are equal in their first letters.
+_STEM = 6
+
+
+class Wording(NamedTuple):
+    """What some words say.
+
+    Attributes:
+        heads: One bit for each of the ``heads`` in ``wordings.yaml`` that the words say; see :func:`head_bits`.
+        stems: Stems of the words that no class contains.
+        is_general: Whether a word can stand for any lesion.
+    """
+
+    heads: int
+    stems: frozenset[str]
+    is_general: bool
+
+
+class _Classes(NamedTuple):
+    """The compiled classes of words.
+
+    Attributes:
+        words: Codes of words: a bit for each class.
+        bits: The bit of each class.
+        heads: Union of the bits of all heads.
+        combinations: Bits of an amount and of a quantity, and the bit of the head that they make together.
+        amounts: The bit of each amount, and of the head that it is without a quantity.
+    """
+
+    words: WordBits
+    bits: dict[str, int]
+    heads: int
+    combinations: tuple[tuple[int, int, int], ...]
+    amounts: tuple[tuple[int, int], ...]
+
+
+@lru_cache(maxsize=1 << 14)
+def wording(words: tuple[str, ...]) -> Wording:
+    """Return what some words say.
+
+    Example:
+        >>> wording(("increased", "caliber")).heads == wording(("dilated",)).heads == head_bits("large")
+        True
+    """
+    table = _classes()
+    codes = [table.words[word] for word in words]
+    said = union(codes)
+    heads = said & table.heads
+    is_combined = False
+    for amount, quantity, head in table.combinations:
+        if said & amount and said & quantity:
+            heads, is_combined = heads | head, True
+    if not is_combined:
+        heads |= union(head for amount, head in table.amounts if said & amount)
+    return Wording(
+        heads,
+        frozenset(word[:_STEM].rstrip("s") for word, code in zip(words, codes, strict=True) if not code),
+        bool(said & table.bits["general"]),
+    )
+
+
+def is_focal(words: Iterable[str]) -> bool:
+    """Whether a word stands for a part of an organ, as distinct from the organ as a whole."""
+    table = _classes()
+    return any(table.words[word] & table.bits["focal"] for word in words)
+
+
+def quantities(words: Iterable[str]) -> list[str]:
+    """Return the words that name a quantity."""
+    table = _classes()
+    named = union(quantity for _, quantity, _ in table.combinations)
+    return [word for word in words if table.words[word] & named]
+
+
+def head_bits(*names: str) -> int:
+    """Return the union of the bits of some heads."""
+    return union(_classes().bits[name] for name in names)
+
+
+@cache
+def lesion_bits() -> int:
+    """Return the bits of the heads that a general word is wider than."""
+    return head_bits(*load_knowledge("wordings")["lesions"])
+
+
+@cache
+def opposite_bits() -> Sequence[tuple[int, int]]:
+    """Return the bits of each two heads that contradict each other."""
+    return tuple((head_bits(first), head_bits(second)) for first, second in load_knowledge("wordings")["opposites"])
+
+
+@cache
+def _classes() -> _Classes:
+    rules = load_knowledge("wordings")
+    sites = package_yaml("rrg_rewards.findings.lexicon", "chest")["sites"].values()
+    named = [word for site in sites for word in site.split() if not word.startswith("~")]
+    members: dict[str, Iterable[str]] = {
+        **rules["heads"],
+        **{name: amount["words"] for name, amount in rules["amounts"].items()},
+        **{quantity["words"][0]: quantity["words"] for quantity in rules["quantities"]},
+        **{name: rules[name] for name in ("general", "focal")},
+        "places": [*rules["places"], *named],
+    }
+    bits = {name: 1 << i for i, name in enumerate(members)}
+    words = WordBits()
+    for name, choices in members.items():
+        for word in choices:
+            words.add(word, bits[name])
+    return _Classes(
+        words,
+        bits,
+        union(bits[name] for name in rules["heads"]),
+        tuple(
+            (bits[amount], bits[quantity["words"][0]], bits[quantity[amount]])
+            for quantity in rules["quantities"]
+            for amount in rules["amounts"]
+        ),
+        tuple((bits[name], bits[amount["alone"]]) for name, amount in rules["amounts"].items()),
+    )
