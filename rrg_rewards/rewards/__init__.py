@@ -7,6 +7,7 @@ from rrg_rewards.rewards.crepe import CrepeReward
 from rrg_rewards.rewards.crg import CRGReward
 from rrg_rewards.rewards.likelihood import LikelihoodReward
 from rrg_rewards.rewards.registry import available_rewards, make_reward
+from rrg_rewards.rewards.remote import RemoteReward, RemoteRewardWarning
 from rrg_rewards.rewards.shaping import FormatReward, OverlongPenalty, RepetitionPenalty
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "LikelihoodReward",
     "MetricReward",
     "OverlongPenalty",
+    "RemoteReward",
+    "RemoteRewardWarning",
     "RepetitionPenalty",
     "Reward",
     "RewardPart",

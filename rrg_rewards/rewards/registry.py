@@ -31,6 +31,7 @@ _REWARDS = {
     "format": "rrg_rewards.rewards.shaping:FormatReward",
     "likelihood": "rrg_rewards.rewards.likelihood:LikelihoodReward",
     "overlong": "rrg_rewards.rewards.shaping:OverlongPenalty",
+    "remote": "rrg_rewards.rewards.remote:RemoteReward",
     "repetition": "rrg_rewards.rewards.shaping:RepetitionPenalty",
 }
 REWARDS = Registry("reward", "rrg_rewards.rewards", _REWARDS, METRICS)

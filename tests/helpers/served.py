@@ -57,24 +57,62 @@ class LengthReward(Reward):
         return float("nan") if text is None or reference is None else float(len(text.split()) - len(reference.split()))
 
 
+class Faults:
+    """Replies to the first requests for rewards with faults.
+
+    Args:
+        script: For each request a status, headers of a status 429, a body, ``"cut"`` for a reply that breaks off, or
+            ``None`` for a good reply.
+    """
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.num_requests = 0
+
+    def __call__(self, app):
+        async def faulty(scope, receive, send):
+            fault = None
+            if scope["type"] == "http" and scope["path"] == "/rewards":
+                self.num_requests += 1
+                fault = self.script.pop(0) if self.script else None
+            await (app(scope, receive, send) if fault is None else self._reply(fault, send))
+
+        return faulty
+
+    @staticmethod
+    async def _reply(fault, send):
+        status, headers, body = fault if isinstance(fault, int) else 200, {}, b"{}"
+        if isinstance(fault, dict):
+            status, headers = 429, fault
+        if isinstance(fault, bytes):
+            body = fault
+        length = 100 if fault == "cut" else len(body)
+        raw = [(name.encode(), value.encode()) for name, value in {**headers, "content-length": str(length)}.items()]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": body, "more_body": fault == "cut"})
+
+
 class Served:
     """A server. ``post`` and ``get`` return status, JSON and headers.
 
     Args:
         reward: The reward.
+        faults: Faults of the server.
         options: Further settings.
     """
 
-    def __init__(self, reward=None, **options):
+    def __init__(self, reward=None, faults=None, **options):
         self.reward = LengthReward() if reward is None else reward
+        self._faults = faults
         self.options = ServerOptions(self.reward, **{"max_wait": 0.0, **options})
 
     def __enter__(self):
         self._listener = bind("127.0.0.1", 0, None)
         self.port = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        app = make_app(self.options)
         config = uvicorn.Config(
-            make_app(self.options),
+            app if self._faults is None else self._faults(app),
             log_level="warning",
             access_log=False,
             lifespan="on",

@@ -27,7 +27,7 @@ class Address(NamedTuple):
     is_encrypted: bool
 
 
-def check_address(base_url: str, allow_remote: bool = False) -> Address:
+def check_address(base_url: str, allow_remote: bool = False, name: str = "base_url", key: str = "api_key") -> Address:
     """Parse a server's address, and reject other machines unless they are allowed.
 
     Loopback addresses are ``localhost``, ``127.0.0.0/8`` and ``::1``, in these spellings only.
@@ -35,6 +35,8 @@ def check_address(base_url: str, allow_remote: bool = False) -> Address:
     Args:
         base_url: Address such as ``http://localhost:8000/v1``.
         allow_remote: Whether the host may be another machine.
+        name: Name of the argument in errors.
+        key: Name of the argument that takes a key, in errors.
 
     Raises:
         ValueError: If the address is not a plain HTTP address, contains a user name or password, or is on another
@@ -52,14 +54,14 @@ def check_address(base_url: str, allow_remote: bool = False) -> Address:
     if match is None or int(match[3] or 0) > 65535:
         # Do not repeat the address, which may contain a password.
         raise ValueError(
-            "base_url must be a plain address such as http://localhost:8000/v1: http or https, a host, a port and a "
-            "path, without user name, password, query or fragment; a key is passed as api_key"
+            f"{name} must be a plain address such as http://localhost:8000/v1: http or https, a host, a port and a "
+            f"path, without user name, password, query or fragment; a key is passed as {key}"
         )
     host = match[2].strip("[]").lower()
     is_loopback = host == "localhost" or _is_loopback_number(host)
     if not is_loopback and not allow_remote:
         raise ValueError(
-            f"base_url is on another machine, {host!r}, and report text would leave this one. Serve the model on "
+            f"{name} is on another machine, {host!r}, and report text would leave this one. Serve the model on "
             "localhost, or, if the reports may go there, pass allow_remote=True"
         )
     return Address(base_url.rstrip("/"), host, is_loopback, match[1] == "https")
