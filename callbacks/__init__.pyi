@@ -3,4 +3,5 @@ from rrg_rewards.callbacks.reward_state import RewardStateCallback as RewardStat
 from rrg_rewards.callbacks.reward_watch import RewardWatchCallback as RewardWatchCallback
 from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback as TrainerRewardStateCallback
 from rrg_rewards.callbacks.trainer_reward_watch import TrainerRewardWatchCallback as TrainerRewardWatchCallback
+from rrg_rewards.callbacks.vllm_encoder_cache import ResetVLLMEncoderCache as ResetVLLMEncoderCache
 from rrg_rewards.data.samplers import UnpaddedDistributedSampler as UnpaddedDistributedSampler

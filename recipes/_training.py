@@ -281,9 +281,10 @@ def launch(
     except (FileNotFoundError, TableError) as error:
         _exit(error, 1)
     accelerator = trainer.accelerator
+    engine = getattr(getattr(trainer, "vllm_generation", None), "llm", None)
     # The accelerator's process group must outlive the model, which the trainer refers to.
     del trainer
-    finish(accelerator)
+    finish(accelerator, engine)
 
 
 def _exit(error: Exception, code: int) -> NoReturn:
@@ -292,11 +293,18 @@ def _exit(error: Exception, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def finish(accelerator: Any) -> None:
-    """End the trackers and the process group of a trainer that is no longer referenced.
+def finish(accelerator: Any, engine: Any = None) -> None:
+    """End the trackers, the vLLM engine and the process group of a trainer that is no longer referenced.
 
     The wrapped model is freed first, because it refers to the process group. Otherwise the group could be destroyed
-    together with the model while the interpreter lock is held, and gloo's threads could wait for that lock forever.
+    together with the model while the interpreter lock is held, and gloo's threads could wait for that lock forever. The
+    engine is shut down before the process group, because it destroys subgroups of it.
+
+    Args:
+        accelerator: The trainer's accelerator.
+        engine: The trainer's ``vllm.LLM`` in this process, if it generates with vLLM.
     """
     accelerator.free_memory()
+    if engine is not None:
+        engine.llm_engine.engine_core.shutdown()
     accelerator.end_training()

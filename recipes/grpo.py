@@ -28,6 +28,7 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
+from rrg_rewards.callbacks.vllm_encoder_cache import ResetVLLMEncoderCache
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._evaluate import with_images_of_others
 from rrg_rewards.recipes._outputs import describe, write_run_file
@@ -49,6 +50,7 @@ from rrg_rewards.recipes._training import (
     train_and_save,
 )
 from rrg_rewards.recipes._watch import make_watch, make_watch_metrics
+from rrg_rewards.utilities.vllm_cpu import keep_cpu_weights
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 
@@ -101,6 +103,8 @@ def run(
         ValueError: If a column is missing, no row is usable, or the processes do not form one group.
     """
     check_processes(training)
+    if training.use_vllm and training.use_cpu:
+        keep_cpu_weights()
     if recipe.heldout_rows and is_deepspeed_zero3_enabled() and not training.ds3_gather_for_generation:
         raise ValueError(
             "held-out evaluation gathers all weights on every process, contrary to ds3_gather_for_generation: false; "
@@ -114,7 +118,10 @@ def run(
     watched = rewards if watch is None else watch.record(rewards)
     trainer_class = _ALGORITHMS[recipe.algorithm][1]
     trainer = make_trainer(trainer_class, training, model, data.train, data.heldout, reward_funcs=list(watched))
-    for callback in (TrainerRewardStateCallback(rewards), *([] if watch is None else [watch]), *callbacks):
+    own = [TrainerRewardStateCallback(rewards), *([] if watch is None else [watch])]
+    if training.use_vllm:
+        own.append(ResetVLLMEncoderCache(trainer))
+    for callback in (*own, *callbacks):
         trainer.add_callback(callback)
     show_progress(trainer, progress)
     write_run_file(trainer, "run.json", described)

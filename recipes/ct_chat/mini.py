@@ -27,11 +27,12 @@ def mini_processor(num_image_tokens: int = 16, feature_size: int = 32) -> Any:
     return CTChatProcessor.from_tokenizer(tokenizer, "llama3", num_image_tokens, feature_size)
 
 
-def mini_ct_chat(processor: Any) -> Any:
+def mini_ct_chat(processor: Any, head_size: int = 24) -> Any:
     """Make a CT-CHAT with random weights for a processor.
 
     Args:
         processor: A processor made by :func:`mini_processor`.
+        head_size: Width of an attention head of the language model. vLLM on CPU supports 32, but not 24.
 
     Example:
         >>> model = mini_ct_chat(mini_processor())
@@ -39,6 +40,7 @@ def mini_ct_chat(processor: Any) -> Any:
         True
     """
     text_config = compact_config(processor.tokenizer, vocab_size=processor.image_token_id)
+    text_config.head_dim = head_size
     config = CTChatConfig(
         text_config=text_config,
         num_image_tokens=processor.num_image_tokens,

@@ -72,16 +72,17 @@ def write_corpus(
     write_tables(folder, (train_rows, heldout_rows), make_rows, omission, seed)
 
 
-def write_model(folder: Path, seed: int = 0) -> Path:
+def write_model(folder: Path, seed: int = 0, head_size: int = 24) -> Path:
     """Write an untrained mini CT-CHAT and its processor to ``folder/model`` and return this path.
 
     Args:
         folder: Parent folder.
         seed: Seed of the weights.
+        head_size: Width of an attention head of the language model.
     """
     set_seed(seed)
     processor = mini_processor(feature_size=CHANNELS)
-    mini_ct_chat(processor).save_pretrained(folder / "model")
+    mini_ct_chat(processor, head_size).save_pretrained(folder / "model")
     processor.save_pretrained(folder / "model")
     return folder / "model"
 
@@ -91,12 +92,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = corpus_parser(__doc__)
     parser.add_argument("--grid", type=int, default=4, help="number of cells along each axis of a volume (default: 4)")
     parser.add_argument("--noise", type=float, default=0.5, help="mean length of the noise vectors (default: 0.5)")
+    parser.add_argument("--head-size", type=int, default=24, help="width of an attention head; vLLM on CPU needs 32")
     arguments = vars(parser.parse_args(argv))
-    folder = arguments.pop("output")
+    folder, head_size = arguments.pop("output"), arguments.pop("head_size")
     if (folder / "train.jsonl").exists():
         parser.error(f"{folder} already contains a corpus; choose another --output")
     write_corpus(folder, **arguments)
-    write_model(folder, arguments["seed"])
+    write_model(folder, arguments["seed"], head_size)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logger.info(
         "wrote %d training and %d held-out studies with volumes, and an untrained model, to %s",

@@ -32,6 +32,7 @@ from rrg_rewards.functional.er2score import (
     margin_reward_enforcement_loss,
     margin_reward_enforcement_terms,
 )
+from rrg_rewards.functional.importance_weights import importance_weights
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
 from rrg_rewards.functional.policy_losses import PolicyLoss, policy_loss, value_loss
@@ -67,6 +68,7 @@ __all__ = [
     "generalized_advantages",
     "greedy_baseline_advantages",
     "group_advantages",
+    "importance_weights",
     "kendall_tau",
     "kl_estimate",
     "label_counts",

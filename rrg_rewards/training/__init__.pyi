@@ -17,3 +17,4 @@ from rrg_rewards.training.policy.hf_generators import CTChatGenerator as CTChatG
 from rrg_rewards.training.policy.hf_generators import EncoderDecoderGenerator as EncoderDecoderGenerator
 from rrg_rewards.training.policy.module import PolicyModule as PolicyModule
 from rrg_rewards.training.policy.prompts import PolicyDataModule as PolicyDataModule
+from rrg_rewards.training.policy.vllm_generator import VLLMGenerator as VLLMGenerator

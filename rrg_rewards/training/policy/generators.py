@@ -23,11 +23,14 @@ class Completions:
         tokens: Token ids ``(N, T)``. Ids at padding are never read.
         mask: ``(N, T)``, 1 for the tokens of a completion including its end-of-sequence token, and 0 for padding.
         finished: ``(N,)``, whether a completion has an end-of-sequence token; ``None`` if unknown.
+        log_probs: Log-probabilities ``(N, T)`` of the tokens that the sampler returned, if it is another program than
+            the trainer, such as vLLM.
     """
 
     tokens: Tensor
     mask: Tensor
     finished: Tensor | None = None
+    log_probs: Tensor | None = None
 
     @classmethod
     def until_end(cls, tokens: Tensor, end_token_ids: int | Iterable[int]) -> "Completions":
@@ -62,7 +65,8 @@ class Completions:
         mask = self.mask[rows]
         width = max(int(mask.sum(1).max()), 1) if len(rows) else 0
         finished = None if self.finished is None else self.finished[rows]
-        return Completions(self.tokens[rows][:, :width], mask[:, :width], finished)
+        log_probs = None if self.log_probs is None else self.log_probs[rows][:, :width]
+        return Completions(self.tokens[rows][:, :width], mask[:, :width], finished, log_probs)
 
     def token_lists(self) -> list[list[int]]:
         """Return the token ids of each completion without padding."""
@@ -112,7 +116,8 @@ class ReportGenerator(Protocol):
     repeats and selects rows, so each value must belong to one row.
 
     Dr. GRPO requires the attribute ``max_new_tokens``, the maximum length of a completion. PPO requires the attribute
-    ``hidden_size``, the width of :attr:`TokenScores.hidden`.
+    ``hidden_size``, the width of :attr:`TokenScores.hidden`. A generator whose samples come from a copy of the weights
+    has the method ``update_engine()``, which the trainer calls before sampling if weights have changed.
     """
 
     def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:

@@ -14,7 +14,7 @@ from transformers import GenerationConfig, ProcessorMixin
 from rrg_rewards.training.policy.generators import Batch, Completions, TokenScores
 from rrg_rewards.utilities.processes import num_processes
 
-__all__ = ["CTChatGenerator", "CausalLMGenerator", "EncoderDecoderGenerator"]
+__all__ = ["CTChatGenerator", "CausalLMGenerator", "EncoderDecoderGenerator", "is_sharded"]
 
 
 class _Generator(nn.Module):
@@ -51,7 +51,7 @@ class _Generator(nn.Module):
             eos_token_id=self.end_token_ids,
             **({} if greedy else bent),
         )
-        tokens = self.model.generate(**inputs, generation_config=config, synced_gpus=_is_sharded(self.model))
+        tokens = self.model.generate(**inputs, generation_config=config, synced_gpus=is_sharded(self.model))
         return Completions.until_end(tokens[:, start:], self.end_token_ids)
 
 
@@ -265,7 +265,7 @@ def _recording_states(model: Any, states: list[Tensor]) -> Iterator[None]:
         handle.remove()
 
 
-def _is_sharded(model: nn.Module) -> bool:
+def is_sharded(model: nn.Module) -> bool:
     """Whether weights are sharded. All processes must then run the model equally often."""
     if num_processes() == 1:
         return False

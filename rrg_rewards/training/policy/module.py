@@ -16,6 +16,7 @@ from rrg_rewards.training.policy.sampling import SamplingModule
 from rrg_rewards.training.policy.settings import (
     DivergenceSettings,
     RolloutSettings,
+    SamplerSettings,
     ValueSettings,
     check_generator,
     make_loss_options,
@@ -67,7 +68,8 @@ class PolicyModule(SamplingModule):
     **Logged values.** For each rollout, under TRL's names if TRL has one: ``reward``, ``reward_std``,
     ``rewards/<name>/mean``, ``rewards/<name>/std``, ``frac_reward_zero_std``, ``unscorable``,
     ``completions/mean_length``, ``completions/clipped_ratio`` and the values that reward functions log. For each step:
-    ``loss``, ``clip_ratio/region_mean``, ``ratio``, and, if available, ``entropy``, ``kl`` and ``value_loss``.
+    ``loss``, ``clip_ratio/region_mean``, ``ratio``, and, if available, ``entropy``, ``kl``, ``value_loss``,
+    ``sampling/sampling_logp_difference/mean`` and ``sampling/importance_sampling_ratio/mean``.
 
     Validation generates greedily and returns the columns that :class:`rrg_rewards.callbacks.ReportMetricsCallback`
     reads.
@@ -89,6 +91,11 @@ class PolicyModule(SamplingModule):
             probability in sampling. The gradient of ``k3`` is then that of the divergence (DeepSeek-V3.2; TRL's
             default).
         scale: Divisor of the advantages of ``grpo`` and ``dr_grpo``. Default: that of the algorithm.
+        sampler_correction: Correction of the loss for completions with log-probabilities of their sampler
+            (:class:`~rrg_rewards.training.VLLMGenerator`): a mode of
+            :func:`rrg_rewards.functional.importance_weights`, or ``None``.
+        sampler_clip_min: Lower bound of the ratios of trainer and sampler, or ``None``.
+        sampler_clip_max: Upper bound of the ratios of trainer and sampler, or ``None``.
         loss: Options of :func:`rrg_rewards.functional.policy_loss` that replace those of the algorithm.
         gamma: Discount of ``ppo``.
         lam: :math:`\lambda` of the generalised advantage estimation of ``ppo``.
@@ -134,6 +141,7 @@ class PolicyModule(SamplingModule):
         rollouts=RolloutSettings(),
         divergence=DivergenceSettings(),
         values=ValueSettings(),
+        sampler=SamplerSettings(),
         optimizer=OptimizerSettings(learning_rate=1e-6, warmup_ratio=0.0, schedule="constant"),
     )
     def __init__(
@@ -148,6 +156,7 @@ class PolicyModule(SamplingModule):
         rollouts: RolloutSettings,
         divergence: DivergenceSettings,
         values: ValueSettings,
+        sampler: SamplerSettings,
         optimizer: OptimizerSettings,
     ) -> None:
         super().__init__(optimizer)
@@ -159,6 +168,7 @@ class PolicyModule(SamplingModule):
         for settings in (rollouts, divergence, values):
             self.__dict__.update(vars(settings))
         self.scale = rollouts.scale or self.algorithm.scale
+        self.sampler = sampler
         self.generator = generator
         self.rewards = RewardSet(rewards, weights)
         self.loss_options = make_loss_options({**self.algorithm.loss, **(loss or {})}, generator)
@@ -168,10 +178,15 @@ class PolicyModule(SamplingModule):
         self.rollout: Rollout | None = None
 
     def on_train_start(self) -> None:
-        """Set the mode of the generator, and move a resumed rollout to the device."""
+        """Set the mode of the generator, update its engine, and move a resumed rollout to the device."""
         self.set_mode()
+        self.update_engine(force=True)
         if self.rollout is not None:
             self.rollout = self.rollout.to(self.device)
+
+    def on_validation_start(self) -> None:
+        """Update the engine of the generator."""
+        self.update_engine(force=True)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Seed the step, and make a new rollout if all steps on the previous one are done."""
@@ -205,17 +220,19 @@ class PolicyModule(SamplingModule):
         options = dict(self.loss_options)
         if options.get("aggregation") == "token_mean":
             options.setdefault("normalizer", part.tokens_per_step)
+        weights, differences = self._compare_with_sampler(old, part)
         policy = policy_loss(
             scores.log_probs,
             old,
             part.advantages,
             part.mask,
+            token_weights=weights,
             kl=loss_kl,
             beta=0.0 if loss_kl is None else self.beta,
             **options,
         )
         loss = policy.loss
-        steps = {"clip_ratio/region_mean": policy.clipped, "ratio": policy.mean_ratio}
+        steps = {"clip_ratio/region_mean": policy.clipped, "ratio": policy.mean_ratio, **differences}
         if self.value_head is not None:
             assert part.values is not None
             assert part.returns is not None
@@ -230,6 +247,18 @@ class PolicyModule(SamplingModule):
                 steps[name] = _masked_mean(tokens.detach(), part.mask)
         self._log_step({"loss": loss.detach(), **steps})
         return loss
+
+    def _compare_with_sampler(self, old: Tensor, part: Rollout) -> tuple[Tensor | None, dict[str, Tensor]]:
+        """Return the weights that correct for the sampler of completions, and values to log."""
+        sampled = part.completions.log_probs
+        if sampled is None:
+            return None, {}
+        weights = self.sampler.weights(old, sampled, part.mask)
+        inside = part.mask.bool() & ~sampled.isnan()
+        logged = {"sampling/sampling_logp_difference/mean": _masked_mean((old - sampled).abs(), inside)}
+        if weights is not None:
+            logged["sampling/importance_sampling_ratio/mean"] = _masked_mean(weights, part.mask)
+        return weights, logged
 
     def validation_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:  # noqa: ARG002 (Lightning's)
         """Return greedy completions of a batch with its references and further columns."""

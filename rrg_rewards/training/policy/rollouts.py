@@ -69,7 +69,7 @@ class Rollout:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rollout as CPU tensors, lists and numbers, which load without executing pickled code."""
-        completions = {name: getattr(self.completions, name) for name in ("tokens", "mask", "finished")}
+        completions = {name: getattr(self.completions, name) for name in ("tokens", "mask", "finished", "log_probs")}
         state = {name: getattr(self, name) for name in _PLAIN} | self._tensors()
         moved: dict[str, Any] = _moved(
             {**state, "batch": dict(self.batch), "completions": completions}, torch.device("cpu")

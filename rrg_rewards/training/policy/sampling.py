@@ -38,6 +38,8 @@ class SamplingModule(TrainingModule):
     algorithm: Algorithm
     reference: Any
     value_head: nn.Sequential | None
+    # The number of optimiser steps at which the generator's engine got the weights.
+    _engine_step: int | None = None
 
     @property
     def steps_per_rollout(self) -> int:
@@ -53,6 +55,17 @@ class SamplingModule(TrainingModule):
             if isinstance(part, nn.RNNBase) and not part.dropout:
                 part.train()
 
+    def update_engine(self, force: bool = False) -> None:
+        """Give the generator's engine the current weights, if it has one and an optimiser step has changed them.
+
+        Args:
+            force: Whether the weights may have changed otherwise, for example by loading a checkpoint.
+        """
+        update = getattr(self.generator, "update_engine", None)
+        if update is not None and (force or self._engine_step != self.global_step):
+            update()
+            self._engine_step = self.global_step
+
     @torch.no_grad()
     def roll_out(self, batch: Batch) -> Rollout:
         """Make the rollout of a batch. Every process must call it.
@@ -67,6 +80,7 @@ class SamplingModule(TrainingModule):
                 "minibatches of equal size"
             )
         rows = repeat_rows(batch, self.num_generations)
+        self.update_engine()
         with self._sampling():
             completions = self.generator.sample(rows)
             greedy = self.generator.sample(batch, greedy=True) if self.algorithm.baseline == "greedy" else None

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rrg_rewards.functional import policy_loss
 from rrg_rewards.functional.advantages import RewardScale
+from rrg_rewards.functional.importance_weights import ImportanceMode, importance_weights
 from rrg_rewards.functional.log_probs import KLEstimator
 from rrg_rewards.training.policy.adapters import has_adapters
 
@@ -16,6 +17,7 @@ __all__ = [
     "DivergenceSettings",
     "ReferenceName",
     "RolloutSettings",
+    "SamplerSettings",
     "ValueSettings",
     "check_generator",
     "make_loss_options",
@@ -39,6 +41,32 @@ class RolloutSettings:
 
     def __post_init__(self) -> None:
         _check_at_least(1, num_generations=self.num_generations, minibatches=self.minibatches, epochs=self.epochs)
+
+
+@dataclass(frozen=True)
+class SamplerSettings:
+    """Correction for samples of another program; see :class:`~rrg_rewards.training.PolicyModule`."""
+
+    sampler_correction: ImportanceMode | None = "token_truncate"
+    sampler_clip_min: float | None = None
+    sampler_clip_max: float | None = 3.0
+
+    def __post_init__(self) -> None:
+        # The function checks its arguments. Call it now instead of at the first step.
+        self.weights(*[torch.zeros(1, 1)] * 3)
+
+    def weights(self, log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> Tensor | None:
+        """Return the weights of tokens in the policy loss, or ``None`` without correction."""
+        if self.sampler_correction is None:
+            return None
+        return importance_weights(
+            log_probs,
+            sampler_log_probs,
+            mask,
+            mode=self.sampler_correction,
+            clip_min=self.sampler_clip_min,
+            clip_max=self.sampler_clip_max,
+        )
 
 
 @dataclass(frozen=True)
