@@ -66,7 +66,8 @@ class MetricMaker:
         """Names of the context columns that the metric declares."""
         if self.function is not None:
             return tuple(function_parameters(self.function) or ())
-        return self.cls.context or ()
+        # Subclasses of CallableMetric know their columns only after they are made.
+        return self.cls.context if isinstance(self.cls.context, tuple) else ()
 
     @property
     def options(self) -> tuple[str, ...]:
