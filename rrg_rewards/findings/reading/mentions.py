@@ -28,6 +28,8 @@ _LABEL_FILLERS = frozenset(
         "other",
     }
 )
+# Words for parts of a lung that are also parts of other organs: "Thyroid: bilateral lobar enlargement".
+_VAGUE = frozenset({"lobar", "apex", "apical", "base", "basal", "zone", "zones", "field", "fields", "fissure"})
 
 
 class Mention(NamedTuple):
@@ -89,10 +91,14 @@ def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> in
         The bits of the label's sites, which are those of each item of the list after it; 0 if the colon remains.
     """
     colon = tokens.index(":")
-    # "Bronchiectasis: none" is an answer.
     sites = union(codes[:colon]) & lexicon.sites
-    if codes[colon] != lexicon.words[":"] or union(codes[colon + 1 :]) & lexicon.sites & ~sites:
+    vague = [] if sites & lexicon.words["lung"] else [i for i in range(colon, len(codes)) if tokens[i] in _VAGUE]
+    named = union(code for i, code in enumerate(codes) if i > colon and i not in vague)
+    # "Bronchiectasis: none" is an answer.
+    if not sites or codes[colon] != lexicon.words[":"] or named & lexicon.sites & ~sites:
         return 0
+    for i in vague:
+        codes[i] &= ~lexicon.sites
     if all(code & lexicon.sites or token in _LABEL_FILLERS for code, token in zip(codes[:colon], tokens, strict=False)):
         codes[colon] = 0
         return sites

@@ -54,6 +54,12 @@ def concepts(report):
         ("Nodes: two enlarged hilar nodes.", [("lymphadenopathy", ())]),
         ("Pneumonia: consolidation in the right lung.", [("pneumonia", ()), ("consolidation", ())]),
         ("Pacemaker in place. The device is in satisfactory position.", [("pacemaker", ())]),
+        # a label names the organ although "lobar" is a word for parts of the lung
+        ("Thyroid: bilateral lobar enlargement.", [("thyroid_enlargement", ())]),
+        (
+            "Pleura: small right effusion together with thickening.",
+            [("pleural_effusion", ()), ("pleural_thickening", ())],
+        ),
         # a nodule at a station of the mediastinal nodes
         ("Small nodules up to 7 mm in the paratracheal area.", [("lymph_node", ())]),
         # two adjectives with one noun
