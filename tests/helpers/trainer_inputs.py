@@ -1,7 +1,14 @@
 """Settings and reports for the tests of trainers, and files loaded as trainers load them."""
 
+import asyncio
 import importlib.util
+from collections.abc import Sequence
 from typing import Any
+
+import torch
+
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.rewards.base import Reward
 
 REWARD = {"name": "crg", "prior": 0.2}
 MISSING = -1.5
@@ -19,3 +26,23 @@ def load_file(path: str | None) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+class SlowReward(Reward):
+    """An asynchronous reward: the number of characters, after a turn of the event loop."""
+
+    signature = "slow"
+    columns = ()
+
+    def __init__(self, name: str = "slow") -> None:
+        super().__init__(name)
+
+    def score(self, completions: Sequence[Any], **columns: Any) -> Scores:
+        raise AssertionError("a judge would block the event loop")
+
+    async def score_async(self, completions: Sequence[Any], **columns: Any) -> Scores:
+        await asyncio.sleep(0)
+        return Scores(torch.tensor([float(len(text)) for text in completions]))
+
+    async def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:  # type: ignore[override]
+        return self.rewards(await self.score_async(completions, **columns))

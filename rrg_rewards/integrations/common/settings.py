@@ -78,7 +78,7 @@ class TrainerSettings:
         """
         setting = self.reward
         if isinstance(setting, list | tuple):
-            setting = {"name": "composed", "parts": list(setting)}
+            setting = {"name": "composed", "parts": [{"name": one} if isinstance(one, str) else one for one in setting]}
         setting = {"name": setting} if isinstance(setting, str) else setting
         if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
             raise ValueError(f"reward must be a name, a mapping with a name, or a list of them, got {setting!r}")

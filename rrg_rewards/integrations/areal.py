@@ -1,0 +1,42 @@
+"""Rewards for AReaL: ``reward_fn="rrg_rewards.integrations.areal.reward_fn"`` of a workflow such as ``RLVRWorkflow``.
+
+The file that the environment variable ``RRG_REWARDS_CONFIG`` names contains the settings
+(:class:`rrg_rewards.integrations.common.settings.TrainerSettings`).
+
+AReaL calls the function in a pool of processes, each of which has one reward, and replaces calls that time out by 0:
+set ``timeout_seconds`` above the time of the slowest judge.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rrg_rewards.integrations.common.columns import read_row
+from rrg_rewards.integrations.common.scoring import get_trainer_reward
+
+__all__ = ["reward_fn"]
+
+
+def reward_fn(
+    prompt: Any,  # noqa: ARG001 (AReaL's)
+    completions: str,
+    prompt_ids: Sequence[int],  # noqa: ARG001
+    completion_ids: Sequence[int],
+    **columns: Any,
+) -> float:
+    """Reward one completion.
+
+    Args:
+        prompt: Ignored.
+        completions: One completion.
+        prompt_ids: Ignored.
+        completion_ids: Token ids of the completion.
+        columns: Columns of the data set. That of the references may contain a JSON object of all columns.
+
+    Raises:
+        ValueError: If the settings are invalid, or a column is missing.
+    """
+    reward = get_trainer_reward()
+    name = reward.settings.reference_column
+    row = read_row(columns[name], name, columns) if name in columns else dict(columns)
+    rewarded = reward.reward_one(completions, {**row, "completion_ids": list(completion_ids)})
+    return rewarded.numbers()["score"]

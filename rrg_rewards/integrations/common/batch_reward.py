@@ -1,0 +1,81 @@
+"""A reward function of a batch and its columns, for trainers that accept ``None``."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rrg_rewards.integrations.common.columns import read_row
+from rrg_rewards.integrations.common.scoring import TrainerReward
+from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings
+from rrg_rewards.rewards.completions import Completion
+from rrg_rewards.rewards.registry import parse_reward
+
+__all__ = ["BatchReward", "make_batch_rewards"]
+
+
+class BatchReward:
+    """A synchronous reward function that reads columns of the data set.
+
+    Args:
+        settings: The settings. Without ``missing``, the reward of an unscorable completion is ``None``.
+
+    Raises:
+        ValueError: If the settings are invalid.
+
+    Example:
+        >>> reward = BatchReward(read_settings({"reward": {"name": "crg", "prior": 0.2}}))
+        >>> reward(["Cardiomegaly.", "<think>...</think>Cardiomegaly."], reference=["Cardiomegaly.", None])
+        [0.277..., None]
+    """
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        self._reward = TrainerReward(settings)
+        self.__name__ = self._reward.__name__
+
+    def __call__(self, completions: Sequence[Completion], **columns: Any) -> list[float | None]:
+        """Reward ``N`` completions.
+
+        Args:
+            completions: The completions.
+            columns: ``N`` values of each column, and further arguments of the trainer.
+
+        Raises:
+            ValueError: If a column that the reward reads is missing, or has another length.
+        """
+        return [one.reward for one in self._reward.reward_batch(completions, self._rows(columns, len(completions)))]
+
+    def _rows(self, columns: Mapping[str, Any], length: int) -> list[dict[str, Any]]:
+        name = self._reward.settings.reference_column
+        read = [one for one in (*self._reward.reward.columns, "completion_ids", name) if one in columns]
+        for column in read:
+            if len(columns[column]) != length:
+                raise ValueError(f"column {column!r} has {len(columns[column])} values for {length} completions")
+        rows = [{column: columns[column][place] for column in read} for place in range(length)]
+        return [read_row(row[name], name, row) if name in row else row for row in rows]
+
+
+def make_batch_rewards(
+    arguments: Mapping[str, Any] | None = None, cls: type[BatchReward] = BatchReward
+) -> dict[str, BatchReward]:
+    """Make the reward functions of settings, by name. Each entry of a list of rewards is a function of its own.
+
+    Args:
+        arguments: Arguments of :func:`rrg_rewards.integrations.common.settings.read_settings`.
+        cls: Class of the functions.
+
+    Raises:
+        ValueError: If the settings are invalid, or two rewards have the same name.
+
+    Example:
+        >>> list(make_batch_rewards({"reward": ["rouge", {"name": "repetition", "as": "loops"}]}))
+        ['rouge', 'loops']
+    """
+    settings = read_settings(arguments)
+    entries = settings.reward if isinstance(settings.reward, list) else [settings.reward]
+    rewards: dict[str, BatchReward] = {}
+    for entry in entries:
+        name = parse_reward(entry, settings.reference_column).logged_name
+        if name in rewards:
+            raise ValueError(f"two rewards are called {name!r}; give one of them another name (as)")
+        rewards[name] = cls(replace(settings, reward=entry))
+    return rewards
