@@ -25,6 +25,7 @@ COMMANDS = (
     "finebench",
     "pairs",
     "attack",
+    "fit",
     "train",
     "generate",
     "serve",
@@ -43,6 +44,7 @@ examples:
   rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl
   rrg-rewards generate heldout.jsonl --model runs/sft --output predictions.jsonl
   rrg-rewards attack pairs.csv --reward crg --honest-column prediction
+  rrg-rewards fit reports.csv --reward crg --reference-column report_text --output reward.json
   rrg-rewards train crepe --config crepe/minilm_phantom
   rrg-rewards serve --reward crg --set prior=0.2
   rrg-rewards recipes ls

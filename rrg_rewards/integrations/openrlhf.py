@@ -106,7 +106,7 @@ def __getattr__(name: str) -> Any:
         if name == "AgentInstance":
             return instance
 
-        class AgentExecutor(MultiTurnAgentExecutor):
+        class AgentExecutor(MultiTurnAgentExecutor):  # type: ignore[misc]
             def __init__(self) -> None:
                 super().__init__(instance)
 

@@ -18,7 +18,10 @@ from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.rewards.running_moments import RunningMoments
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["AsyncComposedReward", "ComposedReward", "Gate", "RewardPart", "compose"]
+__all__ = ["SHAPING_OPTIONS", "AsyncComposedReward", "ComposedReward", "Gate", "RewardPart", "compose"]
+
+SHAPING_OPTIONS = ("weight", "normalize", "clip", "gate")
+"""Options of a part of a composed reward, beside those of its reward."""
 
 
 @dataclass(frozen=True)
@@ -335,7 +338,7 @@ def _part(setting: Mapping[str, Any], reference_column: str | None) -> RewardPar
     if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
         raise ValueError(f"parts: each must be a RewardPart, or a mapping with a name, got {setting!r}")
     name, options = name_and_options(setting, reference_column)
-    shaping = {key: options.pop(key) for key in ("weight", "normalize", "clip", "gate") if key in options}
+    shaping = {key: options.pop(key) for key in SHAPING_OPTIONS if key in options}
     if isinstance(gate := shaping.get("gate"), Mapping):
         try:
             shaping["gate"] = Gate(**gate)

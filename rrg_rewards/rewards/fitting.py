@@ -1,0 +1,94 @@
+"""Settings of rewards with numbers in the place of what would be estimated from data in training."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rrg_rewards.rewards.compose import SHAPING_OPTIONS
+from rrg_rewards.rewards.registry import make_reward, name_and_options
+from rrg_rewards.rewards.running_moments import RunningMoments
+
+__all__ = ["fit_reward", "reward_columns"]
+
+_BATCH = 256
+
+
+def reward_columns(setting: Any, reference_column: str) -> tuple[str, ...]:
+    """Return the columns that the reward of a setting reads.
+
+    Example:
+        >>> reward_columns([{"name": "crimson", "age_column": "PatientAge"}, "repetition"], "report")
+        ('report', 'PatientAge')
+    """
+    entries = [setting] if isinstance(setting, str | Mapping) else list(setting)
+    found: dict[str, None] = {}
+    for entry in entries:
+        name, options = _name_and_options(entry, reference_column)
+        found.update(dict.fromkeys(make_reward(name, **options).columns))
+    return tuple(found)
+
+
+def fit_reward(
+    setting: Any,
+    columns: Mapping[str, Sequence[Any]],
+    completions: Sequence[str] | None = None,
+    reference_column: str = "reference",
+) -> Any:
+    """Return the setting of a reward with fixed numbers, which are the same in all processes that read it.
+
+    A prior of ``"dataset"`` becomes the prior of the references. ``normalize: true`` of a part of a composed reward
+    becomes the mean and standard deviation of the rewards of the completions.
+
+    Args:
+        setting: Name of a reward, a mapping with ``name`` and options, or a list of them.
+        columns: The columns of the training set that the reward reads; see :func:`reward_columns`.
+        completions: A completion for each row, such as reports of the policy before training; needed for ``normalize``.
+        reference_column: Default column of the references.
+
+    Raises:
+        ValueError: If a setting cannot be fitted, or completions are needed.
+
+    Example:
+        >>> fit_reward("crg", {"reference": ["Cardiomegaly.", "Hiatal hernia.", "Normal."]})
+        {'name': 'crg', 'prior': 0.037...}
+        >>> fit_reward([{"name": "rouge", "normalize": True}], {"reference": ["Edema."] * 2}, ["Edema.", "Nodule."])
+        [{'name': 'rouge', 'normalize': [0.5, 0.707...]}]
+    """
+    if not isinstance(setting, str | Mapping):
+        return [fit_reward(one, columns, completions, reference_column) for one in setting]
+    entry: dict[str, Any] = {"name": setting} if isinstance(setting, str) else dict(setting)
+    if entry["name"] == "composed":
+        own = entry.get("reference_column", reference_column)
+        return {**entry, "parts": fit_reward(entry["parts"], columns, completions, own)}
+    name, options = _name_and_options(entry, reference_column)
+    reward = make_reward(name, **options).fit(**columns)
+    if reward.estimated:
+        raise ValueError(
+            f"{', '.join(reward.estimated)} of reward {reward.__name__!r} cannot be fitted, because its setting is not "
+            "that it is measured on the data set: use 'dataset'"
+        )
+    fitted = {**entry, **reward.fitted_options()}
+    if entry.get("normalize") is True:
+        if completions is None:
+            raise ValueError(f"normalize of {reward.__name__!r} is fitted to the rewards of completions: give some")
+        fitted["normalize"] = _moments(reward, completions, columns)
+    return fitted
+
+
+def _moments(reward: Any, completions: Sequence[str], columns: Mapping[str, Sequence[Any]]) -> list[float]:
+    moments = RunningMoments()
+    for start in range(0, len(completions), _BATCH):
+        rows = slice(start, start + _BATCH)
+        given = {name: column[rows] for name, column in columns.items()}
+        rewards = reward.rewards(reward.score(completions[rows], **given))
+        moments.add(value for value in rewards if value is not None)
+    if moments.count < 2:
+        raise ValueError(f"normalize of {reward.__name__!r} needs two scored completions, got {moments.count}")
+    return [moments.mean, moments.deviation]
+
+
+def _name_and_options(entry: Any, reference_column: str) -> tuple[str, dict[str, Any]]:
+    setting = {"name": entry} if isinstance(entry, str) else entry
+    if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
+        raise ValueError(f"reward must be a name, a mapping with a name, or a list of them, got {entry!r}")
+    name, options = name_and_options(setting, reference_column)
+    return name, {key: value for key, value in options.items() if key not in SHAPING_OPTIONS}
