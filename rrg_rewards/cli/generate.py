@@ -38,6 +38,8 @@ examples:
       --prompt-template "Write a radiology report for the following chest CT scan. <report_generation>" \\
       --output predictions.jsonl
   rrg-rewards generate reports.csv --model runs/sft --input-column findings --output predictions.csv --batch-size 32
+  rrg-rewards generate heldout.jsonl --model runs/ct_chat/sft_merged --image-column image --backend vllm \\
+      --vllm-option max_model_len=2048 --output predictions.jsonl
   rrg-rewards score predictions.csv --metrics crg,crimson --prediction-column prediction --reference-column impression
 """
 
@@ -79,6 +81,19 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         help="temperature of sampling; 0 is greedy decoding (default: 0)",
     )
     parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N rows")
+    parser.add_argument(
+        "--backend",
+        choices=("transformers", "vllm"),
+        default="transformers",
+        help="library that generates (default: transformers)",
+    )
+    parser.add_argument(
+        "--vllm-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="argument of vllm.LLM, e.g. max_model_len=4096; may be repeated",
+    )
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
     parser.add_argument(
         "--dtype",
@@ -87,7 +102,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         help="type of the weights; auto is the saved one",
     )
     output = {"required": True, "help": "table to write"}
-    batch_size = {"default": 8, "help": "number of reports that are generated together (default: 8)"}
+    batch_size = {
+        "default": None,
+        "help": "number of reports that are generated together (default: 8; with vLLM 256)",
+    }
     add_shared_options(
         parser, "output", "json", "format", "overwrite", "seed", "batch-size", output=output, batch_size=batch_size
     )
@@ -126,6 +144,7 @@ def _summary(args: argparse.Namespace, reports: list[str | None], is_cut: list[b
         "version": __version__,
         "table": args.table,
         "model": args.model,
+        "backend": args.backend,
         "rows": len(reports),
         "generated": sum(report is not None for report in reports),
         "truncated": sum(map(bool, is_cut)),

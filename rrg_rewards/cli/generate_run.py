@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.cli.generate_backends import BATCH_SIZES, ReportBackend, load_backend
 from rrg_rewards.cli.options import UsageError
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, is_missing
 from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
-from rrg_rewards.utilities.imports import require
 
 __all__ = ["GenerationRun", "read_rows"]
 
@@ -95,36 +95,27 @@ class GenerationRun:
         Returns:
             For each row its report, and whether it was cut off; ``None`` for rows without input.
         """
-        size = self._args.batch_size
+        size = self._args.batch_size or BATCH_SIZES[self._args.backend]
         todo = [row for row, content in enumerate(self._rows) if content is not None]
         report(self.num_held, len(todo))
         if self.num_held < len(todo):
-            generator = _load(self._args, has_images=self._args.image_column is not None)
-            if getattr(generator.model.config, "uses_system_prompt", False) and self._args.system_prompt is None:
+            backend = load_backend(self._args)
+            if getattr(backend.config, "uses_system_prompt", False) and self._args.system_prompt is None:
                 warn(MISSING_SYSTEM_PROMPT)
             with AppendedLines(self.partial) as lines:
                 for start in range(0, len(todo), size):
-                    report(self._complete(generator, todo[start : start + size], lines), 0)
+                    report(self._complete(backend, todo[start : start + size], lines), 0)
         found = [self._done.get(row, (None, None)) for row in range(len(self._rows))]
         return [text for text, _ in found], [is_cut for _, is_cut in found]
 
-    def _complete(self, generator: Any, batch: Sequence[int], lines: AppendedLines) -> int:
+    def _complete(self, backend: ReportBackend, batch: Sequence[int], lines: AppendedLines) -> int:
         """Generate the reports of a batch, unless all are held; return the number of new ones."""
-        import torch
-
         missing = [row for row in batch if row not in self._done]
         if not missing:
             return 0
-        torch.manual_seed(self._args.seed + batch[0])
-        inputs = generator.collate([self._rows[row] for row in batch])
-        inputs = {
-            name: value.to(generator.model.device) if torch.is_tensor(value) else value
-            for name, value in inputs.items()
-        }
-        with torch.inference_mode():
-            completions = generator.sample(inputs, greedy=not self._args.temperature)
-        finished = completions.finished.tolist()
-        for row, text, is_finished in zip(batch, generator.decode(completions), finished, strict=True):
+        contents = [content for row in batch if (content := self._rows[row]) is not None]
+        reports = backend.generate(contents, [self._args.seed + row for row in batch])
+        for row, (text, is_finished) in zip(batch, reports, strict=True):
             if row in missing:
                 self._done[row] = (text, not is_finished)
                 lines.append({"row": row, "prediction": text, "truncated": not is_finished, "settings": self._settings})
@@ -146,29 +137,3 @@ class GenerationRun:
 def _digest(args: argparse.Namespace, rows: Sequence[Mapping[str, Any] | None]) -> str:
     settings = {name: str(value) for name, value in vars(args).items() if name not in _NOT_OF_THE_REPORTS}
     return hashlib.sha256(json.dumps([settings, rows], sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _load(args: argparse.Namespace, has_images: bool) -> Any:
-    """Load the model as a report generator."""
-    import torch
-
-    transformers = require("transformers", extra="models")
-    from rrg_rewards.models import CTChatForConditionalGeneration
-    from rrg_rewards.training.policy.hf_generators import CausalLMGenerator, CTChatGenerator
-
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        args.model, dtype=args.dtype, revision=args.revision, trust_remote_code=False
-    )
-    model = model.to(device).eval()
-    is_ct_chat = isinstance(model, CTChatForConditionalGeneration)
-    if has_images and not is_ct_chat:
-        raise UsageError(f"--image-column needs a CT-CHAT model; {args.model} is a {type(model).__name__}")
-    processor = (transformers.AutoProcessor if is_ct_chat else transformers.AutoTokenizer).from_pretrained(
-        args.model, revision=args.revision, trust_remote_code=False
-    )
-    tokenizer = processor.tokenizer if is_ct_chat else processor
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    options = {"max_new_tokens": args.max_new_tokens, "temperature": args.temperature or 1.0}
-    return (CTChatGenerator if has_images else CausalLMGenerator)(model, processor, **options)

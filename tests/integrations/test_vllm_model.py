@@ -12,11 +12,12 @@ from PIL import Image
 from tiny_ct_chat import QUERIES, save_tiny_ct_chat, save_volumes, tiny_ct_chat, tiny_processor, volume
 from tiny_policy import WORDS
 from transformers import AutoModelForCausalLM, AutoProcessor
-from vllm_engine import start_engine
 
 from rrg_rewards.utilities.features import FeatureError, write_features
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own")
+from vllm_engine import start_engine
+
 pytestmark = pytest.mark.vllm
 
 TOKENS = 12

@@ -14,7 +14,14 @@ from transformers import GenerationConfig, ProcessorMixin
 from rrg_rewards.training.policy.generators import Batch, Completions, TokenScores
 from rrg_rewards.utilities.processes import num_processes
 
-__all__ = ["CTChatGenerator", "CausalLMGenerator", "EncoderDecoderGenerator", "is_sharded"]
+__all__ = [
+    "CTChatGenerator",
+    "CausalLMGenerator",
+    "EncoderDecoderGenerator",
+    "is_sharded",
+    "render_prompts",
+    "with_volume",
+]
 
 
 class _Generator(nn.Module):
@@ -124,16 +131,11 @@ class CausalLMGenerator(_Generator):
         )
 
     def _inputs(self, prompts: Sequence[Any], images: Sequence[Any] | None) -> dict[str, Tensor]:
-        conversational = not isinstance(prompts[0], str)
-        if conversational:
-            prompts = [
-                self.processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-                for prompt in prompts
-            ]
+        texts, conversational = render_prompts(self.processor, prompts)
         given = {} if images is None else {"images": [[image] for image in images]}
-        # Chat templates contain special tokens. Pad on the left, because generation continues after the last token.
+        # Pad on the left, because generation continues after the last token.
         inputs = self.processor(
-            text=list(prompts),
+            text=texts,
             padding=True,
             padding_side="left",
             add_special_tokens=not conversational,
@@ -164,7 +166,7 @@ class CTChatGenerator(CausalLMGenerator):
             if row.get("image") is None or "prompt" not in row:
                 raise ValueError(f"row {index} must have a prompt and an image, got columns {', '.join(row)}")
         columns = {name: [row[name] for row in rows] for name in rows[0]}
-        prompts = [_with_volume(prompt) for prompt in columns["prompt"]]
+        prompts = [with_volume(prompt) for prompt in columns["prompt"]]
         return {**columns, **self._inputs(prompts, columns["image"])}
 
 
@@ -241,8 +243,27 @@ def _tensors(batch: Batch) -> dict[str, Tensor]:
     return inputs
 
 
-def _with_volume(prompt: Any) -> Any:
-    """Return the messages with the volume at the start of the first user message, as in TRL."""
+def render_prompts(processor: Any, prompts: Sequence[Any]) -> tuple[list[str], bool]:
+    """Return prompts as texts, and whether they were messages.
+
+    A chat template renders messages. Its texts contain the special tokens, so the tokenizer must add none.
+
+    Args:
+        processor: Tokenizer or processor of the model.
+        prompts: Texts, or lists of messages.
+    """
+    if isinstance(prompts[0], str):
+        return list(prompts), False
+    texts = [processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
+    return texts, True
+
+
+def with_volume(prompt: Any) -> Any:
+    """Return the messages with the volume at the start of the first user message, as in TRL.
+
+    Raises:
+        ValueError: If the prompt is a text.
+    """
     if isinstance(prompt, str):
         raise ValueError("a prompt of CT-CHAT must be a list of messages, got a text")
     first = next(index for index, message in enumerate(prompt) if message["role"] == "user")
