@@ -7,13 +7,9 @@ import pytest
 
 pytest.importorskip("vllm", reason="CT-CHAT in vLLM needs vLLM, which has an environment of its own")
 
-from tests.integrations.test_vllm_model import (
-    folder,
-    test_greedy_tokens_are_those_of_transformers,
-    volumes,
-)
+from tests.integrations.test_vllm_model import folder, prompts, test_greedy_tokens, volumes
 
-__all__ = ["folder", "llm", "test_greedy_tokens_are_those_of_transformers", "volumes"]
+__all__ = ["folder", "llm", "prompts", "test_greedy_tokens", "volumes"]
 
 pytestmark = pytest.mark.gpu
 

@@ -34,13 +34,14 @@ class VLLMReports:
         # Registers the configuration of CT-CHAT with transformers.
         import rrg_rewards.models.ct_chat.model  # noqa: F401
 
-        source = {"revision": options.get("revision"), "trust_remote_code": False}
-        self.config = transformers.AutoConfig.from_pretrained(model, **source)
+        revision = options.get("revision")
+        self.config = transformers.AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
         self._is_ct_chat = isinstance(self.config, CTChatConfig)
         if has_images and not self._is_ct_chat:
             raise ValueError(f"volumes need a CT-CHAT model; {model} is a {self.config.model_type}")
-        loader = transformers.AutoProcessor if self._is_ct_chat else transformers.AutoTokenizer
-        self._processor = loader.from_pretrained(model, **source)
+        self._processor = (
+            transformers.AutoProcessor if self._is_ct_chat else transformers.AutoTokenizer
+        ).from_pretrained(model, revision=revision, trust_remote_code=False)
         self._tokenizer = self._processor.tokenizer if self._is_ct_chat else self._processor
         self._has_images = has_images
         self._sampling = {"max_tokens": max_new_tokens, "temperature": temperature, "detokenize": False}
