@@ -26,7 +26,7 @@ concurrent requests are scored in batches. All paths take POST and JSON:
   /rewards            {"completions": [...], "reference": [...]} -> {"rewards": [...], "scores": {...}, ...}
   /get_reward         OpenRLHF, --reward.remote_url http://HOST:PORT/get_reward
   /remote_rm          slime, --rm-type remote_rm --rm-url http://HOST:PORT/remote_rm
-  /remote_rm/scores   slime, with --reward-key reward
+  /remote_rm/scores   slime, with --reward-key score
   /v1                 LLaMA-Factory, reward_model: http://HOST:PORT/v1 (needs --prompts)
   /health, /info and /metrics (Prometheus) take GET.
 
@@ -41,7 +41,8 @@ Report text is never written to a log or an error. On SIGTERM, the server finish
 examples:
   rrg-rewards serve --reward crg --set prior=0.2
   rrg-rewards serve --reward crg --set average=macro --fit train.csv --reference-column report --workers 4
-  rrg-rewards serve --reward crimson --context age=PatientAge --missing -1 --port 9000
+  rrg-rewards serve --reward crimson --context age=PatientAge --missing -1
+  rrg-rewards serve --config reward.yaml --port 9000
   rrg-rewards serve --reward crepe --set model=my_crepe --device cuda --max-batch 128
   rrg-rewards serve --reward crg --set prior=0.2 --missing 0 --prompts train.jsonl
   curl -d '{"completions": ["Cardiomegaly."], "reference": ["Cardiomegaly."]}' http://127.0.0.1:8787/rewards
@@ -53,7 +54,10 @@ From Python, RemoteReward("http://127.0.0.1:8787") is the served reward. docs/se
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``serve`` to the command line."""
     parser = add_command_parser(commands, "serve", _run, "serve a reward over HTTP", _DESCRIPTION)
-    parser.add_argument("--reward", required=True, metavar="NAME", help="reward to serve, for example crg")
+    parser.add_argument("--reward", metavar="NAME", help="reward to serve, for example crg")
+    parser.add_argument(
+        "--config", metavar="FILE", help="YAML or JSON file of settings, as for trainers, instead of --reward"
+    )
     parser.add_argument(
         "--reference-column", default="reference", metavar="NAME", help="column of references (default: %(default)s)"
     )
@@ -127,13 +131,48 @@ def _read_prompts(args: argparse.Namespace, reward: "Reward") -> dict[str, dict[
     return found
 
 
-def _server_options(args: argparse.Namespace, reward: "Reward") -> "ServerOptions":
+def _make_reward(args: argparse.Namespace) -> tuple["Reward", dict[str, Any]]:
+    """Return the reward, and settings of the server from the file of ``--config``."""
+    if (args.reward is None) == (args.config is None):
+        raise UsageError("exactly one of --reward and --config is required")
+    if args.config is not None:
+        return _read_config(args)
+    from rrg_rewards.cli.reward_options import make_reward_from_options
+
+    if args.device is not None:
+        args.set.append(f"device={args.device}")
+    reward = make_reward_from_options(args)
+    if args.fit is not None:
+        _fit(reward, args.fit, args.reference_column)
+    return reward, {"missing": args.missing}
+
+
+def _read_config(args: argparse.Namespace) -> tuple["Reward", dict[str, Any]]:
+    from rrg_rewards.integrations.common.settings import read_settings
+
+    unused = ("labeler", "judge", "context", "set", "device", "fit", "missing")
+    if given := [name for name in unused if getattr(args, name) not in (None, [])]:
+        raise UsageError(f"argument --{given[0]}: has no effect with --config; put it into the file")
+    settings = read_settings({"config": args.config})
+    if settings.missing == "mean":
+        raise UsageError("argument --config: missing must be a number, because workers share no mean")
+    args.reference_column = settings.reference_column
+    server = {
+        "missing": settings.missing,
+        "extractor": settings.extractor,
+        "score_range": settings.score_range,
+    }
+    return settings.make_reward(), server
+
+
+def _server_options(args: argparse.Namespace, reward: "Reward", more: dict[str, Any]) -> "ServerOptions":
     from rrg_rewards.integrations.serve.settings import ServerOptions
 
     try:
         return ServerOptions(
             reward,
-            missing=args.missing,
+            **more,
+            reference_column=args.reference_column,
             prompts=None if args.prompts is None else _read_prompts(args, reward),
             token=os.environ.get("RRG_REWARDS_TOKEN"),
             max_batch=args.max_batch,
@@ -149,19 +188,14 @@ def _server_options(args: argparse.Namespace, reward: "Reward") -> "ServerOption
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.cli.reward_options import make_reward_from_options
     from rrg_rewards.utilities.imports import require
 
     for module in ("uvicorn", "starlette", "prometheus_client"):
         require(module, extra="serve")
     from rrg_rewards.integrations.serve.run import bind, run_server
 
-    if args.device is not None:
-        args.set.append(f"device={args.device}")
-    reward = make_reward_from_options(args)
-    if args.fit is not None:
-        _fit(reward, args.fit, args.reference_column)
-    options = _server_options(args, reward)
+    reward, more = _make_reward(args)
+    options = _server_options(args, reward, more)
     try:
         listener = bind(args.host, args.port, options.token)
     except ValueError as error:

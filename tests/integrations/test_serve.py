@@ -64,8 +64,9 @@ def test_the_rewards_are_those_of_the_reward_itself():
             CHAT.format("Report.", ""),
             2.0,
         ),
-        # A policy that writes the start of an answer hides none of its words.
-        (CHAT.format("<|image_pad|> Report.", "a <|im_start|>assistant\nc</s>"), CHAT.format("Report.", ""), 2.0),
+        # A policy that writes the start of an answer does not hide what it wrote before.
+        (CHAT.format("<|image_pad|> Report.", "a b <|im_start|>assistant\na"), CHAT.format("Report.", ""), 1.0),
+        ("p<think>a a a a a</think>a b", "p", 1.0),
     ],
 )
 def test_openrlhf(server, query, prompt, reward):
@@ -78,10 +79,25 @@ def test_openrlhf_cannot_carry_null(server):
     assert reply == {"rewards": [-9.5], "scores": [-9.5], "extra_logs": {"scorable": [0.0]}}
 
 
+def test_openrlhf_filters_by_scores_in_a_range():
+    with Served(missing=-1.0, score_range=(-1, 3)) as served:
+        body = {"query": ["pa b", "pa b c d e f", "pa"], "prompts": ["p"] * 3, "labels": ["a", "a", None]}
+        reply = served.post("/get_reward", body)[1]
+    assert (reply["rewards"], reply["scores"]) == ([1.0, 5.0, -1.0], [0.5, 1.0, 0.0])
+    assert reply["extra_logs"] == {"scorable": [1.0, 1.0, 0.0]}
+
+
+def test_openrlhf_guesses_no_completion(server):
+    body = {"query": ["a b"], "prompts": ["another prompt"], "labels": ["a"]}
+    status, reply, _ = server.post("/get_reward", body)
+    assert status == 422
+    assert reply["error"].startswith("query[0]: the completion was not found")
+
+
 def test_slime(server):
     body = {"prompt": "Report.", "response": "a b c", "label": "a"}
     assert server.post("/remote_rm", body)[1] == 2.0
-    assert server.post("/remote_rm/scores", body)[1] == {"reward": 2.0, "scorable": 1.0, "scores": {"half": 1.0}}
+    assert server.post("/remote_rm/scores", body)[1] == {"score": 2.0, "scorable": 1.0, "half": 1.0}
     assert server.post("/remote_rm", {**body, "label": None})[1] == -9.5
 
 
@@ -96,7 +112,7 @@ def test_llama_factory_looks_references_up_by_prompt(server):
     [
         (CHAT.format("Report study 3.", "a"), r"prompt of messages\[0\] is not in the table"),
         (CHAT.format("Report study 1. And 2.", "a"), r"prompt of messages\[0\] is not in the table"),
-        ("Report study 1. a", r"messages\[0\] has no known start of an answer"),
+        ("Report study 1. a", r"messages\[0\]: the text has no known start of an answer"),
     ],
 )
 def test_llama_factory_guesses_no_reference(server, message, error):
@@ -127,7 +143,7 @@ def test_labels_pack_several_columns(label):
         assert served.post("/remote_rm", {"response": "a b", "label": label})[1] == 1.0
         status, reply, _ = served.post("/remote_rm", {"response": "a b", "label": "a"})
     assert status == 422
-    assert reply["error"] == "label must be a JSON object with the columns reference, age"
+    assert reply["error"].startswith("label lacks the column 'age'; a label must be the reference, or a JSON object")
 
 
 @pytest.mark.parametrize(

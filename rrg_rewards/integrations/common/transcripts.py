@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["ReportExtractor", "completion_after_prompt"]
+__all__ = ["ReportExtractor", "completion_after_prompt", "first_exchange"]
 
 # Start of an answer in the chat formats of Qwen, Llama 3, Mistral, Gemma, Phi and Vicuna.
 _ANSWER = re.compile(
@@ -13,6 +13,13 @@ _ANSWER = re.compile(
     r"<start_of_turn>model\n?|<\|assistant\|>\n?|^ASSISTANT:|(?<=[\s>])ASSISTANT:",
     re.M,
 )
+_QUESTION = re.compile(
+    r"<\|im_start\|>user\n?|<\|start_header_id\|>user<\|end_header_id\|>\s*|\[INST\]|<start_of_turn>user\n?|"
+    r"<\|user\|>\n?|^USER:|(?<=[\s>])USER:|^Human:",
+    re.M,
+)
+# LLaMA-Factory's default template.
+_PLAIN_ANSWER = re.compile(r"^Assistant:", re.M)
 _SPECIAL = re.compile(r"<\|[A-Za-z0-9_ ]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>")
 _PLACEHOLDER = re.compile(r"<[^<>\s]{1,40}>|\[[A-Z/_]{2,20}\]")
 
@@ -51,6 +58,27 @@ def completion_after_prompt(text: str, prompt: str) -> str:
         "the completion was not found: the text neither begins with its prompt nor contains the prompt's end; end the "
         "prompt with the chat template's start of an answer"
     )
+
+
+def first_exchange(text: str) -> tuple[str, str]:
+    r"""Return the first question of a decoded conversation, without special tokens, and all that follows it.
+
+    Args:
+        text: Decoded prompt and completion in a chat format, or in LLaMA-Factory's default template.
+
+    Raises:
+        ValueError: If there is no known start of an answer.
+
+    Example:
+        >>> first_exchange("<|im_start|>user\nReport.<|im_end|>\n<|im_start|>assistant\nClear.<|im_end|>")
+        ('Report.', 'Clear.<|im_end|>')
+    """
+    answer = _ANSWER.search(text) or _PLAIN_ANSWER.search(text)
+    if answer is None:
+        raise ValueError("the text has no known start of an answer, such as <|im_start|>assistant")
+    starts = [match.end() for match in _QUESTION.finditer(text, 0, answer.start())]
+    question = text[starts[-1] if starts else 0 : answer.start()]
+    return _PLACEHOLDER.sub("", _SPECIAL.sub("", question)).strip(), text[answer.end() :]
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ def make_app(options: ServerOptions) -> Starlette:
 
     Args:
         options: The reward and its limits.
+
+    Raises:
+        Exception: The error of the reward, if it cannot load its model or score.
     """
     server = _Server(options)
     routes = [
@@ -58,10 +61,10 @@ class _Server:
         self._metrics = ServerMetrics()
         self._bodies = Bodies(options)
         self._scorer = Scorer(options, self._metrics.count_batch)
+        self._scorer.start()
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:  # noqa: ARG002 (Starlette's)
-        await self._scorer.start()
         yield
         self._scorer.close()
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rrg_rewards.integrations.common.transcripts import completion_after_prompt, first_exchange
 from rrg_rewards.integrations.serve.errors import RequestError
 from rrg_rewards.integrations.serve.fields import listed, named_columns, same_length
 from rrg_rewards.integrations.serve.scorer import Sample, ScoredSample
 from rrg_rewards.integrations.serve.settings import ServerOptions
-from rrg_rewards.integrations.serve.transcripts import completion_after_prompt, first_exchange
 
 __all__ = ["DIALECTS", "Dialect"]
 
@@ -82,22 +82,30 @@ def _openrlhf_samples(body: Mapping[str, Any], options: ServerOptions) -> list[S
     queries = listed(body, "query", str)
     prompts = same_length(body, "prompts", len(queries), str)
     labels = same_length(body, "labels", len(queries))
-    return [
-        Sample(completion_after_prompt(query, prompt, f"query[{row}]"), named_columns(label, options, f"labels[{row}]"))
-        for row, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True))
-    ]
+    samples = []
+    for row, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True)):
+        try:
+            completion = completion_after_prompt(query, prompt)
+        except ValueError as error:
+            raise RequestError(422, f"query[{row}]: {error}") from None
+        samples.append(Sample(options.extractor(completion), named_columns(label, options, f"labels[{row}]")))
+    return samples
 
 
 def _openrlhf_reply(scored: Sequence[ScoredSample], options: ServerOptions) -> Any:
     rewards = _numbers(scored, options)
-    return {"rewards": rewards, "scores": rewards, "extra_logs": {"scorable": _scorable(scored)}}
+    scores = rewards
+    if options.score_range is not None:
+        low, high = options.score_range
+        scores = [min(max((reward - low) / (high - low), 0.0), 1.0) for reward in rewards]
+    return {"rewards": rewards, "scores": scores, "extra_logs": {"scorable": _scorable(scored)}}
 
 
 def _slime_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Sample]:
     response = body.get("response")
     if not isinstance(response, str):
         raise RequestError(422, "response must be a text")
-    return [Sample(response, named_columns(body.get("label"), options, "label"))]
+    return [Sample(options.extractor(response), named_columns(body.get("label"), options, "label"))]
 
 
 def _slime_reply(scored: Sequence[ScoredSample], options: ServerOptions) -> Any:
@@ -105,7 +113,7 @@ def _slime_reply(scored: Sequence[ScoredSample], options: ServerOptions) -> Any:
 
 
 def _slime_object_reply(scored: Sequence[ScoredSample], options: ServerOptions) -> Any:
-    return {"reward": _numbers(scored, options)[0], "scorable": _scorable(scored)[0], "scores": scored[0].scores}
+    return {**scored[0].scores, "score": _numbers(scored, options)[0], "scorable": _scorable(scored)[0]}
 
 
 def _llama_factory_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Sample]:
@@ -118,10 +126,13 @@ def _llama_factory_samples(body: Mapping[str, Any], options: ServerOptions) -> l
         )
     samples = []
     for row, message in enumerate(messages):
-        prompt, completion = first_exchange(message, f"messages[{row}]")
+        try:
+            prompt, completion = first_exchange(message)
+        except ValueError as error:
+            raise RequestError(422, f"messages[{row}]: {error}") from None
         if prompt not in options.prompts:
             raise RequestError(422, f"the prompt of messages[{row}] is not in the table of --prompts")
-        samples.append(Sample(completion, options.prompts[prompt]))
+        samples.append(Sample(options.extractor(completion), options.prompts[prompt]))
     return samples
 
 
@@ -129,7 +140,8 @@ def _llama_factory_reply(scored: Sequence[ScoredSample], options: ServerOptions)
     return {"scores": _numbers(scored, options), "scorable": _scorable(scored)}
 
 
-def _numbers(scored: Sequence[ScoredSample], options: ServerOptions) -> list[float | None]:
+def _numbers(scored: Sequence[ScoredSample], options: ServerOptions) -> list[float]:
+    assert options.missing is not None
     return [options.missing if sample.reward is None else sample.reward for sample in scored]
 
 

@@ -1,9 +1,9 @@
 """Fields of requests, with errors that name the field and the row but quote no text."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.serve.errors import RequestError
 from rrg_rewards.integrations.serve.settings import ServerOptions
 
@@ -49,21 +49,11 @@ def named_columns(label: Any, options: ServerOptions, where: str) -> Mapping[str
     Raises:
         RequestError: If the label lacks a column.
     """
-    names = options.reward.columns
-    packed = _json_object(label) if isinstance(label, str) and label.lstrip().startswith("{") else label
-    if isinstance(packed, dict) and all(name in packed for name in names):
-        return {name: packed[name] for name in names}
-    if len(names) <= 1 and isinstance(label, str | None):
-        return dict.fromkeys(names, label)
-    raise RequestError(
-        422,
-        f"{where} must be a JSON object with the columns {', '.join(names)}"
-        + ("" if len(names) > 1 else ", or the reference as text"),
-    )
-
-
-def _json_object(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    row = read_row(label, options.reference_column)
+    for name in options.reward.columns:
+        if name not in row:
+            raise RequestError(
+                422,
+                f"{where} lacks the column {name!r}; a label must be the reference, or a JSON object of all columns",
+            )
+    return {name: row[name] for name in options.reward.columns}

@@ -1,11 +1,13 @@
 """Run a reward server in one or several processes."""
 
 import ipaddress
+import logging
 import os
 import signal
 import socket
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import torch
@@ -18,6 +20,8 @@ from rrg_rewards.integrations.serve.metrics import SHARED_FOLDER
 from rrg_rewards.integrations.serve.settings import ServerOptions
 
 __all__ = ["bind", "run_server"]
+
+_log = logging.getLogger("uvicorn.error")
 
 _BACKLOG = 2048
 
@@ -74,17 +78,26 @@ def run_server(options: ServerOptions, listener: socket.socket) -> bool:
             # After its requests are finished, uvicorn raises the signal again, which would end the process with an
             # exit code other than 0.
             signal.signal(signal.SIGTERM, lambda *_: None)
-            server.run([listener])
+            with suppress(SystemExit):
+                server.run([listener])
             started: bool = server.started
             return started
         with tempfile.TemporaryDirectory(prefix="rrg-rewards-metrics-") as folder:
             os.environ[SHARED_FOLDER] = folder
             try:
-                supervisor = Multiprocess(config, [listener])
+                supervisor = _Supervisor(config, [listener])
                 supervisor.run()
             finally:
                 del os.environ[SHARED_FOLDER]
             return all(process.exitcode != STARTUP_FAILURE for process in supervisor.processes)
+
+
+class _Supervisor(Multiprocess):  # type: ignore[misc]
+    def terminate_all(self) -> None:
+        # While this process holds the socket, new connections would wait in vain for a worker.
+        for listener in self.sockets:
+            listener.close()
+        super().terminate_all()
 
 
 def _make_app(options: ServerOptions) -> Starlette:
@@ -92,7 +105,12 @@ def _make_app(options: ServerOptions) -> Starlette:
 
     if options.num_workers > 1:
         torch.set_num_threads(max(1, torch.get_num_threads() // options.num_workers))
-    return make_app(options)
+    try:
+        return make_app(options)
+    except Exception as error:
+        # One line, and the exit code after which a worker is not replaced.
+        _log.error("the reward %r cannot start: %s: %s", options.reward.__name__, type(error).__name__, error)
+        raise SystemExit(STARTUP_FAILURE) from None
 
 
 def _config(options: ServerOptions, make_app: Callable[[], Starlette]) -> uvicorn.Config:

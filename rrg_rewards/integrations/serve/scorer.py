@@ -4,6 +4,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
 from rrg_rewards.integrations.serve.errors import RequestError, busy, scoring_error
@@ -64,17 +65,17 @@ class Scorer:
         """Number of samples that wait for a batch."""
         return self._queue.num_waiting
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Check that the reward can score, and load its model.
 
         Raises:
             Exception: The error of the reward.
         """
         columns = self._reward.columns
-        await self._thread.run(self._reward.score_async([], **{column: [] for column in columns}))
+        self._thread.start(self._reward.score_async([], **{column: [] for column in columns})).result()
         # Other columns have values that are not known here.
         if len(columns) <= 1:
-            await self._thread.run(self._score([Sample("Clear lungs.", dict.fromkeys(columns, "Clear lungs."))]))
+            self._thread.start(self._score([Sample("Clear lungs.", dict.fromkeys(columns, "Clear lungs."))])).result()
 
     async def score(self, samples: Sequence[Sample]) -> list[ScoredSample]:
         """Score the samples of a request.
@@ -103,7 +104,7 @@ class Scorer:
         self._thread.close()
 
     async def _process(self, samples: Sequence[Sample]) -> list[ScoredSample]:
-        scored = await self._thread.run(self._score(samples))
+        scored = await asyncio.wrap_future(self._thread.start(self._score(samples)))
         self._on_batch(scored)
         return scored
 
@@ -136,8 +137,8 @@ class _LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name="rrg-rewards-scoring", daemon=True)
         self._thread.start()
 
-    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -1,10 +1,11 @@
 """Settings of a reward server."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+from rrg_rewards.integrations.common.transcripts import ReportExtractor
 from rrg_rewards.rewards.base import Reward, is_asynchronous
 from rrg_rewards.utilities.batching import BatchLimits
 
@@ -22,6 +23,9 @@ class ServerOptions:
         reward: The reward. Nothing in it may be estimated while it is served.
         missing: Reward of an unscorable completion in the dialects that cannot carry null; these are refused without
             it.
+        reference_column: Column of a label that is a plain text.
+        extractor: Extracts the report from a completion, except in ``/rewards``, which scores completions as they are.
+        score_range: For ``/get_reward``, two rewards that become 0 and 1 in ``scores``. Default: the rewards.
         prompts: For ``/v1``, the columns of the reward by prompt; ``None`` refuses this dialect.
         token: Token that requests must carry; ``None`` for no check.
         max_batch: Maximum number of completions in a batch.
@@ -51,6 +55,9 @@ class ServerOptions:
     reward: Reward = field(repr=False)
     _: KW_ONLY
     missing: float | None = None
+    reference_column: str = "reference"
+    extractor: ReportExtractor = field(default_factory=ReportExtractor)
+    score_range: Sequence[float] | None = None
     prompts: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     max_batch: int = 64

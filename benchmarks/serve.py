@@ -1,0 +1,140 @@
+"""Measure a reward server: single requests of concurrent clients beside direct calls of the reward.
+
+python benchmarks/serve.py
+python benchmarks/serve.py --reward crimson --workers 1 2 --requests 2000
+
+Starts `rrg-rewards serve` on a free port and sends each completion in a request of its own, from --clients connections
+that each wait for a reply before the next request. The clients run in this process, on the same machine as the server.
+Every reward is compared with that of a direct call for the same completion; a lost or wrong one is counted. The reports
+are those of phantom studies, each compared with the report of the next study. The figures are written to --output.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from timing import machine
+
+from rrg_rewards.data import phantom_studies, write_json
+from rrg_rewards.rewards import RemoteReward, make_reward
+
+OPTIONS: dict[str, dict[str, Any]] = {"crg": {"prior": 0.2}, "crimson": {}}
+
+
+@contextlib.contextmanager
+def serving(reward: str, workers: int) -> Iterator[str]:
+    """Start a server and yield its address."""
+    settings = [f"--set={name}={value}" for name, value in OPTIONS[reward].items()]
+    command = [sys.executable, "-m", "rrg_rewards", "serve", "--reward", reward, *settings]
+    command += ["--port", "0", "--workers", str(workers)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    address = re.search(r"at (http://\S+)$", line)
+    if address is None:
+        raise SystemExit(f"the server did not start: {line}{process.stderr.read()}")
+    try:
+        yield address[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        if process.wait() != 0:
+            raise SystemExit(f"the server ended with {process.returncode}")
+
+
+async def until_ready(url: str) -> None:
+    """Wait until the server answers."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                async with session.get(url + "/health") as reply:
+                    if reply.status == 200:
+                        return
+            await asyncio.sleep(0.1)
+
+
+async def single_requests(
+    url: str, completions: Sequence[str], references: Sequence[str], clients: int
+) -> tuple[list[float | None], list[float], float]:
+    """Return the reward of each completion, the seconds of each request, and the seconds of all."""
+    rewards: list[float | None] = [None] * len(completions)
+    seconds = [0.0] * len(completions)
+    rows = iter(range(len(completions)))
+
+    async def client(session: aiohttp.ClientSession) -> None:
+        for row in rows:
+            body = {"completions": [completions[row]], "reference": [references[row]]}
+            began = time.perf_counter()
+            async with session.post(url + "/rewards", json=body) as reply:
+                reply.raise_for_status()
+                (rewards[row],) = (await reply.json())["rewards"]
+            seconds[row] = time.perf_counter() - began
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=clients)) as session:
+        began = time.perf_counter()
+        await asyncio.gather(*(client(session) for _ in range(clients)))
+        return rewards, seconds, time.perf_counter() - began
+
+
+def measure(reward: str, workers: int, completions: list[str], references: list[str], clients: int) -> dict[str, Any]:
+    """Measure a server, and compare its rewards with those of direct calls."""
+    own: Any = make_reward(reward, **OPTIONS[reward])
+    began = time.perf_counter()
+    expected = [own([one], reference=[other])[0] for one, other in zip(completions, references, strict=True)]
+    direct = time.perf_counter() - began
+    with serving(reward, workers) as url:
+        asyncio.run(until_ready(url))
+        rewards, seconds, total = asyncio.run(single_requests(url, completions, references, clients))
+        began = time.perf_counter()
+        batched = asyncio.run(RemoteReward(url)(completions, reference=references))
+        in_batches = time.perf_counter() - began
+    cuts = statistics.quantiles(seconds, n=100)
+    return {
+        "reward": reward,
+        "workers": workers,
+        "clients": clients,
+        "requests": len(completions),
+        "without_reward": sum(one is None for one in rewards),
+        "different_from_direct": sum(one != other for one, other in zip(rewards, expected, strict=True)),
+        "different_in_batches": sum(one != other for one, other in zip(batched, expected, strict=True)),
+        "p50_ms": 1000 * cuts[49],
+        "p99_ms": 1000 * cuts[98],
+        "rewards_per_second": len(completions) / total,
+        "remote_reward_per_second": len(completions) / in_batches,
+        "direct_single_calls_per_second": len(completions) / direct,
+    }
+
+
+def main() -> None:
+    """Measure all settings and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reward", nargs="+", choices=sorted(OPTIONS), default=sorted(OPTIONS))
+    parser.add_argument("--workers", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "serve.json")
+    arguments = parser.parse_args()
+    reports = [study.report for study in phantom_studies(arguments.requests + 1, seed=0, style="full")]
+    figures = []
+    for reward in arguments.reward:
+        for workers in arguments.workers:
+            figures.append(measure(reward, workers, reports[:-1], reports[1:], arguments.clients))
+            print(json.dumps(figures[-1]), flush=True)
+    write_json(
+        {"machine": {**machine(), "cores": os.cpu_count()}, "figures": figures}, arguments.output, overwrite=True
+    )
+
+
+if __name__ == "__main__":
+    main()
