@@ -47,6 +47,12 @@ SETS = {
 SIDES = {"right": "right", "left": "left", "bilateral": "bilateral", "both": "bilateral", "bilaterally": "bilateral"}
 # The lingula is a part of the left lung.
 SIDES |= {"lingula": "left", "lingular": "left"}
+# Names of parts of the heart, which are no sides, and lobes of both lungs: "lower lobes and right middle lobe", but not
+# "right upper and lower lobes".
+NO_SIDE = re.compile(
+    r"\b(?:left|right) (?:heart|ventric\w*|atri\w*|bundle)|\b(?:left|right)-sided heart", re.IGNORECASE
+)
+BOTH_SIDES = re.compile(r"\A(?:(?!\b(?:right|left)\b).)*\b(?:lungs|lower lobes|upper lobes)\b", re.IGNORECASE)
 MEASURE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*[x*\u00d7-]\s*(\d+(?:\.\d+)?))*\s*(mm|cm)\b", re.IGNORECASE)
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 TOLERANCE_MM = 1.0
@@ -148,8 +154,9 @@ def paired(report: str, annotated: Sequence[dict[str, Any]], found: Sequence[Fin
         words = set(re.findall(r"[a-z]+", finding["finding"].lower()))
         for j, mention in enumerate(found):
             if start >= 0 and mention.start < end and start < mention.end:
-                own = set(re.findall(r"[a-z]+", mention.text.lower()))
-                # Quotes may share words; the names of the findings then decide.
+                # Quotes may share words; the names of the findings then decide: "calcified plaques in the aorta and the
+                # coronary arteries".
+                own = set(re.findall(r"[a-z]+", f"{mention.text} {mention.concept}".lower().replace("_", " ")))
                 fits[i, j] = 1 + 0.1 * len(words & own) / len(own)
     rows, columns = linear_sum_assignment(fits, maximize=True)
     return [(int(i), int(j)) for i, j in zip(rows, columns, strict=True) if fits[i, j]]
@@ -157,8 +164,10 @@ def paired(report: str, annotated: Sequence[dict[str, Any]], found: Sequence[Fin
 
 def stated_side(text: str) -> str | None:
     """Return the side that an annotated finding states."""
-    sides = {SIDES[word] for word in re.findall(r"[a-z]+", text.lower()) if word in SIDES}
-    return None if not sides else "bilateral" if len(sides) > 1 else sides.pop()
+    sides = {SIDES[word] for word in re.findall(r"[a-z]+", NO_SIDE.sub("", text).lower()) if word in SIDES}
+    if not sides:
+        return None
+    return "bilateral" if len(sides) > 1 or BOTH_SIDES.search(text) else sides.pop()
 
 
 def stated_size(text: str) -> float | None:

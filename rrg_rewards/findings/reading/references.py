@@ -15,6 +15,8 @@ _SEARCHED = 80
 _REACH = 6
 # Number of characters after a mention that can contain "size".
 _FOLLOWING = 16
+# Number of characters before an apposition that can contain "the largest".
+_APPOSED = 150
 _END = re.compile(r"[.,;:()\n]")
 _PLURALS, _SINGULARS = ("s", "ae"), ("ss", "is", "us")
 
@@ -30,7 +32,21 @@ def reference_to(finding: Finding, report: str) -> Literal["definite", "indefini
     """
     before = _END.split(report[max(0, finding.start - _SEARCHED) : finding.start])[-1]
     after = _END.split(report[finding.end : finding.end + _FOLLOWING], maxsplit=1)[0]
-    return _reference(before, after)
+    found = _reference(before, after)
+    if found is None and _is_apposition(report[max(0, finding.start - _APPOSED) : finding.start], before):
+        return "definite"
+    return found
+
+
+def _is_apposition(text: str, before: str) -> bool:
+    """Whether a name without an article describes the lesion before: "the largest is on the right, solid nodule"."""
+    sentence = text.rpartition(". ")[2]
+    place = sentence.rfind("largest")
+    if place < 0 or not sentence.removesuffix(before).rstrip().endswith((",", ")")):
+        return False
+    return "and" not in tokenise(sentence[place:]) and cue_words("adjectives", "descriptive").issuperset(
+        tokenise(before)
+    )
 
 
 # Reports repeat their sentences.

@@ -86,6 +86,11 @@ def test_places_across_wrapped_lines():
     assert all(report[f.start : f.end] == f.text for f in found)
 
 
+def test_sizes_after_semicolons_are_items_of_one_list():
+    (found,) = extract_findings("Two nodules: 4 mm, left upper lobe; 3 mm, right upper lobe.")
+    assert [(place.laterality, place.size_mm) for place in found.places] == [("left", 4), ("right", 3)]
+
+
 @given(st.text(alphabet="aB1.:,- \n\r•", max_size=60) | st.text(max_size=60))
 def test_every_character_keeps_its_place(text):
     kept = unwrap(text)

@@ -60,6 +60,12 @@ def concepts(report):
             "Pleura: small right effusion together with thickening.",
             [("pleural_effusion", ()), ("pleural_thickening", ())],
         ),
+        # a name without an article describes the lesion before
+        ("Nodules in both lungs, the largest is in the right lung (IM5), solid nodule, 4 mm.", [("lung_nodule", ())]),
+        (
+            "Bronchiectasis on the left, its wall is thickened.",
+            [("bronchiectasis", ()), ("peribronchial_thickening", ())],
+        ),
         # a nodule at a station of the mediastinal nodes
         ("Small nodules up to 7 mm in the paratracheal area.", [("lymph_node", ())]),
         # two adjectives with one noun
