@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import kendalltau
+import torch
 from torchmetrics.functional.text import rouge_score
 
+from rrg_rewards.functional.agreement import AgreementStatistic, agreement_interval, human_agreement
 from rrg_rewards.metrics.nlg import BERTScore
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,12 +73,11 @@ def interval(statistic: Callable[[Array], float], draws: Array) -> dict[str, flo
     return {"low": float(low), "high": float(high)}
 
 
-def tau_with_interval(scores: Array, target: Array, draws: Array) -> dict[str, float]:
-    """Return Kendall's tau with its interval. The rows of a case are adjacent and are drawn together."""
-    rows = len(scores) // draws.shape[1]
-
-    def tau(cases: Array) -> float:
-        drawn = (rows * cases[:, None] + np.arange(rows)).ravel()
-        return float(kendalltau(scores[drawn], target[drawn]).statistic)
-
-    return {"tau": float(kendalltau(scores, target).statistic), **interval(tau, draws)}
+def agreement_with_interval(
+    scores: Array, target: Array, draws: Array, statistic: AgreementStatistic = "kendall", name: str = "tau"
+) -> dict[str, float]:
+    """Return the agreement with its interval. The rows of a case are adjacent and are drawn together."""
+    columns = [torch.from_numpy(np.asarray(values, dtype=np.float64)) for values in (scores, target)]
+    units = torch.arange(len(scores)) // (len(scores) // draws.shape[1])
+    low, high = agreement_interval(*columns, statistic, units, draws=map(torch.from_numpy, draws))
+    return {name: float(human_agreement(*columns, statistic)), "low": low, "high": high}

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from agreement import RADPREF, RESULTS, Array, bert_score, bootstrap_draws, rouge_l, tau_with_interval
+from agreement import RADPREF, RESULTS, Array, agreement_with_interval, bert_score, bootstrap_draws, rouge_l
 from benchmark_data import need
 
 from rrg_rewards.data import ErrorRecord, read_radpref
@@ -74,7 +74,9 @@ def main() -> None:
     totals = np.array([record.total for record in records])
     # The two candidates of a reference are adjacent.
     draws = bootstrap_draws(len(records) // 2, arguments.resamples)
-    table = {name: tau_with_interval(scores, totals, draws) for name, scores in scores_of(records, arguments).items()}
+    table = {
+        name: agreement_with_interval(scores, totals, draws) for name, scores in scores_of(records, arguments).items()
+    }
     print(f"RadPref: tau of {len(records)} candidates' scores with radiologists' total error counts (95 %)")
     for name, row in table.items():
         print(f"{name:16s} {row['tau']:.3f} ({row['low']:.3f} to {row['high']:.3f})")

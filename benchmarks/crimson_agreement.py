@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from agreement import RESULTS, SHARED, Preference, bootstrap_draws, read_preferences, rouge_l, tau_with_interval
+from agreement import RESULTS, SHARED, Preference, agreement_with_interval, bootstrap_draws, read_preferences, rouge_l
 from benchmark_data import need
 from torchmetrics.functional.text import bleu_score, chrf_score
 
@@ -103,7 +103,7 @@ def radpref(cases: Sequence[Preference], resamples: int) -> dict[str, dict[str, 
         for case in cases:
             first, second = (metric(case.reference, candidate, case.context) for candidate in case.candidates)
             differences.append(first - second)
-        found[name] = tau_with_interval(np.array(differences), ratings, draws)
+        found[name] = agreement_with_interval(np.array(differences), ratings, draws)
     return found
 
 

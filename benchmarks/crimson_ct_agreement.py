@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from agreement import RESULTS, SHARED, bootstrap_draws, interval, rouge_l, tau_with_interval
+from agreement import RESULTS, SHARED, agreement_with_interval, bootstrap_draws, interval, rouge_l
 from benchmark_data import need
 from scipy.optimize import linear_sum_assignment
 
@@ -232,7 +232,9 @@ def main() -> None:
     for name, pairs in read_sets(arguments).items():
         draws = bootstrap_draws(len(pairs), arguments.resamples)
         target = np.array([pair.score for pair in pairs])
-        taus = {metric: tau_with_interval(np.array(values), target, draws) for metric, values in scores(pairs).items()}
+        taus = {
+            metric: agreement_with_interval(np.array(values), target, draws) for metric, values in scores(pairs).items()
+        }
         print(f"\n{name}: {len(pairs)} pairs{'':20s} tau (95 %)")
         for metric, row in taus.items():
             print(f"  {metric:36s} {row['tau']:.3f} ({row['low']:.3f} to {row['high']:.3f})")

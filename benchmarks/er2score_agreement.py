@@ -27,12 +27,11 @@ from agreement import (
     RESULTS,
     Array,
     Preference,
+    agreement_with_interval,
     bert_score,
     bootstrap_draws,
-    interval,
     read_preferences,
     rouge_l,
-    tau_with_interval,
 )
 from benchmark_data import need
 
@@ -55,19 +54,11 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def preference_accuracy(differences: Array, ratings: Array) -> float:
-    """Return the share of pairs with a preference in which the metric agrees; a tie counts half."""
-    preferred = ratings != 0
-    agreed = np.sign(differences[preferred]) * np.sign(ratings[preferred])
-    return float(np.mean((agreed + 1) / 2)) if len(agreed) else float("nan")
-
-
 def agreement(differences: Array, ratings: Array, draws: Array) -> dict[str, dict[str, float]]:
     """Return both figures of one metric with their intervals."""
-    drawn = interval(lambda cases: preference_accuracy(differences[cases], ratings[cases]), draws)
     return {
-        "accuracy": {"accuracy": preference_accuracy(differences, ratings), **drawn},
-        "tau": tau_with_interval(differences, ratings, draws),
+        "accuracy": agreement_with_interval(differences, ratings, draws, "preference", "accuracy"),
+        "tau": agreement_with_interval(differences, ratings, draws),
     }
 
 

@@ -6,6 +6,7 @@ from rrg_rewards.functional.advantages import (
     group_advantages,
     leave_one_out_advantages,
 )
+from rrg_rewards.functional.agreement import agreement_interval, human_agreement
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.crepe import CrepeLoss, crepe_loss, crepe_score
 from rrg_rewards.functional.crg import (
@@ -37,6 +38,13 @@ from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
 from rrg_rewards.functional.policy_losses import PolicyLoss, policy_loss, value_loss
 from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
+from rrg_rewards.functional.significance import (
+    PermutationTest,
+    WilliamsTest,
+    agreement_permutation_test,
+    perm_both_test,
+    williams_test,
+)
 from rrg_rewards.functional.token_loss import TokenLoss
 
 __all__ = [
@@ -48,8 +56,12 @@ __all__ = [
     "CrimsonStatistics",
     "LabelCounts",
     "MarginRewardEnforcementLoss",
+    "PermutationTest",
     "PolicyLoss",
     "TokenLoss",
+    "WilliamsTest",
+    "agreement_interval",
+    "agreement_permutation_test",
     "bootstrap_interval",
     "crepe_loss",
     "crepe_score",
@@ -68,6 +80,7 @@ __all__ = [
     "generalized_advantages",
     "greedy_baseline_advantages",
     "group_advantages",
+    "human_agreement",
     "importance_weights",
     "kendall_tau",
     "kl_estimate",
@@ -77,9 +90,11 @@ __all__ = [
     "leave_one_out_advantages",
     "margin_reward_enforcement_loss",
     "margin_reward_enforcement_terms",
+    "perm_both_test",
     "policy_loss",
     "spearman_rho",
     "token_entropies",
     "token_log_probs",
     "value_loss",
+    "williams_test",
 ]

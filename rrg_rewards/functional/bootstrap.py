@@ -1,11 +1,11 @@
 """Bootstrap confidence intervals of corpus values, by resampling of reports."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-__all__ = ["bootstrap_interval"]
+__all__ = ["bootstrap_draws", "bootstrap_interval", "percentile_interval"]
 
 
 def bootstrap_interval(
@@ -45,21 +45,64 @@ def bootstrap_interval(
     """
     if not columns:
         raise ValueError("columns must contain at least one tensor")
-    if num_resamples < 1:
-        raise ValueError(f"num_resamples must be positive, got {num_resamples}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
     lengths = [len(column) for column in columns]
     if len(set(lengths)) > 1:
         raise ValueError(f"columns must have the same length, got {lengths}")
     reports = len(columns[0])
+    _check_confidence(confidence)
+    draws = bootstrap_draws(reports, num_resamples, seed)
     if reports < 2:
         return float("nan"), float("nan")
-    generator = torch.Generator().manual_seed(seed)
     values = torch.empty(num_resamples, dtype=torch.float64)
-    for draw in range(num_resamples):
-        rows = torch.randint(reports, (reports,), generator=generator)
+    for draw, rows in enumerate(draws):
         values[draw] = statistic(*(column[rows] for column in columns))
+    return percentile_interval(values, confidence)
+
+
+def bootstrap_draws(size: int, num_resamples: int, seed: int = 0) -> Iterator[Tensor]:
+    """Return an iterator over draws: ``size`` indices with replacement each, ``num_resamples`` times.
+
+    Args:
+        size: Number of reports to draw from, and number of indices of a draw.
+        num_resamples: Number of draws.
+        seed: Seed; equal arguments give equal draws.
+
+    Raises:
+        ValueError: If ``num_resamples`` is not positive.
+
+    Example:
+        >>> [draw.shape for draw in bootstrap_draws(5, num_resamples=2)]
+        [torch.Size([5]), torch.Size([5])]
+    """
+    if num_resamples < 1:
+        raise ValueError(f"num_resamples must be positive, got {num_resamples}")
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randint(size, (size,), generator=generator) for _ in range(num_resamples))
+
+
+def percentile_interval(values: Tensor, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the ends between which the middle fraction ``confidence`` of the values lies.
+
+    Args:
+        values: ``(R,)`` values of a statistic, one for each draw; NaN is excluded.
+        confidence: Fraction of values between the ends, in (0, 1).
+
+    Returns:
+        Lower and upper end; NaN if all values are NaN.
+
+    Raises:
+        ValueError: If ``confidence`` lies outside (0, 1).
+
+    Example:
+        >>> percentile_interval(torch.arange(101.0), confidence=0.5)
+        (25.0, 75.0)
+    """
+    _check_confidence(confidence)
     tail = (1 - confidence) / 2
-    low, high = values.nanquantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
+    low, high = values.double().nanquantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
     return low, high
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")

@@ -1,0 +1,300 @@
+"""Agreement of metric scores with human judgements: correlations, pairwise accuracy, and bootstrap intervals.
+
+All statistics are computed for several weightings of the rows at once. A bootstrap draw is a weighting by the number of
+times that a row was drawn, so that pairs of rows are compared only once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.functional.bootstrap import bootstrap_draws, percentile_interval
+
+__all__ = [
+    "AgreementStatistic",
+    "agreement_interval",
+    "check_agreement",
+    "human_agreement",
+    "permuted_agreement",
+    "weighted_agreement",
+]
+
+AgreementStatistic = Literal["kendall", "spearman", "pearson", "accuracy", "preference"]
+
+# Maximum number of pairs that are compared in one operation; limits the memory.
+_PAIRS_AT_ONCE = 2**22
+# Sums of so many signs are exact in float32.
+_EXACT_PAIRS = 2**20
+
+
+def human_agreement(
+    scores: Tensor, target: Tensor, statistic: AgreementStatistic = "kendall", units: Tensor | None = None
+) -> Tensor:
+    r"""Compute the agreement of scores with human judgements.
+
+    - ``kendall``: Kendall's :math:`\tau_b`, as :func:`~rrg_rewards.functional.kendall_tau`.
+    - ``spearman``: Spearman's :math:`\rho`, as :func:`~rrg_rewards.functional.spearman_rho`.
+    - ``pearson``: Pearson's correlation :math:`r`.
+    - ``accuracy``: pairwise accuracy, the share of pairs of rows with different judgements that the scores order alike.
+      With ``units`` only pairs of rows of the same unit count, for example the reports of one study.
+    - ``preference``: share of rows with a judgement other than 0 whose score has its sign. Scores are differences
+      between two candidates, and judgements say which of them is better.
+
+    In both accuracies, equal scores (a score of 0) count half, so that a constant score reaches 0.5.
+
+    Args:
+        scores: ``(N,)`` numbers, higher if better.
+        target: ``(N,)`` judgements, higher if better.
+        statistic: Name of the statistic.
+        units: ``(N,)`` integers that say which rows belong together; used by ``accuracy`` only.
+
+    Returns:
+        Scalar float64: in [-1, 1], or in [0, 1] for accuracies. NaN if it is undefined: one side is constant, there is
+        no pair with different judgements, or no preference.
+
+    Raises:
+        ValueError: If shapes differ, a number is not finite, or the statistic is unknown.
+
+    Example:
+        >>> scores, ratings = torch.tensor([0.1, 0.9, 0.8, 2.0]), torch.tensor([0, 1, 1, 3])
+        >>> human_agreement(scores, ratings), human_agreement(scores, ratings, "accuracy")
+        (tensor(0.9129, dtype=torch.float64), tensor(1., dtype=torch.float64))
+    """
+    check_agreement(scores, target, statistic, units)
+    return weighted_agreement(scores, target, torch.ones(1, len(scores)), statistic, units)[0]
+
+
+def agreement_interval(
+    scores: Tensor,
+    target: Tensor,
+    statistic: AgreementStatistic = "kendall",
+    units: Tensor | None = None,
+    *,
+    minus: Tensor | None = None,
+    num_resamples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    draws: Iterable[Tensor] | None = None,
+) -> tuple[float, float]:
+    r"""Compute the percentile bootstrap interval of :func:`human_agreement`, or of a difference between two metrics.
+
+    Units are drawn with replacement, and all rows of a unit together (:func:`~rrg_rewards.functional.
+    bootstrap_interval`). With ``minus`` the interval is that of the difference ``human_agreement(scores) -
+    human_agreement(minus)``, where both metrics see the same draws.
+
+    Args:
+        scores: ``(N,)`` numbers.
+        target: ``(N,)`` judgements.
+        statistic: Statistic as in :func:`human_agreement`.
+        units: ``(N,)`` integers that say which rows belong together; default: each row is a unit.
+        minus: ``(N,)`` scores of the other metric of a difference.
+        num_resamples: Number of draws.
+        confidence: Fraction of draws inside the interval, in (0, 1).
+        seed: Seed of the draws.
+        draws: Drawn units of each draw, as indices of the sorted units, instead of random ones.
+
+    Returns:
+        Lower and upper end; NaN if no draw has a value or there are fewer than two units.
+
+    Raises:
+        ValueError: As :func:`human_agreement`, or if ``num_resamples`` is not positive or ``confidence`` lies outside
+            (0, 1).
+
+    Example:
+        >>> scores, ratings = torch.arange(40) % 7, torch.arange(40) % 5
+        >>> low, high = agreement_interval(scores, ratings, num_resamples=200)
+        >>> low < float(human_agreement(scores, ratings)) < high
+        True
+    """
+    check_agreement(scores, target, statistic, units)
+    kinds, unit_of_row = torch.unique(torch.arange(len(scores)) if units is None else units, return_inverse=True)
+    if len(kinds) < 2:
+        return float("nan"), float("nan")
+    drawn = bootstrap_draws(len(kinds), num_resamples, seed) if draws is None else draws
+    counts = torch.stack([torch.bincount(rows, minlength=len(kinds)) for rows in drawn])
+    weights = counts[:, unit_of_row].double()
+    values = weighted_agreement(scores, target, weights, statistic, units)
+    if minus is not None:
+        check_agreement(minus, target, statistic, units)
+        values = values - weighted_agreement(minus, target, weights, statistic, units)
+    return percentile_interval(values, confidence)
+
+
+def weighted_agreement(
+    scores: Tensor, target: Tensor, weights: Tensor, statistic: AgreementStatistic, units: Tensor | None = None
+) -> Tensor:
+    """Compute :func:`human_agreement` for several weightings of the rows.
+
+    A row of integer weight w counts as w equal rows. Pairs within a unit count once for each time that the unit counts.
+
+    Args:
+        scores: ``(N,)`` finite numbers.
+        target: ``(N,)`` finite judgements.
+        weights: ``(B, N)`` weights, at least 0; equal within a unit, or 0 and 1.
+        statistic: Statistic as in :func:`human_agreement`.
+        units: Units as in :func:`human_agreement`.
+
+    Returns:
+        ``(B,)`` float64.
+
+    Example:
+        >>> scores, ratings = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])
+        >>> weighted_agreement(scores, ratings, torch.tensor([[1, 1, 1], [1, 1, 0]]), "kendall")
+        tensor([0.3333, 1.0000], dtype=torch.float64)
+    """
+    ours, theirs, weights = scores.double(), target.double(), weights.double()
+    if statistic == "accuracy":
+        return _accuracy(ours, theirs, weights, units)
+    return _STATISTICS[statistic](ours, theirs, weights)
+
+
+def permuted_agreement(
+    scores: Tensor, target: Tensor, permutations: Tensor, statistic: AgreementStatistic, units: Tensor | None = None
+) -> Tensor:
+    """Compute :func:`human_agreement` of the scores with permuted judgements.
+
+    Args:
+        scores: ``(N,)`` finite numbers.
+        target: ``(N,)`` finite judgements.
+        permutations: ``(B, N)``; judgement ``permutations[b, i]`` moves to row ``i``. With ``accuracy`` and units, it
+            must be of the same unit as row ``i``.
+        statistic: Statistic as in :func:`human_agreement`, except ``preference``.
+        units: Units as in :func:`human_agreement`.
+
+    Returns:
+        ``(B,)`` float64.
+
+    Example:
+        >>> scores, ratings = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])
+        >>> permuted_agreement(scores, ratings, torch.tensor([[0, 1, 2], [0, 2, 1]]), "kendall")
+        tensor([0.3333, 1.0000], dtype=torch.float64)
+    """
+    ours, theirs = scores.double(), target.double()
+    one = torch.ones(1, len(ours), dtype=torch.float64)
+    if statistic in ("spearman", "pearson"):
+        sides = [_weighted_ranks(v, one) if statistic == "spearman" else v[None] for v in (ours, theirs)]
+        own, judged = (side[0] - side.mean() for side in sides)
+        return (judged[permutations] @ own) / (own.norm() * judged.norm())
+    # Only the sum of signed pairs depends on the permutation. float32 is fast, and exact for ranks and for the sums.
+    signed = torch.zeros(len(permutations), dtype=torch.float64)
+    own, judged = (torch.unique(values, return_inverse=True)[1].float() for values in (ours, theirs))
+    rows = max(1, _EXACT_PAIRS // len(ours))
+    for start in range(0, len(ours), rows):
+        part = slice(start, start + rows)
+        signs = (own[part, None] - own).sign()
+        if statistic == "accuracy" and units is not None:
+            signs *= units[part, None] == units
+        for number, permutation in enumerate(permutations):
+            moved = judged[permutation]
+            signed[number] += torch.dot(signs.flatten(), (moved[part, None] - moved).sign_().flatten())
+    if statistic == "accuracy":
+        _, pairs = _accuracy_sums(ours, theirs, one, units)
+        return (1 + signed / pairs) / 2
+    _, *untied = _pair_sums(ours, theirs, one, _kendall_terms)
+    return signed / (untied[0] * untied[1]).sqrt()
+
+
+def check_agreement(scores: Tensor, target: Tensor, statistic: str, units: Tensor | None = None) -> None:
+    """Check the arguments of :func:`human_agreement`.
+
+    Raises:
+        ValueError: If shapes differ, a number is not finite, or the statistic is unknown.
+    """
+    if statistic not in get_args(AgreementStatistic):
+        raise ValueError(f"statistic must be one of {', '.join(get_args(AgreementStatistic))}, got {statistic!r}")
+    if scores.ndim != 1 or scores.shape != target.shape:
+        raise ValueError(f"scores and target must both be (N,), got {tuple(scores.shape)} and {tuple(target.shape)}")
+    if units is not None and units.shape != scores.shape:
+        raise ValueError(f"units must be ({len(scores)},), as scores, got {tuple(units.shape)}")
+    for name, values in (("scores", scores), ("target", target)):
+        if not bool(values.isfinite().all()):
+            row = int((~values.isfinite()).nonzero()[0])
+            raise ValueError(f"{name}[{row}] must be finite, got {values[row].item()}; leave out unscorable rows")
+    if not len(scores):
+        raise ValueError("scores must have at least one row")
+
+
+def _pair_sums(
+    scores: Tensor, target: Tensor, weights: Tensor, terms: Callable[[Tensor, Tensor, slice], tuple[Tensor, ...]]
+) -> list[Tensor]:
+    """Sum terms over all ordered pairs of rows, each times the weights of both rows; ``(B,)`` for each term."""
+    sums: list[Tensor] = []
+    rows = max(1, _PAIRS_AT_ONCE // len(scores))
+    for start in range(0, len(scores), rows):
+        part = slice(start, start + rows)
+        ours, theirs = ((values[part, None] - values).sign() for values in (scores, target))
+        added = [((weights @ term.T) * weights[:, part]).sum(1) for term in terms(ours, theirs, part)]
+        sums = [a + b for a, b in zip(sums, added, strict=True)] if sums else added
+    return sums
+
+
+def _kendall_terms(ours: Tensor, theirs: Tensor, _: slice) -> tuple[Tensor, ...]:
+    return ours * theirs, ours.abs(), theirs.abs()
+
+
+def _kendall(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    signed, ours, theirs = _pair_sums(scores, target, weights, _kendall_terms)
+    return torch.where((ours > 0) & (theirs > 0), signed / (ours * theirs).sqrt(), torch.nan)
+
+
+def _accuracy(scores: Tensor, target: Tensor, weights: Tensor, units: Tensor | None) -> Tensor:
+    right, pairs = _accuracy_sums(scores, target, weights, units)
+    return torch.where(pairs > 0, right / pairs, torch.nan)
+
+
+def _accuracy_sums(scores: Tensor, target: Tensor, weights: Tensor, units: Tensor | None) -> list[Tensor]:
+    """Return the weights of rightly ordered pairs and of all pairs with different judgements."""
+
+    def terms(ours: Tensor, theirs: Tensor, part: slice) -> tuple[Tensor, ...]:
+        counted = theirs.abs() if units is None else theirs.abs() * (units[part, None] == units)
+        return counted * (1 + ours * theirs) / 2, counted
+
+    # A unit that is drawn twice has twice its pairs, not four times.
+    return _pair_sums(scores, target, weights if units is None else weights.sqrt(), terms)
+
+
+def _spearman(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    return _correlation(_weighted_ranks(scores, weights), _weighted_ranks(target, weights), weights)
+
+
+def _weighted_ranks(values: Tensor, weights: Tensor) -> Tensor:
+    """Return ``(B, N)`` ranks, averaged over ties, up to a constant; integer weights repeat rows."""
+    kinds, kind = torch.unique(values, return_inverse=True)
+    totals = weights.new_zeros(len(weights), len(kinds)).index_add_(1, kind, weights)
+    return (totals.cumsum(1) - totals / 2)[:, kind]
+
+
+def _pearson(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    return _correlation(scores.expand_as(weights), target.expand_as(weights), weights)
+
+
+def _correlation(ours: Tensor, theirs: Tensor, weights: Tensor) -> Tensor:
+    """Return the weighted Pearson correlation of each row of ``(B, N)`` values; NaN if one side is constant."""
+    centred = []
+    for values in (ours, theirs):
+        known = weights > 0
+        low, high = (values.masked_fill(~known, end).aminmax(dim=1) for end in (torch.inf, -torch.inf))
+        constant = low.min == high.max
+        mean = (weights * values).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
+        # Rounding of the mean must not make a constant side vary.
+        centred.append(torch.where(constant[:, None], 0.0, values - mean))
+    products = (weights * centred[0] * centred[1]).sum(1)
+    spread = ((weights * centred[0] ** 2).sum(1) * (weights * centred[1] ** 2).sum(1)).sqrt()
+    return torch.where(spread > 0, products / spread, torch.nan).clamp(-1, 1)
+
+
+def _preference(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    counted = weights * (target != 0)
+    right = counted @ ((1 + scores.sign() * target.sign()) / 2)
+    total = counted.sum(1)
+    return torch.where(total > 0, right / total, torch.nan)
+
+
+_STATISTICS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "kendall": _kendall,
+    "spearman": _spearman,
+    "pearson": _pearson,
+    "preference": _preference,
+}

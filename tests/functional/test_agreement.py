@@ -1,0 +1,165 @@
+"""Agreement statistics against scipy and brute force, on ties, units and weights."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from rrg_rewards.functional import agreement as agreement_module
+from rrg_rewards.functional import agreement_interval, bootstrap_interval, human_agreement, kendall_tau
+from rrg_rewards.functional.agreement import permuted_agreement, weighted_agreement
+
+SCIPY = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": stats.pearsonr}
+STATISTICS = (*SCIPY, "accuracy", "preference")
+
+
+def sample(rows: int = 60, seed: int = 0, units: int = 20) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return scores and judgements with ties and negative values, and units of unequal size."""
+    generator = np.random.default_rng(seed)
+    target = generator.integers(-2, 3, rows)
+    scores = np.round(target + generator.normal(size=rows) * 2)
+    return torch.tensor(scores), torch.tensor(target), torch.tensor(generator.integers(0, units, rows))
+
+
+def brute_accuracy(scores: Any, target: Any, units: Any = None) -> float:
+    points = [
+        0.5 if scores[i] == scores[j] else float((scores[i] > scores[j]) == (target[i] > target[j]))
+        for i, j in itertools.combinations(range(len(scores)), 2)
+        if target[i] != target[j] and (units is None or units[i] == units[j])
+    ]
+    return float(np.mean(points)) if points else math.nan
+
+
+def brute_preference(scores: Any, target: Any) -> float:
+    points = [0.5 if s == 0 else float((s > 0) == (t > 0)) for s, t in zip(scores, target, strict=True) if t != 0]
+    return float(np.mean(points)) if points else math.nan
+
+
+def expected(statistic: str, scores: Any, target: Any, units: Any = None) -> float:
+    if statistic == "accuracy":
+        return brute_accuracy(scores, target, units)
+    if statistic == "preference":
+        return brute_preference(scores, target)
+    if len(set(scores)) < 2 or len(set(target)) < 2:
+        return math.nan
+    return float(SCIPY[statistic](scores, target).statistic)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@given(rows=st.lists(st.tuples(st.integers(-3, 3), st.integers(-2, 2), st.integers(0, 2)), min_size=2, max_size=12))
+def test_equals_the_definition(statistic: Any, rows: list[tuple[int, int, int]]) -> None:
+    scores, target, units = (list(column) for column in zip(*rows, strict=True))
+    columns = [torch.tensor(column) for column in (scores, target)]
+    assert float(human_agreement(*columns, statistic)) == pytest.approx(
+        expected(statistic, scores, target), nan_ok=True
+    )
+    if statistic == "accuracy":
+        found = human_agreement(*columns, statistic, torch.tensor(units))
+        assert float(found) == pytest.approx(brute_accuracy(scores, target, units), nan_ok=True)
+
+
+def test_kendall_is_that_of_kendall_tau() -> None:
+    scores, target, _ = sample()
+    assert torch.equal(human_agreement(scores, target), kendall_tau(scores, target))
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_a_constant_side_has_no_correlation_at_any_scale(scale: float) -> None:
+    constant = torch.full((7,), 0.1 * scale)
+    for statistic in SCIPY:
+        assert math.isnan(human_agreement(constant, torch.arange(7), statistic)), statistic
+    assert human_agreement(constant, torch.arange(7), "accuracy") == 0.5
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_weights_repeat_rows(statistic: Any) -> None:
+    scores, target, _ = sample(20)
+    weights = torch.randint(0, 4, (5, 20), generator=torch.Generator().manual_seed(1))
+    found = weighted_agreement(scores, target, weights, statistic)
+    for value, counts in zip(found, weights, strict=True):
+        rows = torch.arange(20).repeat_interleave(counts)
+        assert float(value) == pytest.approx(float(human_agreement(scores[rows], target[rows], statistic)))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_large_tables_are_compared_in_parts(statistic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, target, units = sample(50)
+    permutations = torch.stack([torch.randperm(50) for _ in range(3)])
+    whole = human_agreement(scores, target, statistic, units)
+    moved = statistic != "preference" and permuted_agreement(scores, target, permutations, statistic)
+    for name in ("_PAIRS_AT_ONCE", "_EXACT_PAIRS"):
+        monkeypatch.setattr(agreement_module, name, 120)
+    torch.testing.assert_close(human_agreement(scores, target, statistic, units), whole)
+    if statistic != "preference":
+        torch.testing.assert_close(permuted_agreement(scores, target, permutations, statistic), moved)
+
+
+@pytest.mark.parametrize("statistic", [*SCIPY, "accuracy"])
+def test_permuted_judgements(statistic: Any) -> None:
+    scores, target, _ = sample(30)
+    permutations = torch.stack([torch.randperm(30, generator=torch.Generator().manual_seed(i)) for i in range(4)])
+    found = permuted_agreement(scores, target, permutations, statistic)
+    for value, permutation in zip(found, permutations, strict=True):
+        assert float(value) == pytest.approx(float(human_agreement(scores, target[permutation], statistic)))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_interval_without_units_is_that_of_the_bootstrap(statistic: Any) -> None:
+    scores, target, _ = sample(40)
+    found = agreement_interval(scores, target, statistic, num_resamples=50, seed=3)
+    plain = bootstrap_interval(lambda *drawn: human_agreement(*drawn, statistic), [scores, target], 50, seed=3)
+    assert found == pytest.approx(plain)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_units_are_drawn_whole(statistic: Any) -> None:
+    scores, target, units = sample(40)
+    kinds = sorted(set(units.tolist()))
+    draws = [torch.randint(len(kinds), (len(kinds),), generator=torch.Generator().manual_seed(i)) for i in range(30)]
+    values = []
+    for draw in draws:
+        rows, copies = [], []
+        for copy, kind in enumerate(draw.tolist()):
+            own = (units == kinds[kind]).nonzero().flatten().tolist()
+            rows += own
+            # Two copies of a unit are two units.
+            copies += [copy] * len(own)
+        values.append(expected(statistic, scores[rows].tolist(), target[rows].tolist(), copies))
+    found = agreement_interval(scores, target, statistic, units, draws=draws, confidence=0.9)
+    assert found == pytest.approx(np.nanquantile(values, (0.05, 0.95)))
+
+
+def test_interval_of_a_difference_uses_the_same_draws() -> None:
+    scores, target, _ = sample(40)
+    assert agreement_interval(scores, target, minus=scores, num_resamples=20) == (0.0, 0.0)
+    other = torch.flip(scores, (0,))
+    low, high = agreement_interval(scores, target, minus=other, num_resamples=200)
+    reverse = agreement_interval(other, target, minus=scores, num_resamples=200)
+    assert (low, high) == pytest.approx((-reverse[1], -reverse[0]))
+    assert low < float(human_agreement(scores, target) - human_agreement(other, target)) < high
+
+
+def test_one_unit_has_no_interval() -> None:
+    scores, target, _ = sample(5)
+    ends = agreement_interval(scores, target, units=torch.zeros(5, dtype=torch.long))
+    assert all(map(math.isnan, ends))
+
+
+def test_wrong_arguments_are_named() -> None:
+    two, three = torch.zeros(2), torch.zeros(3)
+    with pytest.raises(ValueError, match=r"both be \(N,\), got \(2,\) and \(3,\)"):
+        human_agreement(two, three)
+    with pytest.raises(ValueError, match=r"statistic must be one of kendall, .*got 'tau'"):
+        human_agreement(two, two, "tau")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"scores\[1\] must be finite, got nan; leave out unscorable rows"):
+        human_agreement(torch.tensor([0.0, math.nan]), two)
+    with pytest.raises(ValueError, match=r"units must be \(2,\), as scores, got \(3,\)"):
+        human_agreement(two, two, "accuracy", three)
+    with pytest.raises(ValueError, match="at least one row"):
+        human_agreement(torch.zeros(0), torch.zeros(0))
