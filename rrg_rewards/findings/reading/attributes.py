@@ -21,6 +21,7 @@ _SHARED = ("laterality", "location", "change", "device_position", "places")
 # Attributes before the first of several findings that belong to all of them.
 _PLACE = ("laterality", "location", "places")
 _PLACED = frozenset({"laterality", "location", "segment", "implied"})
+_NOTHING = Attributes()
 # Number of words after the last finding in which "around it" ties it to the finding before.
 _PRONOUN_REACH = 6
 
@@ -51,6 +52,8 @@ class AttributeReader:
         self._separators, self._joining, self._fillers, self._prepositions = (
             cue_words("connectives", name) for name in ("separators", "joining", "fillers", "prepositions")
         )
+        # A heading is a part of its statement: "left lung: clear".
+        self._dividers = self._separators - {":"}
         self._normal = frozenset(config["normal"])
         self._denied, self._changes = frozenset(config["denied"]), frozenset(config["changes"])
         self._verbs = cue_words("statements", "verbs")
@@ -70,7 +73,7 @@ class AttributeReader:
         """Return the attributes of the findings at ordered ``spans``, which may repeat."""
         modifiers = self._modifiers(tokens)
         if not modifiers:
-            return [Attributes()] * len(spans)
+            return [_NOTHING] * len(spans)
         places = list({span.end: span for span in spans}.values())
         numbers = _statements(tokens, places)
         found: list[list[Modifier]] = [[] for _ in places]
@@ -79,7 +82,7 @@ class AttributeReader:
             if owners[modifier.start] >= 0:
                 found[owners[modifier.start]].append(modifier)
         where = [whereabouts(tokens, own) if own else NOWHERE for own in found]
-        result = [_collect(own, at) if own else Attributes() for own, at in zip(found, where, strict=True)]
+        result = [_collect(own, at) if own else _NOTHING for own, at in zip(found, where, strict=True)]
         if len(places) > 1:
             self._share_trailing(tokens, places, result, where, found)
             self._share_leading(tokens, places, result, found, numbers)
@@ -173,7 +176,7 @@ class AttributeReader:
 
     def _is_part(self, between: Sequence[str]) -> bool:
         """Whether the words between two findings make the second a part of the first: "some of which are"."""
-        return any(
+        return not self._partitive.isdisjoint(between) and any(
             words[0] in self._partitive and words[1] == "of" and words[2] in self._parts_of
             for words in zip(between, between[1:], between[2:], strict=False)
         )
@@ -200,7 +203,12 @@ class AttributeReader:
     def _owners(self, tokens: Sequence[str], spans: Sequence[Span], numbers: Sequence[int]) -> list[int]:
         starts = [self._boundary(tokens, spans[k - 1].end, spans[k].start) if k else 0 for k in range(len(spans))]
         owners = [-1] * len(tokens)
+        # The numbers ascend.
+        is_one = not numbers or not numbers[-1]
         for k, (first, stop) in enumerate(pairwise([*starts, len(tokens)])):
+            if is_one:
+                owners[first:stop] = [k] * (stop - first)
+                continue
             own = numbers[spans[k].end - 1] if spans[k].end else 0
             owners[first:stop] = [k if number == own else -1 for number in numbers[first:stop]]
         for k, span in enumerate(spans):
@@ -210,9 +218,8 @@ class AttributeReader:
                 owners[i] = k
                 i -= 1
         named = {i for span in spans for i in range(span.start, span.end)}
-        start = 0
-        # A heading is a part of its statement: "left lung: clear".
-        for i in [*(i for i, token in enumerate(tokens) if token in self._separators and token != ":"), len(tokens)]:
+        start, dividers = 0, self._dividers
+        for i in [*[i for i, token in enumerate(tokens) if token in dividers], len(tokens)]:
             if named.isdisjoint(range(start, i)) and self._is_other(tokens[start:i]):
                 owners[start:i] = [-1] * (i - start)
             start = i
@@ -222,6 +229,8 @@ class AttributeReader:
         """Whether a part of a sentence without a finding says what is normal or absent."""
         if not self._normal.isdisjoint(part):
             return True
+        if self._denied.isdisjoint(part):
+            return False
         first = next((k for k, token in enumerate(part) if token not in self._separators or token in self._denied), 0)
         return not self._denied.isdisjoint(part[first : first + 1]) and self._changes.isdisjoint(part)
 
@@ -245,7 +254,8 @@ def _statements(tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
 
 def _sharing(own: Attributes, other: Attributes, names: Sequence[str]) -> Attributes:
     """Return attributes with the named ones of another finding where the own ones are not stated."""
-    return own.filled(Attributes(**{name: getattr(other, name) for name in names}))
+    missing = {name: value for name in names if not getattr(own, name) and (value := getattr(other, name))}
+    return replace(own, **missing) if missing else own
 
 
 def _collect(modifiers: Sequence[Modifier], where: Whereabouts) -> Attributes:

@@ -46,6 +46,8 @@ _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
 BREAKING = BOUNDARY | COMMA | JOINT
+# Cues that divide a sentence into clauses and lists.
+_PARTING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH
 # Maximum distances in tokens.
 # Between "not" and the verb that it negates: "was not clearly observed".
 _NOT_REACH = 3
@@ -83,11 +85,9 @@ class Clauses:
         self._unions: dict[tuple[int, int], int] = {}
         self._contexts: dict[int, tuple[int, int]] = {}
         self._sites: list[int] | None = None
-        for i, code in enumerate(codes):
-            if not code & _CUE_MASK:
-                continue
+        for i, code in enumerate([code & _CUE_MASK for code in codes]):
             kinds |= code
-            if code & BOUNDARY and self._is_answered(i):
+            if not code & _PARTING or (code & BOUNDARY and self._is_answered(i)):
                 continue
             if code & STATING and self._is_finite(i):
                 self.verbs.append(i)
@@ -145,6 +145,9 @@ class Clauses:
     def _split(self, breaks: list[int]) -> None:
         """Collect the index of the first token of each clause."""
         codes, begin = self.codes, 0
+        if not self.verbs and not self.kinds & BOUNDARY:
+            # A clause without a verb does not end at a comma or "and".
+            return
         last_verb = self.verbs[-1] if self.verbs else -1
         for i, following in zip(breaks, [*breaks[1:], self.size], strict=True):
             if not codes[i] & BOUNDARY:
@@ -167,7 +170,7 @@ class Clauses:
 
     def _states(self, begin: int, stop: int) -> bool:
         """Whether there is a verb of any kind between two tokens."""
-        return any(code & (STATING | BE | HAVE) for code in self.codes[begin:stop])
+        return bool(self.union(begin, stop) & (STATING | BE | HAVE))
 
     def bounds(self, i: int) -> tuple[int, int]:
         """Return the start and end of the clause that contains token ``i``."""

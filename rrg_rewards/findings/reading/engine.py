@@ -56,6 +56,7 @@ class FindingEngine:
         self.open_findings = open_findings
         self._masks: dict[str, int] = {}
         self._units: dict[str, tuple[_SentenceReading, ...]] = {}
+        self._sentences: dict[tuple[str, ...], tuple[list[_Stated], list[Attributes]]] = {}
 
     def masks(self, reports: Sequence[str]) -> list[int]:
         """Return, for each report, the bit mask of its present and uncertain concepts.
@@ -117,10 +118,11 @@ class FindingEngine:
             for reading in readings:
                 if reading.continuation is not None and findings:
                     findings[-1] = _continued(findings[-1], reading.continuation)
-                for found in reading.findings:
-                    start, end = found.start + offset, found.end + offset
+                for concept, presence, begin, stop, attributes, organ, words in reading.findings:
+                    start, end = begin + offset, stop + offset
                     # From the report, because wrapped lines are joined in the unit.
-                    findings.append(_moved(found, start, end, index, report[start:end], found.attributes))
+                    text = report[start:end]
+                    findings.append(Finding(concept, presence, start, end, index, text, attributes, (), organ, words))
                 index += 1
             offset += len(unit) + len(UNIT_SEPARATOR)
         return findings
@@ -128,6 +130,46 @@ class FindingEngine:
     def _read_sentence(self, offset: int, sentence: str) -> "_SentenceReading":
         """Read a sentence that starts at character ``offset`` of its unit."""
         tokens = tokenise(sentence)
+        stated, attributes = self._read_tokens(tuple(tokens))
+        if not stated:
+            return _SentenceReading((), attributes[0] if attributes else None)
+        places = locate(sentence, tokens[: max(found.end for found in stated)])
+        return _SentenceReading(
+            tuple(
+                [
+                    _Read(
+                        found.concept,
+                        _PRESENCES[found.presence],
+                        offset + places[found.start][0],
+                        offset + places[found.end - 1][1],
+                        own,
+                        found.organ,
+                        found.words,
+                    )
+                    for found, own in zip(stated, attributes, strict=True)
+                ]
+            ),
+            None,
+        )
+
+    def _read_tokens(self, tokens: tuple[str, ...]) -> tuple[list["_Stated"], list[Attributes]]:
+        """Return the findings of a sentence and the attributes of each.
+
+        Without findings, the attributes are those that the sentence adds to the finding before; empty for none.
+        Sentences that differ in case and punctuation only are read once.
+        """
+        known = self._sentences
+        found = known.get(tokens)
+        if found is None:
+            found = self._stated_attributes(list(tokens))
+            if self.memory and len(tokens) <= _MAX_REMEMBERED_LENGTH:
+                if len(known) >= self.memory * _FINDINGS_PER_MASK:
+                    # As in _remember.
+                    self._sentences = known = {}
+                known[tokens] = found
+        return found
+
+    def _stated_attributes(self, tokens: Sequence[str]) -> tuple[list["_Stated"], list[Attributes]]:
         reader = attribute_reader()
         if self.lexicon.exclusive:
             stated = self._statements(tokens)
@@ -138,26 +180,8 @@ class FindingEngine:
             stated = [self._named(found, Span(found.start, found.end)) for found in mentions]
             attributes = [reader.attributes(tokens, [found.span])[0] for found in stated]
         if not stated:
-            return _SentenceReading((), reader.attributes(tokens, [Span(0, 0)])[0] if _continues(tokens) else None)
-        places = locate(sentence, tokens[: max(found.end for found in stated)])
-        return _SentenceReading(
-            tuple(
-                Finding(
-                    found.concept,
-                    _PRESENCES[found.presence],
-                    offset + places[found.start][0],
-                    offset + places[found.end - 1][1],
-                    0,
-                    "",
-                    _untimed(own) if found.is_open else own,
-                    (),
-                    found.organ,
-                    found.words,
-                )
-                for found, own in zip(stated, attributes, strict=True)
-            ),
-            None,
-        )
+            return stated, reader.attributes(tokens, [Span(0, 0)]) if _continues(tokens) else []
+        return stated, [_untimed(own) if found.is_open else own for found, own in zip(stated, attributes, strict=True)]
 
     def _statements(self, tokens: Sequence[str]) -> list["_Stated"]:
         """Return the named and the open findings of a sentence, in order."""
@@ -216,33 +240,29 @@ def _open(stated: OpenStatement) -> _Stated:
     return _Stated(concept, presence, start, end, span, finding_organ(concept, organ), is_open=True)
 
 
+class _Read(NamedTuple):
+    """A finding at characters ``start`` to ``end`` of a unit."""
+
+    concept: str
+    presence: Presence
+    start: int
+    end: int
+    attributes: Attributes
+    organ: str | None
+    words: tuple[str, ...]
+
+
 class _SentenceReading(NamedTuple):
     """The result of reading one sentence.
 
     Attributes:
-        findings: The findings with their start and end in the unit, without their text.
+        findings: The findings.
         continuation: Attributes that the sentence adds to the last finding of the preceding sentences; ``None`` if it
             names a finding itself or does not continue them.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[_Read, ...]
     continuation: Attributes | None
-
-
-def _moved(found: Finding, start: int, end: int, sentence: int, text: str, attributes: Attributes) -> Finding:
-    """Return a finding at another place. The constructor is several times as fast as ``replace``."""
-    return Finding(
-        found.concept,
-        found.presence,
-        start,
-        end,
-        sentence,
-        text,
-        attributes,
-        found.alternatives,
-        found.organ,
-        found.words,
-    )
 
 
 def _untimed(attributes: Attributes) -> Attributes:

@@ -1,6 +1,7 @@
 """A finding in a report and its attributes."""
 
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 __all__ = ["OTHER", "Attributes", "Finding", "Place", "Presence", "may_be_same"]
@@ -65,7 +66,11 @@ class Attributes:
             >>> Attributes(severity="mild").filled(Attributes(severity="severe", laterality="left"))
             Attributes(laterality='left', severity='mild')
         """
-        return Attributes(*(getattr(self, name) or getattr(other, name) for name in self.__slots__))
+        return Attributes(*[own or theirs for own, theirs in zip(_values(self), _values(other), strict=True)])
+
+
+# Returns the values of all attributes; faster than asking for each.
+_values = attrgetter(*Attributes.__slots__)
 
 
 @dataclass(frozen=True, slots=True)

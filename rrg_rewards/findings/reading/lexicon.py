@@ -50,7 +50,6 @@ class Rule(Phrase[int]):
 
     needs: int = 0
     bars: int = 0
-    at: int = 0
     not_at: int = 0
     not_next: int = 0
     not_previous: int = 0
@@ -214,8 +213,8 @@ def _compile(name: str, digest: str, own: Mapping[str, Any]) -> Lexicon:
         labels={label: tuple(members) for label, members in own.get("labels", {}).items()},
         words=compiler.words,
         # Longest first, because "no significant change" must be matched before "no".
-        compounds=PhraseTable(sorted(compounds, key=lambda compound: -len(compound.rest))),
-        rules=PhraseTable(rules),
+        compounds=PhraseTable(sorted(compounds, key=lambda compound: -len(compound.rest)), compiler.words),
+        rules=PhraseTable(rules, compiler.words),
         sites=union(organs.bits.values()),
         organs=organs,
         exclusive=own.get("exclusive", False),

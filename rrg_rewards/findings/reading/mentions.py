@@ -51,25 +51,22 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
     """
     codes = list(map(lexicon.words.__getitem__, tokens))
     sentence = union(codes)
-    rules = lexicon.rules
-    heads = rules.heads
     mentions: list[Mention] = []
     # The word that a compound becomes may itself name a finding.
-    if not sentence & (heads | lexicon.compounds.heads):
+    if not sentence & (lexicon.rules.heads | lexicon.compounds.heads):
         return mentions, None
-    if lexicon.compounds.possible(sentence) and _merge_compounds(lexicon, codes, sentence):
+    words = _merge_compounds(lexicon, tokens, codes, sentence)
+    if words is not tokens:
         sentence = union(codes)
     label = _join_label(lexicon, tokens, codes) if ":" in tokens[1 : _LABEL_SIZE + 1] else 0
     scope: NegationScope | None = None
     named: dict[int, int] = {}
-    for i, code in enumerate(codes):
-        if not code & heads:
+    for i, candidates in enumerate(map(lexicon.rules.__getitem__, words)):
+        if candidates is None:
             continue
-        for rule in rules[code]:
+        for rule in candidates.at(codes, i, sentence):
             # A concept is named once: "pleural effusion" is not also the "effusion" in it.
-            if rule.words & sentence != rule.words or named.get(rule.meaning, 0) > i:
-                continue
-            if rule.at and not rule.at & sentence:
+            if named.get(rule.meaning, 0) > i:
                 continue
             end = match_end(codes, i, rule.rest)
             if not end:
@@ -109,27 +106,25 @@ def sentence_codes(lexicon: Lexicon, tokens: Sequence[str]) -> list[int]:
     """Return the codes of the tokens of a sentence, in which compounds are replaced by one word."""
     codes = list(map(lexicon.words.__getitem__, tokens))
     sentence = union(codes)
-    if lexicon.compounds.possible(sentence):
-        _merge_compounds(lexicon, codes, sentence)
+    _merge_compounds(lexicon, tokens, codes, sentence)
     if ":" in tokens[1 : _LABEL_SIZE + 1]:
         _join_label(lexicon, tokens, codes)
     return codes
 
 
-def _merge_compounds(lexicon: Lexicon, codes: list[int], sentence: int) -> bool:
-    """Replace the codes of compounds in place; return whether there were any."""
-    compounds, merged = lexicon.compounds, False
-    heads = compounds.heads
-    for i, code in enumerate(codes):
-        if not code & heads:
+def _merge_compounds(lexicon: Lexicon, tokens: Sequence[str], codes: list[int], sentence: int) -> Sequence[str]:
+    """Replace the codes of compounds in place; return the tokens in which each compound is one word and empty ones."""
+    compounds, words = lexicon.compounds, tokens
+    for i, candidates in enumerate(map(compounds.__getitem__, tokens)):
+        if candidates is None or not codes[i]:
             continue
-        for compound in compounds[code]:
-            if compound.words & sentence == compound.words and (end := match_end(codes, i, compound.rest)):
+        for compound in candidates.at(codes, i, sentence):
+            if end := match_end(codes, i, compound.rest):
                 codes[i] = lexicon.words[compound.meaning]
                 codes[i + 1 : end] = [0] * (end - i - 1)
-                merged = True
+                words = [*words[:i], compound.meaning, *[""] * (end - i - 1), *words[end:]]
                 break
-    return merged
+    return words
 
 
 def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationScope) -> bool:

@@ -69,6 +69,8 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     if first.start == second.start and first.end == second.end:
         # One phrase names both, for example a vertebral fracture.
         return second if graph.explains(first.concept, second.concept) else None
+    if not (graph.akin(first.concept, second.concept) or graph.explains(second.concept, first.concept)):
+        return None
     if _is_heading(first, second, report):
         return second
     if _is_one_phrase(first, second, report):
@@ -188,13 +190,6 @@ def _before(mention: Finding, report: str) -> list[str]:
 
 def _after(mention: Finding, report: str) -> list[str]:
     return tokenise(report[mention.end : mention.end + _CAUSE_REACH].partition(". ")[0].rstrip("."))
-
-
-def _has_cause_word(mention: Finding, report: str, name: str) -> bool:
-    """Whether a word of a list of ``causes`` in ``cues.yaml`` is near a mention, in its sentence."""
-    before = report[max(0, mention.start - _CAUSE_REACH) : mention.start].rpartition(". ")[2]
-    after = report[mention.end : mention.end + _CAUSE_REACH].partition(". ")[0].rstrip(".")
-    return not cue_words("causes", name).isdisjoint(tokenise(before) + tokenise(after))
 
 
 def _link(first: Finding, second: Finding, report: str) -> str | None:

@@ -9,7 +9,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.measurements import size_at
-from rrg_rewards.findings.reading.phrases import PhraseBook
+from rrg_rewards.findings.reading.phrases import PhraseBook, WordTable
 
 __all__ = ["PLACING", "Modifier", "ModifierReader", "modifier_reader"]
 
@@ -82,12 +82,16 @@ class ModifierReader:
         self._denials = cue_words("denials", "always", "in_series")
         self._levels, self._leveled = config["levels"], frozenset(config["leveled"])
         self._level_fillers = frozenset(config["level_fillers"])
+        self._numbers = WordTable(self._has_number)
 
     def modifiers(self, tokens: Sequence[str]) -> list[Modifier]:
         """Return the modifiers in a sentence that are not denied, in order."""
-        found, i = [], 0
+        found, end = [], 0
         phrases = self._phrases.matches(tokens)
-        while i < len(tokens):
+        numbers = [i for i, is_number in enumerate(map(self._numbers.__getitem__, tokens)) if is_number]
+        for i in sorted({*phrases, *numbers}) if numbers else phrases:
+            if i < end:
+                continue
             modifier: Modifier | None = None
             token = tokens[i]
             if token[0] in _DIGITS:
@@ -96,15 +100,18 @@ class ModifierReader:
                 modifier = Modifier(i, *phrases[i])
             elif token in self._levels:
                 modifier = self._shared_level(tokens, i)
-            elif token in _RIBS or token[-1] in _DIGITS:
+            else:
                 modifier = _level(tokens, i)
             if modifier is None:
-                i += 1
                 continue
             if modifier.values and not self._is_denied(tokens, modifier):
                 found.append(modifier)
-            i = modifier.end
+            end = modifier.end
         return found
+
+    def _has_number(self, word: str) -> bool:
+        """Whether a word can begin a measure or a level without being one of the phrases."""
+        return word[0] in _DIGITS or word[-1] in _DIGITS or word in _RIBS or word in self._levels
 
     def measures(self, tokens: Sequence[str]) -> list[Modifier]:
         """Return the sizes in a sentence, in order, without distances and earlier measurements.

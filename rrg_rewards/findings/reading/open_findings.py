@@ -1,6 +1,7 @@
 """Find statements that are abnormal although they name no concept of the lexicon."""
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import attribute_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
-from rrg_rewards.findings.reading.phrases import PhraseBook
+from rrg_rewards.findings.reading.phrases import PhraseBook, WordTable
 
 __all__ = ["OpenStatement", "OpenStatementReader", "open_statement_reader"]
 
@@ -84,6 +85,7 @@ class OpenStatementReader:
         self._book = PhraseBook([(text, role) for role in _ROLES for text in knowledge[role]], ",|(|)|:")
         self._suffixes = tuple(knowledge["suffixes"])
         self._exceptions = frozenset(knowledge["exceptions"])
+        self._heads = WordTable(self._is_head)
         self._vague = tuple(knowledge["vague"])
         self._stop = frozenset(word for line in knowledge["stop"] for word in line.split())
         self._denials = cue_words("denials", "always", "in_series")
@@ -98,7 +100,7 @@ class OpenStatementReader:
         roles: Mapping[int, str],
         scope: NegationScope,
         organs: Mapping[int, str],
-        named: Collection[int],
+        named: AbstractSet[int],
     ) -> list[OpenStatement]:
         """Return the open statements of a sentence, in order.
 
@@ -123,7 +125,7 @@ class OpenStatementReader:
             organ = organ if clause.is_vague and organ else clause.organ or organ
             own = tokens[clause.start : clause.end]
             subject = own if clause.organ else subject
-            if any(i in named for i in range(clause.start, clause.end)):
+            if not named.isdisjoint(range(clause.start, clause.end)):
                 is_told = True
                 continue
             # "No dilatation or increase in diameter"
@@ -171,12 +173,12 @@ class OpenStatementReader:
         roles: dict[int, str] = {}
         phrases = self._book.matches(tokens)
         end = 0
-        for i, token in enumerate(tokens):
+        heads = [i for i, is_head in enumerate(map(self._heads.__getitem__, tokens)) if is_head]
+        for i in sorted({*phrases, *heads}) if heads else phrases:
             if i < end:
                 continue
             if i not in phrases:
-                if len(token) >= _SHORTEST and token.endswith(self._suffixes) and token not in self._exceptions:
-                    roles[i] = "heads"
+                roles[i] = "heads"
                 continue
             end, role = phrases[i]
             if role == "normal" and "not" in tokens[max(0, i - _DENIAL_REACH) : i]:
@@ -186,6 +188,10 @@ class OpenStatementReader:
             roles.update(dict.fromkeys(marked, role))
         # A clause with a named concept makes no open statement.
         return roles if any(role in _SIGNALS and i not in named for i, role in roles.items()) else {}
+
+    def _is_head(self, word: str) -> bool:
+        """Whether the end of a word says that it names an abnormality."""
+        return len(word) >= _SHORTEST and word.endswith(self._suffixes) and word not in self._exceptions
 
     def _clauses(self, tokens: Sequence[str], roles: Mapping[int, str], organs: Mapping[int, str]) -> list[_Clause]:
         clauses = []
@@ -215,11 +221,11 @@ class OpenStatementReader:
         roles: Mapping[int, str],
         organs: Mapping[int, str],
     ) -> _Clause:
-        within = range(start, end)
-        heads = tuple(k for k in within if roles.get(k) in ("heads", "stated"))
-        changes = tuple(k for k in within if roles.get(k) in ("changes", "denied"))
+        within = [(k, roles[k]) for k in range(start, end) if k in roles]
+        heads = tuple([k for k, role in within if role in ("heads", "stated")])
+        changes = tuple([k for k, role in within if role in ("changes", "denied")])
         anchor = (heads or changes or (start,))[0]
-        sites = [k for k in within if k in organs]
+        sites = [k for k in organs if start <= k < end]
         site = sites[0] if sites else -1
         if len(sites) > 1:
             site = min(sites, key=lambda k: (tokens[k].startswith(self._vague), abs(k - anchor)))

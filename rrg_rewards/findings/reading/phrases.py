@@ -5,18 +5,34 @@ A phrase is a sequence of words. Each word is a choice, ``word|stem*|{group}``. 
 that it matches. One dictionary lookup per token is then enough for all phrases.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 
-__all__ = ["Phrase", "PhraseBook", "PhraseCompiler", "PhraseTable", "Step", "WordBits", "match_end", "union"]
+__all__ = [
+    "Phrase",
+    "PhraseBook",
+    "PhraseCompiler",
+    "PhraseTable",
+    "Step",
+    "WordBits",
+    "WordTable",
+    "match_end",
+    "union",
+]
 
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
+# Number of letters of a word in which its stem is looked for; more than the longest stem.
+_MAX_STEM = 40
+# Maximum number of sets of words for which the possible phrases of a word are remembered.
+_MAX_SENTENCES = 100
 
 Meaning = TypeVar("Meaning")
+Value = TypeVar("Value")
 AnyPhrase = TypeVar("AnyPhrase", bound="Phrase[Any]")
 
 Step = tuple[int, int, int]
@@ -36,7 +52,27 @@ def union(masks: Iterable[int]) -> int:
     return mask
 
 
-class WordBits(dict[str, int]):
+class WordTable(dict[str, Value]):
+    """Remembers what a function returns for each word of the reports.
+
+    Example:
+        >>> lengths = WordTable(len)
+        >>> lengths["nodule"]
+        6
+    """
+
+    def __init__(self, function: Callable[[str], Value]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, word: str) -> Value:
+        found = self._function(word)
+        if len(self) < _MAX_WORDS:
+            self[word] = found
+        return found
+
+
+class WordBits(WordTable[int]):
     """The code of each word, computed when the word is first looked up; a word has the same code in British spelling.
 
     Example:
@@ -47,33 +83,31 @@ class WordBits(dict[str, int]):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self._all_bits)
         self.exact: dict[str, int] = {}
-        # Stems by their first two letters; most words share these letters with no stem.
-        self.stems: dict[str, list[tuple[str, int]]] = {}
+        self.stems: dict[str, int] = {}
         self.spellings = tuple(load_knowledge("spellings").items())
+        self._spelling = re.compile("|".join(british for british, _ in self.spellings))
 
     def add(self, word: str, bit: int) -> None:
         """Add a bit to ``word``, or to all words that start with it if it ends in ``*``."""
         if word.endswith("*"):
-            self.stems.setdefault(word[:2], []).append((word[:-1], bit))
+            self.stems[word[:-1]] = self.stems.get(word[:-1], 0) | bit
         else:
             self.exact[word] = self.exact.get(word, 0) | bit
 
-    def __missing__(self, word: str) -> int:
+    def _all_bits(self, word: str) -> int:
         code = self._code(word)
-        for british, american in self.spellings:
-            if british in word:
-                code |= self._code(word.replace(british, american))
-        if len(self) < _MAX_WORDS:
-            self[word] = code
+        if self._spelling.search(word):
+            for british, american in self.spellings:
+                if british in word:
+                    code |= self._code(word.replace(british, american))
         return code
 
     def _code(self, word: str) -> int:
-        code = self.exact.get(word, 0)
-        for stem, bit in self.stems.get(word[:2], ()):
-            if word.startswith(stem):
-                code |= bit
+        code, stems = self.exact.get(word, 0), self.stems
+        for size in range(len(word[:_MAX_STEM]) + 1):
+            code |= stems.get(word[:size], 0)
         return code
 
 
@@ -86,12 +120,14 @@ class Phrase(Generic[Meaning]):
         rest: The further words.
         words: Bits of all words. A sentence without one of them cannot contain the phrase.
         meaning: What the phrase means.
+        at: Bits of which the sentence must contain one; 0 for none.
     """
 
     first: int
     rest: tuple[Step, ...]
     words: int
     meaning: Meaning
+    at: int = 0
 
 
 def match_end(codes: Sequence[int], start: int, rest: tuple[Step, ...]) -> int:
@@ -110,52 +146,78 @@ def match_end(codes: Sequence[int], start: int, rest: tuple[Step, ...]) -> int:
     return position
 
 
-class PhraseTable(dict[int, tuple[AnyPhrase, ...]]):
-    """Maps the code of a word to the phrases that can start there, computed when the code is first looked up."""
+class Candidates(dict[int, tuple[AnyPhrase, ...]]):
+    """The phrases that can start at a word; of these, as a dictionary, those that a sentence can contain.
+
+    ``candidates[sentence & candidates.bits]`` are the phrases of which all words are in a sentence with this union of
+    codes. They are few, and the same for most sentences with the word.
+
+    Args:
+        phrases: Phrases that can start at the word.
+
+    Attributes:
+        bits: Bits of the words that decide which of the phrases a sentence can contain.
+        following: Bits of the second word, if no phrase allows another word before it; else 0.
+        only: The first phrase if it is a single word; it is then found wherever the word is.
+    """
 
     def __init__(self, phrases: Iterable[AnyPhrase]) -> None:
         super().__init__()
+        self._phrases = tuple(phrases)
+        self._required = [(phrase.words, phrase.at, phrase) for phrase in self._phrases]
+        self.bits = union(words | at for words, at, _ in self._required)
+        is_adjacent = all(phrase.rest and phrase.rest[0][1] == 1 for phrase in self._phrases)
+        self.following = union(phrase.rest[0][0] for phrase in self._phrases) if is_adjacent else 0
+        self.only = None if self._phrases[0].rest else self._phrases[0]
+
+    def __missing__(self, bits: int) -> tuple[AnyPhrase, ...]:
+        required = self._required
+        found = tuple([phrase for words, at, phrase in required if words & bits == words and (not at or at & bits)])
+        if len(self) < _MAX_SENTENCES:
+            self[bits] = found
+        return found
+
+    def at(self, codes: Sequence[int], i: int, sentence: int) -> tuple[AnyPhrase, ...]:
+        """Return the phrases that can start at token ``i`` of a sentence with this union of codes."""
+        following = self.following
+        if following and not (i + 1 < len(codes) and codes[i + 1] & following):
+            return ()
+        return self[sentence & self.bits]
+
+
+class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
+    """Maps a word to the phrases that can start there, computed when the word is first looked up; ``None`` for none.
+
+    Args:
+        phrases: The phrases.
+        words: Codes of words.
+    """
+
+    def __init__(self, phrases: Iterable[AnyPhrase], words: WordBits) -> None:
+        super().__init__(self._of_word)
         self.phrases: tuple[AnyPhrase, ...] = tuple(phrases)
+        self._words = words
         self.heads = union(phrase.first for phrase in self.phrases)
-        self.bits = union(phrase.words for phrase in self.phrases)
-        self._possible: dict[int, bool] = {}
         self._by_first: dict[int, list[int]] = {}
+        self._by_heads: dict[int, Candidates[AnyPhrase] | None] = {0: None}
         for i, phrase in enumerate(self.phrases):
             self._by_first.setdefault(phrase.first, []).append(i)
 
-    def __missing__(self, code: int) -> tuple[AnyPhrase, ...]:
+    def _of_word(self, word: str) -> Candidates[AnyPhrase] | None:
+        bits = self._words[word] & self.heads
+        if bits not in self._by_heads:
+            self._by_heads[bits] = Candidates(self._starting(bits))
+        return self._by_heads[bits]
+
+    def _starting(self, bits: int) -> Iterable[AnyPhrase]:
+        """Return the phrases that start with one of the bits, in the order in which they were given."""
         places: list[int] = []
-        bits = code & self.heads
         while bits:
             # The first word of a phrase has one bit.
             lowest = bits & -bits
             places += self._by_first[lowest]
             bits ^= lowest
-        places.sort()
-        self[code] = found = tuple(self.phrases[i] for i in places)
-        return found
-
-    def possible(self, codes: int) -> bool:
-        """Whether a sentence with this union of codes can contain one of the phrases."""
-        bits = codes & self.bits
-        found = self._possible.get(bits)
-        if found is None:
-            found = self._has_all_words(bits)
-            if len(self._possible) < _MAX_WORDS:
-                self._possible[bits] = found
-        return found
-
-    def _has_all_words(self, codes: int) -> bool:
-        """Whether the union of codes contains all words of one of the phrases."""
-        bits = codes & self.heads
-        while bits:
-            lowest = bits & -bits
-            for i in self._by_first[lowest]:
-                words = self.phrases[i].words
-                if words & codes == words:
-                    return True
-            bits ^= lowest
-        return False
+        return (self.phrases[i] for i in sorted(places))
 
 
 class PhraseCompiler:
@@ -233,20 +295,25 @@ class PhraseBook(Generic[Meaning]):
     def __init__(self, phrases: Iterable[tuple[str, Meaning]], boundary: str = "") -> None:
         compiler = PhraseCompiler({}, boundary)
         compiled = [compiler.phrase(text, meaning) for text, meaning in phrases]
-        self.words = compiler.words
-        self._table = PhraseTable(sorted(compiled, key=lambda phrase: -len(phrase.rest)))
+        self._words = compiler.words
+        self._table = PhraseTable(sorted(compiled, key=lambda phrase: -len(phrase.rest)), compiler.words)
 
     def matches(self, tokens: Sequence[str]) -> dict[int, tuple[int, Meaning]]:
         """Return the end and the meaning of the phrase that starts at each token, by the index of this token."""
-        codes = list(map(self.words.__getitem__, tokens))
-        table, heads, sentence = self._table, self._table.heads, union(codes)
+        codes: list[int] = []
+        sentence = 0
         found: dict[int, tuple[int, Meaning]] = {}
-        for i, code in enumerate(codes):
-            if not code & heads:
+        for i, candidates in enumerate(map(self._table.__getitem__, tokens)):
+            if candidates is None:
                 continue
-            for phrase in table[code]:
-                # Most phrases that start with a frequent word such as "the" have no other word in the sentence.
-                if phrase.words & sentence == phrase.words and (end := match_end(codes, i, phrase.rest)):
+            if candidates.only is not None:
+                found[i] = i + 1, candidates.only.meaning
+                continue
+            if not codes:
+                codes = list(map(self._words.__getitem__, tokens))
+                sentence = union(codes)
+            for phrase in candidates.at(codes, i, sentence):
+                if end := match_end(codes, i, phrase.rest):
                     found[i] = end, phrase.meaning
                     break
         return found

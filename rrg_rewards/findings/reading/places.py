@@ -125,9 +125,12 @@ def _parts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> list[_Part]:
     """Return the places in the order of the text."""
     parts: list[_Part] = []
     for modifier in modifiers:
-        values = dict(modifier.values)
-        if _KINDS.isdisjoint(values):
+        for kind, _ in modifier.values:
+            if kind in _KINDS:
+                break
+        else:
             continue
+        values = dict(modifier.values)
         gap = tokens[parts[-1].end : modifier.start] if parts else None
         if gap is None or not _words("within_place").issuperset(gap) or not parts[-1].fits(values):
             part = _Part(modifier.start, modifier.end)
@@ -157,6 +160,8 @@ def _complete(tokens: Sequence[str], parts: Sequence[_Part]) -> None:
     """Give places the side or level that they leave out: "right upper and lower lobe", "right and left lower lobe"."""
     for part in parts:
         part.side = part.side or part.implied
+    if len(parts) == 1:
+        return
     for before, part in pairwise(parts):
         if part.side is None and part.levels and _is_close(tokens, before.end, part.start):
             part.side = before.side

@@ -44,14 +44,15 @@ def statement_numbers(tokens: Sequence[str], named: Collection[int]) -> list[int
     if enders.isdisjoint(tokens):
         return numbers
     codes = _codes(tokens)
-    first = next((i for i, code in enumerate(codes) if code & _VERB), len(tokens))
-    if enders.isdisjoint(tokens[first:]):
+    verbs = [i for i, code in enumerate(codes) if code & _VERB]
+    if not verbs or enders.isdisjoint(tokens[verbs[0] :]):
         return numbers
+    has_unnamed = _any(codes, _UNNAMED)
     number, has_verb, start = 0, False, 0
-    for end in [*(i for i, token in enumerate(tokens) if token in enders), len(tokens)]:
+    for end in [*[i for i, token in enumerate(tokens) if token in enders], len(tokens)]:
         clause = codes[start:end]
-        verb = _first_verb(clause)
-        if has_verb and _is_shadow(tokens, codes, start, end, named):
+        verb = _first_verb(codes, verbs, start, end)
+        if has_verb and has_unnamed and _is_shadow(tokens, codes, start, end, named):
             # The verb of the clause before is left out.
             number += 1
         elif (
@@ -75,13 +76,11 @@ def _any(codes: Sequence[int], bits: int) -> bool:
     return bool(reduce(or_, codes, 0) & bits)
 
 
-def _first_verb(clause: Sequence[int]) -> int:
-    """Return the index of the first verb, or -1; the verb of a mere location ("the lung is in") does not count."""
-    before = 0
-    for i, code in enumerate(clause):
-        if code & _VERB and not (before & _ANATOMY and _any(clause[i + 1 : i + 2], _PLACING)):
-            return i
-        before |= code
+def _first_verb(codes: Sequence[int], verbs: Sequence[int], start: int, end: int) -> int:
+    """Return the place of the first verb in a clause, or -1; that of a mere location ("the lung is in") is none."""
+    for i in verbs:
+        if start <= i < end and not (_any(codes[i + 1 : min(end, i + 2)], _PLACING) and _any(codes[start:i], _ANATOMY)):
+            return i - start
     return -1
 
 

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 
@@ -115,16 +116,17 @@ def tokenise(sentence: str) -> list[str]:
     return pad(normalise(sentence)).split()
 
 
-def locate(sentence: str, tokens: list[str]) -> list[tuple[int, int]]:
+def locate(sentence: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     """Return the start and end in ``sentence`` of each token from :func:`tokenise`.
 
     Example:
         >>> locate("No effusion", ["no", "effusion"])
         [(0, 2), (3, 11)]
     """
-    text, spans, position = normalise(sentence), [], 0
+    spans, end = [], 0
+    find = normalise(sentence).index
     for token in tokens:
-        position = text.index(token, position)
-        spans.append((position, position + len(token)))
-        position += len(token)
+        start = find(token, end)
+        end = start + len(token)
+        spans.append((start, end))
     return spans
