@@ -28,6 +28,20 @@ def load_file(path: str | None) -> Any:
     return module
 
 
+class FlakyReward(Reward):
+    """A reward with a sub-score only where it scores all completions, as that of a server that may fail."""
+
+    signature = "flaky"
+    columns = ()
+
+    def __init__(self, name: str = "flaky") -> None:
+        super().__init__(name)
+
+    def score(self, completions: Sequence[Any], **columns: Any) -> Scores:
+        values = torch.tensor([float("nan") if text == "fail" else 1.0 for text in completions])
+        return Scores(values, {"length": values} if len(completions) and not values.isnan().any() else {})
+
+
 class SlowReward(Reward):
     """An asynchronous reward: the number of characters, after a turn of the event loop."""
 

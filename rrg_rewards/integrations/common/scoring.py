@@ -80,6 +80,7 @@ class TrainerReward:
         self._missing = {
             name: None if settings.missing is None else MissingRewards(settings.missing) for name in ("", *self.parts)
         }
+        self._names: list[str] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rrg-rewards-scoring")
         self._queue = BatchQueue(
             self._score,
@@ -142,8 +143,23 @@ class TrainerReward:
             columns["completion_ids"] = [row["completion_ids"] for row in rows]
         scores = await self._scores(completions, columns)
         details = {name: values.tolist() for name, values in self.reward.logged_details(scores).items()}
-        by_row = [{name: values[place] for name, values in details.items()} for place in range(len(rows))]
+        names = await self._detail_names()
+        by_row = [
+            {name: details[name][place] if name in details else math.nan for name in names}
+            for place in range(len(rows))
+        ]
         return list(zip(self.reward.rewards(scores), by_row, strict=True))
+
+    async def _detail_names(self) -> list[str]:
+        """Return the names of the sub-scores of every completion.
+
+        They are those of an empty batch. The served reward of a reward server has further sub-scores only while the
+        server answers, and trainers need the same keys from all workers.
+        """
+        if self._names is None:
+            scores = await self._scores([], {name: [] for name in self.reward.columns})
+            self._names = list(self.reward.logged_details(scores))
+        return self._names
 
     async def _scores(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
         if is_asynchronous(self.reward):
