@@ -53,6 +53,7 @@ from ct_chat_cost import (
     radbert,
     seconds,
 )
+from ct_chat_vllm_cost import Engine, engine_memory, memory_with_vllm, seconds_with_vllm
 
 RESULTS = Path(__file__).parent / "results"
 HARDWARE = ((1, 1), (4, 1), (8, 1), (8, 4))
@@ -62,6 +63,8 @@ METHODS = {
     "ZeRO-2": ("zero2", "report_grpo_crg"),
     "ZeRO-3": ("zero3", "report_grpo_crg_zero3"),
 }
+# The recipes with vLLM.
+VLLM = {"ZeRO-2": "report_grpo_crg_vllm", "ZeRO-3": "report_grpo_crg_vllm_zero3"}
 
 
 def settings(method: str, gpus: int, machines: int, full: bool) -> tuple[Run, Any]:
@@ -87,6 +90,20 @@ def settings(method: str, gpus: int, machines: int, full: bool) -> tuple[Run, An
         gather=training.ds3_gather_for_generation,
         rank=model.lora_r,
     ), get_peft_config(model)
+
+
+def plan_vllm(c: Any, rates: dict[str, float]) -> list[dict[str, Any]]:
+    """Return memory and time of the recipes with vLLM, without and with its sleep mode."""
+    rows = []
+    for (gpus, machines), method, sleep in itertools.product(HARDWARE, VLLM, (False, True)):
+        run, _ = settings(method, gpus, machines, full=False)
+        training = parse(["--config", f"ct_chat/{VLLM[method]}", "--use_cpu", "true"])[1]
+        engine = Engine(training.vllm_gpu_memory_utilization, sleep)
+        parts = memory_with_vllm(run, engine, c)
+        fits = parts["peak"] * 1e9 <= GPU_BYTES * (1 - MARGIN)
+        name = {"method": method, "gpus": run.world, "sleep": sleep, "fits": fits, "memory": parts}
+        rows.append(name | {"engine": engine_memory(run, engine, c), "seconds": seconds_with_vllm(run, c, rates)})
+    return rows
 
 
 def reward_rates() -> dict[str, float]:
@@ -162,6 +179,7 @@ def plan() -> dict[str, Any]:
         "counts": vars(c),
         "plan": rows,
         "same_step": [row({"gpus": run.world, "accumulation": run.accumulation}, run) for run in same],
+        "vllm": plan_vllm(c, rates),
         "states_by_deepspeed": estimators,
         "radbert": radbert(recipe.batch * recipe.accumulation, rates),
         "changes": [
@@ -198,6 +216,14 @@ def report(result: dict[str, Any]) -> None:
         for row in result["same_step"]
     ]
     show("LoRA, ZeRO-2, the same number of completions a step (estimates)", same)
+    vllm = [
+        {"vLLM": f"{row['method']}, GPUs: {row['gpus']}", "sleep mode": "yes" if row["sleep"] else "no"}
+        | {part: f"{value:.1f}" for part, value in row["memory"].items()}
+        | {"fits": "yes" if row["fits"] else "no", "cache, tokens": f"{row['engine']['tokens']:,}"}
+        | {part: between(row["seconds"][part], 1) for part in ("decoding", "old", "step")}
+        for row in result["vllm"]
+    ]
+    show("LoRA with vLLM: GB a GPU, and seconds of a step (estimates)", vllm)
     states = [
         {key: f"{value:.1f}" if isinstance(value, float) else str(value) for key, value in row.items()}
         for row in result["states_by_deepspeed"]

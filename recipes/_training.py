@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from weakref import ref
 
+import torch
 from accelerate.utils import broadcast_object_list, is_peft_model
 from transformers import AutoProcessor, PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
@@ -39,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_processes(training: Any) -> None:
-    """Check that the launched processes form one group.
+    """Check that the launched processes form one group. On CPU, give their device a name that checkpoints load to.
 
     Raises:
         ValueError: If each process would train alone.
@@ -50,6 +51,10 @@ def check_processes(training: Any) -> None:
             f"{launched} processes were launched, but each would train alone (world size {training.world_size}); "
             "on CPU set use_cpu: true and launch with torchrun"
         )
+    if training.device.type == "cpu":
+        # accelerate numbers the CPUs of several processes, and a resumed trainer loads its optimizer to this device,
+        # but torch.load accepts no number.
+        training.distributed_state.device = vars(training)["_setup_devices"] = torch.device("cpu")
 
 
 def checkpoint_to_resume(training: Any) -> str | None:

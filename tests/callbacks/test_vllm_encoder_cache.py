@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tiny_ct_chat import save_tiny_ct_chat, save_volumes
 from tiny_policy import WORDS
+from vllm_on_cpu import start_engines_quickly
 
 from rrg_rewards.callbacks import ResetVLLMEncoderCache
 from rrg_rewards.utilities.vllm_cpu import keep_cpu_weights
@@ -78,13 +80,16 @@ def test_a_server_without_the_endpoint(server: Any) -> None:
 
 
 def on_server(server: Any, main: bool) -> Any:
-    requests = pytest.importorskip("requests")
+    def post(url: str) -> SimpleNamespace:
+        connection = HTTPConnection("127.0.0.1", server.server_port)
+        connection.request("POST", url.removeprefix(base))
+        return SimpleNamespace(status_code=connection.getresponse().status)
+
+    base = f"http://127.0.0.1:{server.server_port}"
     generation = Generation()
     generation.mode = "server"
     generation.accelerator = SimpleNamespace(is_main_process=main)
-    generation.vllm_client = SimpleNamespace(
-        base_url=f"http://127.0.0.1:{server.server_port}", session=requests.Session()
-    )
+    generation.vllm_client = SimpleNamespace(base_url=base, session=SimpleNamespace(post=post))
     trainer = SimpleNamespace(vllm_generation=generation)
     ResetVLLMEncoderCache(trainer).on_train_begin(None, None, None)
     return trainer
@@ -93,13 +98,11 @@ def on_server(server: Any, main: bool) -> Any:
 @pytest.mark.vllm
 def test_samples_of_a_trained_projector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the callback, vLLM samples with the projector of the first step."""
-    pytest.importorskip("vllm", reason="vLLM has an environment of its own")
+    start_engines_quickly(monkeypatch)
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoProcessor
     from trl import GRPOConfig, GRPOTrainer
 
-    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     keep_cpu_weights()
     folder = save_tiny_ct_chat(tmp_path / "model", hidden_size=64)
     volumes = save_volumes(tmp_path / "volumes", 2)

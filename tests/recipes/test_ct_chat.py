@@ -13,6 +13,7 @@ from tiny_ct_chat import CHANNELS, save_tiny_ct_chat, save_volumes, tiny_ct_chat
 from tiny_policy import WORDS
 from transformers import AutoModelForCausalLM, AutoProcessor
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
+from vllm_on_cpu import start_engines_quickly
 
 from rrg_rewards.data import phantom_studies, read_table
 from rrg_rewards.models import CTChatForConditionalGeneration
@@ -239,11 +240,13 @@ def test_ct_rate_tables(tmp_path: Path) -> None:
         pytest.param("report_grpo_crg_vllm", marks=pytest.mark.vllm),
     ],
 )
-def test_recipes_of_the_large_model_train_a_small_one(name: str, tmp_path: Path) -> None:
+def test_recipes_of_the_large_model_train_a_small_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All keys except the sizes: 16-bit weights, LoRA and projector, checkpointing, masks, losses, resuming."""
     uses_vllm = "vllm" in name
     if uses_vllm:
-        pytest.importorskip("vllm", reason="vLLM has an environment of its own")
+        start_engines_quickly(monkeypatch)
     # vLLM's kernels for CPUs take no heads of the usual test size.
     sizes = {"hidden_size": 64, "initializer_range": 0.15} if uses_vllm else {}
     model = save_tiny_ct_chat(tmp_path / "model", **sizes)

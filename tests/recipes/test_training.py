@@ -1,13 +1,26 @@
 """Preparation of a trainer's policy for evaluation and training."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
+from trl import GRPOConfig
 
 from rrg_rewards.recipes import _training
-from rrg_rewards.recipes._training import prepare_policy
+from rrg_rewards.recipes._training import check_processes, prepare_policy
+
+
+def test_a_checkpoint_loads_to_the_device_of_one_of_several_cpu_processes(tmp_path: Path) -> None:
+    training = GRPOConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
+    # As accelerate sets it with several processes.
+    training.distributed_state.device = vars(training)["_setup_devices"] = torch.device("cpu", 0)
+    assert training.device.index == 0
+    check_processes(training)
+    torch.save({"moments": torch.ones(2)}, tmp_path / "optimizer.pt")
+    assert torch.load(tmp_path / "optimizer.pt", map_location=training.device)["moments"].sum() == 2
+    assert training.distributed_state.device == training.device == torch.device("cpu")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tiny_ct_chat import save_tiny_ct_chat, save_volumes, tiny_ct_chat, tiny_pro
 from tiny_generator import PlainSteps, says_edema, tiny_generator, tiny_rows, train, weights, word_value
 from tiny_policy import WORDS
 from transformers import AutoModelForCausalLM, AutoProcessor
+from vllm_on_cpu import start_engines_quickly
 
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule, VLLMGenerator
 from rrg_rewards.training.policy.engine_weights import checkpoint_weights
@@ -165,15 +166,13 @@ def test_weights_with_an_adapter_are_those_of_the_merged_model():
 
 @pytest.fixture(scope="module")
 def ct_chat(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    pytest.importorskip("vllm", reason="vLLM has an environment of its own")
+    patch = pytest.MonkeyPatch()
+    start_engines_quickly(patch)
     folder = save_tiny_ct_chat(tmp_path_factory.mktemp("ct_chat"), hidden_size=64)
     volumes = save_volumes(tmp_path_factory.mktemp("volumes"), 3)
-    patch = pytest.MonkeyPatch()
-    patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-    patch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     processor = AutoProcessor.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
-    inner = CTChatGenerator(model, processor, max_new_tokens=8, temperature=0.7)
+    inner = CTChatGenerator(model, processor, max_new_tokens=8, temperature=2.0)
     options = {"enforce_eager": True, "enable_prefix_caching": True}
     made = VLLMGenerator(inner, max_model_len=64, engine_options=options)
     rows = [
@@ -198,10 +197,10 @@ def test_log_probabilities_of_vllm_are_those_of_the_trainer(ct_chat: Any, tmp_pa
     assert greedy.token_lists() == generator.generator.sample(batch, greedy=True).token_lists()
 
     # Also when all weights, those of the projector too, have changed.
-    def length(completions: list[str], **columns: Any) -> list[float]:
-        return [float(len(text)) for text in completions]
+    def letters(completions: list[Any], **columns: Any) -> list[float]:
+        return [float(sum(map(ord, one[0]["content"])) % 97) for one in completions]
 
-    module = PolicyModule(generator, length, num_generations=4, learning_rate=5e-3)
+    module = PolicyModule(generator, letters, num_generations=4, learning_rate=5e-3)
     start = weights(generator)
     data = PolicyDataModule(rows, batch_size=2, collate=generator.collate)
     history = train(module, 5, data=data)
