@@ -296,3 +296,26 @@ def test_adapter(mistral_llm: Any, mistral: Path, prompts: Prompts, tmp_path: Pa
     base = reference(mistral, prompts)
     assert sum(own != other for own, other in zip(expected, base, strict=True)) > 15
     assert generate(mistral_llm, given(prompts)) == base
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target_modules": "all-linear"}, "expected target modules in .* but received .*mm_projector"),
+        (
+            {"target_modules": ["q_proj"], "modules_to_save": ["mm_projector"]},
+            "Unsupported modules_to_save: .*mm_projector",
+        ),
+    ],
+    ids=["all linear layers", "projector as a whole"],
+)
+def test_an_adapter_of_the_projector_is_refused(
+    mistral_llm: Any, mistral: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    """Otherwise a part of it would have no effect."""
+    from peft import LoraConfig, get_peft_model
+    from vllm.lora.request import LoRARequest
+
+    get_peft_model(load(mistral)[0], LoraConfig(r=4, **options)).save_pretrained(tmp_path / "adapter")
+    with pytest.raises(ValueError, match=message):
+        mistral_llm.llm_engine.add_lora(LoRARequest("projector", 2, str(tmp_path / "adapter")))
