@@ -96,4 +96,5 @@ class _Transformers:
         }
         with torch.inference_mode():
             completions = self._generator.sample(inputs, greedy=self._is_greedy)
-        return list(zip(self._generator.decode(completions), completions.finished.tolist(), strict=True))
+        finished: Any = completions.finished
+        return list(zip(self._generator.decode(completions), finished.tolist(), strict=True))
