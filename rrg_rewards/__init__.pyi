@@ -41,6 +41,7 @@ from rrg_rewards.metrics import CRGScore as CRGScore
 from rrg_rewards.metrics import CTFineBench as CTFineBench
 from rrg_rewards.metrics import ER2Score as ER2Score
 from rrg_rewards.metrics import JudgedMetric as JudgedMetric
+from rrg_rewards.metrics import LabelF1 as LabelF1
 from rrg_rewards.metrics import MultiLevelCRGScore as MultiLevelCRGScore
 from rrg_rewards.metrics import ReportCRG as ReportCRG
 from rrg_rewards.metrics import ReportMetric as ReportMetric

@@ -34,7 +34,7 @@ from rrg_rewards.functional.er2score import (
     margin_reward_enforcement_terms,
 )
 from rrg_rewards.functional.importance_weights import importance_weights
-from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics
+from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_f1, label_statistics
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
 from rrg_rewards.functional.policy_losses import PolicyLoss, policy_loss, value_loss
 from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
@@ -85,6 +85,7 @@ __all__ = [
     "kendall_tau",
     "kl_estimate",
     "label_counts",
+    "label_f1",
     "label_statistics",
     "label_table",
     "leave_one_out_advantages",

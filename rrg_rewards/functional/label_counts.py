@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["LabelCounts", "check_label_pair", "label_counts", "label_statistics"]
+__all__ = ["LabelCounts", "check_label_pair", "label_counts", "label_f1", "label_statistics"]
 
 
 class LabelCounts(NamedTuple):
@@ -99,3 +99,29 @@ def label_statistics(counts: LabelCounts) -> dict[str, Tensor]:
         "f1": 2 * tp / (2 * tp + fp + fn),
         "youden_j": recall - fp / (fp + tn),
     }
+
+
+def label_f1(counts: LabelCounts, average: str = "micro") -> Tensor:
+    r"""Compute the F1 of several labels from their confusion counts.
+
+    .. math::
+        F_1^{micro} = \frac{2 \sum_l TP_l}{\sum_l 2 TP_l + FP_l + FN_l}, \qquad
+        F_1^{macro} = \frac{1}{L} \sum_l \frac{2 TP_l}{2 TP_l + FP_l + FN_l}
+
+    Args:
+        counts: Counts of each label ``(L,)``.
+        average: ``"micro"`` or ``"macro"``.
+
+    Returns:
+        float64 scalar in [0, 1], higher is better. In the macro average, a label without a positive counts 0, as in
+        scikit-learn. The micro average is NaN if there is no positive at all.
+
+    Example:
+        >>> import torch
+        >>> counts = LabelCounts(*(torch.tensor(count) for count in ([3, 0], [1, 0], [0, 0], [4, 8])))
+        >>> [round(label_f1(counts, average).item(), 3) for average in ("micro", "macro")]
+        [0.857, 0.429]
+    """
+    if average == "micro":
+        return label_statistics(LabelCounts(*(count.sum() for count in counts)))["f1"]
+    return label_statistics(counts)["f1"].nan_to_num(0.0).mean()

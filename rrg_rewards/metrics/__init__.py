@@ -2,6 +2,7 @@
 
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.callable import CallableMetric
+from rrg_rewards.metrics.chrf import ChrF
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
 from rrg_rewards.metrics.crg import ReportCRG
 from rrg_rewards.metrics.crg_labels import CRGScore, MultiLevelCRGScore
@@ -10,6 +11,7 @@ from rrg_rewards.metrics.ct_finebench import CTFineBench
 from rrg_rewards.metrics.er2score import ER2Score, ER2Scores
 from rrg_rewards.metrics.finebench_scores import FineBenchScores
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores, JudgeWarning
+from rrg_rewards.metrics.label_f1 import LabelF1, LabelF1Scores
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore
 from rrg_rewards.metrics.registry import available_metrics, make_metric
@@ -24,6 +26,7 @@ __all__ = [
     "CRGScore",
     "CTFineBench",
     "CallableMetric",
+    "ChrF",
     "CrepeScores",
     "CrimsonScores",
     "ER2Score",
@@ -32,6 +35,8 @@ __all__ = [
     "JudgeWarning",
     "JudgedMetric",
     "JudgedScores",
+    "LabelF1",
+    "LabelF1Scores",
     "LabelScores",
     "MultiLevelCRGScore",
     "ReportCRG",

@@ -1,21 +1,19 @@
 """CRG on report text, through a labeler."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.functional.crg import crg_contributions, mean_positives, pooled_prior
 from rrg_rewards.functional.crg_macro import CRGAverage, label_priors
 from rrg_rewards.functional.label_counts import label_counts, label_statistics
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import get_labeler
-from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.columns import Column
 from rrg_rewards.metrics.crg_labels import LabelCountsMetric, average_fields
 from rrg_rewards.metrics.label_scores import LabelScores
+from rrg_rewards.metrics.labelled import LabelledMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.signature import format_signature
@@ -26,7 +24,7 @@ CRGPrior = float | tuple[float, ...]
 """Prevalence of positive labels (``average="micro"``), or of each label (``average="macro"``)."""
 
 
-class ReportCRG(LabelCountsMetric, ReportMetric):
+class ReportCRG(LabelCountsMetric, LabelledMetric):
     r"""CRG score of report text: a labeler labels both reports, and the labels are counted as in :class:`CRGScore`.
 
     The corpus value is
@@ -73,7 +71,6 @@ class ReportCRG(LabelCountsMetric, ReportMetric):
     """
 
     name = "crg"
-    context = ("target_labels",)
 
     def __init__(
         self,
@@ -187,23 +184,8 @@ class ReportCRG(LabelCountsMetric, ReportMetric):
         assert isinstance(scores, LabelScores)
         return scores
 
-    def _scorable(
-        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
-    ) -> Tensor:
-        if "target_labels" not in context:
-            return super()._scorable(preds, target, context)
-        self._check_labels(context["target_labels"])
-        pairs = zip(preds, context["target_labels"], strict=True)
-        return torch.tensor([p is not None and labels is not None for p, labels in pairs], dtype=torch.bool)
-
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> LabelScores:
-        pred_labels = self.labeler(preds)[:, self._columns]
-        if "target_labels" in context:
-            rows = [[bool(label) for label in labels] for labels in context["target_labels"]]
-            target_labels = torch.tensor(rows, dtype=torch.bool).view(len(rows), len(self.labeler.labels))
-            target_labels = target_labels[:, self._columns]
-        else:
-            target_labels = self.labeler(target)[:, self._columns]
+        pred_labels, target_labels = (labels[:, self._columns] for labels in self._pair_labels(preds, target, context))
         value = crg_contributions(pred_labels, target_labels, self.prior, self.average, self.min_prevalence)
         counts = label_counts(pred_labels, target_labels, dim=1)
         statistics = label_statistics(counts)
@@ -221,20 +203,6 @@ class ReportCRG(LabelCountsMetric, ReportMetric):
             average=self.average,
             min_prevalence=self.min_prevalence,
         )
-
-    def _modality(self) -> tuple[Modality | None, str]:
-        modality = getattr(self.labeler, "modality", None)
-        other = "rules:chexbert" if modality == "ct" else "rules:ct_rate"
-        return modality, f"use labeler={other!r}"
-
-    def _check_labels(self, rows: Sequence[Any]) -> None:
-        width = len(self.labeler.labels)
-        for row, labels in enumerate(rows):
-            if labels is not None and (len(labels) != width or any(label not in (0, 1) for label in labels)):
-                raise ValueError(
-                    f"target_labels[{row}] must be {width} values of 0 or 1, one for each of "
-                    f"{', '.join(self.labeler.labels)}; got {list(labels)}"
-                )
 
     def _accumulate(self, scores: Scores) -> None:
         assert isinstance(scores, LabelScores)

@@ -27,11 +27,13 @@ __all__ = [
 _METRICS: dict[str, str] = {
     "bertscore": "rrg_rewards.metrics.nlg:BERTScore",
     "bleu": "rrg_rewards.metrics.nlg:BLEU",
+    "chrf": "rrg_rewards.metrics.chrf:ChrF",
     "crepe": "rrg_rewards.metrics.crepe:CREPE",
     "crg": "rrg_rewards.metrics.crg:ReportCRG",
     "crimson": "rrg_rewards.metrics.crimson:CRIMSON",
     "ct_finebench": "rrg_rewards.metrics.ct_finebench:CTFineBench",
     "er2score": "rrg_rewards.metrics.er2score:ER2Score",
+    "label_f1": "rrg_rewards.metrics.label_f1:LabelF1",
     "rouge": "rrg_rewards.metrics.nlg:ROUGE",
 }
 

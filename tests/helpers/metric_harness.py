@@ -122,6 +122,8 @@ SUBJECTS = {
     ),
     "bleu": lambda _: Subject(lambda: make_metric("bleu", n_gram=2)),
     "callable": lambda _: Subject(lambda: CallableMetric("functions:word_overlap", value="f1", parts=["recall"])),
+    "chrf": lambda _: Subject(lambda: make_metric("chrf")),
+    "label_f1": lambda _: Subject(lambda: make_metric("label_f1", average="macro")),
     "rouge": lambda _: Subject(lambda: make_metric("rouge")),
     "crg": lambda _: Subject(lambda: make_metric("crg")),
     "crimson": lambda _: Subject(

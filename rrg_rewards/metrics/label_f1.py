@@ -1,0 +1,206 @@
+"""F1 of the labels of reports, as CheXbert F1."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_f1, label_statistics
+from rrg_rewards.labelers.base import Labeler
+from rrg_rewards.labelers.registry import get_labeler
+from rrg_rewards.metrics.labelled import LabelledMetric
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.signature import format_signature
+
+__all__ = ["LabelF1", "LabelF1Scores"]
+
+F1Average = Literal["micro", "macro"]
+
+CHEXBERT_5 = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
+"""The five labels of CheXbert F1-5."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LabelF1Scores(Scores):
+    """F1 of the labels of each report pair, with the labels.
+
+    Args:
+        value: F1, float64 tensor ``(N,)``; 1 if neither report has a label; NaN if a pair is unscorable.
+        details: ``tp``, ``fn``, ``fp``, ``precision`` and ``recall``, each ``(N,)``.
+        preds: Labels of the predictions, bool tensor ``(N, L)``, False if unscorable.
+        target: Labels of the references, bool tensor ``(N, L)``, False if unscorable.
+        labels: Names of the columns.
+        average: Average over labels of the corpus value.
+    """
+
+    preds: Tensor
+    target: Tensor
+    labels: tuple[str, ...]
+    average: F1Average = "micro"
+
+    @property
+    def explanations(self) -> dict[str, list[str]]:
+        """Columns ``missed`` and ``invented``: names of the missed and invented labels of each report."""
+        return {
+            "missed": self._names(self.target & ~self.preds),
+            "invented": self._names(self.preds & ~self.target),
+        }
+
+    @property
+    def sufficient_statistics(self) -> tuple[Tensor, ...]:
+        """Whether each label of each scored pair is a true positive, false negative or false positive: ``(N, L)``."""
+        preds, target = self.preds[self.scored], self.target[self.scored]
+        return (preds & target, ~preds & target, preds & ~target)
+
+    def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
+        """F1 of the counts, summed over pairs."""
+        tp, fn, fp = (one.sum(0) for one in sufficient_statistics)
+        return label_f1(LabelCounts(tp, fn, fp, torch.zeros_like(tp)), self.average)
+
+    def expand(self, rows: Tensor) -> "LabelF1Scores":
+        """Return scores of ``N`` pairs: these scores where ``rows`` is true; the other pairs have no labels."""
+        preds, target = (labels.new_zeros(len(rows), labels.shape[1]) for labels in (self.preds, self.target))
+        preds[rows], target[rows] = self.preds, self.target
+        scores = super().expand(rows)
+        return replace(self, value=scores.value, details=scores.details, preds=preds, target=target)
+
+    def _names(self, chosen: Tensor) -> list[str]:
+        return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
+
+
+class LabelF1(LabelledMetric):
+    r"""F1 of the labels of report text, such as CheXbert F1.
+
+    The corpus value is
+
+    .. math::
+        F_1^{micro} = \frac{2 \sum_l TP_l}{\sum_l 2 TP_l + FP_l + FN_l}, \qquad
+        F_1^{macro} = \frac{1}{L} \sum_l \frac{2 TP_l}{2 TP_l + FP_l + FN_l}
+
+    with the counts of each of :math:`L` labels over all pairs. In [0, 1], higher is better. In the macro average, a
+    label that occurs in no report counts 0, as scikit-learn and RadEval compute it. The micro average is NaN if no
+    report has a label. The score of a pair is the F1 of its own labels, 1 if neither report has one; the corpus value
+    is not their mean.
+
+    With ``labeler="rules:chexbert"``, the labels are those of this package's rules. ``labeler="chexbert"`` uses
+    CheXbert's published weights (:class:`rrg_rewards.integrations.radeval.CheXbertLabeler`).
+
+    Source: Smit et al., "CheXbert", EMNLP 2020; for five labels, Irvin et al., "CheXpert", AAAI 2019.
+
+    Args:
+        labeler: A labeler, or its name as :func:`rrg_rewards.labelers.get_labeler` accepts it.
+        labels: ``"all"`` labels of the labeler, as CheXbert F1-14, also "No Finding"; ``"chexbert_5"``, the five labels
+            of CheXbert F1-5; or a list of names.
+        average: ``"micro"`` or ``"macro"``.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: If the labeler, a label or the average is unknown.
+
+    Example:
+        >>> from rrg_rewards.metrics import LabelF1
+        >>> metric = LabelF1("rules:chexbert", labels="chexbert_5")
+        >>> metric.update(["Cardiomegaly. Edema.", "Clear lungs."], ["Cardiomegaly.", "Atelectasis."])
+        >>> metric.compute()
+        tensor(0.5000, dtype=torch.float64)
+    """
+
+    name = "label_f1"
+    main_details = ("precision", "recall")
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
+
+    tp: Tensor
+    fn: Tensor
+    fp: Tensor
+    tn: Tensor
+
+    def __init__(
+        self,
+        labeler: str | Labeler = "rules:ct_rate",
+        *,
+        labels: str | Sequence[str] = "all",
+        average: F1Average = "micro",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(parts=None, **kwargs)
+        if average not in get_args(F1Average):
+            raise ValueError(f"average must be 'micro' or 'macro', got {average!r}")
+        self.labeler = get_labeler(labeler)
+        self.average = average
+        self.labels = _chosen_labels(labels, self.labeler.labels)
+        self._columns = [self.labeler.labels.index(label) for label in self.labels]
+        for name in LabelCounts._fields:
+            self.add_state(name, torch.zeros(len(self.labels), dtype=torch.long), dist_reduce_fx="sum")
+
+    @property
+    def signature(self) -> str:
+        """Metric, version, labeler, labels and average in one line."""
+        labels = {} if self.labels == self.labeler.labels else {"labels": ",".join(self.labels)}
+        return format_signature("label_f1", labeler=f"{{{self.labeler.signature}}}", **labels, average=self.average)
+
+    def extra_repr(self) -> str:
+        """Labeler and average."""
+        return f"labeler={self.labeler!r}, average={self.average!r}"
+
+    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> LabelF1Scores:
+        ours, theirs = (labels[:, self._columns] for labels in self._pair_labels(preds, target, context))
+        counts = label_counts(ours, theirs, dim=1)
+        statistics = label_statistics(counts)
+        details = {
+            **{name: getattr(counts, name).double() for name in ("tp", "fn", "fp")},
+            **{name: statistics[name] for name in ("precision", "recall")},
+        }
+        # Neither report has a label: they agree.
+        value = statistics["f1"].nan_to_num(1.0)
+        return LabelF1Scores(value, details, preds=ours, target=theirs, labels=self.labels, average=self.average)
+
+    def _accumulate(self, scores: Scores) -> None:
+        assert isinstance(scores, LabelF1Scores)
+        rows = scores.scored
+        for name, count in label_counts(scores.preds[rows], scores.target[rows], dim=0)._asdict().items():
+            setattr(self, name, getattr(self, name) + count.to(self.device))
+
+    def compute(self) -> Tensor:
+        """F1 of all counts so far: float64 scalar; NaN if no pair is scored, or no report has a label ("micro")."""
+        counts = self._counts()
+        if not int(counts.tp[0] + counts.fn[0] + counts.fp[0] + counts.tn[0]):
+            return torch.tensor(float("nan"), dtype=torch.float64, device=self.device)
+        return label_f1(counts, self.average)
+
+    def statistics(self) -> dict[str, Tensor]:
+        """Pooled precision and recall, and both averages of F1, synced over processes as in ``compute``.
+
+        Returns:
+            float64 scalars ``precision``, ``recall``, ``micro_f1`` and ``macro_f1``.
+        """
+        with self._synced():
+            counts = self._counts()
+        pooled = label_statistics(LabelCounts(*(count.sum() for count in counts)))
+        averages = {f"{average}_f1": label_f1(counts, average) for average in get_args(F1Average)}
+        return {"precision": pooled["precision"], "recall": pooled["recall"], **averages}
+
+    def label_statistics(self) -> dict[str, Tensor]:
+        """Precision, recall, F1 and Youden's J of each label, synced as in ``compute``: float64 tensors ``(L,)``."""
+        with self._synced():
+            return label_statistics(self._counts())
+
+    def _counts(self) -> LabelCounts:
+        return LabelCounts(self.tp, self.fn, self.fp, self.tn)
+
+
+def _chosen_labels(labels: str | Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    if labels == "all":
+        return known
+    if isinstance(labels, str) and labels != "chexbert_5":
+        raise ValueError(f"labels must be 'all', 'chexbert_5' or a list of names, got {labels!r}")
+    chosen = CHEXBERT_5 if labels == "chexbert_5" else tuple(labels)
+    for label in chosen:
+        if label not in known:
+            raise ValueError(unknown_name_message("label of the labeler", label, known))
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(f"labels must be one or more different names, got {list(chosen)}")
+    return chosen
