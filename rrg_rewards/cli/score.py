@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rrg_rewards.cli.engine_options import add_engine_options, check_engine
 from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
@@ -121,6 +122,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     seed = {"help": "seed of the bootstrap (default: 0)"}
     add_shared_options(parser, "json", "format", "prefix", "overwrite", "batch-size", seed=seed)
+    add_engine_options(parser)
 
 
 def _add_metric_options(parser: argparse.ArgumentParser) -> None:
@@ -200,6 +202,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.version import __version__
 
     check_outputs(args)
+    check_engine(args)
     metrics = _make_metrics(args)
     with BatchedTable(args.table, args.format, args.delimiter, args.batch_size) as batches:
         pairs = PairReader(args, batches, metrics)

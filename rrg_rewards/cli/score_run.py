@@ -2,7 +2,6 @@
 
 import argparse
 import pickle
-import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,14 +9,14 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from rrg_rewards.cli.options import with_new_columns
-from rrg_rewards.cli.score_pairs import PairBatch, PairReader, located
+from rrg_rewards.cli.score_engine import scored_batches
+from rrg_rewards.cli.score_pairs import PairReader
 from rrg_rewards.cli.score_totals import MetricTotals
 from rrg_rewards.cli.summary import per_report_columns
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.encoders import TableEncoder
 from rrg_rewards.data.tables.table import STANDARD, Table
 from rrg_rewards.data.tables.writers import open_table, partial_path
-from rrg_rewards.metrics.judged import JudgeWarning
 from rrg_rewards.metrics.scores import Scores
 
 __all__ = ["ScoreRun"]
@@ -80,21 +79,11 @@ class ScoreRun:
 
     def _scored(self, report: Any) -> Iterator[tuple[Table, dict[str, Scores]]]:
         """Score the batches, and add the scores to the totals."""
-        for batch in self._pairs:
-            scores = {}
-            for name in self._totals:
-                scores[name] = self._score(name, batch)
-                report(len(batch.table), 0)
+        for batch, scores in scored_batches(self._args, self._pairs.metrics, self._pairs, report):
             for name, totals in self._totals.items():
                 totals.add(scores[name])
             yield batch.table, scores
         self.is_complete = True
-
-    def _score(self, name: str, batch: PairBatch) -> Scores:
-        with warnings.catch_warnings(), located(batch.table):
-            # The command prints its own warning at the end.
-            warnings.simplefilter("ignore", JudgeWarning)
-            return self._pairs.metrics[name].score(batch.predictions, batch.references, **batch.context[name])
 
     def _tables(self, report: Any) -> Iterator[Table]:
         """Yield the rows of the output while pairs are scored."""

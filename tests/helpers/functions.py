@@ -1,6 +1,9 @@
 """Functions of predictions and references, as users write them."""
 
+import os
+import signal
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -28,3 +31,12 @@ def older_than(
 ) -> list[bool]:
     """Whether each patient is older than a limit, whatever the reports say."""
     return [int(value) > limit for value in age]
+
+
+def die_once(predictions: Sequence[str], references: Sequence[str], folder: str) -> list[float]:
+    """Length of each prediction; the first process that scores ``end`` is killed."""
+    mark = Path(folder) / "killed"
+    if any("end" in prediction for prediction in predictions) and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [float(len(prediction)) for prediction in predictions]

@@ -1,0 +1,350 @@
+"""Scoring on several machines: batched functions for Ray Data and ``datasets.map``, and Ray actors."""
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.imports import require
+
+__all__ = ["RayScorers", "ReportScorer", "ReportSums", "merge_sums", "score_dataset"]
+
+_EXTRA = "ray"
+# Batches that wait for each worker, so that no worker is idle while the driver waits for the first of them.
+_WAITING = 4
+
+Columns = Mapping[str, Any]
+
+
+class _BatchedFunction:
+    """A function of batches of columns, with the metrics and the columns that they read.
+
+    The arguments are those of :class:`ReportScorer`.
+    """
+
+    def __init__(
+        self,
+        metrics: ReportMetric | Mapping[str, ReportMetric],
+        prediction_column: str = "prediction",
+        reference_column: str | None = "reference",
+        context: Mapping[str, str] | None = None,
+    ) -> None:
+        self.metrics = _by_name(metrics)
+        self.prediction_column = prediction_column
+        self.reference_column = reference_column
+        self.context = dict(context or {})
+
+    def _scores(self, batch: Columns) -> dict[str, Scores]:
+        """Score the report pairs of a batch with each metric."""
+        predictions = _texts(batch, self.prediction_column)
+        if self.reference_column is None:
+            references: list[str | None] = [None] * len(predictions)
+        else:
+            references = _texts(batch, self.reference_column)
+        context = {keyword: _column(batch, column) for keyword, column in self.context.items()}
+        return {
+            name: metric.score(predictions, references, **_accepted(metric, context))
+            for name, metric in self.metrics.items()
+        }
+
+
+class ReportScorer(_BatchedFunction):
+    """Adds the scores of report pairs to batches of rows, for ``map_batches`` of Ray Data and ``map`` of ``datasets``.
+
+    For each metric, the new columns are ``{name}``, the score, and ``{name}_{part}`` for its sub-scores and
+    explanations; NaN or ``None`` if a pair is unscorable. On Ray, pass the class and its arguments: each actor loads
+    its models once, and an actor that dies is replaced and repeats its batch. An instance is a picklable function of a
+    batch.
+
+    Args:
+        metrics: A metric, or metrics by name.
+        prediction_column: Column of predictions; missing ones are ``None`` or NaN.
+        reference_column: Column of references; ``None`` if no metric reads reference texts.
+        context: Columns of the metrics' context, by keyword: ``{"age": "PatientAge"}``.
+
+    Raises:
+        ValueError: If scores of a metric depend on the other pairs of a batch, such as CRG without a prior.
+
+    Example:
+        >>> from rrg_rewards.integrations.ray import ReportScorer
+        >>> from rrg_rewards.metrics import ROUGE
+        >>> scorer = ReportScorer(ROUGE(), prediction_column="report")
+        >>> batch = scorer({"report": ["Small effusion.", None], "reference": ["Small left effusion.", "Normal."]})
+        >>> batch["rouge"].round(2).tolist()
+        [0.8, nan]
+        >>> dataset.map(scorer, batched=True, num_proc=8)                                       # doctest: +SKIP
+        >>> ray.data.read_parquet("pairs").map_batches(                                         # doctest: +SKIP
+        ...     ReportScorer, fn_constructor_kwargs={"metrics": ROUGE()}, concurrency=8, num_cpus=0.5)
+    """
+
+    def __init__(
+        self,
+        metrics: ReportMetric | Mapping[str, ReportMetric],
+        prediction_column: str = "prediction",
+        reference_column: str | None = "reference",
+        context: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(metrics, prediction_column, reference_column, context)
+        for name, metric in self.metrics.items():
+            if not metric.compares_across_batches:
+                raise ValueError(
+                    f"scores of {name} depend on the other pairs of a batch; set a prior. Sums need none: ReportSums"
+                )
+
+    def __call__(self, batch: Columns) -> dict[str, Any]:
+        """Return a batch, a mapping of columns, with the columns of its scores."""
+        columns = dict(batch)
+        for name, scores in self._scores(batch).items():
+            columns[name] = scores.value.double().numpy()
+            for part, values in scores.details.items():
+                columns[f"{name}_{part}"] = values.double().numpy()
+            for part, texts in scores.explanations.items():
+                columns[f"{name}_{part}"] = list(texts)
+        return columns
+
+
+class ReportSums(_BatchedFunction):
+    """Turns each batch of rows into one row: the states of the metrics after these report pairs.
+
+    :func:`merge_sums` merges the rows of any number of processes. Counts are integers, so the merged counts equal those
+    of one process exactly. Sums of scores are float64 and may differ in the last digits, because their order differs.
+    The arguments are those of :class:`ReportScorer`.
+
+    Example:
+        >>> from rrg_rewards.integrations.ray import ReportSums, merge_sums
+        >>> from rrg_rewards.metrics import ReportCRG
+        >>> sums = ReportSums(ReportCRG())
+        >>> pairs = [("Cardiomegaly.", "Cardiomegaly. Hiatal hernia."), ("Normal.", "Normal.")]
+        >>> batches = [sums({"prediction": [pred], "reference": [ref]}) for pred, ref in pairs]
+        >>> rows = [{name: column[0] for name, column in batch.items()} for batch in batches]
+        >>> merge_sums(ReportCRG(), rows)["crg"].compute()
+        tensor(0.5000, dtype=torch.float64)
+    """
+
+    def __call__(self, batch: Columns) -> dict[str, Any]:
+        """Return the states of all metrics for a batch, as columns with one row."""
+        columns = {}
+        for name, scores in self._scores(batch).items():
+            metric = deepcopy(self.metrics[name])
+            metric.reset()
+            metric.add_scores(scores)
+            for state, value in metric.metric_state.items():
+                assert isinstance(value, torch.Tensor)
+                columns[f"{name}.{state}"] = value.unsqueeze(0).cpu().numpy()
+        return columns
+
+
+def merge_sums(metrics: ReportMetric | Mapping[str, ReportMetric], rows: Iterable[Columns]) -> dict[str, ReportMetric]:
+    """Merge the rows of :class:`ReportSums` into copies of the metrics, whose ``compute`` returns the corpus values.
+
+    Args:
+        metrics: The metrics of :class:`ReportSums`.
+        rows: Its rows, in any order.
+
+    Raises:
+        ValueError: If a row lacks a state of a metric.
+    """
+    merged = {name: deepcopy(metric) for name, metric in _by_name(metrics).items()}
+    for metric in merged.values():
+        metric.reset()
+    for row in rows:
+        for name, metric in merged.items():
+            metric.merge_state(_state(name, metric, row))
+            # As torchmetrics does in `update`: the cached value is discarded, and the call is counted.
+            metric._computed = None
+            metric._update_count += 1
+    return merged
+
+
+def score_dataset(
+    dataset: Any,
+    metrics: ReportMetric | Mapping[str, ReportMetric],
+    *,
+    workers: int,
+    batch_size: int = 256,
+    num_cpus: float = 0.5,
+    num_gpus: float = 0,
+    **columns: Any,
+) -> dict[str, ReportMetric]:
+    """Return metrics that have seen all report pairs of a data set of Ray Data.
+
+    An actor that dies is replaced, and its batches are repeated; each batch counts once.
+
+    Args:
+        dataset: A ``ray.data.Dataset`` of report pairs.
+        metrics: A metric, or metrics by name.
+        workers: Number of actors.
+        batch_size: Maximum number of report pairs in a batch.
+        num_cpus: CPUs that Ray reserves for each actor. By default, half a CPU: if the actors reserved all CPUs, the
+            tasks that read and divide the data set would wait forever.
+        num_gpus: GPUs of each actor, for metrics with a model.
+        columns: ``prediction_column``, ``reference_column`` and ``context`` of :class:`ReportScorer`.
+
+    Raises:
+        ModuleNotFoundError: If Ray is not installed (extra ``ray``).
+    """
+    data: Any = require("ray.data", extra=_EXTRA)
+    sums = dataset.map_batches(
+        ReportSums,
+        fn_constructor_kwargs={"metrics": _by_name(metrics), **columns},
+        batch_size=batch_size,
+        compute=data.ActorPoolStrategy(size=workers),
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+    )
+    return merge_sums(metrics, sums.iter_rows())
+
+
+class ReportBatch(Protocol):
+    """Report pairs, with the context columns of each metric."""
+
+    @property
+    def predictions(self) -> Sequence[str | None]:
+        """The predictions."""
+        ...
+
+    @property
+    def references(self) -> Sequence[str | None]:
+        """The references."""
+        ...
+
+    @property
+    def context(self) -> Mapping[str, Mapping[str, Any]]:
+        """The context columns of each metric."""
+        ...
+
+
+Batch = TypeVar("Batch", bound=ReportBatch)
+
+
+class RayScorers:
+    """Ray actors that score batches of report pairs, and return the scores in the order of the batches.
+
+    Batches and scores are those of one process, so all numbers computed from them are equal to the last bit. An actor
+    that dies is restarted, and its batches are scored again.
+
+    Args:
+        metrics: The metrics by name.
+        workers: Number of actors; default: the number of CPUs of the cluster.
+        address: Address of a cluster, such as ``auto`` or ``ray://head:10001``; default: a cluster on this machine,
+            which ends with :meth:`close`.
+        num_gpus: GPUs of each actor, for metrics with a model.
+
+    Raises:
+        ModuleNotFoundError: If Ray is not installed (extra ``ray``).
+        ConnectionError: If there is no cluster at the address.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, ReportMetric],
+        workers: int | None = None,
+        address: str | None = None,
+        num_gpus: float = 0,
+    ) -> None:
+        self._ray: Any = require("ray", extra=_EXTRA)
+        self._owns_connection = not self._ray.is_initialized()
+        if self._owns_connection:
+            options = _local_options(workers) if address is None else {"address": address}
+            self._ray.init(log_to_driver=False, **options)
+        workers = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        actor = self._ray.remote(max_restarts=-1, max_task_retries=-1, num_cpus=1, num_gpus=num_gpus)(_Actor)
+        self._actors = [actor.remote(dict(metrics)) for _ in range(workers)]
+
+    def __enter__(self) -> "RayScorers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def scored(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, dict[str, Scores]]]:
+        """Yield each batch with its scores by metric, in order. Errors of metrics are raised as they are."""
+        waiting: deque[tuple[Batch, Any, Any]] = deque()
+        free = deque(self._actors * _WAITING)
+        for batch in batches:
+            if not free:
+                yield self._first(waiting, free)
+            actor = free.popleft()
+            waiting.append((batch, actor, actor.score.remote(batch.predictions, batch.references, batch.context)))
+        while waiting:
+            yield self._first(waiting, free)
+
+    def _first(self, waiting: "deque[tuple[Batch, Any, Any]]", free: "deque[Any]") -> tuple[Batch, dict[str, Scores]]:
+        """Wait for the first batch, and free its actor."""
+        batch, actor, result = waiting.popleft()
+        try:
+            scores: dict[str, Scores] = self._ray.get(result)
+        except self._ray.exceptions.RayTaskError as error:
+            # Ray's own error contains the traceback of the worker as its text.
+            raise error.cause from error
+        free.append(actor)
+        return batch, scores
+
+    def close(self) -> None:
+        """End the actors, and the cluster if it was started here."""
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._actors = []
+        if self._owns_connection:
+            self._ray.shutdown()
+
+
+def _local_options(workers: int | None) -> dict[str, Any]:
+    """Return the options of a cluster on this machine, whose processes import modules from the same folders."""
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return {"num_cpus": workers, "include_dashboard": False, "runtime_env": {"env_vars": paths}}
+
+
+class _Actor:
+    """Scores batches in a process of its own."""
+
+    def __init__(self, metrics: Mapping[str, ReportMetric]) -> None:
+        self._metrics = metrics
+
+    def score(
+        self,
+        predictions: Sequence[str | None],
+        references: Sequence[str | None],
+        context: Mapping[str, Mapping[str, Any]],
+    ) -> dict[str, Scores]:
+        return {name: metric.score(predictions, references, **context[name]) for name, metric in self._metrics.items()}
+
+
+def _by_name(metrics: ReportMetric | Mapping[str, ReportMetric]) -> dict[str, ReportMetric]:
+    return {metrics.name: metrics} if isinstance(metrics, ReportMetric) else dict(metrics)
+
+
+def _accepted(metric: ReportMetric, context: Columns) -> dict[str, Any]:
+    return {name: column for name, column in context.items() if metric.context is None or name in metric.context}
+
+
+def _column(batch: Columns, name: str) -> Any:
+    if name not in batch:
+        raise ValueError(f"the rows have no column {name!r}; they have {', '.join(batch) or 'none'}")
+    column = batch[name]
+    return column.tolist() if hasattr(column, "tolist") else column
+
+
+def _texts(batch: Columns, name: str) -> list[str | None]:
+    """Return a column of texts, with ``None`` for the NaN by which data frames represent a missing one."""
+    return [None if isinstance(text, float) and text != text else text for text in _column(batch, name)]
+
+
+def _state(name: str, metric: ReportMetric, row: Columns) -> dict[str, Any]:
+    """Return the state of a metric in a row."""
+    found = {}
+    for state, default in metric.metric_state.items():
+        assert isinstance(default, torch.Tensor)
+        if f"{name}.{state}" not in row:
+            raise ValueError(f"a row of sums lacks {name}.{state}; make the sums with the same metrics")
+        # A copy, because arrays of Ray are read-only.
+        value = np.array(row[f"{name}.{state}"])
+        found[state] = torch.from_numpy(value).to(default.dtype).reshape(default.shape)
+    return found
