@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psutil
 from timing import machine
 
 from rrg_rewards.data import phantom_studies, write_json
@@ -34,8 +35,8 @@ OPTIONS: dict[str, dict[str, Any]] = {"crg": {"prior": 0.2}, "crimson": {}}
 
 
 @contextlib.contextmanager
-def serving(reward: str, workers: int) -> Iterator[str]:
-    """Start a server and yield its address."""
+def serving(reward: str, workers: int) -> Iterator[tuple[psutil.Process, str]]:
+    """Start a server and yield its process and address."""
     settings = [f"--set={name}={value}" for name, value in OPTIONS[reward].items()]
     command = [sys.executable, "-m", "rrg_rewards", "serve", "--reward", reward, *settings]
     command += ["--port", "0", "--workers", str(workers)]
@@ -46,7 +47,7 @@ def serving(reward: str, workers: int) -> Iterator[str]:
     if address is None:
         raise SystemExit(f"the server did not start: {line}{process.stderr.read()}")
     try:
-        yield address[1]
+        yield psutil.Process(process.pid), address[1]
     finally:
         process.send_signal(signal.SIGTERM)
         if process.wait() != 0:
@@ -87,21 +88,40 @@ async def single_requests(
         return rewards, seconds, time.perf_counter() - began
 
 
-def measure(reward: str, workers: int, completions: list[str], references: list[str], clients: int) -> dict[str, Any]:
-    """Measure a server, and compare its rewards with those of direct calls."""
+def processor_seconds(process: psutil.Process) -> float:
+    """Return the processor time of a process and its children."""
+    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    return sum(one.user + one.system for one in times)
+
+
+def direct_calls(
+    reward: str, completions: Sequence[str], references: Sequence[str]
+) -> tuple[list[float | None], dict[str, float]]:
+    """Return the rewards of direct calls with one completion each, and figures of the calls."""
     own: Any = make_reward(reward, **OPTIONS[reward])
-    began = time.perf_counter()
-    expected = [own([one], reference=[other])[0] for one, other in zip(completions, references, strict=True)]
-    direct = time.perf_counter() - began
-    with serving(reward, workers) as url:
+    wall, processor = time.perf_counter(), time.process_time()
+    rewards = [own([one], reference=[other])[0] for one, other in zip(completions, references, strict=True)]
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    return rewards, {
+        "direct_rewards_per_second": len(rewards) / wall,
+        "direct_processor_ms_per_reward": 1000 * processor / len(rewards),
+    }
+
+
+def measure(
+    reward: str, workers: int, completions: list[str], references: list[str], clients: int, expected: list[float | None]
+) -> dict[str, Any]:
+    """Measure a server, and compare its rewards with those of direct calls."""
+    with serving(reward, workers) as (process, url):
         asyncio.run(until_ready(url))
+        before = processor_seconds(process)
         rewards, seconds, total = asyncio.run(single_requests(url, completions, references, clients))
+        processor = processor_seconds(process) - before
         began = time.perf_counter()
         batched = asyncio.run(RemoteReward(url)(completions, reference=references))
         in_batches = time.perf_counter() - began
     cuts = statistics.quantiles(seconds, n=100)
     return {
-        "reward": reward,
         "workers": workers,
         "clients": clients,
         "requests": len(completions),
@@ -111,8 +131,8 @@ def measure(reward: str, workers: int, completions: list[str], references: list[
         "p50_ms": 1000 * cuts[49],
         "p99_ms": 1000 * cuts[98],
         "rewards_per_second": len(completions) / total,
+        "processor_ms_per_reward": 1000 * processor / len(completions),
         "remote_reward_per_second": len(completions) / in_batches,
-        "direct_single_calls_per_second": len(completions) / direct,
     }
 
 
@@ -128,8 +148,10 @@ def main() -> None:
     reports = [study.report for study in phantom_studies(arguments.requests + 1, seed=0, style="full")]
     figures = []
     for reward in arguments.reward:
+        expected, direct = direct_calls(reward, reports[:-1], reports[1:])
         for workers in arguments.workers:
-            figures.append(measure(reward, workers, reports[:-1], reports[1:], arguments.clients))
+            figure = measure(reward, workers, reports[:-1], reports[1:], arguments.clients, expected)
+            figures.append({"reward": reward, **figure, **direct})
             print(json.dumps(figures[-1]), flush=True)
     write_json(
         {"machine": {**machine(), "cores": os.cpu_count()}, "figures": figures}, arguments.output, overwrite=True
