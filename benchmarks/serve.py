@@ -139,7 +139,7 @@ def measure(
 def main() -> None:
     """Measure all settings and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reward", nargs="+", choices=sorted(OPTIONS), default=sorted(OPTIONS))
+    parser.add_argument("--reward", nargs="+", choices=sorted(OPTIONS), default=["crg"])
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=64)

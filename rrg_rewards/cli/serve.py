@@ -114,6 +114,7 @@ def _fit(reward: "Reward", path: str, reference_column: str) -> None:
 def _read_prompts(args: argparse.Namespace, reward: "Reward") -> dict[str, dict[str, Any]]:
     """Return the columns of the reward by prompt."""
     from rrg_rewards.data.tables.readers import read_table
+    from rrg_rewards.integrations.common.transcripts import plain_question
 
     table = read_table(args.prompts)
     prompts = table.required_texts(args.prompt_column)
@@ -123,7 +124,7 @@ def _read_prompts(args: argparse.Namespace, reward: "Reward") -> dict[str, dict[
     found: dict[str, dict[str, Any]] = {}
     for row, prompt in enumerate(prompts):
         values = {name: column[row] for name, column in columns.items()}
-        if found.setdefault(prompt.strip(), values) != values:
+        if found.setdefault(plain_question(prompt), values) != values:
             raise UsageError(
                 f"argument --prompts: {table.where(row)} has the prompt of an earlier row and another "
                 f"{' or '.join(columns)}, and /v1 finds a reference by its prompt only"

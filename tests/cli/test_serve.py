@@ -60,7 +60,7 @@ def test_a_reward_is_fitted_before_it_is_served(served, tmp_path):
 
 
 def test_prompts_and_their_columns(served, tmp_path):
-    rows = [{"question": " Report 1. ", "reference": "One."}, {"question": "Report 2.", "reference": None}]
+    rows = [{"question": "<image> Report 1. ", "reference": "One."}, {"question": "Report 2.", "reference": None}]
     prompts = table(tmp_path / "prompts.jsonl", [*rows, rows[0]])
     given = ["--reward", "crg", "--set", "prior=0.2", "--prompts", prompts, "--prompt-column", "question"]
     assert serve(*given) == 0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["ReportExtractor", "completion_after_prompt", "first_exchange"]
+__all__ = ["ReportExtractor", "completion_after_prompt", "first_exchange", "plain_question"]
 
 # Start of an answer in the chat formats of Qwen, Llama 3, Mistral, Gemma, Phi and Vicuna.
 _ANSWER = re.compile(
@@ -78,7 +78,17 @@ def first_exchange(text: str) -> tuple[str, str]:
         raise ValueError("the text has no known start of an answer, such as <|im_start|>assistant")
     starts = [match.end() for match in _QUESTION.finditer(text, 0, answer.start())]
     question = text[starts[-1] if starts else 0 : answer.start()]
-    return _PLACEHOLDER.sub("", _SPECIAL.sub("", question)).strip(), text[answer.end() :]
+    return plain_question(question), text[answer.end() :]
+
+
+def plain_question(text: str) -> str:
+    """Return a question without special tokens, image placeholders and surrounding spaces.
+
+    Example:
+        >>> plain_question(" <image>Report the CT. ")
+        'Report the CT.'
+    """
+    return _PLACEHOLDER.sub("", _SPECIAL.sub("", text)).strip()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import binascii
 import hmac
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from rrg_rewards.integrations.serve.bodies import Bodies, json_object
 from rrg_rewards.integrations.serve.dialects import DIALECTS, Dialect
 from rrg_rewards.integrations.serve.errors import RequestError, error_place
 from rrg_rewards.integrations.serve.metrics import CONTENT_TYPE, ServerMetrics
-from rrg_rewards.integrations.serve.scorer import Scorer
+from rrg_rewards.integrations.serve.scorer import ScoredSample, Scorer
 from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.version import __version__
 
@@ -60,13 +60,17 @@ class _Server:
         self._options = options
         self._metrics = ServerMetrics()
         self._bodies = Bodies(options)
-        self._scorer = Scorer(options, self._metrics.count_batch)
+        self._scorer = Scorer(options, self._count_batch)
         self._scorer.start()
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:  # noqa: ARG002 (Starlette's)
         yield
         self._scorer.close()
+
+    def _count_batch(self, scored: Sequence[ScoredSample]) -> None:
+        self._metrics.count_batch(scored)
+        self._metrics.waiting.set(self._scorer.num_waiting)
 
     def endpoint(
         self, path: str, answer: Callable[[Request], Awaitable[Response]]
@@ -96,7 +100,6 @@ class _Server:
             async with self._bodies.read(request) as body:
                 samples = dialect.samples(json_object(body), self._options)
                 del body
-                self._metrics.waiting.set(self._scorer.num_waiting)
                 scored = await _unless_client_leaves(request, self._scorer.score(samples))
             return JSONResponse(dialect.render(scored, self._options))
 

@@ -3,10 +3,11 @@
 import os
 from collections import Counter as Tally
 from collections.abc import Sequence
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from rrg_rewards.integrations.serve.scorer import ScoredSample
 
@@ -24,6 +25,7 @@ class ServerMetrics:
     """The metrics of a worker, and their sums over all workers."""
 
     def __init__(self) -> None:
+        _forget_dead_workers()
         registry = self._registry = CollectorRegistry()
         self.requests = Counter(
             "rrg_rewards_requests", "Requests by path and HTTP status.", ["path", "status"], registry=registry
@@ -61,3 +63,13 @@ class ServerMetrics:
             MultiProcessCollector(registry)
         text: bytes = generate_latest(registry)
         return text
+
+
+def _forget_dead_workers() -> None:
+    """Remove the gauges of workers that were killed. Their counts are kept."""
+    for path in Path(os.environ.get(SHARED_FOLDER, os.devnull)).glob("gauge_live*.db"):
+        pid = int(path.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid)

@@ -93,6 +93,19 @@ def run_server(options: ServerOptions, listener: socket.socket) -> bool:
 
 
 class _Supervisor(Multiprocess):  # type: ignore[misc]
+    def init_processes(self) -> None:
+        super().init_processes()
+        self._close_other_ends()
+
+    def keep_subprocess_alive(self) -> None:
+        super().keep_subprocess_alive()
+        self._close_other_ends()
+
+    def _close_other_ends(self) -> None:
+        # While this process holds a worker's end of their pipe, it waits for a dead worker until the time-out.
+        for process in self.processes:
+            process.child_conn.close()
+
     def terminate_all(self) -> None:
         # While this process holds the socket, new connections would wait in vain for a worker.
         for listener in self.sockets:
