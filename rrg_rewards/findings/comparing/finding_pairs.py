@@ -28,12 +28,22 @@ _PLURALS, _SINGULARS = ("s", "ae", "thoraces"), ("ss", "is", "us", "copd", "chf"
 _MOST_ALTERNATIVES = 1
 
 
-def relation_of(reference: Finding, candidate: Finding, patient: Patient) -> Relation | None:
-    """Return the closest relation between two findings of one organ, or between their alternatives."""
+def relation_of(
+    reference: Finding, candidate: Finding, patient: Patient, considered: frozenset[str] = frozenset()
+) -> Relation | None:
+    """Return the closest relation between two findings of one organ, or between their alternatives.
+
+    Args:
+        reference: Finding of the reference.
+        candidate: Finding of the candidate.
+        patient: Patient whose clinical context may make two concepts the same.
+        considered: Alternatives that the reference names of any finding. Reports attach a cause of several findings to
+            different ones of them.
+    """
     if OTHER in (reference.concept, candidate.concept):
         return None if _are_elsewhere(reference, candidate) else open_relation(reference, candidate)
     # The concepts are compared first, because those of most pairs are unrelated.
-    relation = _named_relation(reference, candidate, patient)
+    relation = _named_relation(reference, candidate, patient, considered)
     return None if relation is None or _are_elsewhere(reference, candidate) else relation
 
 
@@ -49,7 +59,9 @@ def _is_usual(finding: Finding) -> bool:
     return finding.organ == finding_organ(finding.concept, None)
 
 
-def _named_relation(reference: Finding, candidate: Finding, patient: Patient) -> Relation | None:
+def _named_relation(
+    reference: Finding, candidate: Finding, patient: Patient, considered: frozenset[str]
+) -> Relation | None:
     """Return the closest relation between the concepts of two findings, or between their alternatives.
 
     A candidate that names an alternative which the reference does not name hedges: a significant error of certainty.
@@ -63,11 +75,17 @@ def _named_relation(reference: Finding, candidate: Finding, patient: Patient) ->
         pairs += [(first, second) for first in ours for second in theirs]
     found = [relation for pair in pairs if (relation := graph.relation(*pair, patient)) is not None]
     best = min(found, key=lambda relation: relation.distance, default=None)
-    if best is None or not candidate.alternatives or set(theirs) <= set(ours):
+    known = considered.union(ours)
+    if best is None or not candidate.alternatives or all(other in known or _is_wider(other, known) for other in theirs):
         return best
     hedged = Relation("certainty", 1 + best.distance, significant=True)
     direct = graph.relation(reference.concept, candidate.concept, patient)
     return direct if direct is not None and direct.significant else hedged
+
+
+def _is_wider(concept: str, known: frozenset[str]) -> bool:
+    """Whether a concept is wider than one of the known ones."""
+    return any(concept in concept_graph().wider(other) for other in known)
 
 
 def _levels_conflict(reference: Attributes, candidate: Attributes) -> bool:

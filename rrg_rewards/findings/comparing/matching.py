@@ -229,11 +229,12 @@ def _groups(
 ) -> list[tuple[list[int], list[int], Relation]]:
     """Return the groups of matched findings, as indices in both reports, and the relation of their concepts."""
     pairs = []
+    considered = frozenset(concept for finding in ours for concept in finding.alternatives)
     for i, reference in enumerate(ours[:_MOST_FINDINGS]):
         for j, candidate in enumerate(theirs[:_MOST_FINDINGS]):
             if limit_credit and not may_match(our_levels[i], their_levels[j]):
                 continue
-            relation = relation_of(reference, candidate, patient)
+            relation = relation_of(reference, candidate, patient, considered)
             if relation is not None and not are_apart(reference, candidate, relation):
                 pairs.append((match_cost(reference, candidate, relation), i, j, relation))
     pairs.sort(key=lambda pair: pair[:3])

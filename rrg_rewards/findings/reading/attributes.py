@@ -61,6 +61,7 @@ class AttributeReader:
         self._partitive, self._parts_of = (cue_words("connectives", name) for name in ("partitive", "parts_of"))
         # Words that cannot be between the findings of a list.
         self._unlisted = self._verbs | self._denied | frozenset({":", "but"})
+        self._separating = self._separators - frozenset(config["links"]["alternative"])
         self.links = {word: kind for kind, words in config["links"].items() for word in words}
 
     def owned(self, tokens: Sequence[str], places: Sequence[Span]) -> list[tuple[Modifier, int]]:
@@ -242,8 +243,15 @@ class AttributeReader:
         return stop if begin < stop and tokens[begin] in self._prepositions else begin
 
     def link(self, tokens: Sequence[str]) -> str | None:
-        """Return the link between two findings: ``stated``, ``doubted``, ``alternative`` or ``None``."""
+        """Return the link between two findings: ``stated``, ``doubted``, ``alternative`` or ``None``.
+
+        Alternatives are not separated: "opacity, peripheral/subpleural, with consolidation" names two findings.
+        """
         kinds = {self.links[token] for token in tokens if token in self.links}
+        if "alternative" in kinds:
+            last = max(i for i, token in enumerate(tokens) if self.links.get(token) == "alternative")
+            if not self._separating.isdisjoint(tokens[last + 1 :]):
+                kinds.discard("alternative")
         return next((kind for kind in ("doubted", "stated", "alternative") if kind in kinds), None)
 
 

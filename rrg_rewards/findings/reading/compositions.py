@@ -39,7 +39,7 @@ def composed_concept(
         organ: The organ that the statement is about.
         signals: The words that make the statement abnormal.
         clause: All words of its clause.
-        subject: Words of another clause that names the organ.
+        subject: Words of the clauses before, from the one that names the organ.
 
     Example:
         >>> composed_concept("aorta", ["increased"], "arch is of increased caliber".split())
@@ -51,7 +51,8 @@ def composed_concept(
     rules = _compositions().get(organ)
     if not rules:
         return None
-    heads, focal = wording((*signals, *quantities(clause))).heads, is_focal(clause)
+    named = quantities(clause) or quantities(subject)
+    heads, focal = wording((*signals, *named)).heads, is_focal(clause)
     if not (heads or focal):
         return None
     words = union(_parts()[word] for word in (*clause, *subject))

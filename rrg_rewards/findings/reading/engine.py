@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rrg_rewards.findings.knowledge.organs import finding_organ, varies_in_organ
-from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.compositions import composed_concept
+from rrg_rewards.findings.reading.continuations import continued, further_attributes, has_items
 from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, find_mentions, mention_spans, sentence_codes
@@ -56,7 +56,7 @@ class FindingEngine:
         self.open_findings = open_findings
         self._masks: dict[str, int] = {}
         self._units: dict[str, tuple[_SentenceReading, ...]] = {}
-        self._sentences: dict[tuple[str, ...], tuple[list[_Stated], list[Attributes]]] = {}
+        self._sentences: dict[tuple[str, ...], _TokensReading] = {}
 
     def masks(self, reports: Sequence[str]) -> list[int]:
         """Return, for each report, the bit mask of its present and uncertain concepts.
@@ -117,7 +117,10 @@ class FindingEngine:
                     known[unit] = readings
             for reading in readings:
                 if reading.continuation is not None and findings:
-                    findings[-1] = _continued(findings[-1], reading.continuation)
+                    findings[-1] = continued(findings[-1], reading.continuation)
+                elif reading.item is not None and findings and has_items(findings[-1], index):
+                    # The name is that of the finding before.
+                    findings.append(replace(findings[-1], sentence=index, attributes=reading.item))
                 for concept, presence, begin, stop, attributes, organ, words in reading.findings:
                     start, end = begin + offset, stop + offset
                     # From the report, because wrapped lines are joined in the unit.
@@ -130,9 +133,9 @@ class FindingEngine:
     def _read_sentence(self, offset: int, sentence: str) -> "_SentenceReading":
         """Read a sentence that starts at character ``offset`` of its unit."""
         tokens = tokenise(sentence)
-        stated, attributes = self._read_tokens(tuple(tokens))
+        stated, attributes, item = self._read_tokens(tuple(tokens))
         if not stated:
-            return _SentenceReading((), attributes[0] if attributes else None)
+            return _SentenceReading((), attributes[0] if attributes else None, item)
         places = locate(sentence, tokens[: max(found.end for found in stated)])
         return _SentenceReading(
             tuple(
@@ -152,8 +155,8 @@ class FindingEngine:
             None,
         )
 
-    def _read_tokens(self, tokens: tuple[str, ...]) -> tuple[list["_Stated"], list[Attributes]]:
-        """Return the findings of a sentence and the attributes of each.
+    def _read_tokens(self, tokens: tuple[str, ...]) -> "_TokensReading":
+        """Return the findings of a sentence, the attributes of each, and those of a further lesion like the one before.
 
         Without findings, the attributes are those that the sentence adds to the finding before; empty for none.
         Sentences that differ in case and punctuation only are read once.
@@ -169,7 +172,7 @@ class FindingEngine:
                 known[tokens] = found
         return found
 
-    def _stated_attributes(self, tokens: Sequence[str]) -> tuple[list["_Stated"], list[Attributes]]:
+    def _stated_attributes(self, tokens: Sequence[str]) -> "_TokensReading":
         reader = attribute_reader()
         if self.lexicon.exclusive:
             stated = self._statements(tokens)
@@ -180,8 +183,9 @@ class FindingEngine:
             stated = [self._named(found, Span(found.start, found.end)) for found in mentions]
             attributes = [reader.attributes(tokens, [found.span])[0] for found in stated]
         if not stated:
-            return stated, reader.attributes(tokens, [Span(0, 0)]) if _continues(tokens) else []
-        return stated, [_untimed(own) if found.is_open else own for found, own in zip(stated, attributes, strict=True)]
+            return stated, *further_attributes(tokens)
+        own = [_untimed(own) if found.is_open else own for found, own in zip(stated, attributes, strict=True)]
+        return stated, own, None
 
     def _statements(self, tokens: Sequence[str]) -> list["_Stated"]:
         """Return the named and the open findings of a sentence, in order."""
@@ -252,6 +256,9 @@ class _Read(NamedTuple):
     words: tuple[str, ...]
 
 
+_TokensReading = tuple[list[_Stated], list[Attributes], Attributes | None]
+
+
 class _SentenceReading(NamedTuple):
     """The result of reading one sentence.
 
@@ -259,42 +266,17 @@ class _SentenceReading(NamedTuple):
         findings: The findings.
         continuation: Attributes that the sentence adds to the last finding of the preceding sentences; ``None`` if it
             names a finding itself or does not continue them.
+        item: Attributes of a further lesion like the one before, if the sentence states only its size and place.
     """
 
     findings: tuple[_Read, ...]
     continuation: Attributes | None
+    item: Attributes | None = None
 
 
 def _untimed(attributes: Attributes) -> Attributes:
     """Return attributes without growth: "the density of the liver has decreased" describes the liver."""
     return replace(attributes, change=None) if attributes.change in ("increased", "decreased") else attributes
-
-
-def _continues(tokens: Sequence[str]) -> bool:
-    """Whether a sentence describes the last finding: "It measures 5 mm", "The tip is in ..."."""
-    if not tokens:
-        return False
-    has_article = tokens[0] in cue_words("continuations", "article")
-    first, *after = tokens[has_article : has_article + 3] or [""]
-    is_measured = first in cue_words("continuations", "measured") and not cue_words(
-        "continuations", "measuring"
-    ).isdisjoint(after)
-    return (has_article and first == "tip") or is_measured or tokens[0] in cue_words("continuations", "sentence")
-
-
-def _continued(finding: Finding, more: Attributes) -> Finding:
-    """Return a finding with the size, position and place that the next sentence states."""
-    stated = Attributes(
-        laterality=more.laterality,
-        size_mm=more.size_mm,
-        short_axis_mm=more.short_axis_mm,
-        device_position=more.device_position,
-        location=more.location,
-    )
-    if more.device_position == "malpositioned":
-        # "The tip is in the right atrium. It should be withdrawn."
-        return replace(finding, attributes=replace(finding.attributes, device_position=None).filled(stated))
-    return replace(finding, attributes=finding.attributes.filled(stated))
 
 
 def get_engine(lexicon: str | Path, open_findings: bool = False) -> FindingEngine:

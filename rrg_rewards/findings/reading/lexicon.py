@@ -43,6 +43,7 @@ class Rule(Phrase[int]):
         not_at: Bits of the sites that the nearest site must not be.
         not_next: Bits that must not occur in the two words after the phrase.
         not_previous: Bits that must not occur in the two words before the phrase.
+        not_within: Bits that the phrase must not contain, also between its words.
         wide: Whether ``needs`` and ``bars`` apply to the sentence instead of the clause.
         absent: Whether the phrase itself denies the finding.
         conditional_on: Bits that decide whether the conditions are checked: they are if the sentence contains one.
@@ -53,6 +54,7 @@ class Rule(Phrase[int]):
     not_at: int = 0
     not_next: int = 0
     not_previous: int = 0
+    not_within: int = 0
     wide: bool = False
     absent: bool = False
     conditional_on: int = 0
@@ -120,7 +122,8 @@ def _compile_rule(
     fields: dict[str, Any] = {"phrase": entry} if isinstance(entry, str) else entry
     first, rest = compiler.steps(fields["phrase"])
     words = first | union(step[0] for step in rest)
-    choices = {key: compiler.any_of(fields.get(key, ())) for key in ("with", "without", "not_next", "not_previous")}
+    keys = ("with", "without", "not_next", "not_previous", "not_within")
+    choices = {key: compiler.any_of(fields.get(key, ())) for key in keys}
     places = {
         key: compiler.any_of("|".join(sites[site].split()) for site in fields.get(key, ())) for key in ("at", "not_at")
     }
@@ -135,6 +138,7 @@ def _compile_rule(
         not_at=places["not_at"],
         not_next=choices["not_next"],
         not_previous=choices["not_previous"],
+        not_within=choices["not_within"],
         wide=fields.get("scope") == "sentence",
         absent=fields.get("says") == "absent",
         # The conditions of a rule that requires a site must be checked even in a sentence without a site.

@@ -13,7 +13,7 @@ __all__ = ["read_lexicon_file"]
 
 _SECTIONS = ("name", "extends", "exclusive", "groups", "sites", "compounds", "concepts", "labels")
 _MERGED = ("groups", "sites", "compounds", "concepts")
-_CHOICES = ("with", "without", "not_next", "not_previous")
+_CHOICES = ("with", "without", "not_next", "not_previous", "not_within")
 _SITES = ("at", "not_at")
 _RULE = ("phrase", *_CHOICES, *_SITES, "says", "scope")
 # The only label that follows from the others.

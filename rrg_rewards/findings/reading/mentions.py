@@ -134,6 +134,8 @@ def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationSco
         return False
     if rule.not_previous and rule.not_previous & union(codes[max(0, start - 2) : start]):
         return False
+    if rule.not_within and rule.not_within & union(codes[start:end]):
+        return False
     begin, stop = (0, len(codes)) if rule.wide else scope.context(start, lexicon.rules.heads)
     if rule.needs or rule.bars:
         around = scope.union(begin, stop)

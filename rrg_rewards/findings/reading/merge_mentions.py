@@ -1,5 +1,6 @@
 """Merge the mentions of a report into its abnormal findings."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ __all__ = ["abnormal_findings"]
 
 # Number of characters around a mention in which its sentence can say that it is about the cause of a finding.
 _CAUSE_REACH = 80
+# The words of a heading after a finding that it names: "Nodes/esophagus:".
+_HEADING_END = re.compile(r"(?: ?(?:/|,|&|\band\b) ?[A-Za-z]+){0,2} ?:")
 # The concept that all devices are kinds of.
 _DEVICE = "medical_device"
 # Densities of a nodule; two nodules of different density are not one.
@@ -46,6 +49,8 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
     last: Finding | None = None
     for mention in mentions:
         if mention.presence == "absent":
+            if last is not None and _is_heading(last, mention, report):
+                findings.pop()
             last = None
             continue
         merged = None if last is None else _interpreted(last, mention, report)
@@ -92,7 +97,7 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
 
 def _is_heading(first: Finding, second: Finding, report: str) -> bool:
     """Whether a mention is the heading of the next, which names it again: "Nodes: two enlarged nodes"."""
-    if first.sentence != second.sentence or not report[first.end : second.start].lstrip().startswith(":"):
+    if first.sentence != second.sentence or not _HEADING_END.match(report, first.end, second.start):
         return False
     graph = concept_graph()
     # "Pneumonia: consolidation in the right lung" names a cause.

@@ -21,6 +21,8 @@ _DENIAL_REACH = 2
 _PREDICATE_REACH = 3
 # Separators that begin a description of the finding before.
 _RELATIVE = frozenset({"with", "which"})
+# Separators that also join adjectives.
+_COORDINATING = frozenset({"and", "or", "/"})
 # Separators that continue a denied list.
 _ALTERNATIVE = frozenset({"or", "nor", "/"})
 # Number of words in which a clause about the finding before says so.
@@ -41,7 +43,7 @@ class OpenStatement(NamedTuple):
         has_head: Whether a word names an abnormality; otherwise the words describe the organ.
         signals: The words that make it abnormal.
         clause: All words of the clause.
-        subject: Words of the clause before that names the organ, if this one does not.
+        subject: Words of the clauses before, from the one that names the organ.
     """
 
     start: int
@@ -90,6 +92,7 @@ class OpenStatementReader:
         self._stop = frozenset(word for line in knowledge["stop"] for word in line.split())
         self._denials = cue_words("denials", "always", "in_series")
         self._separators = cue_words("connectives", "separators") | {"(", ")", "which", "while", "although"}
+        self._adjectives = cue_words("adjectives", "descriptive")
         self._interpreting = frozenset(
             word for word, kind in attribute_reader().links.items() if kind in ("stated", "doubted")
         )
@@ -113,7 +116,7 @@ class OpenStatementReader:
         """
         found: list[OpenStatement] = []
         organ: str | None = None
-        subject: Sequence[str] = ()
+        subject = 0
         # Whether the sentence has named a finding of this organ.
         is_told = is_denied = False
         clauses = self._clauses(tokens, roles, organs)
@@ -123,8 +126,7 @@ class OpenStatementReader:
             )
             is_told = is_told and (clause.organ in (None, organ) or organ is None or clause.link in _RELATIVE)
             organ = organ if clause.is_vague and organ else clause.organ or organ
-            own = tokens[clause.start : clause.end]
-            subject = own if clause.organ else subject
+            subject = clause.start if clause.organ else subject
             if not named.isdisjoint(range(clause.start, clause.end)):
                 is_told = True
                 continue
@@ -132,9 +134,9 @@ class OpenStatementReader:
             signals = [] if is_denied and clause.link in _ALTERNATIVE else self._signals(tokens, clause, roles, scope)
             if not signals:
                 continue
-            signals = self._observed(tokens, clause, signals, is_told)
+            signals = self._observed(tokens, clause, signals, is_told or organ is None)
             has_head = any(i in clause.heads for i in signals)
-            if not signals or self._continues(tokens, clause, roles, has_head, is_told):
+            if not signals or self._continues(tokens, clause, roles, has_head, is_told, organ):
                 continue
             if has_head and organ is None:
                 organ = _following_organ(clauses[place + 1 :], roles, named)
@@ -149,8 +151,8 @@ class OpenStatementReader:
                 ("absent",) if roles[signals[0]] == "stated" else self._content(tokens, clause, organs),
                 has_head,
                 tuple(tokens[i] for i in signals),
-                tuple(own),
-                tuple(subject),
+                tuple(tokens[clause.start : clause.end]),
+                tuple(tokens[subject : clause.start]),
             )
             if is_told and found and not has_head and not found[-1].has_head and found[-1].organ == organ:
                 found[-1] = found[-1]._replace(
@@ -202,7 +204,9 @@ class OpenStatementReader:
                 i
                 for i, token in enumerate(tokens)
                 # "With" ends a clause, but not in "consistent with".
-                if token in separators and not (token == "with" and tokens[i - 1] in interpreting)
+                if token in separators
+                and not (token == "with" and tokens[i - 1] in interpreting)
+                and not (token in _COORDINATING and self._joins_adjectives(tokens, i))
             ),
             len(tokens),
         ):
@@ -211,6 +215,10 @@ class OpenStatementReader:
             start = i + 1
             link = tokens[i] if i < len(tokens) and not (link == "(" and tokens[i] != ")") else link
         return clauses
+
+    def _joins_adjectives(self, tokens: Sequence[str], i: int) -> bool:
+        """Whether the words around a token describe one noun: "punctate and patchy hypodensities"."""
+        return i > 0 and tokens[i - 1] in self._adjectives and self._adjectives.issuperset(tokens[i + 1 : i + 2])
 
     def _clause(
         self,
@@ -233,9 +241,15 @@ class OpenStatementReader:
         return _Clause(start, end, link, heads, changes, organs.get(site), is_vague)
 
     def _continues(
-        self, tokens: Sequence[str], clause: _Clause, roles: Mapping[int, str], has_head: bool, is_told: bool
+        self,
+        tokens: Sequence[str],
+        clause: _Clause,
+        roles: Mapping[int, str],
+        has_head: bool,
+        is_told: bool,
+        organ: str | None,
     ) -> bool:
-        """Whether a clause describes or interprets the finding before it."""
+        """Whether a clause describes or interprets the finding before it, or one of an earlier sentence."""
         if is_told and (clause.link == "(" or (clause.link in _RELATIVE and (clause.organ is None or not has_head))):
             return True
         # "The pleura is thickened and calcified"
@@ -245,7 +259,7 @@ class OpenStatementReader:
         is_continuing = any(
             roles.get(i) == "continuing" for i in (opening if has_head else range(clause.start, clause.end))
         )
-        return is_continuing and (is_told or clause.organ is None)
+        return is_continuing and (is_told or organ is None)
 
     def _signals(
         self, tokens: Sequence[str], clause: _Clause, roles: Mapping[int, str], scope: NegationScope
@@ -269,11 +283,11 @@ class OpenStatementReader:
         is_normal = any(role == "normal" and self._is_predicate(tokens, i, clause.start) for i, role in within)
         return [] if is_normal else signals
 
-    def _observed(self, tokens: Sequence[str], clause: _Clause, signals: list[int], is_told: bool) -> list[int]:
-        """Return the signals before an interpretation, or all in an interpretation of nothing named before."""
+    def _observed(self, tokens: Sequence[str], clause: _Clause, signals: list[int], is_about: bool) -> list[int]:
+        """Return the signals before an interpretation; all of them if it is about nothing that was named before."""
         link = next((i for i in range(clause.start, clause.end) if tokens[i] in self._interpreting), clause.end)
         seen = [i for i in signals if i < link]
-        return seen if seen or is_told or clause.organ is None else signals
+        return seen if seen or is_about else signals
 
     def _is_denied(self, tokens: Sequence[str], clause: _Clause, i: int, scope: NegationScope) -> bool:
         before = tokens[max(clause.start, i - _DENIAL_REACH - 1) : i]

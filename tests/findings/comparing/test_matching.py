@@ -252,3 +252,16 @@ def test_a_remembered_reference_is_read_as_asked():
     texts = ("The portal vein is widened.", "No finding.")
     missing = [compare_findings(*texts, open_findings=is_open).missing for is_open in (True, False, True, False)]
     assert missing == [(0,), (), (0,), ()]
+
+
+def test_an_alternative_that_the_reference_names_elsewhere_is_no_hedge() -> None:
+    reference = "Ground glass opacities on the right, possibly pneumonia. Consolidation on the left."
+    candidate = "Ground glass opacities on the right. Consolidation on the left, possibly pneumonia."
+    assert not [
+        error
+        for match in compare_findings(reference, candidate).matches
+        for error in match.discrepancies
+        if error.significant
+    ]
+    unknown = compare_findings("Consolidation on the left.", "Consolidation on the left, possibly pneumonia.")
+    assert [error.type for error in unknown.matches[0].discrepancies if error.significant] == ["certainty"]

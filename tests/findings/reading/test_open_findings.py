@@ -126,3 +126,33 @@ def test_every_concept_has_an_organ_and_every_site_a_region():
     assert set(lexicon.organs.bits) <= set(knowledge["organs"])
     assert set(knowledge["elsewhere"]) <= set(placed)
     assert {organ_region(organ) for organ in lexicon.organs.bits} == {"chest", "abdomen", "head", "other"}
+
+
+@pytest.mark.parametrize(
+    ("text", "concepts"),
+    [
+        # adjectives of one noun
+        ("Multiple spot like and patchy low density shadows in the basal ganglia.", ["brain_low_density"]),
+        ("Ill-defined punctate and patchy hypodensities in the brain.", ["brain_low_density"]),
+        # what a mass does to its surroundings is no further finding
+        ("A mass in the left lung, encasing the lower lobe bronchi.", ["lung_mass"]),
+        # "it" is the organ if nothing abnormal was named before
+        ("The diameter of the pulmonary artery was 34 mm and it shows dilatation.", ["pulmonary_hypertension"]),
+        # an interpretation of an organ that the clause before names
+        (
+            "The left kidney is partly covered, its collecting system hardly, but the appearance suggests ectasia.",
+            ["hydronephrosis"],
+        ),
+        # a heading before a denial
+        ("Nodes/esophagus: No pathologic adenopathy.", []),
+        ("Fuzzy shadows and transparent areas in the left lung.", ["lung_opacity", "bulla"]),
+        ("Calcification of the aortic arch, the subclavian artery and the coronaries.", ["arterial_", "coronary_"]),
+        ("Hypodense lesion in the middle zone of the left kidney.", ["renal_cyst"]),
+        ("Ground glass opacities, peripheral/subpleural, with consolidation.", ["ground_glass", "consolidation"]),
+    ],
+)
+def test_findings_of_a_sentence(text: str, concepts: list[str]) -> None:
+    found = abnormal_findings(text, extract_findings(text, open_findings=True))
+    assert len(found) == len(concepts), found
+    for finding, concept in zip(found, concepts, strict=True):
+        assert finding.concept.startswith(concept)
