@@ -63,9 +63,9 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         return {"reward": {"name": args.reward, **options}, **column}
     if args.set or args.reference_column is not None:
         raise UsageError("--set and --reference-column are for --reward; write them into the file of --config")
-    from rrg_rewards.utilities.user_yaml import read_user_yaml
+    from rrg_rewards.integrations.common.settings import read_settings_file
 
-    return read_user_yaml(args.config)
+    return read_settings_file(args.config)
 
 
 def _fit(args: argparse.Namespace, settings: dict[str, Any], table: "Table") -> Any:

@@ -30,7 +30,7 @@ def reward_columns(setting: Any, reference_column: str) -> tuple[str, ...]:
 def fit_reward(
     setting: Any,
     columns: Mapping[str, Sequence[Any]],
-    completions: Sequence[str] | None = None,
+    completions: Sequence[str | None] | None = None,
     reference_column: str = "reference",
 ) -> Any:
     """Return the setting of a reward with fixed numbers, which are the same in all processes that read it.
@@ -42,6 +42,7 @@ def fit_reward(
         setting: Name of a reward, a mapping with ``name`` and options, or a list of them.
         columns: The columns of the training set that the reward reads; see :func:`reward_columns`.
         completions: A completion for each row, such as reports of the policy before training; needed for ``normalize``.
+            ``None`` for rows that have none.
         reference_column: Default column of the references.
 
     Raises:
@@ -74,12 +75,14 @@ def fit_reward(
     return fitted
 
 
-def _moments(reward: Any, completions: Sequence[str], columns: Mapping[str, Sequence[Any]]) -> list[float]:
+def _moments(reward: Any, completions: Sequence[str | None], columns: Mapping[str, Sequence[Any]]) -> list[float]:
     moments = RunningMoments()
     for start in range(0, len(completions), _BATCH):
         rows = slice(start, start + _BATCH)
         given = {name: column[rows] for name, column in columns.items()}
-        rewards = reward.rewards(reward.score(completions[rows], **given))
+        # A conversation without a reply has no reward.
+        batch = [[] if completion is None else completion for completion in completions[rows]]
+        rewards = reward.rewards(reward.score(batch, **given))
         moments.add(value for value in rewards if value is not None)
     if moments.count < 2:
         raise ValueError(f"normalize of {reward.__name__!r} needs two scored completions, got {moments.count}")

@@ -69,6 +69,20 @@ def test_parts_are_normalised_by_the_rewards_of_predictions(run, table, tmp_path
     assert (rouge["weight"], crg["as"]) == (0.5, "labels")
 
 
+def test_rows_without_a_prediction_are_left_out(run, write_csv, tmp_path):
+    rows = [("Edema.", "Edema."), ("Nodule.", ""), ("Nodule.", "Large nodule.")]
+    table = tmp_path / "train.jsonl"
+    table.write_text("".join(json.dumps({"report": a, "prediction": b or None}) + "\n" for a, b in rows))
+    config = tmp_path / "reward.yaml"
+    config.write_text("reward: [{name: rouge, normalize: true}]\nreference_column: report\n")
+    result = run("fit", table, "--config", config, "--prediction-column", "prediction", "--output", "-", "--quiet")
+    assert result.code == 0, result.err
+    rewards = make_reward("rouge")(["Edema.", "Large nodule."], reference=["Edema.", "Nodule."])
+    assert rewards[0] != rewards[1]
+    (part,) = json.loads(result.out)["reward"]
+    assert part["normalize"] == pytest.approx([statistics.mean(rewards), statistics.stdev(rewards)])
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [

@@ -24,6 +24,15 @@ def test_a_file_and_arguments_that_replace_its_settings(tmp_path: Path) -> None:
     assert settings.make_reward().columns == ("report",)
 
 
+def test_small_numbers_of_json_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "reward.json"
+    path.write_text(json.dumps({"reward": [{"name": "rouge", "normalize": [1e-05, 2e-07]}], "missing": -1e-06}))
+    assert "e-05" in path.read_text()
+    settings = read_settings({"config": str(path)})
+    assert settings.missing == -1e-06
+    assert settings.make_reward().parts[0].normalize == (1e-05, 2e-07)  # type: ignore[attr-defined]
+
+
 def test_the_environment_names_a_file_or_contains_the_settings(
     configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

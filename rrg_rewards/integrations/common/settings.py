@@ -15,7 +15,7 @@ from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.utilities.user_yaml import check_keys, read_user_yaml
 
-__all__ = ["CONFIG_VARIABLE", "Missing", "TrainerSettings", "read_settings", "settings_key"]
+__all__ = ["CONFIG_VARIABLE", "Missing", "TrainerSettings", "read_settings", "read_settings_file", "settings_key"]
 
 CONFIG_VARIABLE = "RRG_REWARDS_CONFIG"
 """Environment variable with the path of the YAML file of settings, or with the settings as a YAML mapping ``{...}``."""
@@ -114,9 +114,24 @@ def read_settings(arguments: Mapping[str, Any] | None = None) -> TrainerSettings
     if not given:
         where, given = f"environment variable {CONFIG_VARIABLE}", _from_environment()
     if (path := given.pop("config", None)) is not None:
-        where, given = str(path), {**read_user_yaml(path), **given}
+        where, given = str(path), {**read_settings_file(path), **given}
     known = [field.name for field in fields(TrainerSettings)]
     return TrainerSettings(**check_keys(where, given, known, ["reward"]))
+
+
+def read_settings_file(path: str | Path) -> dict[str, Any]:
+    """Return the mapping in a YAML or JSON file.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file contains no mapping.
+    """
+    try:
+        # PyYAML reads 1e-05, as JSON writes small numbers, as a text.
+        settings = json.loads(Path(path).read_bytes())
+    except (ValueError, OSError):
+        return read_user_yaml(path)
+    return settings if isinstance(settings, dict) else read_user_yaml(path)
 
 
 def _from_environment() -> dict[str, Any]:
