@@ -10,7 +10,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.modifiers import PLACING, Modifier, modifier_reader
-from rrg_rewards.findings.reading.places import NOWHERE, Whereabouts, whereabouts
+from rrg_rewards.findings.reading.places import NOWHERE, Whereabouts, are_joined, whereabouts
 from rrg_rewards.findings.reading.statements import statement_numbers
 
 __all__ = ["AttributeReader", "Span", "attribute_reader"]
@@ -22,6 +22,9 @@ _SHARED = ("laterality", "location", "change", "device_position", "places")
 _PLACE = ("laterality", "location", "places")
 _PLACED = frozenset({"laterality", "location", "segment", "implied"})
 _NOTHING = Attributes()
+# Parts of each lung; and those of them that every lobe has.
+_LEVELS = frozenset({"upper", "middle", "lower", "central", "peripheral"})
+_WITHIN_LOBES = frozenset({"central", "peripheral"})
 # Number of words after the last finding in which "around it" ties it to the finding before.
 _PRONOUN_REACH = 6
 
@@ -57,6 +60,7 @@ class AttributeReader:
         self._normal = frozenset(config["normal"])
         self._denied, self._changes = frozenset(config["denied"]), frozenset(config["changes"])
         self._verbs = cue_words("statements", "verbs")
+        self._sharing_words = cue_words("connectives", "sharing")
         self._pronouns = cue_words("connectives", "sharing", "pronouns")
         self._partitive, self._parts_of = (cue_words("connectives", name) for name in ("partitive", "parts_of"))
         # Words that cannot be between the findings of a list.
@@ -123,23 +127,33 @@ class AttributeReader:
         numbers: Sequence[int],
     ) -> None:
         """Share what precedes the first of several findings: "on the right there are consolidation and effusion"."""
-        leading = [
-            [modifier for modifier in own if self._introduces(tokens, modifier.start, place)]
-            for own, place in zip(found, places, strict=True)
-        ]
+        leading = [self._leading(tokens, own, place) for own, place in zip(found, places, strict=True)]
         for k in range(1, len(places)):
-            if result[k].laterality or result[k].location:
+            if result[k].laterality or not _LEVELS.issuperset(result[k].location):
                 continue
             if leading[k - 1] and numbers[places[k].start] == numbers[places[k - 1].start]:
                 earlier = _collect(leading[k - 1], whereabouts(tokens, leading[k - 1]))
-                result[k] = _sharing(result[k], earlier, _PLACE)
+                result[k] = _placed_as(result[k], earlier)
                 leading[k] = leading[k - 1]
             elif result[k - 1].laterality == "bilateral" and self._join(tokens, places, k - 1, False) == _SHARED:
                 # "Bilateral pleural effusion and pleural thickening"
                 result[k] = _sharing(result[k], result[k - 1], ("laterality",))
             elif not self._pronouns.isdisjoint(self._surroundings(tokens, places, k)):
                 # "The left lower bronchus is dilated, and opacities are seen around it."
-                result[k] = _sharing(result[k], result[k - 1], _PLACE)
+                result[k] = _placed_as(result[k], result[k - 1])
+
+    def _leading(self, tokens: Sequence[str], own: Sequence[Modifier], span: Span) -> list[Modifier]:
+        """Return the modifiers of a finding that state a place ahead of it: "in the left and right lung, nodules"."""
+        found: list[Modifier] = []
+        for modifier in own:
+            if self._introduces(tokens, modifier.start, span) or (
+                found
+                and modifier.start < span.start
+                and not _WITHIN_LOBES.intersection(dict(modifier.values).get("location", ()))
+                and are_joined(tokens, found[-1].end, modifier.start)
+            ):
+                found.append(modifier)
+        return found
 
     def _surroundings(self, tokens: Sequence[str], places: Sequence[Span], k: int) -> Sequence[str]:
         """Return the words around finding ``k`` that can tie it to the finding before."""
@@ -150,7 +164,8 @@ class AttributeReader:
         """Return the names of the attributes after finding ``k + 1`` that also belong to finding ``k``, or ``None``.
 
         Findings with only words such as "and" between them share all of these. Other findings of a list share its
-        place. A comma alone makes no list without a verb: "emphysema, nodule in the right upper lobe".
+        place, also those joined by words such as "accompanied by". A comma alone makes no list without a verb:
+        "emphysema, nodule in the right upper lobe".
 
         Args:
             tokens: Tokens of the sentence.
@@ -168,12 +183,16 @@ class AttributeReader:
         if all(token in self._joining or token in self._fillers for token in between):
             return _SHARED
         if (
-            self._joining.isdisjoint(between)
+            not self._is_joined(between)
             or not self._unlisted.isdisjoint(between)
             or any(_PLACED.intersection(dict(found.values)) for found in self._modifiers(between))
         ):
             return None
         return _PLACE
+
+    def _is_joined(self, between: Sequence[str]) -> bool:
+        """Whether the words between two findings join them: "and", "accompanied by"."""
+        return not self._joining.isdisjoint(between) or not self._sharing_words.isdisjoint(between)
 
     def _is_part(self, between: Sequence[str]) -> bool:
         """Whether the words between two findings make the second a part of the first: "some of which are"."""
@@ -285,6 +304,11 @@ def _collect(modifiers: Sequence[Modifier], where: Whereabouts) -> Attributes:
     values["location"] = where.location
     values["places"] = where.places
     return Attributes(**values)
+
+
+def _placed_as(own: Attributes, other: Attributes) -> Attributes:
+    """Return attributes with the place of another finding; a stated level keeps its own, and has the other's side."""
+    return _sharing(own, other, ("laterality",) if own.location else _PLACE)
 
 
 @cache

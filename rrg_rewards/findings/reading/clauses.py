@@ -158,7 +158,7 @@ class Clauses:
                 if not 0 < i < self.size - 1 or (i > last_verb and not codes[i - 1] & PREDICATE):
                     continue
                 # The words after the comma have no subject: "nodules seen earlier, were not observed".
-                if codes[i + 1] & BE or not any(begin <= verb < i for verb in self.verbs):
+                if codes[i + 1] & BE or not any_between(self.verbs, begin, i):
                     continue
             self.starts.append(i)
             begin = i

@@ -233,7 +233,7 @@ class OpenStatementReader:
         heads = tuple([k for k, role in within if role in ("heads", "stated")])
         changes = tuple([k for k, role in within if role in ("changes", "denied")])
         anchor = (heads or changes or (start,))[0]
-        sites = [k for k in organs if start <= k < end]
+        sites = [k for k in range(start, end) if k in organs]
         site = sites[0] if sites else -1
         if len(sites) > 1:
             site = min(sites, key=lambda k: (tokens[k].startswith(self._vague), abs(k - anchor)))

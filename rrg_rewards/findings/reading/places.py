@@ -10,7 +10,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.finding import Place
 from rrg_rewards.findings.reading.modifiers import Modifier
 
-__all__ = ["NOWHERE", "Whereabouts", "whereabouts"]
+__all__ = ["NOWHERE", "Whereabouts", "are_joined", "whereabouts"]
 
 _KINDS = frozenset({"laterality", "location", "segment", "implied"})
 # Number of words before a place in which a word such as "largest" singles out a part of the finding.
@@ -144,13 +144,13 @@ def _is_emphasised(tokens: Sequence[str], previous: _Part | None, start: int) ->
     """Whether a place is where a finding is largest or most prominent, and not where it is."""
     begin = max(0, start - _EMPHASIS_REACH, previous.end if previous else 0)
     gap = tokens[begin:start]
-    if previous is not None and previous.is_emphasised and _is_close(tokens, previous.end, start):
+    if previous is not None and previous.is_emphasised and are_joined(tokens, previous.end, start):
         return True
     # "right more than left" compares two places.
     return not _words("emphasis").isdisjoint(gap) and "than" not in gap
 
 
-def _is_close(tokens: Sequence[str], begin: int, stop: int) -> bool:
+def are_joined(tokens: Sequence[str], begin: int, stop: int) -> bool:
     """Whether only words such as "and" and "lobe of the" are between two places."""
     gap = tokens[begin:stop]
     return all(token in _words("within_place") or token in _words("between_places") for token in gap)
@@ -163,11 +163,11 @@ def _complete(tokens: Sequence[str], parts: Sequence[_Part]) -> None:
     if len(parts) == 1:
         return
     for before, part in pairwise(parts):
-        if part.side is None and part.levels and _is_close(tokens, before.end, part.start):
+        if part.side is None and part.levels and are_joined(tokens, before.end, part.start):
             part.side = before.side
     for part, after in reversed(list(pairwise(parts))):
         gap = tokens[part.end : after.start]
-        if part.side is None and part.levels and _is_close(tokens, part.end, after.start):
+        if part.side is None and part.levels and are_joined(tokens, part.end, after.start):
             part.side = after.side
         elif part.side and after.side and not part.levels and _words("between_places").issuperset(gap):
             part.location = list(after.location)

@@ -1,5 +1,6 @@
 """Split a sentence into statements, and recognise statements about organs other than the lungs."""
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from functools import cache, reduce
 from operator import or_
@@ -78,8 +79,8 @@ def _any(codes: Sequence[int], bits: int) -> bool:
 
 def _first_verb(codes: Sequence[int], verbs: Sequence[int], start: int, end: int) -> int:
     """Return the place of the first verb in a clause, or -1; that of a mere location ("the lung is in") is none."""
-    for i in verbs:
-        if start <= i < end and not (_any(codes[i + 1 : min(end, i + 2)], _PLACING) and _any(codes[start:i], _ANATOMY)):
+    for i in verbs[bisect_left(verbs, start) : bisect_left(verbs, end)]:
+        if not (_any(codes[i + 1 : min(end, i + 2)], _PLACING) and _any(codes[start:i], _ANATOMY)):
             return i - start
     return -1
 

@@ -145,7 +145,7 @@ def test_words_met_are_bounded(monkeypatch):
     reader = modifiers.ModifierReader(load_knowledge("attributes"))
     found = [reader.modifiers([f"word{number}", "small"]) for number in range(20)]
     assert len({tuple(modifiers) for modifiers in found}) == 1
-    assert len(reader._phrases.words) == 5
+    assert len(reader._phrases._table) == 5
 
 
 @pytest.mark.parametrize(
