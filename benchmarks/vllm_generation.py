@@ -43,13 +43,14 @@ def write_wider(mini: Path, folder: Path) -> Path:
     config.text_config.update({**sizes, "num_attention_heads": 8, "num_key_value_heads": 8})
     torch.manual_seed(0)
     CTChatForConditionalGeneration(config).save_pretrained(folder)
-    AutoProcessor.from_pretrained(mini).save_pretrained(folder)
+    AutoProcessor.from_pretrained(mini, trust_remote_code=False).save_pretrained(folder)
     return folder
 
 
 def sides(folder: Path, volumes: list[str], tokens: int) -> tuple[dict[str, Callable[[], Any]], Any]:
     """Return functions that generate for all volumes with each side, and vLLM's engine."""
-    processor, model = AutoProcessor.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+    processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False).eval()
     text = processor.apply_chat_template(PROMPT, add_generation_prompt=True, tokenize=False)
     inputs = processor(text=[text] * len(volumes), images=[[path] for path in volumes], return_tensors="pt")
     config = GenerationConfig(
