@@ -18,7 +18,7 @@ from rrg_rewards.cli.terminal import Terminal
 if TYPE_CHECKING:
     from rrg_rewards.metrics.base import ReportMetric
 
-__all__ = ["add_command"]
+__all__ = ["add_command", "add_metric_options", "make_metrics", "resamples"]
 
 _DESCRIPTION = """\
 Score predicted reports against reference reports, and print the corpus value of each metric with a bootstrap 95 %
@@ -53,7 +53,12 @@ examples:
 """
 
 
-def _resamples(text: str) -> int:
+def resamples(text: str) -> int:
+    """Parse a number of resamples, 0 or more.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is not such a number.
+    """
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be 0 or a positive integer, got {text!r}")
     return int(text)
@@ -116,16 +121,17 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         default="skip",
         help="skip: the pair is unscorable; score: the pair counts as an empty report (default: skip)",
     )
-    _add_metric_options(parser)
+    add_metric_options(parser)
     parser.add_argument(
-        "--bootstrap", type=_resamples, default=1000, metavar="N", help="resamples; 0 for no interval (default: 1000)"
+        "--bootstrap", type=resamples, default=1000, metavar="N", help="resamples; 0 for no interval (default: 1000)"
     )
     seed = {"help": "seed of the bootstrap (default: 0)"}
     add_shared_options(parser, "json", "format", "prefix", "overwrite", "batch-size", seed=seed)
     add_engine_options(parser)
 
 
-def _add_metric_options(parser: argparse.ArgumentParser) -> None:
+def add_metric_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that :func:`make_metrics` and ``PairReader`` read."""
     add_shared_options(parser, "labeler", "judge", "context", "set")
     parser.add_argument(
         "--reference-labels",
@@ -151,7 +157,12 @@ def _metric_names(text: str) -> list[str]:
     return names
 
 
-def _make_metrics(args: argparse.Namespace) -> "dict[str, ReportMetric]":
+def make_metrics(args: argparse.Namespace) -> "dict[str, ReportMetric]":
+    """Make the metrics of ``--metrics`` with the options of the command.
+
+    Raises:
+        UsageError: If a metric is unknown or lacks an option, or an option belongs to no metric.
+    """
     from rrg_rewards.cli.judge_options import judge_from_option
     from rrg_rewards.cli.labeler_options import labeler_from_option
     from rrg_rewards.metrics.registry import make_metric, required_options
@@ -203,7 +214,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
     check_outputs(args)
     check_engine(args)
-    metrics = _make_metrics(args)
+    metrics = make_metrics(args)
     with BatchedTable(args.table, args.format, args.delimiter, args.batch_size) as batches:
         pairs = PairReader(args, batches, metrics)
         pairs.check(terminal)

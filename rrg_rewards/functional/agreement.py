@@ -176,7 +176,8 @@ def permuted_agreement(
     if statistic in ("spearman", "pearson"):
         sides = [_weighted_ranks(v, one) if statistic == "spearman" else v[None] for v in (ours, theirs)]
         own, judged = (side[0] - side.mean() for side in sides)
-        return (judged[permutations] @ own) / (own.norm() * judged.norm())
+        spread = (own.square().sum() * judged.square().sum()).sqrt()
+        return (judged[permutations] @ own) / spread
     # Only the sum of signed pairs depends on the permutation. float32 is fast, and exact for ranks and for the sums.
     signed = torch.zeros(len(permutations), dtype=torch.float64)
     own, judged = (torch.unique(values, return_inverse=True)[1].float() for values in (ours, theirs))
