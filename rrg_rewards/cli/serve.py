@@ -40,9 +40,9 @@ Report text is never written to a log or an error. On SIGTERM, the server finish
 
 examples:
   rrg-rewards serve --reward crg --set prior=0.2
-  rrg-rewards serve --reward crg --set average=macro --fit train.csv --reference-column report --workers 4
+  rrg-rewards fit train.csv --reward crg --set average=macro --output reward.json
+  rrg-rewards serve --config reward.json --workers 4
   rrg-rewards serve --reward crimson --context age=PatientAge --missing -1
-  rrg-rewards serve --config reward.yaml --port 9000
   rrg-rewards serve --reward crepe --set model=my_crepe --device cuda --max-batch 128
   rrg-rewards serve --reward crg --set prior=0.2 --missing 0 --prompts train.jsonl
   curl -d '{"completions": ["Cardiomegaly."], "reference": ["Cardiomegaly."]}' http://127.0.0.1:8787/rewards
@@ -54,19 +54,15 @@ From Python, RemoteReward("http://127.0.0.1:8787") is the served reward. docs/se
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``serve`` to the command line."""
     parser = add_command_parser(commands, "serve", _run, "serve a reward over HTTP", _DESCRIPTION)
-    parser.add_argument("--reward", metavar="NAME", help="reward to serve, for example crg")
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("--reward", metavar="NAME", help="reward to serve, for example crg")
+    given.add_argument("--config", metavar="FILE", help="YAML file of settings, or what rrg-rewards fit has written")
     parser.add_argument(
-        "--config", metavar="FILE", help="YAML or JSON file of settings, as for trainers, instead of --reward"
-    )
-    parser.add_argument(
-        "--reference-column", default="reference", metavar="NAME", help="column of references (default: %(default)s)"
+        "--reference-column", metavar="NAME", help="column of references, with --reward (default: reference)"
     )
     setting = {"metavar": "OPTION=VALUE", "help": "set an option of the reward, for example prior=0.2; may be repeated"}
     add_shared_options(parser, "labeler", "judge", "context", set=setting)
     parser.add_argument("--device", metavar="NAME", help="device of the reward's model, for example cuda or cuda:1")
-    parser.add_argument(
-        "--fit", metavar="TABLE", help="table of the training set, to which the reward is fitted before it is served"
-    )
     parser.add_argument(
         "--missing", type=finite_number, metavar="X", help="reward of unscorable completions where null is impossible"
     )
@@ -102,15 +98,6 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _fit(reward: "Reward", path: str, reference_column: str) -> None:
-    from rrg_rewards.data.tables.readers import read_table
-
-    table = read_table(path)
-    reward.fit(
-        **{name: table.texts(name) if name == reference_column else table.column(name) for name in reward.columns}
-    )
-
-
 def _read_prompts(args: argparse.Namespace, reward: "Reward") -> dict[str, dict[str, Any]]:
     """Return the columns of the reward by prompt."""
     from rrg_rewards.data.tables.readers import read_table
@@ -134,35 +121,28 @@ def _read_prompts(args: argparse.Namespace, reward: "Reward") -> dict[str, dict[
 
 def _make_reward(args: argparse.Namespace) -> tuple["Reward", dict[str, Any]]:
     """Return the reward, and settings of the server from the file of ``--config``."""
-    if (args.reward is None) == (args.config is None):
-        raise UsageError("exactly one of --reward and --config is required")
     if args.config is not None:
         return _read_config(args)
     from rrg_rewards.cli.reward_options import make_reward_from_options
 
     if args.device is not None:
         args.set.append(f"device={args.device}")
-    reward = make_reward_from_options(args)
-    if args.fit is not None:
-        _fit(reward, args.fit, args.reference_column)
-    return reward, {"missing": args.missing}
+    args.reference_column = args.reference_column or "reference"
+    return make_reward_from_options(args), {"missing": args.missing}
 
 
 def _read_config(args: argparse.Namespace) -> tuple["Reward", dict[str, Any]]:
     from rrg_rewards.integrations.common.settings import read_settings
 
-    unused = ("labeler", "judge", "context", "set", "device", "fit", "missing")
-    if given := [name for name in unused if getattr(args, name) not in (None, [])]:
-        raise UsageError(f"argument --{given[0]}: has no effect with --config; put it into the file")
+    names = ("labeler", "judge", "context", "set", "device", "reference_column")
+    if unused := [name.replace("_", "-") for name in names if getattr(args, name) not in (None, [])]:
+        raise UsageError(f"argument --{unused[0]}: has no effect with --config; put it into the file")
     settings = read_settings({"config": args.config})
-    if settings.missing == "mean":
+    missing = settings.missing if args.missing is None else args.missing
+    if missing == "mean":
         raise UsageError("argument --config: missing must be a number, because workers share no mean")
     args.reference_column = settings.reference_column
-    server = {
-        "missing": settings.missing,
-        "extractor": settings.extractor,
-        "score_range": settings.score_range,
-    }
+    server = {"missing": missing, "extractor": settings.extractor, "score_range": settings.score_range}
     return settings.make_reward(), server
 
 

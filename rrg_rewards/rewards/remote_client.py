@@ -129,7 +129,7 @@ class RewardClient:
         requested = [error.retry_after for error in errors if error.retry_after is not None]
         if len(requested) == len(errors):
             return min([*requested, self.options.timeout])
-        longest = self.options.first_pause * min(2**attempt, _LONGEST_PAUSE)
+        longest = self.options.first_pause * min(1 << attempt, _LONGEST_PAUSE)
         return longest * random.uniform(0.5, 1.0)
 
     async def _call_address(self, session: Any, method: str, url: str, content: bytes | None) -> Any:

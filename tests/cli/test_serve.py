@@ -51,12 +51,13 @@ def test_settings_of_trainers(served, tmp_path):
     assert options.extractor("<answer>Clear.</answer>") == "Clear."
 
 
-def test_a_reward_is_fitted_before_it_is_served(served, tmp_path):
-    reports = table(
-        tmp_path / "train.jsonl", [{"report": text} for text in ("Cardiomegaly.", "Hiatal hernia.", "Normal.")]
-    )
-    assert serve("--reward", "crg", "--fit", reports, "--reference-column", "report") == 0
+def test_a_fitted_reward(served, tmp_path):
+    rows = [{"report": text} for text in ("Cardiomegaly.", "Hiatal hernia.", "Normal.")]
+    reports, fitted = table(tmp_path / "train.jsonl", rows), str(tmp_path / "fitted.json")
+    assert main(["fit", reports, "--reward", "crg", "--reference-column", "report", "--output", fitted]) == 0
+    assert serve("--config", fitted, "--missing", "-1") == 0
     assert served[0].reward.prior == pytest.approx(2 / 54)
+    assert (served[0].missing, served[0].reference_column) == (-1, "report")
 
 
 def test_prompts_and_their_columns(served, tmp_path):
@@ -87,9 +88,10 @@ def test_other_addresses_need_a_token(served, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "exactly one of --reward and --config is required"),
-        (["--reward", "crg", "--config", "x.yaml"], "exactly one of --reward and --config is required"),
-        (["--config", "x.yaml", "--missing", "1"], "argument --missing: has no effect with --config"),
+        ([], "one of the arguments --reward --config is required"),
+        (["--reward", "crg", "--config", "x.yaml"], "argument --config: not allowed with argument --reward"),
+        (["--config", "x.yaml", "--set", "prior=1"], "argument --set: has no effect with --config"),
+        (["--config", "x.yaml", "--reference-column", "a"], "argument --reference-column: has no effect with --config"),
         (["--reward", "crg"], "estimates prior from data"),
         (["--reward", "crg", "--set", "prior=running"], "estimates prior from data"),
         (["--reward", "crgg"], "did you mean 'crg'"),

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from scripted_judge import ScriptedJudge
 from served import LengthReward, Served
+from tiny_crepe import random_pairs, save_tiny_crepe
 
 from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.metrics import CRIMSON
@@ -53,6 +54,15 @@ def test_the_rewards_are_those_of_the_reward_itself():
     assert reply["signature"] == reward.signature
     for name, values in scores.details.items():
         assert reply["scores"][name] == pytest.approx(values.tolist(), nan_ok=True), name
+
+
+def test_a_model_on_a_device(tmp_path):
+    reward = make_reward("crepe", model=str(save_tiny_crepe(tmp_path / "model")), device="cpu")
+    completions, references = random_pairs(6, seed=3)
+    with Served(reward, max_batch=4) as served:
+        reply = served.post("/rewards", {"completions": completions, "reference": [*references[:-1], None]})[1]
+    assert reply["rewards"] == pytest.approx(reward(completions, reference=[*references[:-1], None]), nan_ok=True)
+    assert reply["rewards"][-1] is None
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,6 @@ class _Server:
         async def answer(request: Request) -> Response:
             async with self._bodies.read(request) as body:
                 samples = dialect.samples(json_object(body), self._options)
-                del body
                 scored = await _unless_client_leaves(request, self._scorer.score(samples))
             return JSONResponse(dialect.render(scored, self._options))
 

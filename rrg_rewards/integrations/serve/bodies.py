@@ -27,7 +27,7 @@ class Bodies:
         self._held = 0
 
     @asynccontextmanager
-    async def read(self, request: Request) -> AsyncIterator[bytes]:
+    async def read(self, request: Request) -> AsyncIterator[bytearray]:
         """Read a body, which counts as held until the block ends.
 
         Raises:
@@ -38,10 +38,11 @@ class Bodies:
             raise RequestError(415, "the body is compressed; send plain JSON")
         body = bytearray()
         try:
-            await within(self._options.timeout, self._receive(request, body))
-            yield bytes(body)
-        except asyncio.TimeoutError:
-            raise RequestError(408, f"the body did not arrive within {self._options.timeout:g} s") from None
+            try:
+                await within(self._options.timeout, self._receive(request, body))
+            except asyncio.TimeoutError:
+                raise RequestError(408, f"the body did not arrive within {self._options.timeout:g} s") from None
+            yield body
         finally:
             self._held -= len(body)
 
@@ -66,7 +67,7 @@ class Bodies:
             raise error
 
 
-def json_object(body: bytes) -> Mapping[str, Any]:
+def json_object(body: bytes | bytearray) -> Mapping[str, Any]:
     """Parse a body that must be a JSON object.
 
     Raises:

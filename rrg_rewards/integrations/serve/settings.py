@@ -88,7 +88,8 @@ class ServerOptions:
         if estimated := self.reward.estimated:
             raise ValueError(
                 f"reward {self.reward.__name__!r} estimates {', '.join(estimated)} from data, but a server has no "
-                "training set, and its workers share no statistics: fit the reward before, or give numbers"
+                "training set, and its workers share no statistics. Run: rrg-rewards fit TABLE ... --output FILE, "
+                "and serve with --config FILE; or give numbers"
             )
         self.batch_limits  # noqa: B018 (checks the limits)
 
