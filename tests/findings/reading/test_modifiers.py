@@ -225,3 +225,9 @@ def test_distances_and_withdrawals_are_no_sizes():
 def test_labels_lexicons_say_it_too():
     finding = extract_findings("Small hiatal hernia.", "chest_ct")[0]
     assert finding.severity == "mild"
+
+
+@pytest.mark.parametrize("advice", ["Advance by 3 cm", "Retract 3 cm to lie above the carina", "Withdrawal is advised"])
+def test_advice_to_move_a_device_says_that_it_is_malpositioned(advice):
+    (tube,) = extract_findings(f"The endotracheal tube ends at the carina. {advice}.")
+    assert (tube.concept, tube.device_position) == ("endotracheal_tube", "malpositioned")
