@@ -48,7 +48,7 @@ def test_arguments_are_not_mixed_with_the_environment(configure: Callable[..., N
 
 
 def test_mappings_of_other_libraries_are_accepted() -> None:
-    reward = get_trainer_reward(OrderedDict(reward=OrderedDict(name="crg", prior=0.2), missing=0), needs_numbers=True)
+    reward = get_trainer_reward(OrderedDict(reward=OrderedDict(name="crg", prior=0.2), missing=0))
     assert reward.reward.columns == ("reference",)
 
 

@@ -71,6 +71,11 @@ def test_a_completion_that_cannot_be_found_is_an_error() -> None:
         ("<think>Edema? Cardiomegaly.", ""),
         ("<think>a</think>Cardiomegaly.<think>more", "Cardiomegaly."),
         ("", ""),
+        (
+            "<|channel|>analysis<|message|>Edema?<|end|><|start|>assistant<|channel|>final<|message|>Clear.<|return|>",
+            "Clear.",
+        ),
+        ("<|channel|>analysis<|message|>Edema? Cardiomegaly.", ""),
     ],
 )
 def test_special_tokens_and_reasoning_are_removed(text: str, report: str) -> None:

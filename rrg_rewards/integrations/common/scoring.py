@@ -50,7 +50,7 @@ class RewardedCompletion:
         return {name: reward, "scorable": float(self.is_scorable), **self.details}
 
 
-Sample = tuple[Completion | None, Mapping[str, Any]]
+Sample = tuple[Completion, Mapping[str, Any]]
 
 
 class TrainerReward:
@@ -133,10 +133,9 @@ class TrainerReward:
 
     async def _score(self, samples: Sequence[Sample]) -> list[tuple[float | None, dict[str, float]]]:
         """Return reward and sub-scores of each sample."""
-        texts = completion_texts([completion for completion, _ in samples if completion is not None])
-        given = iter(texts)
-        reports = [None if completion is None else next(given) for completion, _ in samples]
-        completions: list[Any] = [[] if report is None else self._extract(report) for report in reports]
+        texts = completion_texts([completion for completion, _ in samples])
+        # A conversation without a reply has no reward.
+        completions: list[Completion] = [[] if text is None else self._extract(text) for text in texts]
         rows = [row for _, row in samples]
         columns = gather_columns(rows, self.reward.columns)
         if all("completion_ids" in row for row in rows):
@@ -201,22 +200,23 @@ _REWARDS: dict[tuple[int, str], TrainerReward] = {}
 _LOCK = Lock()
 
 
-def get_trainer_reward(arguments: Mapping[str, Any] | None = None, *, needs_numbers: bool = True) -> TrainerReward:
-    """Return the reward of this process for the given settings; it is made by the first call.
+def get_trainer_reward(arguments: Mapping[str, Any] | None = None) -> TrainerReward:
+    """Return the reward of this process for the given settings, for a trainer that needs a number for each completion.
+
+    It is made by the first call.
 
     Args:
         arguments: Arguments of :func:`rrg_rewards.integrations.common.settings.read_settings`.
-        needs_numbers: Whether the trainer needs a number for each completion.
 
     Raises:
-        ValueError: If the settings are invalid, or ``missing`` is needed and not given.
+        ValueError: If the settings are invalid, or lack ``missing``.
     """
     key = (os.getpid(), settings_key(arguments))
     with _LOCK:
         if key not in _REWARDS:
             _REWARDS[key] = TrainerReward(read_settings(arguments))
         reward = _REWARDS[key]
-    if needs_numbers and reward.settings.missing is None:
+    if reward.settings.missing is None:
         raise ValueError(
             "this trainer needs a number for each completion: set missing to the reward of unscorable completions, or "
             "to mean"

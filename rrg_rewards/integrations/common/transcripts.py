@@ -97,8 +97,9 @@ class ReportExtractor:
 
     1. Text from the first special token on is dropped, such as ``<|im_end|>`` and padding. Special tokens at the start
        are skipped.
-    2. Reasoning is removed: the report follows the last ``</think>``. A report whose reasoning does not end is empty,
-       so that a policy earns no exemption by never ending it.
+    2. Reasoning is removed: the report follows the last ``</think>``, or the start of the last final message in the
+       Harmony format (gpt-oss). A report whose reasoning does not end is empty, so that a policy earns no exemption by
+       never ending it.
     3. With ``tags``, the report is the text in all these tags, in their order in the text, joined by line breaks. A tag
        that is not closed ends at the next tag or the end. Without any of the tags, the report is empty.
 
@@ -131,6 +132,9 @@ class ReportExtractor:
 
     def __call__(self, text: str) -> str:
         """Return the report."""
+        if self.think and "<|channel|>" in text:
+            _, is_final, text = text.rpartition("<|channel|>final<|message|>")
+            text = text if is_final else ""
         text = _until_end(text)
         text = self._without_reasoning(text) if self.think else text
         return (self._tagged(text) if self.tags else text).strip()
