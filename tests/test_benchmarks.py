@@ -46,6 +46,7 @@ def test_annotated_pairs_that_are_not_there_are_named(data, tmp_path):
         (["crimson_agreement.py"], 1),
         (["crimson_ct_agreement.py"], 1),
         (["er2score_agreement.py"], 1),
+        (["metric_agreement.py"], 1),
         (["crepe_agreement.py", "model", "--encoder", "encoder"], 1),
     ],
 )
