@@ -17,10 +17,11 @@ __all__ = ["ResetVLLMEncoderCache"]
 class ResetVLLMEncoderCache(TrainerCallback):  # type: ignore[misc]  # transformers is optional
     """Resets vLLM's encoder cache whenever a TRL trainer pushes weights to the engine.
 
-    vLLM keeps the outputs of the vision encoder and the projector in a cache, by image. TRL resets only the prefix
-    cache when it pushes new weights. If the vision part of the model is trained, vLLM therefore samples with features
-    of the previous weights: the samples no longer follow the trained policy, and nothing warns. This callback resets
-    the cache after each push, also before evaluations. It is not needed if the vision part is frozen.
+    vLLM keeps the outputs of the vision encoder and the projector by image until it needs their place. TRL resets only
+    the prefix cache when it pushes new weights. If the vision part of the model is trained and an image recurs, vLLM
+    therefore samples with outputs of earlier weights: the samples no longer follow the trained policy, and nothing
+    warns. This callback resets the cache after each push, also before evaluations. It is not needed if the vision part
+    is frozen.
 
     The multi-modal cache is not reset, because it contains the inputs of the encoder, which do not depend on weights.
 

@@ -1,6 +1,9 @@
 """Samples of vLLM in the policy module: weights of the engine, log-probabilities and the correction of the loss."""
 
+import json
 import math
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -210,3 +213,24 @@ def test_log_probabilities_of_vllm_are_those_of_the_trainer(ct_chat: Any, tmp_pa
     # vLLM samples with the weights of the last rollout, and therefore differs from the trained model by now.
     with torch.no_grad():
         assert (generator.log_probs(batch, completions).log_probs - expected)[inside].abs().max() > 0.05
+
+
+@pytest.mark.vllm
+@pytest.mark.distributed
+def test_two_processes(tmp_path: Path) -> None:
+    pytest.importorskip("vllm", reason="vLLM has an environment of its own")
+    save_tiny_ct_chat(tmp_path / "model", hidden_size=64)
+    save_volumes(tmp_path / "volumes", 3)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*launcher, str(Path(__file__).with_name("vllm_worker.py")), str(tmp_path)],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for rank in range(2):
+        found = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert max(found["differences"]) < 2e-3
+        assert found["projector"] > 1e-3
