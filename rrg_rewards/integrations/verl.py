@@ -4,13 +4,13 @@ The settings (:class:`rrg_rewards.integrations.common.settings.TrainerSettings`)
 the file that ``reward_kwargs.config`` or the environment variable ``RRG_REWARDS_CONFIG`` names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rrg_rewards.integrations.common.columns import read_row
-from rrg_rewards.integrations.common.scoring import get_trainer_reward
+from rrg_rewards.integrations.common.scoring import TrainerReward, get_trainer_reward
 
-__all__ = ["compute_score"]
+__all__ = ["compute_score", "compute_score_batch", "compute_score_sync"]
 
 
 async def compute_score(
@@ -50,6 +50,50 @@ async def compute_score(
         -1.0
     """
     reward = get_trainer_reward(settings)
-    beside = {"data_source": data_source, **(extra_info or {})}
-    row = read_row(ground_truth, reward.settings.reference_column, beside)
+    row = _row(reward, data_source, ground_truth, extra_info)
     return (await reward.reward_one_async(solution_str, row)).numbers()
+
+
+def compute_score_sync(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> dict[str, float]:
+    """Do the same as :func:`compute_score` for managers that await nothing: ``remote``, and those of older versions.
+
+    Example:
+        >>> settings = {"reward": {"name": "crg", "prior": 0.2}, "missing": -1.0}
+        >>> compute_score_sync("ct_rate", "Cardiomegaly.", None, {}, **settings)["score"]
+        -1.0
+    """
+    reward = get_trainer_reward(settings)
+    return reward.reward_one(solution_str, _row(reward, data_source, ground_truth, extra_info)).numbers()
+
+
+def compute_score_batch(
+    data_sources: Sequence[str],
+    solution_strs: Sequence[str],
+    ground_truths: Sequence[Any],
+    extra_infos: Sequence[Mapping[str, Any] | None],
+    **settings: Any,
+) -> list[dict[str, float]]:
+    """Reward ``N`` completions, for the manager ``batch`` of older versions; see :func:`compute_score`.
+
+    Example:
+        >>> settings = {"reward": {"name": "crg", "prior": 0.2}, "missing": "mean"}
+        >>> scores = compute_score_batch(["ct_rate"] * 2, ["Edema."] * 2, ["Normal.", None], [{}, {}], **settings)
+        >>> [(one["score"], one["scorable"]) for one in scores]
+        [(0.0, 1.0), (0.0, 0.0)]
+    """
+    reward = get_trainer_reward(settings)
+    rows = [_row(reward, *values) for values in zip(data_sources, ground_truths, extra_infos, strict=True)]
+    return [one.numbers() for one in reward.reward_batch(solution_strs, rows)]
+
+
+def _row(
+    reward: TrainerReward, data_source: str, ground_truth: Any, extra_info: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    beside = {"data_source": data_source, **(extra_info or {})}
+    return read_row(ground_truth, reward.settings.reference_column, beside)

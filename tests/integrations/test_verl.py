@@ -53,6 +53,27 @@ def test_rewards_are_those_of_the_reward_itself(numbers: list[float]) -> None:
     assert math.isnan(extra["tp"][2])
 
 
+def test_managers_of_older_versions(numbers: list[float]) -> None:
+    module = load_file(verl.__file__)
+    assert not inspect.iscoroutinefunction(module.compute_score_sync)
+    single = [
+        module.compute_score_sync(
+            data_source="ct", solution_str=report, ground_truth=reference, extra_info={"num_turns": 1}, **SETTINGS
+        )
+        for report, reference in zip(REPORTS, REFERENCES, strict=True)
+    ]
+    assert [one["score"] for one in single] == pytest.approx(numbers)
+    batch = module.compute_score_batch(
+        data_sources=["ct"] * 4,
+        solution_strs=REPORTS,
+        ground_truths=REFERENCES,
+        extra_infos=[{}, None, {}, {}],
+        **SETTINGS,
+    )
+    assert [one["score"] for one in batch] == pytest.approx(numbers)
+    assert [one["scorable"] for one in batch] == [1, 1, 0, 1]
+
+
 def test_the_settings_may_be_a_file_of_the_environment(configure: Callable[..., None], numbers: list[float]) -> None:
     configure()
     rewards, _ = asyncio.run(run_batch(verl.compute_score, samples(REPORTS, REFERENCES), {}))
