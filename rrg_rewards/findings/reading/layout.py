@@ -14,7 +14,7 @@ _HEADINGS = (
 _REQUEST = re.compile(rf"[\n.][ \t*#]*(?:{_HEADINGS})[ \t*]*:", re.IGNORECASE)
 # Start of the next section: any heading at the start of a line, or one of the listed headings anywhere.
 _NEXT = re.compile(
-    r"\n[ \t*#]*[A-Za-z][A-Za-z /&]{2,40}:|(?<=[\n. ])(?:findings?|impressions?|conclusions?|results?)[ \t*]*:",
+    r"\n[ \t*#\u2022\u2023\u2013\u2014>+\d.)-]*[A-Za-z][A-Za-z /&]{2,40}:|(?<=[\n. ])(?:findings?|impressions?|conclusions?|results?)[ \t*]*:",
     re.IGNORECASE,
 )
 # Starts of a line that begin a list item: bullets, "1.", "2)", "(3)", "a)".

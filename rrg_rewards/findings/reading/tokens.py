@@ -58,7 +58,7 @@ def _spell_measures(text: str) -> str:
 
 # A comma before an adjective, and the words of the sentence before it.
 _SERIES = re.compile(rf", (?=(?:{'|'.join(sorted(cue_words('adjectives', 'descriptive')))})\b)")
-_WORDS_BEFORE = re.compile(rf"[^\n.,{UNIT_MARK}]*\Z")
+_WORDS_BEFORE = re.compile(rf"[^\n.,:{UNIT_MARK}]*\Z")
 # Number of characters that contain three words.
 _THREE_WORDS = 40
 

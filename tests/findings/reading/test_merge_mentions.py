@@ -66,6 +66,16 @@ def concepts(report):
             "Bronchiectasis on the left, its wall is thickened.",
             [("bronchiectasis", ()), ("peribronchial_thickening", ())],
         ),
+        ("The 8th rib is interrupted.", [("fracture", ())]),
+        ("The liver has a nodular, undulating outline.", [("cirrhosis", ())]),
+        ("A round low density can be seen in the liver.", [("hepatic_low_density", ())]),
+        ("Density increases in ground glass density in both lungs.", [("ground_glass_opacity", ())]),
+        ("Lungs: prominent, irregular bronchovascular markings.", [("increased_markings", ())]),
+        # the findings after the section on the history are a list
+        (
+            "History: lung cancer.\n- Left lung: nodule.\n- Pleura: effusion.",
+            [("lung_nodule", ()), ("pleural_effusion", ())],
+        ),
         # a nodule at a station of the mediastinal nodes
         ("Small nodules up to 7 mm in the paratracheal area.", [("lymph_node", ())]),
         # two adjectives with one noun
