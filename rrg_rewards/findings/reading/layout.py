@@ -12,9 +12,10 @@ _HEADINGS = (
 )
 # A pattern that begins with a character set is searched several times as fast as one that begins with a lookbehind.
 _REQUEST = re.compile(rf"[\n.][ \t*#]*(?:{_HEADINGS})[ \t*]*:", re.IGNORECASE)
-# Start of the next section: any heading at the start of a line, or one of the listed headings anywhere.
+# Start of the next section: any heading at the start of a line or list item, or one of the listed headings anywhere.
 _NEXT = re.compile(
-    r"\n[ \t*#\u2022\u2023\u2013\u2014>+\d.)-]*[A-Za-z][A-Za-z /&]{2,40}:|(?<=[\n. ])(?:findings?|impressions?|conclusions?|results?)[ \t*]*:",
+    r"\n[ \t*#\u2022\u2023\u2013\u2014>+\d.)-]*[A-Za-z][A-Za-z /&]{2,40}:|"
+    r"(?<=[\n. ])(?:findings?|impressions?|conclusions?|results?)[ \t*]*:",
     re.IGNORECASE,
 )
 # Starts of a line that begin a list item: bullets, "1.", "2)", "(3)", "a)".
