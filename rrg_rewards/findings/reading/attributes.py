@@ -60,6 +60,8 @@ class AttributeReader:
         self._normal = frozenset(config["normal"])
         self._denied, self._changes = frozenset(config["denied"]), frozenset(config["changes"])
         self._verbs = cue_words("statements", "verbs")
+        # Without one of these between them, two findings are words of one noun phrase.
+        self._linking = self._separators | self._prepositions | self._verbs | PLACING
         self._sharing_words = cue_words("connectives", "sharing")
         self._pronouns = cue_words("connectives", "sharing", "pronouns")
         self._partitive, self._parts_of = (cue_words("connectives", name) for name in ("partitive", "parts_of"))
@@ -138,6 +140,8 @@ class AttributeReader:
             elif result[k - 1].laterality == "bilateral" and self._join(tokens, places, k - 1, False) == _SHARED:
                 # "Bilateral pleural effusion and pleural thickening"
                 result[k] = _sharing(result[k], result[k - 1], ("laterality",))
+            elif self._is_in_parentheses(tokens, places, k):
+                result[k] = _sharing(result[k], result[k - 1], ("laterality",))
             elif not self._pronouns.isdisjoint(self._surroundings(tokens, places, k)):
                 # "The left lower bronchus is dilated, and opacities are seen around it."
                 result[k] = _placed_as(result[k], result[k - 1])
@@ -154,6 +158,11 @@ class AttributeReader:
             ):
                 found.append(modifier)
         return found
+
+    def _is_in_parentheses(self, tokens: Sequence[str], places: Sequence[Span], k: int) -> bool:
+        """Whether finding ``k`` is in parentheses after the finding before: "hypodense lesion in the liver (cyst?)"."""
+        between = tokens[places[k - 1].end : places[k].start]
+        return "(" in between and ")" not in between
 
     def _surroundings(self, tokens: Sequence[str], places: Sequence[Span], k: int) -> Sequence[str]:
         """Return the words around finding ``k`` that can tie it to the finding before."""
@@ -191,8 +200,12 @@ class AttributeReader:
         return _PLACE
 
     def _is_joined(self, between: Sequence[str]) -> bool:
-        """Whether the words between two findings join them: "and", "accompanied by"."""
-        return not self._joining.isdisjoint(between) or not self._sharing_words.isdisjoint(between)
+        """Whether the words between two findings join them: "and", "accompanied by", or adjectives of one noun."""
+        return (
+            not self._joining.isdisjoint(between)
+            or not self._sharing_words.isdisjoint(between)
+            or self._linking.isdisjoint(between)
+        )
 
     def _is_part(self, between: Sequence[str]) -> bool:
         """Whether the words between two findings make the second a part of the first: "some of which are"."""

@@ -36,7 +36,7 @@ _SIZE_WORD_REACH = 4
 # "m" after a number of a size means mm.
 _METRES_MEANT = 1.0
 _HOUNSFIELD = re.compile(
-    r"([-\u2212\u2013]?)\s*(\d+(?:\.\d+)?(?:\s*(?:-|to)\s*\d+)?)\s*(?:HU\b|Hounsfield)", re.IGNORECASE
+    r"([-\u2212\u2013]?)\s*(?<!\d)(\d+(?:\.\d+)?(?:\s*(?:-|to)\s*\d+)?)\s*(?:HU\b|Hounsfield)", re.IGNORECASE
 )
 _RATIO = re.compile(r"cardiothoracic\D{1,40}?(\d?\.\d+|\d{2}(?:\.\d+)?\s*%)", re.IGNORECASE)
 _RANGE_START = re.compile(r"(\d+(?:\.\d+)?)\s*[-\u2013]\s*$")
