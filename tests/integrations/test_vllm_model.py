@@ -11,8 +11,10 @@ import torch
 from PIL import Image
 from tiny_ct_chat import QUERIES, save_tiny_ct_chat, save_volumes, tiny_ct_chat, tiny_processor, volume
 from tiny_policy import WORDS
-from transformers import AutoModelForCausalLM, AutoProcessor
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, AutoProcessor, PreTrainedTokenizerFast
 
+from rrg_rewards.models import CTChatProcessor
 from rrg_rewards.utilities.features import FeatureError, write_features
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own")
@@ -296,6 +298,35 @@ def test_adapter(mistral_llm: Any, mistral: Path, prompts: Prompts, tmp_path: Pa
     base = reference(mistral, prompts)
     assert sum(own != other for own, other in zip(expected, base, strict=True)) > 15
     assert generate(mistral_llm, given(prompts)) == base
+
+
+def test_two_processes_share_the_weights(
+    folder: Path, volumes: list[str], prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By tensor parallelism."""
+    monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    llm = start_engine(folder, tensor_parallel_size=2, distributed_executor_backend="mp")
+    assert generate(llm, given(prompts)) == reference(folder, prompts)
+
+
+def test_words_after_a_volume() -> None:
+    """A word after ``<image>`` is the first of its part, before which some tokenizers write a space."""
+    from vllm.tokenizers.hf import get_cached_tokenizer
+
+    from rrg_rewards.integrations.vllm.processing import CTChatTokenizeParams
+
+    words = [f"{space}{word}" for space in ("", "▁") for word in WORDS]
+    inner = Tokenizer(models.WordLevel({word: row for row, word in enumerate(["<unk>", *words])}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    processor = CTChatProcessor.from_tokenizer(PreTrainedTokenizerFast(tokenizer_object=inner), "vicuna", QUERIES)
+    tokenizer, text = get_cached_tokenizer(processor.tokenizer), "heart<image>edema nodule"
+    expected = processor(text=text, images=[[np.zeros((2, 512))]])["input_ids"][0]
+    whole = tokenizer(text)["input_ids"]
+    params = CTChatTokenizeParams(max_total_tokens=64, num_image_tokens=QUERIES).with_kwargs(truncation=False)
+    prompt = params.apply_pre_tokenization(tokenizer, {"prompt": text, "multi_modal_data": {"image": "a.npz"}})
+    prompt = params.apply_post_tokenization(tokenizer, {**prompt, "prompt_token_ids": whole})
+    assert prompt["prompt_token_ids"] == expected
+    assert [token for token in whole if token != whole[1]] != [token for token in expected if token != whole[1]]
 
 
 @pytest.mark.parametrize(

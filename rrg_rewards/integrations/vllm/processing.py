@@ -22,7 +22,7 @@ from rrg_rewards.models.ct_chat.config import CTChatConfig
 from rrg_rewards.models.ct_chat.processor import IMAGE_TOKEN, tokenize_prompt
 from rrg_rewards.models.ct_chat.volumes import is_volume, read_volume, volumes_of
 
-__all__ = ["CTChatDummyInputs", "CTChatProcessingInfo", "CTChatVLLMProcessor"]
+__all__ = ["CTChatDummyInputs", "CTChatProcessingInfo", "CTChatTokenizeParams", "CTChatVLLMProcessor"]
 
 # Tokens of a published volume. vLLM reserves memory for the projector with a volume of this size.
 _PUBLISHED_TOKENS = 24**3
@@ -60,21 +60,28 @@ class _VolumeParser(MultiModalDataParser):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class _SplitAtVolumes(TokenizeParams):  # type: ignore[misc]
-    """Tokenises prompts as :class:`rrg_rewards.models.CTChatProcessor` does, part by part around ``<image>``."""
+class CTChatTokenizeParams(TokenizeParams):  # type: ignore[misc]
+    """Tokenises prompts as :class:`rrg_rewards.models.CTChatProcessor` does, part by part around ``<image>``.
+
+    Args:
+        num_image_tokens: Number of soft tokens of a volume; the other arguments are those of the base class.
+    """
 
     num_image_tokens: int = 0
 
-    def with_kwargs(self, **tokenization_kwargs: Any) -> "_SplitAtVolumes":
+    def with_kwargs(self, **tokenization_kwargs: Any) -> "CTChatTokenizeParams":
+        """Return the settings with changes."""
         changed = super().with_kwargs(**tokenization_kwargs)
         settings = {field.name: getattr(changed, field.name) for field in fields(TokenizeParams)}
-        return _SplitAtVolumes(**settings, num_image_tokens=self.num_image_tokens)
+        return CTChatTokenizeParams(**settings, num_image_tokens=self.num_image_tokens)
 
     def apply_pre_tokenization(self, tokenizer: Any, prompt: Any) -> Any:
+        """Check the text of a prompt, and keep it."""
         prompt = super().apply_pre_tokenization(tokenizer, prompt)
         return {**prompt, _TEXT: prompt["prompt"]}
 
     def apply_post_tokenization(self, tokenizer: Any, prompt: Any) -> Any:
+        """Replace the token ids of a text by those of its parts, and check their number."""
         text = prompt.pop(_TEXT, None)
         # Absent if the prompt came as token ids.
         if text is not None:
@@ -110,7 +117,7 @@ class CTChatProcessingInfo(BaseProcessingInfo):  # type: ignore[misc]
         """Return the settings that tokenise a text prompt as ``CTChatProcessor`` does."""
         base = super().get_default_tok_params()
         settings = {field.name: getattr(base, field.name) for field in fields(TokenizeParams)}
-        return _SplitAtVolumes(**settings, num_image_tokens=self.get_hf_config().num_image_tokens)
+        return CTChatTokenizeParams(**settings, num_image_tokens=self.get_hf_config().num_image_tokens)
 
 
 class CTChatDummyInputs(BaseDummyInputsBuilder[CTChatProcessingInfo]):  # type: ignore[misc]
