@@ -112,7 +112,17 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--prediction-column", default="prediction", metavar="NAME", help="column of predictions (default: %(default)s)"
     )
-    parser.add_argument("--reference-column", metavar="NAME", help="column of references (default: reference)")
+    parser.add_argument(
+        "--reference-column",
+        action="append",
+        metavar="NAME",
+        help="column of references (default: reference); may be repeated, for several references of each report",
+    )
+    parser.add_argument(
+        "--best-reference",
+        action="store_true",
+        help="with several columns of references: metrics that are defined for one reference take the best one",
+    )
     output = {"default": None, "help": "write the scores of each pair to FILE; - is standard output"}
     add_shared_options(parser, output=output)
     parser.add_argument(
@@ -204,6 +214,33 @@ def _takers(names: list[str], option: str, given: str | None) -> list[str]:
     return takers
 
 
+def _check_references(args: argparse.Namespace, metrics: "dict[str, ReportMetric]") -> None:
+    """Raise if the options of references contradict each other or a metric."""
+    from rrg_rewards.metrics.references import check_references
+
+    columns = args.reference_column or []
+    if len(columns) < 2:
+        if args.best_reference:
+            raise UsageError(
+                "argument --best-reference: requires several columns, --reference-column A --reference-column B"
+            )
+        return
+    if len(set(columns)) < len(columns):
+        raise UsageError(f"argument --reference-column: {', '.join(columns)} names a column more than once")
+    if args.reference_labels or args.reference_label_prefix is not None:
+        raise UsageError("argument --reference-column: reference labels replace one reference, not several")
+    for metric in metrics.values():
+        try:
+            check_references(metric, args.best_reference)
+        except ValueError as error:
+            message = str(error).replace("best=True", "--best-reference")
+            raise UsageError(f"argument --reference-column: {message}") from error
+
+
+def _one_or_all(columns: list[str]) -> str | list[str] | None:
+    return (columns[0] if columns else None) if len(columns) < 2 else columns
+
+
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.cli.score_pairs import PairReader
     from rrg_rewards.cli.score_run import ScoreRun
@@ -215,6 +252,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     check_outputs(args)
     check_engine(args)
     metrics = make_metrics(args)
+    _check_references(args, metrics)
     with BatchedTable(args.table, args.format, args.delimiter, args.batch_size) as batches:
         pairs = PairReader(args, batches, metrics)
         pairs.check(terminal)
@@ -228,7 +266,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
                     "version": __version__,
                     "table": args.table,
                     "prediction_column": args.prediction_column,
-                    "reference_column": pairs.reference_column,
+                    "reference_column": _one_or_all(pairs.reference_columns),
                     "rows": pairs.rows,
                     "bootstrap": {"num_resamples": args.bootstrap, "confidence": CONFIDENCE, "seed": args.seed},
                     "metrics": run.summaries(),

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from rrg_rewards.cli.score_pairs import PairBatch, located
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.judged import JudgeWarning
+from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores
 
-__all__ = ["scored_batches"]
+__all__ = ["best_reference", "scored_batches"]
 
 Report = Callable[[int, int], None]
 Scored = Iterator[tuple[PairBatch, dict[str, Scores]]]
@@ -27,19 +28,26 @@ def scored_batches(
         report: Function that :meth:`Terminal.progress` yields.
     """
     if args.engine == "local":
-        yield from _scored_here(metrics, batches, report)
+        yield from _scored_here(metrics, batches, report, best_reference(args))
     else:
         yield from _scored_on_ray(args, metrics, batches, report)
 
 
-def _scored_here(metrics: Mapping[str, ReportMetric], batches: Iterable[PairBatch], report: Report) -> Scored:
+def best_reference(args: argparse.Namespace) -> bool | None:
+    """Return whether metrics take the best of several references; ``None`` if reports have one reference."""
+    return bool(args.best_reference) if len(args.reference_column or ()) > 1 else None
+
+
+def _scored_here(
+    metrics: Mapping[str, ReportMetric], batches: Iterable[PairBatch], report: Report, best: bool | None
+) -> Scored:
     for batch in batches:
         scores = {}
         for name, metric in metrics.items():
             with warnings.catch_warnings(), located(batch.table):
                 # The command prints its own warning at the end.
                 warnings.simplefilter("ignore", JudgeWarning)
-                scores[name] = metric.score(batch.predictions, batch.references, **batch.context[name])
+                scores[name] = score_batch(metric, batch.predictions, batch.references, best, batch.context[name])
             report(len(batch.table), 0)
         yield batch, scores
 
@@ -47,9 +55,9 @@ def _scored_here(metrics: Mapping[str, ReportMetric], batches: Iterable[PairBatc
 def _scored_on_ray(
     args: argparse.Namespace, metrics: Mapping[str, ReportMetric], batches: Iterable[PairBatch], report: Report
 ) -> Scored:
-    from rrg_rewards.integrations.ray import RayScorers
+    from rrg_rewards.integrations.ray_actors import RayScorers
 
-    with RayScorers(metrics, args.workers, args.address, args.gpus_per_worker or 0) as scorers:
+    with RayScorers(metrics, args.workers, args.address, args.gpus_per_worker or 0, best_reference(args)) as scorers:
         for batch, scores in scorers.scored(batches):
             report(len(batch.table) * len(metrics), 0)
             yield batch, scores

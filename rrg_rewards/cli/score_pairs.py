@@ -26,7 +26,8 @@ class PairBatch:
 
     table: Table
     predictions: Sequence[str | None]
-    references: Sequence[str | None]
+    references: Sequence[Any]
+    """A reference or ``None`` for each row, or lists of them with several columns of references."""
     context: Mapping[str, Mapping[str, Any]]
 
 
@@ -55,7 +56,7 @@ class PairReader:
     batches: BatchedTable
     metrics: Mapping[str, ReportMetric]
     rows: int = 0
-    reference_column: str | None = None
+    reference_columns: list[str] = field(default_factory=list)
     types: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class PairReader:
     def check(self, terminal: Terminal) -> None:
         """Read all pairs once, so that every error in the data is raised before anything is scored.
 
-        Sets ``rows``, ``reference_column`` and, for Parquet output, the ``types`` of the columns. Warns of missing
+        Sets ``rows``, ``reference_columns`` and, for Parquet output, the ``types`` of the columns. Warns of missing
         predictions and of texts that stand for a missing report.
         """
         rows = missing = 0
@@ -92,12 +93,13 @@ class PairReader:
             for batch in self:
                 if not rows:
                     note_delimiter(self.args, batch.table, terminal)
-                    self.reference_column = self._reference_column(batch.table)
+                    self.reference_columns = self._reference_columns(batch.table)
                 rows += len(batch.table)
                 missing += list(batch.predictions).count(None)
                 self._check_batch(batch)
                 _count_placeholders(words, self.args.prediction_column, batch.predictions)
-                _count_placeholders(words, self.reference_column or "", batch.references)
+                for column, references in self._by_column(batch).items():
+                    _count_placeholders(words, column, references)
                 report(len(batch.table), len(batch.table))
         self.rows = rows
         if not rows:
@@ -112,34 +114,46 @@ class PairReader:
             )
 
     def _check_batch(self, batch: PairBatch) -> None:
-        for name, metric in self.metrics.items():
-            with located(batch.table):
-                metric.check(batch.predictions, batch.references, **batch.context[name])
+        # Without a column of references, the metrics still check the predictions.
+        for references in [*self._by_column(batch).values()] or [batch.references]:
+            for name, metric in self.metrics.items():
+                with located(batch.table):
+                    metric.check(batch.predictions, references, **batch.context[name])
         if self._is_parquet:
             self.types = arrow_types(batch.table, self.types)
 
-    def _reference_column(self, table: Table) -> str | None:
-        """Return the column of reference texts; ``None`` if it is missing and every metric has reference labels."""
+    def _reference_columns(self, table: Table) -> list[str]:
+        """Return the columns of reference texts; none if it is missing and every metric has reference labels."""
         optional = self.args.reference_column is None and set(self._labels) == set(self.metrics)
         if optional and "reference" not in table.columns:
-            return None
-        return self.args.reference_column or "reference"
+            return []
+        return self.args.reference_column or ["reference"]
+
+    def _by_column(self, batch: PairBatch) -> dict[str, Sequence[str | None]]:
+        """Return the references of a batch by their column."""
+        if len(self.reference_columns) < 2:
+            return dict.fromkeys(self.reference_columns, batch.references)
+        return {
+            column: [references[place] for references in batch.references]
+            for place, column in enumerate(self.reference_columns)
+        }
 
     def _read(self, table: Table) -> PairBatch:
-        column = self._reference_column(table)
+        columns = self._reference_columns(table)
         with warnings.catch_warnings():
             # The first pass counts such texts and warns once.
             warnings.simplefilter("ignore", PlaceholderWarning)
             predictions = table.texts(self.args.prediction_column)
-            references = [None] * len(table) if column is None else table.texts(column)
+            texts = [table.texts(column) for column in columns] or [[None] * len(table)]
+        references: Sequence[Any] = texts[0] if len(texts) == 1 else [list(row) for row in zip(*texts, strict=True)]
         if self.args.missing_prediction == "score":
-            predictions = [text or "" for text in predictions]
+            predictions = [prediction or "" for prediction in predictions]
         context: dict[str, dict[str, Any]] = {
             name: {key: table.column(column) for key, column in columns.items()}
             for name, columns in self._context.items()
         }
-        for name, columns in self._labels.items():
-            context[name]["target_labels"] = table.labels(columns)
+        for name, labels in self._labels.items():
+            context[name]["target_labels"] = table.labels(labels)
         return PairBatch(table, predictions, references, context)
 
 

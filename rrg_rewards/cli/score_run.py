@@ -9,7 +9,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from rrg_rewards.cli.options import with_new_columns
-from rrg_rewards.cli.score_engine import scored_batches
+from rrg_rewards.cli.score_engine import best_reference, scored_batches
 from rrg_rewards.cli.score_pairs import PairReader
 from rrg_rewards.cli.score_totals import MetricTotals
 from rrg_rewards.cli.summary import per_report_columns
@@ -17,6 +17,7 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.encoders import TableEncoder
 from rrg_rewards.data.tables.table import STANDARD, Table
 from rrg_rewards.data.tables.writers import open_table, partial_path
+from rrg_rewards.metrics.references import has_published_rule
 from rrg_rewards.metrics.scores import Scores
 
 __all__ = ["ScoreRun"]
@@ -70,7 +71,14 @@ class ScoreRun:
                     f"the judge of {name} failed on {sum(failed.values())} of {totals.pairs} report pairs ({kinds}); "
                     f"the column {name}_failure of --output gives the reasons"
                 )
-        return {name: totals.summary(self._args.bootstrap, self._args.seed) for name, totals in self._totals.items()}
+        return {name: self._summary(name) for name in self._totals}
+
+    def _summary(self, name: str) -> dict[str, Any]:
+        summary = self._totals[name].summary(self._args.bootstrap, self._args.seed)
+        if best_reference(self._args) is not None:
+            published = has_published_rule(self._pairs.metrics[name])
+            summary["signature"] += f"|references:{'published' if published else 'best'}"
+        return summary
 
     @property
     def _relative(self) -> list[str]:

@@ -14,6 +14,7 @@ from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores, JudgeWarning
 from rrg_rewards.metrics.label_f1 import LabelF1, LabelF1Scores
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore
+from rrg_rewards.metrics.references import score_references
 from rrg_rewards.metrics.registry import available_metrics, make_metric
 from rrg_rewards.metrics.scores import Scores
 
@@ -44,4 +45,5 @@ __all__ = [
     "Scores",
     "available_metrics",
     "make_metric",
+    "score_references",
 ]

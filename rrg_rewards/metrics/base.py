@@ -114,6 +114,9 @@ class ReportMetric(ScalarMetric, ABC):
     main_details: ClassVar[tuple[str, ...] | None] = None
     """Names of the sub-scores that rewards and callbacks log by default; ``None`` for all."""
 
+    best_of_references: ClassVar[bool] = False
+    """Whether the publication of the metric takes the best score of several references."""
+
     _reward_class: ClassVar[str] = "MetricReward"
     """Class of the reward that wraps the metric, for messages."""
 

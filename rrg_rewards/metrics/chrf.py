@@ -45,6 +45,7 @@ class ChrF(ReportMetric):
 
     name = "chrf"
     context = ()
+    best_of_references = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 

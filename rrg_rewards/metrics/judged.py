@@ -63,6 +63,10 @@ class JudgedScores(Scores):
         placed = tuple(next(results) if chosen else None for chosen in rows.tolist())
         return replace(self, value=scores.value, details=scores.details, results=placed)
 
+    def take(self, rows: Tensor) -> Self:
+        """Return the scores of the pairs with the indices ``rows``, in this order."""
+        return replace(super().take(rows), results=tuple(self.results[row] for row in rows.tolist()))
+
 
 class AsyncReportMetric(ReportMetric, Generic[Item, Result]):
     """A report metric that queries judges about each pair, synchronously or asynchronously.

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_f1, label_statistics
 from rrg_rewards.labelers.base import Labeler
@@ -66,6 +67,10 @@ class LabelF1Scores(Scores):
         preds[rows], target[rows] = self.preds, self.target
         scores = super().expand(rows)
         return replace(self, value=scores.value, details=scores.details, preds=preds, target=target)
+
+    def take(self, rows: Tensor) -> Self:
+        """Return the scores of the pairs with the indices ``rows``, in this order."""
+        return replace(super().take(rows), preds=self.preds[rows], target=self.target[rows])
 
     def _names(self, chosen: Tensor) -> list[str]:
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]

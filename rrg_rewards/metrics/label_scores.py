@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from rrg_rewards.functional.crg import (
     contributions_of_counts,
@@ -137,3 +138,7 @@ class LabelScores(Scores):
         preds[rows], target[rows] = self.preds, self.target
         scores = super().expand(rows)
         return replace(self, value=scores.value, details=scores.details, preds=preds, target=target)
+
+    def take(self, rows: Tensor) -> Self:
+        """Return the scores of the pairs with the indices ``rows``, in this order."""
+        return replace(super().take(rows), preds=self.preds[rows], target=self.target[rows])

@@ -75,8 +75,16 @@ class BLEU(ReportMetric):
         return format_signature("bleu", n_gram=self.n_gram, smooth=self.smooth, case="lower", of="report")
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
-        pairs = zip(_words(preds), _words(target), strict=True)
-        values = [float(bleu_score([pred], [[ref]], self.n_gram, self.smooth)) for pred, ref in pairs]
+        return self.score_references(preds, [[text] for text in target])
+
+    def score_references(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> Scores:
+        """Score scorable reports against several references each, as published.
+
+        The count of an n-gram is clipped to its maximum count in a reference, and the length :math:`|r|` is that of the
+        reference whose length is closest.
+        """
+        pairs = zip(_words(preds), map(_words, target), strict=True)
+        values = [float(bleu_score([pred], [refs], self.n_gram, self.smooth)) for pred, refs in pairs]
         return Scores(torch.tensor(values, dtype=torch.float64))
 
 
@@ -111,6 +119,7 @@ class ROUGE(ReportMetric):
 
     name = "rouge"
     context = ()
+    best_of_references = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 
@@ -169,6 +178,7 @@ class BERTScore(ReportMetric):
 
     name = "bertscore"
     context = ()
+    best_of_references = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 

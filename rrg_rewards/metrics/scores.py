@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 __all__ = ["Scores", "score_sums"]
 
@@ -109,6 +110,12 @@ class Scores:
             self,
             value=_scatter(self.value, rows),
             details={name: _scatter(detail, rows) for name, detail in self.details.items()},
+        )
+
+    def take(self, rows: Tensor) -> Self:
+        """Return the scores of the pairs with the indices ``rows`` (int64, ``(M,)``), in this order."""
+        return replace(
+            self, value=self.value[rows], details={name: detail[rows] for name, detail in self.details.items()}
         )
 
 

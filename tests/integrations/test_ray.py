@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from rrg_rewards.cli.main import main
-from rrg_rewards.integrations.ray import RayScorers, ReportScorer, ReportSums, merge_sums, score_dataset
+from rrg_rewards.integrations.ray import ReportScorer, ReportSums, merge_sums, score_dataset
+from rrg_rewards.integrations.ray_actors import RayScorers
 from rrg_rewards.metrics import ROUGE, CallableMetric, ReportCRG, ReportMetric
 
 SENTENCES = ["Cardiomegaly.", "Hiatal hernia.", "No nodule.", "Small left pleural effusion.", "Normal lungs.", ""]

@@ -1,0 +1,134 @@
+"""Scores of reports with several references each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.columns import Column, read_column
+from rrg_rewards.metrics.nlg import BLEU
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.checks import check_reports, check_same_length
+
+__all__ = ["check_references", "has_published_rule", "score_batch", "score_references"]
+
+References = Sequence[str | None]
+
+
+def score_references(
+    metric: ReportMetric,
+    preds: Sequence[str | None],
+    target: Sequence[References],
+    *,
+    best: bool = False,
+    **context: Column,
+) -> Scores:
+    """Score reports with several references each.
+
+    - BLEU is computed as published: the count of an n-gram is clipped to its maximum in a reference, and the length is
+      that of the reference whose length is closest.
+    - ROUGE, chrF and BERTScore take the best reference of each report, as published.
+    - The other metrics are defined for one reference. With ``best=True``, they take the reference of each report with
+      the best ``value``; sub-scores and explanations are those of this reference.
+
+    Missing and blank references are left out. A report without a reference, or without a prediction, is unscorable. If
+    a judge fails on a reference, the report has no score, because this reference may be the best. The corpus value is
+    that of ``metric.add_scores(scores)``.
+
+    Args:
+        metric: The metric. Its state is not changed.
+        preds: ``N`` candidate reports.
+        target: For each of them, its references.
+        best: Whether metrics that are defined for one reference take the best one.
+        context: Context columns of ``N`` values by name.
+
+    Raises:
+        TypeError: If ``target`` does not contain lists of texts.
+        ValueError: If the metric is defined for one reference and ``best`` is not set; or if its scores depend on the
+            other pairs, such as CRG without a prior.
+
+    Example:
+        >>> from rrg_rewards.metrics import ROUGE, ReportCRG, score_references
+        >>> references = [["Small effusion.", "Pleural effusion on the left."]]
+        >>> score_references(ROUGE(), ["Small pleural effusion."], references).value
+        tensor([0.8000], dtype=torch.float64)
+        >>> crg = ReportCRG(prior=0.2)
+        >>> crg.add_scores(score_references(crg, ["Cardiomegaly."], [["Normal.", "Enlarged heart."]], best=True))
+        >>> crg.compute()
+        tensor(1., dtype=torch.float64)
+    """
+    check_references(metric, best)
+    _check_texts(preds, target)
+    kept = [[text for text in texts if text is not None and text.strip()] for texts in target]
+    if isinstance(metric, BLEU):
+        rows = torch.tensor([pred is not None and bool(texts) for pred, texts in zip(preds, kept, strict=True)])
+        chosen = rows.nonzero().flatten().tolist()
+        scores = metric.score_references([preds[row] or "" for row in chosen], [kept[row] for row in chosen])
+        return scores.expand(rows.bool())
+    # A report without a reference stays as one unscorable pair.
+    pairs: list[tuple[int, str | None]] = [(row, text) for row, texts in enumerate(kept) for text in texts or (None,)]
+    columns = {name: read_column(name, column, len(preds)) for name, column in context.items()}
+    scores = metric.score(
+        [preds[row] for row, _ in pairs],
+        [text for _, text in pairs],
+        **{name: [column[row] for row, _ in pairs] for name, column in columns.items()},
+    )
+    return scores.take(_best_rows(scores, [row for row, _ in pairs], len(preds), bool(metric.higher_is_better)))
+
+
+def score_batch(
+    metric: ReportMetric,
+    preds: Sequence[str | None],
+    target: Sequence[Any],
+    best: bool | None,
+    context: Mapping[str, Column],
+) -> Scores:
+    """Score reports with one reference each (``best=None``), or with several, as :func:`score_references`."""
+    if best is None:
+        return metric.score(preds, target, **context)
+    return score_references(metric, preds, target, best=best, **context)
+
+
+def _best_rows(scores: Scores, rows: Sequence[int], num_reports: int, higher_is_better: bool) -> torch.Tensor:
+    """Return the index of the best pair of each report; of a pair without a score, if there is one."""
+    sign = 1 if higher_is_better else -1
+    best: list[tuple[float, int]] = [(-float("inf"), -1)] * num_reports
+    for index, (row, value) in enumerate(zip(rows, scores.value.tolist(), strict=True)):
+        rank = float("inf") if value != value else sign * value
+        if rank > best[row][0]:
+            best[row] = (rank, index)
+    return torch.tensor([index for _, index in best], dtype=torch.long)
+
+
+def _check_texts(preds: Sequence[str | None], target: Sequence[References]) -> None:
+    check_same_length("preds", preds, "target", target)
+    for row, texts in enumerate(target):
+        if isinstance(texts, str) or not isinstance(texts, Sequence):
+            raise TypeError(f"target[{row}] must be a list of references, got {type(texts).__name__}")
+        check_reports(f"target[{row}]", texts, allow_none=True)
+
+
+def has_published_rule(metric: ReportMetric) -> bool:
+    """Return whether the publication of a metric defines its score for several references."""
+    return metric.best_of_references or isinstance(metric, BLEU)
+
+
+def check_references(metric: ReportMetric, best: bool) -> None:
+    """Raise the errors of :func:`score_references` about the metric.
+
+    Args:
+        metric: The metric.
+        best: Whether metrics that are defined for one reference take the best one.
+
+    Raises:
+        ValueError: If the metric is defined for one reference and ``best`` is not set, or its scores depend on the
+            other pairs.
+    """
+    if not (best or has_published_rule(metric)):
+        raise ValueError(
+            f"{metric.name} is defined for one reference; best=True takes the reference of each report with the best "
+            "score"
+        )
+    if not metric.compares_across_batches:
+        raise ValueError(f"scores of {metric.name} depend on the other references; set a prior")
