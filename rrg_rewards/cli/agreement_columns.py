@@ -162,8 +162,10 @@ def _add_metrics(
     if not metrics:
         return
     readers = []
+    references = None if args.reference_column is None else [args.reference_column]
+    fixed = {"reference_column": references, "missing_prediction": "skip", "output": None}
     for suffix in args.candidates or ("",):
-        options = {"prediction_column": args.prediction_column + suffix, "missing_prediction": "skip", "output": None}
+        options = {"prediction_column": args.prediction_column + suffix, **fixed}
         reader = PairReader(argparse.Namespace(**{**vars(args), **options}), batches, metrics)
         reader.check(terminal)
         readers.append(reader)

@@ -90,6 +90,14 @@ def test_intervals_and_tests_are_those_of_the_functions(run, rated):
     assert entry["agreement"]["accuracy"]["rouge"]["value"] == 1
 
 
+def test_the_column_of_references_has_any_name(run, rated, write_csv):
+    renamed = write_csv("renamed.csv", [name.replace("reference", "report") for name in HEADER], *ROWS)
+    options = ["--metrics", "rouge", "--human", "rating", *FEW]
+    found, _ = result_of(run, renamed, *options, "--reference-column", "report")
+    expected, _ = result_of(run, rated, *options)
+    assert {**found, "table": None} == {**expected, "table": None}
+
+
 def test_metrics_are_computed_and_turned(run, rated):
     found, _ = result_of(run, rated, "--metrics", "crg,rouge", "--human", "rating", *FEW)
     rows = [row for row in range(8) if ROWS[row][4]]
