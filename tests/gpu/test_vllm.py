@@ -1,5 +1,6 @@
 """CT-CHAT in vLLM on the GPU: the tests of CT-CHAT in vLLM on the CPU, with an engine on the GPU."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def llm(folder: Path) -> Any:
+    # In this process, where CUDA has started, so that vLLM must not fork.
+    os.environ.update(VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1")
     from vllm import LLM
 
     lengths = {"max_model_len": 256, "limit_mm_per_prompt": {"image": 3}}
