@@ -54,6 +54,19 @@ def serving(reward: str, workers: int) -> Iterator[tuple[psutil.Process, str]]:
             raise SystemExit(f"the server ended with {process.returncode}")
 
 
+def until_all_listen(process: psutil.Process, workers: int) -> None:
+    """Wait until all workers accept connections."""
+    while True:
+        listening = [
+            one
+            for one in (process, *process.children())
+            if any(connection.status == psutil.CONN_LISTEN for connection in one.net_connections("tcp"))
+        ]
+        if len(listening) >= workers:
+            return
+        time.sleep(0.1)
+
+
 async def until_ready(url: str) -> None:
     """Wait until the server answers."""
     async with aiohttp.ClientSession() as session:
@@ -113,6 +126,7 @@ def measure(
 ) -> dict[str, Any]:
     """Measure a server, and compare its rewards with those of direct calls."""
     with serving(reward, workers) as (process, url):
+        until_all_listen(process, workers)
         asyncio.run(until_ready(url))
         before = processor_seconds(process)
         rewards, seconds, total = asyncio.run(single_requests(url, completions, references, clients))

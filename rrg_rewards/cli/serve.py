@@ -178,7 +178,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     reward, more = _make_reward(args)
     options = _server_options(args, reward, more)
     try:
-        listener = bind(args.host, args.port, options.token)
+        listener = bind(args.host, args.port, options.token, options.num_workers)
     except ValueError as error:
         raise UsageError(f"argument --host: {error}: set the environment variable RRG_REWARDS_TOKEN") from error
     host, port = listener.getsockname()[:2]

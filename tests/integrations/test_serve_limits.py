@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import json
+import pickle
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from served import GUARD, LengthReward, Served
+
+from rrg_rewards.integrations.serve.run import bind
 
 ONE = {"completions": ["a b"], "reference": ["a"]}
 
@@ -165,6 +168,20 @@ def _refuses(port):
     except ConnectionRefusedError:
         return True
     return False
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("others", [1, 2])
+def test_two_servers_cannot_share_an_address(num_workers, others):
+    with bind("127.0.0.1", 0, None, num_workers) as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            bind("127.0.0.1", port, None, others)
+        if num_workers > 1:
+            with pickle.loads(pickle.dumps(listener)) as copy:
+                copy.listen()
+                assert copy.getsockname() == listener.getsockname()
 
 
 def test_batches_of_an_asynchronous_reward_overlap():

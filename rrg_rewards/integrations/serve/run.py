@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any, TypeVar
 
 import torch
 import uvicorn
@@ -21,18 +22,21 @@ from rrg_rewards.integrations.serve.settings import ServerOptions
 
 __all__ = ["bind", "run_server"]
 
+S = TypeVar("S", bound=socket.socket)
+
 _log = logging.getLogger("uvicorn.error")
 
 _BACKLOG = 2048
 
 
-def bind(host: str, port: int, token: str | None) -> socket.socket:
+def bind(host: str, port: int, token: str | None, num_workers: int = 1) -> socket.socket:
     """Return a socket that is bound to an address.
 
     Args:
         host: Name or number of the address.
         port: Port; 0 for a free one.
         token: Token of the server.
+        num_workers: Number of workers. Several need a system with ``SO_REUSEPORT``, such as Linux.
 
     Raises:
         ValueError: If the address can be reached from other machines and there is no token.
@@ -50,15 +54,42 @@ def bind(host: str, port: int, token: str | None) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     if token is None and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         raise ValueError(f"{host} can be reached from other machines, which needs a token")
-    listener = socket.socket(family)
+    # Without SO_REUSEPORT, the address of a running server is refused.
+    listener = _bound(family, address, socket.socket)
+    if num_workers == 1:
+        return listener
+    address = listener.getsockname()
+    listener.close()
+    return _WorkerSocket.bound(family, address)
+
+
+def _bound(family: int, address: Any, kind: type[S], *options: int) -> S:
+    """Return a bound socket of a class, with further options."""
+    listener = kind(family)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for option in (socket.SO_REUSEADDR, *options):
+            listener.setsockopt(socket.SOL_SOCKET, option, 1)
         listener.bind(address)
     except BaseException:
         listener.close()
         raise
-    listener.set_inheritable(True)
     return listener
+
+
+class _WorkerSocket(socket.socket):
+    """A bound socket whose copy in a worker process is another socket of the same address.
+
+    The system distributes connections over the sockets that listen at an address. If all workers listened at one
+    socket, the first of them that wakes would accept all waiting connections.
+    """
+
+    @classmethod
+    def bound(cls, family: int, address: Any) -> "_WorkerSocket":
+        """Return a socket that shares its address with others."""
+        return _bound(family, address, cls, socket.SO_REUSEPORT)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _WorkerSocket.bound, (int(self.family), self.getsockname())
 
 
 def run_server(options: ServerOptions, listener: socket.socket) -> bool:
@@ -105,12 +136,6 @@ class _Supervisor(Multiprocess):  # type: ignore[misc]
         # While this process holds a worker's end of their pipe, it waits for a dead worker until the time-out.
         for process in self.processes:
             process.child_conn.close()
-
-    def terminate_all(self) -> None:
-        # While this process holds the socket, new connections would wait in vain for a worker.
-        for listener in self.sockets:
-            listener.close()
-        super().terminate_all()
 
 
 def _make_app(options: ServerOptions) -> Starlette:
