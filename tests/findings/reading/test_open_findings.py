@@ -149,6 +149,11 @@ def test_every_concept_has_an_organ_and_every_site_a_region():
         ("Calcification of the aortic arch, the subclavian artery and the coronaries.", ["arterial_", "coronary_"]),
         ("Hypodense lesion in the middle zone of the left kidney.", ["renal_cyst"]),
         ("Ground glass opacities, peripheral/subpleural, with consolidation.", ["ground_glass", "consolidation"]),
+        ("Coronary and aortic wall calcifications.", ["coronary_", "arterial_"]),
+        ("Both lungs have a heterogeneous, mosaic-like density.", ["mosaic_attenuation"]),
+        ("Collection of air in the right pleural cavity.", ["pneumothorax"]),
+        ("Subpleural honeycomb cysts in the lower lobes.", ["interstitial_lung_disease"]),
+        ("Thickened left adrenal gland with nodularity.", ["adrenal_thickening", "adrenal_nodule"]),
     ],
 )
 def test_findings_of_a_sentence(text: str, concepts: list[str]) -> None:
