@@ -111,6 +111,7 @@ class RecipeParser:
             raise ValueError("trust_remote_code: code that comes with a model is never executed here")
         if training.deepspeed:
             _check_zero3_saves(training.hf_deepspeed_config)
+        _check_vllm(recipe, training)
         return recipe, training, model
 
 
@@ -146,6 +147,14 @@ def _check_zero3_saves(settings: Any) -> None:
     key = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     if settings.is_zero3() and not settings.get_value(key):
         raise ValueError(f"deepspeed: set {key} to true, or a run under ZeRO-3 ends without weights in output_dir")
+
+
+def _check_vllm(recipe: Any, training: Any) -> None:
+    # Arguments of supervised training have no such key.
+    if getattr(training, "use_vllm", False) and training.vllm_mode == "server" and recipe.image_column is not None:
+        raise ValueError(
+            "vllm_mode: TRL sends a server images only, not the files of image_column; set vllm_mode: colocate"
+        )
 
 
 def _with_config_file(argv: Sequence[str]) -> list[str]:

@@ -261,3 +261,15 @@ def test_a_model_that_is_not_there_is_not_asked_of_the_hub(recipe: Callable[...,
         run(*parse(["--config", str(recipe(model_name_or_path=str(tmp_path / "lora")))]))
     with pytest.raises(ValueError, match=r"deepspeed: nowhere\.json: no such file"):
         parse(["--config", str(recipe()), "--deepspeed", "nowhere.json", "--use_cpu", "false"])
+
+
+@pytest.mark.parametrize("mode", ["server", "colocate"])
+def test_files_of_volumes_are_not_sent_to_a_server(mode: str) -> None:
+    arguments = ["--config", "ct_chat/report_grpo_crg_vllm", "--use_cpu", "true", "--vllm_mode", mode]
+    if mode == "server":
+        with pytest.raises(
+            ValueError, match="vllm_mode: TRL sends a server images only, not the files of image_column"
+        ):
+            parse(arguments)
+    else:
+        assert parse(arguments)[1].vllm_mode == "colocate"

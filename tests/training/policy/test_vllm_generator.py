@@ -45,13 +45,16 @@ def other_program() -> OtherProgram:
         ({"sampler_clip_max": 1.2}, 1.2),
         ({"sampler_correction": "token_mask", "sampler_clip_max": 1.2}, 0.0),
         ({"sampler_correction": None}, 1.0),
+        ({"algorithm": "rloo"}, RATIO),
+        ({"algorithm": "dr_grpo"}, RATIO),
     ],
-    ids=["ratio", "bound", "mask", "none"],
+    ids=["ratio", "bound", "mask", "none", "rloo", "dr_grpo"],
 )
 def test_the_loss_is_weighted_by_the_ratios(options, factor):
     """A plain gradient step is as many times longer."""
     moved = []
-    for generator, own in ((tiny_generator(), {}), (other_program(), options)):
+    algorithm = {"algorithm": options.get("algorithm", "grpo")}
+    for generator, own in ((tiny_generator(), algorithm), (other_program(), algorithm | options)):
         start = weights(generator)
         module = PlainSteps(generator, word_value, learning_rate=0.1, **own)
         history = train(module, 1)
