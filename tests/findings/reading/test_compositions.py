@@ -95,6 +95,8 @@ def test_all_wordings_name_one_concept(wordings: list[str], organ: str, concept:
         # the organ as a whole, and a part of it
         ("The liver has a low density.", "hepatic_steatosis"),
         ("There are areas of low density in the liver.", "hepatic_low_density"),
+        # the markings of the bronchi, and not their walls
+        ("Coarse bronchovascular markings of the lungs (reticulated).", "increased_markings"),
         # the part is named in the clause before
         ("The left renal collecting system is only partly covered, but is wider than normal.", "hydronephrosis"),
     ],
