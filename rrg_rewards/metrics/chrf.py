@@ -4,25 +4,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
-from torchmetrics.functional.text import chrf_score
 
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.metrics.word_overlap import chrf
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["ChrF"]
 
 
 class ChrF(ReportMetric):
-    r"""chrF of each candidate report against its reference, as torchmetrics computes it.
+    r"""chrF of each candidate report against its reference.
 
     .. math::
         \mathrm{chrF}_\beta = \frac{1}{N} \sum_n (1 + \beta^2) \frac{P_n R_n}{\beta^2 P_n + R_n}
 
     with the precision :math:`P_n` and recall :math:`R_n` of :math:`N` kinds of n-grams: of 1 to ``char_order``
     characters without spaces, and of 1 to ``word_order`` words. In [0, 1], higher is better. The corpus value is the
-    mean over reports. chrF compares wording, not findings.
+    mean over reports. chrF compares wording, not findings. The values are those of torchmetrics in float64.
 
     Source: Popović, "chrF: character n-gram F-score for automatic MT evaluation", WMT 2015; "chrF++", WMT 2017.
 
@@ -67,10 +66,6 @@ class ChrF(ReportMetric):
         return format_signature("chrf", **orders, beta=self.beta, case="mixed", of="report")
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
-        values = [self._of_pair(pred, ref) for pred, ref in zip(preds, target, strict=True)]
+        orders = (self.char_order, self.word_order, self.beta)
+        values = [chrf(pred, ref, *orders) for pred, ref in zip(preds, target, strict=True)]
         return Scores(torch.tensor(values, dtype=torch.float64))
-
-    def _of_pair(self, pred: str, ref: str) -> float:
-        value = chrf_score([pred], [[ref]], self.char_order, self.word_order, self.beta)
-        assert isinstance(value, Tensor)
-        return float(value)

@@ -1,10 +1,11 @@
-"""ROUGE of two texts, with the longest common subsequence in bit-parallel arithmetic."""
+"""ROUGE of two texts, with the longest common subsequence in bit-parallel arithmetic, and chrF."""
 
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from string import punctuation
 
-__all__ = ["longest_common_subsequence", "rouge_f"]
+__all__ = ["chrf", "longest_common_subsequence", "rouge_f"]
 
 # Number of occurrences from which the mask of a word is kept.
 _FREQUENT = 64
@@ -29,6 +30,43 @@ def rouge_f(candidate: str, reference: str, variant: str) -> float:
         first, second = _n_grams(ours, length), _n_grams(theirs, length)
         size, common = first.total() + second.total(), (first & second).total()
     return 2 * common / size if common else 0.0
+
+
+def chrf(candidate: str, reference: str, char_order: int = 6, word_order: int = 0, beta: float = 2.0) -> float:
+    r"""Return chrF: the mean F of n-grams of characters without spaces and, up to ``word_order``, of words.
+
+    .. math::
+        \mathrm{chrF}_\beta = \frac{1}{N} \sum_n \frac{(1 + \beta^2) m_n}{|c|_n + \beta^2 |r|_n}
+
+    with :math:`m_n` common n-grams of :math:`|c|_n` in the candidate and :math:`|r|_n` in the reference; 0 for a length
+    without a common n-gram. A punctuation mark at the end or start of a word is a word of its own.
+
+    Example:
+        >>> round(chrf("Small pleural effusion.", "Small left pleural effusion."), 3)
+        0.729
+    """
+    units = [(char_order, [text.strip().replace(" ", "") for text in (candidate, reference)])]
+    units += [(word_order, [_words_and_marks(text) for text in (candidate, reference)])]
+    scores = []
+    for order, (ours, theirs) in units:
+        for length in range(1, order + 1):
+            first, second = _n_grams(ours, length), _n_grams(theirs, length)
+            common = (first & second).total()
+            size = first.total() + beta**2 * second.total()
+            scores.append((1 + beta**2) * common / size if common else 0.0)
+    return sum(scores) / len(scores)
+
+
+def _words_and_marks(text: str) -> list[str]:
+    words: list[str] = []
+    for word in text.split():
+        if len(word) > 1 and word[-1] in punctuation:
+            words += [word[:-1], word[-1]]
+        elif len(word) > 1 and word[0] in punctuation:
+            words += [word[0], word[1:]]
+        else:
+            words.append(word)
+    return words
 
 
 def _n_grams(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
