@@ -45,8 +45,11 @@ def chrf(candidate: str, reference: str, char_order: int = 6, word_order: int = 
         >>> round(chrf("Small pleural effusion.", "Small left pleural effusion."), 3)
         0.729
     """
-    units = [(char_order, [text.strip().replace(" ", "") for text in (candidate, reference)])]
-    units += [(word_order, [_words_and_marks(text) for text in (candidate, reference)])]
+    texts = (candidate, reference)
+    units: list[tuple[int, list[Sequence[str]]]] = [
+        (char_order, [text.strip().replace(" ", "") for text in texts]),
+        (word_order, [_words_and_marks(text) for text in texts]),
+    ]
     scores = []
     for order, (ours, theirs) in units:
         for length in range(1, order + 1):
