@@ -76,6 +76,14 @@ def concepts(report):
             "History: lung cancer.\n- Left lung: nodule.\n- Pleura: effusion.",
             [("lung_nodule", ()), ("pleural_effusion", ())],
         ),
+        ("Beneath both hemidiaphragms there are multiple high-attenuation nodules.", [("lung_nodule", ())]),
+        (
+            "Pleura: large free right effusion, with collapse of the lung.",
+            [("pleural_effusion", ()), ("atelectasis", ())],
+        ),
+        ("Multiple cord foci with high density shadow in the right lung.", [("fibrotic_sequela", ())]),
+        ("Infiltration areas of ground glass density in both lungs.", [("ground_glass_opacity", ())]),
+        ("Transparent areas under the pleura of both upper lungs.", [("bulla", ())]),
         # a nodule at a station of the mediastinal nodes
         ("Small nodules up to 7 mm in the paratracheal area.", [("lymph_node", ())]),
         # two adjectives with one noun
