@@ -184,7 +184,7 @@ class Clauses:
             found = self._unions[begin, stop] = reduce(or_, self.codes[begin:stop], 0)
         return found
 
-    def context(self, i: int, heads: int) -> tuple[int, int]:
+    def context(self, i: int, heads: int, places: int) -> tuple[int, int]:
         """Return the bounds of the words that can belong to the mention at token ``i``.
 
         These are the words of the clause. In a list of findings without a verb, they are the list items from the
@@ -193,13 +193,14 @@ class Clauses:
         Args:
             i: Token of the mention.
             heads: Bits of the words that can begin a finding.
+            places: Bits of the words that name organs. A list item of places only belongs to the finding before it.
         """
         found = self._contexts.get(i)
         if found is None:
-            found = self._contexts[i] = self._context(i, heads)
+            found = self._contexts[i] = self._context(i, heads, places | PLACE)
         return found
 
-    def _context(self, i: int, heads: int) -> tuple[int, int]:
+    def _context(self, i: int, heads: int, places: int) -> tuple[int, int]:
         begin, stop = self.bounds(i)
         if not self.kinds & COMMA or any_between(self.verbs, begin, stop):
             return begin, stop
@@ -216,10 +217,14 @@ class Clauses:
             if breaks[j] >= stop:
                 break
             if codes[breaks[j]] & COMMA:
-                if comma >= 0 and self.union(comma, breaks[j]) & heads:
+                if comma >= 0 and self._names_finding(comma, breaks[j], heads, places):
                     return begin, comma
                 comma = breaks[j]
-        return begin, comma if comma >= 0 and self.union(comma, stop) & heads else stop
+        return begin, comma if comma >= 0 and self._names_finding(comma, stop, heads, places) else stop
+
+    def _names_finding(self, comma: int, stop: int, heads: int, places: int) -> bool:
+        """Whether the words after a comma can name a finding, and not only its place."""
+        return any(code & heads and not code & places for code in self.codes[comma + 1 : stop])
 
     def nearest(self, sites: int, start: int, end: int, begin: int, stop: int) -> int:
         """Return the bits of the site nearest to a phrase in [``begin``, ``stop``), or else those of the label."""

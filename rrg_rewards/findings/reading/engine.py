@@ -206,7 +206,7 @@ class FindingEngine:
 
     def _site(self, scope: NegationScope, mention: Mention) -> str | None:
         """Return the organ that the clause of a mention names nearest to it."""
-        begin, stop = scope.context(mention.start, self.lexicon.rules.heads)
+        begin, stop = scope.context(mention.start, self.lexicon.rules.heads, self.lexicon.sites)
         return self.lexicon.organ(scope.nearest(self.lexicon.sites, mention.start, mention.end, begin, stop))
 
     def _named(self, mention: Mention, span: Span, scope: NegationScope | None = None) -> "_Stated":

@@ -136,7 +136,7 @@ def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationSco
         return False
     if rule.not_within and rule.not_within & union(codes[start:end]):
         return False
-    begin, stop = (0, len(codes)) if rule.wide else scope.context(start, lexicon.rules.heads)
+    begin, stop = (0, len(codes)) if rule.wide else scope.context(start, lexicon.rules.heads, lexicon.sites)
     if rule.needs or rule.bars:
         around = scope.union(begin, stop)
         if around & rule.needs != rule.needs or around & rule.bars:

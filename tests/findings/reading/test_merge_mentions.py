@@ -84,6 +84,11 @@ def concepts(report):
         ("Multiple cord foci with high density shadow in the right lung.", [("fibrotic_sequela", ())]),
         ("Infiltration areas of ground glass density in both lungs.", [("ground_glass_opacity", ())]),
         ("Transparent areas under the pleura of both upper lungs.", [("bulla", ())]),
+        ("Abdomen: rounded hypodensity, left hepatic lobe.", [("hepatic_low_density", ())]),
+        ("Heart, airways, esophagus and mediastinal nodes unremarkable.", []),
+        ("The transmittance of the lung fields is not uniform.", [("mosaic_attenuation", ())]),
+        ("Beneath the skin of the back lies a soft-tissue mass.", [("chest_wall_mass", ())]),
+        ("Linear/band-like opacities bilaterally.", [("fibrotic_sequela", ())]),
         # a nodule at a station of the mediastinal nodes
         ("Small nodules up to 7 mm in the paratracheal area.", [("lymph_node", ())]),
         # two adjectives with one noun
