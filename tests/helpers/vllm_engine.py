@@ -10,8 +10,6 @@ os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0"
 # vLLM numbers the cores of the machine, and binds itself to some of them.
 os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
 
-from vllm import LLM
-
 # An engine that is deleted ends the process groups, which the other engines of the process need.
 _ENGINES: list[Any] = []
 
@@ -24,6 +22,9 @@ def start_engine(folder: Path, **options: Any) -> Any:
 
 def kept_engine(model: str, **options: Any) -> Any:
     """Return ``vllm.LLM`` with the given arguments."""
+    # Imported here, because pytest imports this file in environments without vLLM.
+    from vllm.entrypoints.llm import LLM
+
     keep_cpu_weights()
     _ENGINES.append(LLM(model, **options))
     return _ENGINES[-1]

@@ -19,8 +19,8 @@ _BOUNDARY = re.compile(r'[\n\r;!"“”•\u3002\uff1b\uff01]+|\.(?!\d)')
 # A full stop that can end an abbreviation, because no capital letter follows, and the word before it.
 _INNER_STOP = re.compile(r"\.(?= *(?!no\b|there\b)[\da-z(~<])")
 _LAST_WORD = re.compile(r"[A-Za-z]+\Z")
-# A semicolon between the items of a list that begin with a size: "nodules: 4 mm, left upper lobe; 3 mm, right apex".
-_SIZED_ITEM = re.compile(r";(?= ?\d+(?:[.,]\d+)? ?[mc]m\b)", re.IGNORECASE)
+# A semicolon between the items of a list that are a size and a place: "nodules: 4 mm, left apex; 3 mm, right apex".
+_SIZED_ITEM = re.compile(r";(?= ?\d+(?:[.,]\d+)? ?[mc]m *(?:[,(]|in\b|at\b))", re.IGNORECASE)
 # Maximum length of an abbreviation in characters.
 _ABBREVIATION = 8
 # Maximum length of a sentence in characters; longer text without a boundary is cut.

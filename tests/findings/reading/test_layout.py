@@ -89,6 +89,8 @@ def test_places_across_wrapped_lines():
 def test_sizes_after_semicolons_are_items_of_one_list():
     (found,) = extract_findings("Two nodules: 4 mm, left upper lobe; 3 mm, right upper lobe.")
     assert [(place.laterality, place.size_mm) for place in found.places] == [("left", 4), ("right", 3)]
+    # a size with a name begins another statement
+    assert extract_findings("Suspicious for infection; 8 mm nodule.")[-1].presence == "present"
 
 
 @given(st.text(alphabet="aB1.:,- \n\r•", max_size=60) | st.text(max_size=60))
