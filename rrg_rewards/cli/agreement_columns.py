@@ -19,10 +19,13 @@ from rrg_rewards.data.tables.table import Table, TableError, is_missing
 if TYPE_CHECKING:
     from rrg_rewards.metrics.base import ReportMetric
 
-__all__ = ["AgreementColumns", "read_columns"]
+__all__ = ["ALL_ROWS", "AgreementColumns", "read_columns"]
+
+ALL_ROWS = "all"
+"""Name of the group of all rows."""
 
 # Some metrics compare all references, so that their reports are one batch.
-_ALL_ROWS = 2**31
+_ONE_BATCH = 2**31
 
 
 @dataclass
@@ -58,9 +61,15 @@ def read_columns(args: argparse.Namespace, terminal: Terminal) -> AgreementColum
 
     Raises:
         TableError: If a column is missing, or a cell is not a number.
-        UsageError: If an option names a column twice, or turns a column that is not used.
+        UsageError: If an option names a column twice or turns a column that is not used, a metric does not say whether
+            higher scores are better, or a group has the name of the result of all rows.
     """
     metrics = make_metrics(args) if args.metrics else {}
+    for name, metric in metrics.items():
+        if metric.higher_is_better is None:
+            raise UsageError(
+                f"argument --metrics: {name} does not say whether higher scores are better: set its higher_is_better"
+            )
     scores, human = _names(args.scores), _names(args.human)
     names = [*scores, *metrics, *human]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
@@ -69,7 +78,7 @@ def read_columns(args: argparse.Namespace, terminal: Terminal) -> AgreementColum
     if unknown := [name for name in lower if name not in (*scores, *human)]:
         raise UsageError(f"argument --lower-is-better: {unknown[0]!r} is not among --scores and --human")
     found = AgreementColumns()
-    with BatchedTable(args.table, args.format, args.delimiter, _ALL_ROWS if metrics else args.batch_size) as batches:
+    with BatchedTable(args.table, args.format, args.delimiter, _ONE_BATCH if metrics else args.batch_size) as batches:
         _read_numbers(args, batches, scores, human, found, terminal)
         for name in lower:
             for columns in (found.scores, found.human):
@@ -107,6 +116,11 @@ def _read_numbers(
             if args.group is not None:
                 groups += [str(cell) for cell in _keys(table, args.group)]
             report(len(table), len(table))
+    if ALL_ROWS in groups:
+        raise UsageError(
+            f"argument --group: the column {args.group!r} has the value {ALL_ROWS!r}, which names the result of all "
+            "rows; rename the value"
+        )
     tensors = {name: torch.tensor(values, dtype=torch.float64) for name, values in cells.items()}
     found.scores = {name: tensors[name] for name in scores}
     found.human = {name: tensors[name] for name in human}

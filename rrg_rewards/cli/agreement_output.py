@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table as Grid
 
-from rrg_rewards.cli.agreement_run import ALL_ROWS
+from rrg_rewards.cli.agreement_columns import ALL_ROWS
 from rrg_rewards.utilities.imports import require
 
 if TYPE_CHECKING:

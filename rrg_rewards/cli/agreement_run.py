@@ -8,15 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.cli.agreement_columns import AgreementColumns
+from rrg_rewards.cli.agreement_columns import ALL_ROWS, AgreementColumns
 from rrg_rewards.cli.summary import number
 from rrg_rewards.functional.agreement import AgreementStatistic, agreement_interval, human_agreement
 from rrg_rewards.functional.significance import agreement_permutation_test, perm_both_test, williams_test
 
-__all__ = ["ALL_ROWS", "agreement_result", "correlations"]
-
-ALL_ROWS = "all"
-"""Name of the group of all rows."""
+__all__ = ["agreement_result", "correlations"]
 
 _CORRELATIONS: tuple[AgreementStatistic, ...] = ("kendall", "spearman", "pearson")
 

@@ -73,7 +73,7 @@ def _fit(args: argparse.Namespace, settings: dict[str, Any], table: "Table") -> 
 
     name = settings.get("reference_column", "reference")
     columns = {
-        column: table.texts(column) if column == name else table.column(column)
+        column: table.texts(column) if column == name else table.values(column)
         for column in reward_columns(settings["reward"], name)
     }
     completions = None if args.prediction_column is None else table.texts(args.prediction_column)

@@ -106,7 +106,7 @@ def _read_prompts(args: argparse.Namespace, reward: "Reward") -> dict[str, dict[
     table = read_table(args.prompts)
     prompts = table.required_texts(args.prompt_column)
     columns = {
-        name: table.texts(name) if name == args.reference_column else table.column(name) for name in reward.columns
+        name: table.texts(name) if name == args.reference_column else table.values(name) for name in reward.columns
     }
     found: dict[str, dict[str, Any]] = {}
     for row, prompt in enumerate(prompts):

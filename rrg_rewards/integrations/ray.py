@@ -10,6 +10,7 @@ import torch
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["ReportScorer", "ReportSums", "merge_sums", "score_dataset"]
 
@@ -22,6 +23,9 @@ class _BatchedFunction:
     """A function of batches of columns, with the metrics and the columns that they read.
 
     The arguments are those of :class:`ReportScorer`.
+
+    Raises:
+        ValueError: If no metric takes a keyword of the context.
     """
 
     def __init__(
@@ -35,6 +39,10 @@ class _BatchedFunction:
         self.prediction_column = prediction_column
         self.reference_column = reference_column
         self.context = dict(context or {})
+        for keyword in self.context:
+            if not any(_takes(metric, keyword) for metric in self.metrics.values()):
+                known = sorted({name for metric in self.metrics.values() for name in metric.context or ()})
+                raise ValueError(unknown_name_message("context column", keyword, known))
 
     def _scores(self, batch: Columns) -> dict[str, Scores]:
         """Score the report pairs of a batch with each metric."""
@@ -65,7 +73,8 @@ class ReportScorer(_BatchedFunction):
         context: Columns of the metrics' context, by keyword: ``{"age": "PatientAge"}``.
 
     Raises:
-        ValueError: If scores of a metric depend on the other pairs of a batch, such as CRG without a prior.
+        ValueError: If scores of a metric depend on the other pairs of a batch, such as CRG without a prior; or if no
+            metric takes a keyword of the context.
 
     Example:
         >>> from rrg_rewards.integrations.ray import ReportScorer
@@ -202,7 +211,11 @@ def _by_name(metrics: ReportMetric | Mapping[str, ReportMetric]) -> dict[str, Re
 
 
 def _accepted(metric: ReportMetric, context: Columns) -> dict[str, Any]:
-    return {name: column for name, column in context.items() if metric.context is None or name in metric.context}
+    return {name: column for name, column in context.items() if _takes(metric, name)}
+
+
+def _takes(metric: ReportMetric, name: str) -> bool:
+    return metric.context is None or name in metric.context
 
 
 def _column(batch: Columns, name: str) -> Any:

@@ -45,8 +45,8 @@ def score_references(
 
     Raises:
         TypeError: If ``target`` does not contain lists of texts.
-        ValueError: If the metric is defined for one reference and ``best`` is not set; or if its scores depend on the
-            other pairs, such as CRG without a prior.
+        ValueError: If the metric is defined for one reference and ``best`` is not set; if its scores depend on the
+            other pairs, such as CRG without a prior; or if it does not say whether higher scores are better.
 
     Example:
         >>> from rrg_rewards.metrics import ROUGE, ReportCRG, score_references
@@ -122,13 +122,15 @@ def check_references(metric: ReportMetric, best: bool) -> None:
         best: Whether metrics that are defined for one reference take the best one.
 
     Raises:
-        ValueError: If the metric is defined for one reference and ``best`` is not set, or its scores depend on the
-            other pairs.
+        ValueError: If the metric is defined for one reference and ``best`` is not set, its scores depend on the other
+            pairs, or it does not say whether higher scores are better.
     """
     if not (best or has_published_rule(metric)):
         raise ValueError(
             f"{metric.name} is defined for one reference; best=True takes the reference of each report with the best "
             "score"
         )
+    if metric.higher_is_better is None:
+        raise ValueError(f"{metric.name} has no best reference: set its higher_is_better to true or false")
     if not metric.compares_across_batches:
         raise ValueError(f"scores of {metric.name} depend on the other references; set a prior")

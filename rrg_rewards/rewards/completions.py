@@ -39,7 +39,12 @@ def completion_text(completion: Completion) -> str | None:
     parts = [part if isinstance(part, Mapping) else {} for part in content]
     texts = [part.get("text") for part in parts if part.get("type") == "text"]
     if not all(parts) or not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"content of a message must be a text or a list of parts with a type, got {content!r}")
+        # Types only, because the parts may contain report text.
+        kinds = ", ".join(type(part.get("text") if isinstance(part, Mapping) else part).__name__ for part in content)
+        raise TypeError(
+            "content of a message must be a text or a list of parts such as {'type': 'text', 'text': ...}, got "
+            f"{type(content).__name__} with {kinds}"
+        )
     return "".join(map(str, texts))
 
 

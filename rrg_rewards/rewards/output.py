@@ -108,9 +108,10 @@ class RewardOutput:
         """Return the scores that the reward is made of, ``(N,)``; NaN if a row has none.
 
         Raises:
-            ValueError: If there is no sub-score of this name.
+            ValueError: If a row has a score, and there is no sub-score of this name.
         """
-        if self.key is None:
+        # A served reward has no sub-scores while no server answers.
+        if self.key is None or (self.key not in scores.details and not scores.scored.any()):
             return scores.value
         if self.key not in scores.details:
             raise ValueError(unknown_name_message("key (sub-score) of a reward", self.key, scores.details))

@@ -194,6 +194,23 @@ def test_a_group_without_a_usable_row_has_no_values(run, write_csv):
     assert entry["agreement"]["kendall"]["s"]["value"] is None
 
 
+def test_a_group_has_not_the_name_of_all_rows(run, write_csv):
+    rows = [("1", "2", "all"), ("2", "3", "b"), ("3", "1", "b")]
+    done = run(
+        "agreement", write_csv("groups.csv", ["crg", "rating", "site"], *rows), "--scores", "crg", "--human", "rating",
+        "--group", "site",
+    )  # fmt: skip
+    assert done.code == 2
+    assert "argument --group: the column 'site' has the value 'all'" in " ".join(done.err.split())
+
+
+def test_a_metric_without_a_direction_is_refused(run, rated):
+    options = ["--set", "functions:length_gap.higher_is_better=null", "--human", "rating"]
+    done = run("agreement", rated, "--metrics", "functions:length_gap", *options)
+    assert done.code == 2
+    assert "does not say whether higher scores are better" in " ".join(done.err.split())
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [

@@ -101,6 +101,16 @@ def test_errors(run, table, tmp_path, options, code, message):
     assert not (tmp_path / "out.json").exists()
 
 
+def test_missing_references_in_a_column_of_the_reward(run, tmp_path):
+    config, path = tmp_path / "reward.yaml", tmp_path / "train.jsonl"
+    config.write_text("reward: {name: crg, reference_column: report}\n")
+    path.write_text('{"report": NaN}\n' + "".join(json.dumps({"report": report}) + "\n" for report in REFERENCES))
+    result = run("fit", path, "--config", config, "--output", "-")
+    assert result.code == 0, result.err
+    expected = make_reward("crg", reference_column="report").fit(report=REFERENCES).prior
+    assert json.loads(result.out)["reward"]["prior"] == expected
+
+
 def test_normalize_needs_predictions(run, table, tmp_path):
     config = tmp_path / "reward.yaml"
     config.write_text("reward: [{name: rouge, normalize: true}]\nreference_column: report\n")

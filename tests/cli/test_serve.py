@@ -68,6 +68,13 @@ def test_prompts_and_their_columns(served, tmp_path):
     assert served[0].prompts == {"Report 1.": {"reference": "One."}, "Report 2.": {"reference": None}}
 
 
+def test_missing_cells_of_prompts(served, tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "Report 1.", "reference": "One.", "years": NaN}\n' * 2)
+    assert serve("--reward", "crimson", "--context", "age=years", "--prompts", str(path)) == 0
+    assert served[0].prompts == {"Report 1.": {"reference": "One.", "years": None}}
+
+
 def test_a_prompt_with_two_references_is_refused(served, tmp_path, capsys):
     rows = [{"prompt": "Report.", "reference": "One."}, {"prompt": "Report.", "reference": "Two."}]
     prompts = table(tmp_path / "prompts.jsonl", rows)

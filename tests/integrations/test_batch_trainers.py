@@ -153,6 +153,14 @@ def test_rewards_of_equal_names_are_refused() -> None:
         make_reward_funcs({"reward": ["rouge", "rouge"]})
 
 
+def test_options_of_parts_are_refused_for_functions_of_their_own() -> None:
+    with pytest.raises(ValueError, match=r"'rouge' has the option weight, .* set the trainer's weights"):
+        make_reward_funcs({"reward": [{"name": "rouge", "weight": 0.5}, "repetition"]})
+    parts = [{"name": "rouge", "weight": 0.5}, {"name": "repetition"}]
+    (function,) = make_reward_funcs({"reward": {"name": "composed", "parts": parts}})
+    assert function(["Edema."], reference=["Edema."]) == [0.5]
+
+
 def test_columns_of_another_length_are_refused() -> None:
     (function,) = make_reward_funcs({"reward": REWARD})
     with pytest.raises(ValueError, match="column 'reference' has 1 values for 2 completions"):

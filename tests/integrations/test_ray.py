@@ -106,6 +106,9 @@ def test_context_missing_cells_and_errors() -> None:
         ReportScorer(ROUGE(), "report")(batch)
     with pytest.raises(ValueError, match="scores of crg depend on the other pairs of a batch; set a prior"):
         ReportScorer(ReportCRG())
+    for function in (ReportScorer, ReportSums):
+        with pytest.raises(ValueError, match=r"unknown context column 'agee'; did you mean 'age'\?"):
+            function({"old": metric, "rouge": ROUGE()}, context={"agee": "years"})
 
 
 def test_datasets_map(tmp_path: Path) -> None:

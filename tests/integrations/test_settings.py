@@ -70,6 +70,10 @@ def test_several_rewards_are_a_composed_one() -> None:
         ({"reward": 3, "missing": 0}, "reward must be a name"),
         ({"reward": "crgg", "missing": 0}, "did you mean 'crg'"),
         ({"reward": REWARD, "missing": 0, "score_range": [1, 0]}, "increasing"),
+        ({"reward": REWARD, "missing": 0, "score_range": 1}, "increasing"),
+        ({"reward": REWARD, "missing": 0, "tags": "answer"}, "tags must be a list of names"),
+        ({"reward": REWARD, "missing": 0, "max_wait_ms": "5"}, "max_wait_ms must be a finite number"),
+        ({"reward": REWARD, "missing": 0, "max_batch": "8"}, "max_batch must be a whole number"),
         ({"reward": [{**REWARD, "as": "score"}], "missing": 0}, "called 'score'"),
     ],
 )

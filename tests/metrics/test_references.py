@@ -75,5 +75,7 @@ def test_wrong_input() -> None:
         score_references(ROUGE(), ["a"], [["a", 3]])
     with pytest.raises(ValueError, match="preds and target must have the same length, got 1 and 0"):
         score_references(ROUGE(), ["a"], [])
+    with pytest.raises(ValueError, match="length_gap has no best reference: set its higher_is_better"):
+        score_references(CallableMetric("functions:length_gap", higher_is_better=None), ["a"], [["a"]], best=True)
     for metric in (ROUGE(), BLEU()):
         assert len(score_references(metric, [], [])) == 0

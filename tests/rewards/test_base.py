@@ -191,6 +191,11 @@ def test_content_of_another_type_raises(content: Any) -> None:
         completion_text([{"role": "assistant", "content": content}])
 
 
+def test_errors_about_content_contain_no_report() -> None:
+    with pytest.raises(TypeError, match=r"got list with str, str$"):
+        completion_text([{"role": "assistant", "content": ["Small effusion.", {"type": "text", "text": "Edema."}]}])
+
+
 def test_one_text_is_no_list_of_completions() -> None:
     with pytest.raises(TypeError, match=r"got one string; pass \[completion\]"):
         MetricReward(ReportCRG(LABELER, prior=0.2))("edema", reference=["edema"])

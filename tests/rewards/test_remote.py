@@ -101,6 +101,19 @@ def test_a_server_that_is_gone_is_a_failure_of_all_completions():
         _ = reward.signature
 
 
+def test_a_sub_score_as_the_reward_without_a_reply():
+    with Served() as served:
+        url = served.url
+        keyed = make_reward("remote", urls=url, key="half", sign=-1, max_retries=0, **QUICK)
+        both = compose([RewardPart(keyed), {"name": "repetition"}])
+        assert rewarded(keyed) == [-0.5, -1.0]
+        assert asyncio.run(both.score_async([], reference=[])).value.tolist() == []
+        with pytest.raises(ValueError, match="unknown key"):
+            rewarded(make_reward("remote", urls=url, key="halves", sign=1))
+    with pytest.warns(RemoteRewardWarning, match="connection 2"):
+        assert rewarded(keyed) == [None, None]
+
+
 def test_another_address_takes_over():
     with Served() as gone:
         url = gone.url

@@ -142,6 +142,18 @@ class Table:
             raise TableError(f"{self.source}: {unknown_name_message('column', name, self.columns)}")
         return self.columns[name]
 
+    def values(self, name: str) -> list[Any]:
+        """Return the cells of one column, ``None`` for a missing cell.
+
+        Raises:
+            TableError: If the column does not exist.
+
+        Example:
+            >>> Table({"age": [66.0, float("nan")]}).values("age")
+            [66.0, None]
+        """
+        return [None if is_missing(cell) else cell for cell in self.column(name)]
+
     def optional(self, name: str) -> Sequence[Any]:
         """Return the cells of one column, all missing if the column does not exist."""
         return self.columns.get(name, [None] * len(self))

@@ -8,6 +8,7 @@ from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import TrainerReward
 from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings
 from rrg_rewards.rewards.completions import Completion
+from rrg_rewards.rewards.compose import SHAPING_OPTIONS
 from rrg_rewards.rewards.registry import parse_reward
 
 __all__ = ["BatchReward", "make_batch_rewards"]
@@ -64,7 +65,8 @@ def make_batch_rewards(
         cls: Class of the functions.
 
     Raises:
-        ValueError: If the settings are invalid, or two rewards have the same name.
+        ValueError: If the settings are invalid, two rewards have the same name, or an entry of a list has an option of
+            a part of a composed reward, such as ``weight``.
 
     Example:
         >>> list(make_batch_rewards({"reward": ["rouge", {"name": "repetition", "as": "loops"}]}))
@@ -74,8 +76,20 @@ def make_batch_rewards(
     entries = settings.reward if isinstance(settings.reward, list) else [settings.reward]
     rewards: dict[str, BatchReward] = {}
     for entry in entries:
+        if isinstance(settings.reward, list):
+            _check_entry(entry)
         name = parse_reward(entry, settings.reference_column).logged_name
         if name in rewards:
             raise ValueError(f"two rewards are called {name!r}; give one of them another name (as)")
         rewards[name] = cls(replace(settings, reward=entry))
     return rewards
+
+
+def _check_entry(entry: Any) -> None:
+    found = [option for option in SHAPING_OPTIONS if isinstance(entry, Mapping) and option in entry]
+    if found:
+        raise ValueError(
+            f"reward {entry.get('name')!r} has the option {found[0]}, but each entry of the list is a reward function "
+            "of its own; set the trainer's weights (reward_weights), or make one reward of the list: "
+            "reward: {name: composed, parts: [...]}"
+        )

@@ -60,14 +60,18 @@ class TrainerSettings:
     def __post_init__(self) -> None:
         if self.missing is not None and self.missing != "mean" and not _is_number(self.missing):
             raise ValueError(f"missing must be a finite number or mean, got {self.missing!r}")
-        bounds = self.score_range
-        if bounds is not None and not (len(bounds) == 2 and all(map(_is_number, bounds)) and bounds[0] < bounds[1]):
-            raise ValueError(f"score_range must be two increasing numbers, got {bounds!r}")
+        if self.score_range is not None and not _are_bounds(self.score_range):
+            raise ValueError(f"score_range must be two increasing numbers, got {self.score_range!r}")
+        if not _is_number(self.max_wait_ms):
+            raise ValueError(f"max_wait_ms must be a finite number, got {self.max_wait_ms!r}")
+        if not isinstance(self.max_batch, int):
+            raise ValueError(f"max_batch must be a whole number, got {self.max_batch!r}")
 
     @property
     def extractor(self) -> ReportExtractor:
         """Extracts the report from a completion."""
-        return ReportExtractor(self.think, tuple(self.tags))
+        # A text is no list of names; the extractor refuses it.
+        return ReportExtractor(self.think, self.tags if isinstance(self.tags, str) else tuple(self.tags))
 
     def make_reward(self) -> Reward:
         """Make the reward.
@@ -163,6 +167,10 @@ def settings_key(arguments: Mapping[str, Any] | None) -> str:
     """Return a text that is equal for equal arguments of :func:`read_settings`."""
     given = _plain(arguments or {})
     return json.dumps(given or os.environ.get(CONFIG_VARIABLE, ""), default=repr, sort_keys=True)
+
+
+def _are_bounds(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value)) and value[0] < value[1]
 
 
 def _is_number(value: Any) -> bool:
