@@ -174,6 +174,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         "groups": groups,
     }
     _warn_of_missing(result, columns, terminal)
+    _warn_of_single_units(result, terminal)
+    _warn_of_single_units(result, terminal)
     terminal.show(*agreement_grids(result), stderr="-" in (args.output, args.json))
     _write_files(args, result)
     write_outputs(args, Table.from_records(agreement_rows(result)), result)
@@ -187,6 +189,18 @@ def _warn_of_missing(result: Mapping[str, Any], columns: "AgreementColumns", ter
         told = ", ".join(f"{name} {count}" for name, count in missing.items())
         terminal.warn(
             f"of {columns.rows} rows, those without a score or judgement are left out for all scores; missing: {told}"
+        )
+
+
+def _warn_of_single_units(result: Mapping[str, Any], terminal: Terminal) -> None:
+    """Say how many intervals are missing because all rows belong to one unit."""
+    found = [human for entry in result["groups"].values() for human in entry["human"].values()]
+    single = sum(human["units"] == 1 for human in found)
+    if single and result["bootstrap"]["num_resamples"]:
+        unit = "row" if result["unit"] is None else f"value of {result['unit']!r} (--unit)"
+        terminal.warn(
+            f"{single} of {len(found)} comparisons have no intervals, because they have only one {unit}, and the "
+            "bootstrap draws these"
         )
 
 

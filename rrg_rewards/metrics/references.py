@@ -133,4 +133,4 @@ def check_references(metric: ReportMetric, best: bool) -> None:
     if metric.higher_is_better is None:
         raise ValueError(f"{metric.name} has no best reference: set its higher_is_better to true or false")
     if not metric.compares_across_batches:
-        raise ValueError(f"scores of {metric.name} depend on the other references; set a prior")
+        raise ValueError(f"scores of {metric.name} depend on the other references; set the option prior to a number")

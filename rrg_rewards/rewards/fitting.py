@@ -70,7 +70,10 @@ def fit_reward(
     fitted = {**entry, **reward.fitted_options()}
     if entry.get("normalize") is True:
         if completions is None:
-            raise ValueError(f"normalize of {reward.__name__!r} is fitted to the rewards of completions: give some")
+            raise ValueError(
+                f"normalize of {reward.__name__!r} is measured on completions: pass them, on the command line by "
+                "--prediction-column"
+            )
         fitted["normalize"] = _moments(reward, completions, columns)
     return fitted
 

@@ -43,8 +43,8 @@ class RemoteReward(Reward):
 
     Args:
         urls: Address of the server, or addresses of several.
-        reference_column: Column of the data set that is sent as ``reference``; ``None`` if the served reward reads no
-            column of this name.
+        reference_column: Column of the data set that is sent as ``reference``, which the server takes for its column of
+            references; ``None`` if the served reward reads no references.
         context_columns: Further columns that the served reward reads: a list of names, or a mapping from the names on
             the server to those in the data set.
         name: Name under which trainers log the reward.

@@ -26,5 +26,5 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise
         raise ModuleNotFoundError(
-            f"{module} is not installed; run: python -m pip install 'rrg-rewards[{extra}]'", name=error.name
+            f"{error.name} is not installed; run: python -m pip install 'rrg-rewards[{extra}]'", name=error.name
         ) from error

@@ -116,7 +116,8 @@ def test_normalize_needs_predictions(run, table, tmp_path):
     config.write_text("reward: [{name: rouge, normalize: true}]\nreference_column: report\n")
     result = run("fit", table, "--config", config, "--output", "-")
     assert result.code == 1
-    assert "fitted to the rewards of completions" in result.err
+    assert "normalize of 'rouge' is measured on completions" in result.err
+    assert "--prediction-column" in result.err
 
 
 def test_misspelled_settings_and_options_of_the_other_source(run, table, tmp_path):

@@ -446,7 +446,10 @@ def test_options_of_several_references(run, write_csv):
         ([*columns[:2], *columns[:2]], "names a column more than once"),
         ([*columns, "--reference-labels", "--set", "crg.prior=0.2"], "reference labels replace one reference"),
         (columns, "crg is defined for one reference"),
-        ([*columns, "--best-reference"], "scores of crg depend on the other references; set a prior"),
+        (
+            [*columns, "--best-reference"],
+            "crg depend on the other references; set the option prior to a number",
+        ),
     ):
         result = run("score", table, "--metrics", "crg", *options)
         assert result.code == 2

@@ -39,6 +39,29 @@ def test_a_batch_keeps_its_order_and_has_null_for_unscorable(server):
     }
 
 
+@pytest.mark.parametrize("sent", ["reference", "report"])
+def test_the_field_reference_is_the_column_of_references_of_the_settings(sent):
+    reward = make_reward("rouge", reference_column="report")
+    with Served(reward, reference_column="report") as served:
+        reply = served.post("/rewards", {"completions": ["Small effusion."], sent: ["Small effusion."]})[1]
+    assert reply["rewards"] == [1.0]
+
+
+def test_a_column_named_reference_replaces_no_other_column():
+    reward = LengthReward(columns=("reference", "report"))
+    with Served(reward, reference_column="report") as served:
+        status, reply, _ = served.post("/rewards", {"completions": ["a"], "reference": ["a"]})
+    assert (status, reply["error"][:26]) == (422, "the request lacks 'report'")
+
+
+@pytest.mark.parametrize(("path", "status"), [("/reward", 404), ("/health", 405)])
+def test_a_wrong_path_or_method_is_told_the_right_ones(server, path, status):
+    found, reply, _ = server.post(path, {})
+    assert found == status
+    assert "POST /rewards, /get_reward," in reply["error"]
+    assert "GET /health, /info, /metrics" in reply["error"]
+
+
 def test_an_empty_batch(server):
     assert server.post("/rewards", {"completions": [], "reference": []})[1]["rewards"] == []
 
@@ -164,10 +187,10 @@ def test_labels_pack_several_columns(label):
         (b"\xff\xfe", 400, "must be JSON"),
         (b"[" * 100_000, 400, "must be JSON"),
         (b"[]", 400, "must be a JSON object, got list"),
-        ({"reference": []}, 422, "completions must be a list, got nothing"),
+        ({"reference": []}, 422, "the request lacks 'completions', a list with a value"),
         ({"completions": "a", "reference": ["a"]}, 422, "completions must be a list, got str"),
-        ({"completions": ["a"]}, 422, "reference must be a list, got nothing"),
-        ({"completions": ["a"], "reference": []}, 422, "reference must have 1 values as there are completions, got 0"),
+        ({"completions": ["a"]}, 422, "the request lacks 'reference', a list with a value"),
+        ({"completions": ["a"], "reference": []}, 422, "reference has 0 values, but the number of completions is 1"),
         ({"completions": ["a", 3], "reference": ["a", "a"]}, 422, r"completions[1] must be a text, or a list"),
         ({"completions": [None], "reference": ["a"]}, 422, r"completions[0] must be a text, or a list"),
     ],

@@ -41,7 +41,7 @@ def test_other_metrics_take_the_best_only_if_asked() -> None:
     assert found.explanations == alone.explanations
     metric.add_scores(found)
     assert float(metric.compute()) == 1.0
-    with pytest.raises(ValueError, match="scores of crg depend on the other references; set a prior"):
+    with pytest.raises(ValueError, match="crg depend on the other references; set the option prior to a number"):
         score_references(ReportCRG(), ["a"], [["a"]], best=True)
     scores = score_references(
         LabelF1(WordLabeler("effusion nodule")), ["effusion"], [["nodule", "effusion"]], best=True

@@ -161,7 +161,7 @@ def test_refused_requests_raise(monkeypatch):
             rewarded(reward)
         monkeypatch.setenv("MY_TOKEN", "s3cret")
         assert rewarded(reward) == [1.0, 2.0]
-        with pytest.raises(ValueError, match="HTTP 422: reference must be a list, got nothing"):
+        with pytest.raises(ValueError, match="HTTP 422: the request lacks 'reference'"):
             call(RemoteReward(served.url, reference_column=None, token_variable="MY_TOKEN"), ["a"])
         with pytest.raises(ValueError, match="HTTP 422: the reward refuses the values of completion 1: ValueError in"):
             rewarded(reward, ["a", "a"], ["a", 3.5])

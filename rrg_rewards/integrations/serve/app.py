@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -52,7 +53,8 @@ def make_app(options: ServerOptions) -> Starlette:
             for dialect in DIALECTS
         ),
     ]
-    return Starlette(routes=routes, lifespan=server.lifespan)
+    refusals = dict.fromkeys((404, 405), _no_such_endpoint)
+    return Starlette(routes=routes, lifespan=server.lifespan, exception_handlers=refusals)
 
 
 class _Server:
@@ -123,6 +125,13 @@ class _Server:
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002 (Starlette's)
         self._metrics.waiting.set(self._scorer.num_waiting)
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)
+
+
+async def _no_such_endpoint(request: Request, error: Exception) -> Response:  # noqa: ARG001 (Starlette's)
+    assert isinstance(error, HTTPException)
+    scoring = ", ".join(dialect.path for dialect in DIALECTS)
+    message = f"no such path or method; the server has POST {scoring}, and GET /health, /info, /metrics"
+    return _error_reply(RequestError(error.status_code, message, error.headers))
 
 
 def _error_reply(error: RequestError) -> Response:

@@ -52,6 +52,10 @@ def _batch_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Samp
         if not (isinstance(completion, str) or _is_conversation(completion)):
             raise RequestError(422, f"completions[{row}] must be a text, or a list of messages with role and content")
     names = options.reward.columns
+    own = options.reference_column
+    if own in names and own not in body and "reference" in body and "reference" not in names:
+        # Clients need not know what the settings of the server call the references.
+        body = {**body, own: body["reference"]}
     columns = {name: same_length(body, name, len(completions)) for name in names}
     return [
         Sample(completion, {name: columns[name][row] for name in names}) for row, completion in enumerate(completions)

@@ -20,10 +20,11 @@ def listed(body: Mapping[str, Any], name: str, kind: type | None = None) -> list
         >>> listed({"query": ["No effusion."]}, "query", str)
         ['No effusion.']
     """
-    values = body.get(name)
+    if name not in body:
+        raise RequestError(422, f"the request lacks {name!r}, a list with a value for each completion")
+    values = body[name]
     if not isinstance(values, list):
-        found = "nothing" if name not in body else type(values).__name__
-        raise RequestError(422, f"{name} must be a list, got {found}")
+        raise RequestError(422, f"{name} must be a list, got {type(values).__name__}")
     for row, value in enumerate(values):
         if kind is not None and not isinstance(value, kind):
             raise RequestError(422, f"{name}[{row}] must be {kind.__name__}, got {type(value).__name__}")
@@ -34,7 +35,7 @@ def same_length(body: Mapping[str, Any], name: str, length: int, kind: type | No
     """Return a field that must be a list of ``length`` values; see :func:`listed`."""
     values = listed(body, name, kind)
     if len(values) != length:
-        raise RequestError(422, f"{name} must have {length} values as there are completions, got {len(values)}")
+        raise RequestError(422, f"{name} has {len(values)} values, but the number of completions is {length}")
     return values
 
 

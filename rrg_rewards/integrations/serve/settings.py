@@ -23,7 +23,7 @@ class ServerOptions:
         reward: The reward. Nothing in it may be estimated while it is served.
         missing: Reward of an unscorable completion in the dialects that cannot carry null; these are refused without
             it.
-        reference_column: Column of a label that is a plain text.
+        reference_column: Column of a label that is a plain text, and of the field ``reference`` of ``/rewards``.
         extractor: Extracts the report from a completion, except in ``/rewards``, which scores completions as they are.
         score_range: For ``/get_reward``, two rewards that become 0 and 1 in ``scores``. Default: the rewards.
         prompts: For ``/v1``, the columns of the reward by prompt; ``None`` refuses this dialect.
