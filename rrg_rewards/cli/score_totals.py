@@ -103,7 +103,7 @@ class MetricTotals:
         summary: dict[str, Any] = {
             "value": number(value),
             "interval": [number(low), number(high)],
-            "higher_is_better": bool(self._metric.higher_is_better),
+            "higher_is_better": self._metric.higher_is_better,
             "scored": self.scored,
             "unscorable": self.pairs - self.scored,
             "means": {name: total / count if count else None for name, (total, count) in self._means.items()},

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_command"]
 
+_MAX_BATCH = 64
+_MAX_WAIT_MS = 5.0
+
 _DESCRIPTION = """\
 Serve a reward over HTTP, for trainers in other processes, environments, machines and languages. Single completions of
 concurrent requests are scored in batches. All paths take POST and JSON:
@@ -79,9 +82,19 @@ def _add_server_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="address (default: %(default)s)")
     parser.add_argument("--port", type=_port, default=8787, metavar="N", help="port; 0 for a free one (default: 8787)")
     parser.add_argument("--workers", type=positive_int, default=1, metavar="N", help="processes (default: 1)")
+    parser.add_argument(
+        "--max-batch",
+        type=positive_int,
+        metavar="N",
+        help=f"completions that are scored at a time (default: that of --config, or {_MAX_BATCH})",
+    )
+    parser.add_argument(
+        "--max-wait-ms",
+        type=finite_number,
+        metavar="N",
+        help=f"milliseconds that a completion waits for others (default: that of --config, or {_MAX_WAIT_MS:g})",
+    )
     limits: dict[str, tuple[Any, Any, str]] = {
-        "max-batch": (positive_int, 64, "completions that are scored at a time"),
-        "max-wait-ms": (finite_number, 5.0, "milliseconds that a completion waits for others"),
         "max-pending": (positive_int, 4096, "waiting completions in a worker; further requests get HTTP 429"),
         "timeout": (finite_number, 60.0, "seconds in which a request must arrive, and then be scored"),
         "max-request-mb": (positive_int, 16, "megabytes of a request; longer ones get HTTP 413"),
@@ -132,7 +145,7 @@ def _make_reward(args: argparse.Namespace) -> tuple["Reward", dict[str, Any]]:
 
 
 def _read_config(args: argparse.Namespace) -> tuple["Reward", dict[str, Any]]:
-    from rrg_rewards.integrations.common.settings import read_settings
+    from rrg_rewards.integrations.common.settings import read_settings, read_settings_file
 
     names = ("labeler", "judge", "context", "set", "device", "reference_column")
     if unused := [name.replace("_", "-") for name in names if getattr(args, name) not in (None, [])]:
@@ -142,6 +155,10 @@ def _read_config(args: argparse.Namespace) -> tuple["Reward", dict[str, Any]]:
     if missing == "mean":
         raise UsageError("argument --config: missing must be a number, because workers share no mean")
     args.reference_column = settings.reference_column
+    # The defaults of a server differ from those of a trainer's workers.
+    for name in ("max_batch", "max_wait_ms"):
+        if getattr(args, name) is None and name in read_settings_file(args.config):
+            setattr(args, name, getattr(settings, name))
     server = {"missing": missing, "extractor": settings.extractor, "score_range": settings.score_range}
     return settings.make_reward(), server
 
@@ -156,8 +173,8 @@ def _server_options(args: argparse.Namespace, reward: "Reward", more: dict[str, 
             reference_column=args.reference_column,
             prompts=None if args.prompts is None else _read_prompts(args, reward),
             token=os.environ.get("RRG_REWARDS_TOKEN"),
-            max_batch=args.max_batch,
-            max_wait=args.max_wait_ms / 1000,
+            max_batch=_MAX_BATCH if args.max_batch is None else args.max_batch,
+            max_wait=(_MAX_WAIT_MS if args.max_wait_ms is None else args.max_wait_ms) / 1000,
             max_pending=args.max_pending,
             timeout=args.timeout,
             max_request_bytes=args.max_request_mb * 2**20,

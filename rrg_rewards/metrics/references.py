@@ -1,5 +1,6 @@
 """Scores of reports with several references each."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,9 +33,10 @@ def score_references(
     - The other metrics are defined for one reference. With ``best=True``, they take the reference of each report with
       the best ``value``; sub-scores and explanations are those of this reference.
 
-    Missing and blank references are left out. A report without a reference, or without a prediction, is unscorable. If
-    a judge fails on a reference, the report has no score, because this reference may be the best. The corpus value is
-    that of ``metric.add_scores(scores)``.
+    Missing and blank references are left out, and references without a score in metrics with a judge, such as those
+    that CT-FineBench finds no questions in. A report without a reference, or without a prediction, is unscorable. If a
+    judge fails on a reference, or a metric without a judge gives no score, the report has no score, because this
+    reference may be the best. The corpus value is that of ``metric.add_scores(scores)``.
 
     Args:
         metric: The metric. Its state is not changed.
@@ -91,12 +93,15 @@ def score_batch(
 
 
 def _best_rows(scores: Scores, rows: Sequence[int], num_reports: int, higher_is_better: bool) -> torch.Tensor:
-    """Return the index of the best pair of each report; of a pair without a score, if there is one."""
+    """Return the index of the best pair of each report; of a pair on which a judge failed, if there is one."""
     sign = 1 if higher_is_better else -1
-    best: list[tuple[float, int]] = [(-float("inf"), -1)] * num_reports
+    # Metrics without a judge do not say why a pair has no score.
+    failures = [*scores.failures.values()] or [~scores.scored]
+    failed = torch.stack(failures).any(0).tolist()
+    best: list[tuple[float, int]] = [(-math.inf, -1)] * num_reports
     for index, (row, value) in enumerate(zip(rows, scores.value.tolist(), strict=True)):
-        rank = float("inf") if value != value else sign * value
-        if rank > best[row][0]:
+        rank = math.inf if failed[index] else -math.inf if math.isnan(value) else sign * value
+        if rank > best[row][0] or best[row][1] == -1:
             best[row] = (rank, index)
     return torch.tensor([index for _, index in best], dtype=torch.long)
 

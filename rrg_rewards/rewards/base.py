@@ -90,6 +90,22 @@ class Reward(ABC):
         """Convert scores to rewards; ``None`` for unscorable completions."""
         return self.output.rewards(scores, self._reward)
 
+    def checked_rewards(self, scores: Scores, num_completions: int) -> list[float | None]:
+        """Return :meth:`rewards`.
+
+        Raises:
+            ValueError: If there is another number of rewards than completions, or a reward is infinite or NaN.
+        """
+        rewards = self.rewards(scores)
+        if len(rewards) != num_completions:
+            raise ValueError(
+                f"reward {self.__name__!r} returned {len(rewards)} rewards for {num_completions} completions"
+            )
+        for row, value in enumerate(rewards):
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"reward {self.__name__!r} is {value} for completion {row}; use None if it has none")
+        return rewards
+
     def logged_details(self, scores: Scores) -> dict[str, Tensor]:
         """Return the sub-scores that trainers log, ``(N,)`` each, by name; NaN where they are undefined."""
         return {name: scores.details[name] for name in self._logged_details(scores)}
@@ -163,14 +179,7 @@ class Reward(ABC):
         log_extra: Callable[[str, list[Any]], None] | None,
     ) -> list[float | None]:
         """Log the scores of a batch and return its rewards."""
-        rewards = self.rewards(scores)
-        if len(rewards) != num_completions:
-            raise ValueError(
-                f"reward {self.__name__!r} returned {len(rewards)} rewards for {num_completions} completions"
-            )
-        for row, value in enumerate(rewards):
-            if value is not None and not math.isfinite(value):
-                raise ValueError(f"reward {self.__name__!r} is {value} for completion {row}; use None if it has none")
+        rewards = self.checked_rewards(scores, num_completions)
         if log_metric is not None:
             # A mean over no rows is not logged. Trainers would average NaN with the values of other processes.
             for name, value in self._sub_scores(scores).items():

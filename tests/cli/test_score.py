@@ -392,12 +392,13 @@ def test_metrics_of_the_working_folder(run, write_csv, tmp_path, monkeypatch):
     result = run(
         *("score", table, "--metrics", "own_scores:gap,own_scores:Unigrams,own_scores:age", "--context", "age=years"),
         *("--set", "own_scores:gap.higher_is_better=false", "--set", "own_scores:gap.scale=2", "--bootstrap", "0"),
-        *("--set", "own_scores:Unigrams.n_gram=1", "--output", output, "--json", summary),
+        *("--set", "own_scores:Unigrams.n_gram=1", "--set", "own_scores:age.higher_is_better=null"),
+        *("--output", output, "--json", summary),
     )
     assert result.code == 0, result.err
     metrics = json.loads(summary.read_text())["metrics"]
     assert {name: entry["value"] for name, entry in metrics.items()} == {"gap": 4.0, "unigrams": 0.5, "age": 3.0}
-    assert [entry["higher_is_better"] for entry in metrics.values()] == [False, True, True]
+    assert [entry["higher_is_better"] for entry in metrics.values()] == [False, True, None]
     assert "function:own_scores:gap|source:" in metrics["gap"]["signature"]
     with output.open() as file:
         assert [row["gap"] for row in csv.DictReader(file)] == ["4.0", ""]

@@ -51,6 +51,15 @@ def test_settings_of_trainers(served, tmp_path):
     assert options.extractor("<answer>Clear.</answer>") == "Clear."
 
 
+def test_limits_of_a_file_and_options_that_replace_them(served, tmp_path):
+    config = tmp_path / "reward.yaml"
+    config.write_text("reward: {name: crg, prior: 0.3}\nmax_batch: 4\nmax_wait_ms: 2\n")
+    assert serve("--config", str(config)) == 0
+    assert serve("--config", str(config), "--max-batch", "9") == 0
+    assert serve("--reward", "crg", "--set", "prior=0.3") == 0
+    assert [(one.max_batch, one.max_wait) for one in served] == [(4, 0.002), (9, 0.002), (64, 0.005)]
+
+
 def test_a_fitted_reward(served, tmp_path):
     rows = [{"report": text} for text in ("Cardiomegaly.", "Hiatal hernia.", "Normal.")]
     reports, fitted = table(tmp_path / "train.jsonl", rows), str(tmp_path / "fitted.json")

@@ -96,6 +96,13 @@ def test_statistics_that_workers_do_not_share_are_refused(reward: Any, setting: 
         get_trainer_reward({"reward": reward, "missing": 0})
 
 
+def test_infinite_rewards_are_refused() -> None:
+    transform = {"scale": 1e308, "shift": 1e308}
+    reward = get_trainer_reward({"reward": {"name": "rouge", "transform": transform}, "missing": 0})
+    with pytest.raises(ValueError, match="reward 'rouge' is inf for completion 0"):
+        reward.reward_one("Edema.", {"reference": "Edema."})
+
+
 def test_equal_settings_share_one_reward(configure: Callable[..., None]) -> None:
     settings = {"reward": REWARD, "missing": 0}
     assert get_trainer_reward(settings) is get_trainer_reward(json.loads(json.dumps(settings)))

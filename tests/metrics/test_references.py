@@ -59,6 +59,15 @@ def test_lower_is_better_context_and_failures() -> None:
     assert score_references(partial, ["a"], [["ok", "failed"]], best=True).value.isnan().all()
 
 
+def test_a_reference_without_questions_is_left_out() -> None:
+    metric = make_metric("ct_finebench")
+    reports, without = ["A 5 mm nodule in the right upper lobe."], "The chest was scanned."
+    assert metric.score(reports, [without]).value.isnan().all()
+    for references in ([without, *reports], [*reports, without]):
+        assert score_references(metric, reports, [references], best=True).value.tolist() == [1.0]
+    assert score_references(metric, reports, [[without, without]], best=True).value.isnan().all()
+
+
 def test_results_of_a_judge_go_along() -> None:
     crimson = make_metric("crimson")
     reports = ["Small left pleural effusion."]

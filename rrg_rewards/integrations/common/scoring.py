@@ -147,7 +147,7 @@ class TrainerReward:
             {name: details[name][place] if name in details else math.nan for name in names}
             for place in range(len(rows))
         ]
-        return list(zip(self.reward.rewards(scores), by_row, strict=True))
+        return list(zip(self.reward.checked_rewards(scores, len(rows)), by_row, strict=True))
 
     async def _detail_names(self) -> list[str]:
         """Return the names of the sub-scores of every completion.
