@@ -175,7 +175,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     }
     _warn_of_missing(result, columns, terminal)
     _warn_of_single_units(result, terminal)
-    _warn_of_single_units(result, terminal)
     terminal.show(*agreement_grids(result), stderr="-" in (args.output, args.json))
     _write_files(args, result)
     write_outputs(args, Table.from_records(agreement_rows(result)), result)

@@ -190,9 +190,8 @@ def test_a_single_unit_has_no_interval_and_a_warning(run, write_csv):
     table = write_csv("one.csv", ["s", "h", "study"], ("1", "2", "a"), ("2", "3", "a"), ("3", "1", "a"))
     options = ["--scores", "s", "--human", "h", "--statistics", "kendall", "--permutations", "0"]
     result = run("agreement", table, *options, "--unit", "study", "--bootstrap", "20")
-    assert "1 of 1 comparisons have no intervals, because they have only one value of 'study' (--unit)" in " ".join(
-        result.err.split()
-    )
+    warning = "1 of 1 comparisons have no intervals, because they have only one value of 'study' (--unit)"
+    assert " ".join(result.err.split()).count(warning) == 1
     for others in (["--bootstrap", "20"], ["--unit", "study", "--bootstrap", "0"]):
         assert "no intervals" not in run("agreement", table, *options, *others).err
 
