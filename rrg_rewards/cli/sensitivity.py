@@ -55,7 +55,8 @@ def make_scorer(name: str, **settings: Any) -> Scorer:
         **settings: Options of the metric; ``bertscore`` needs ``model``, a folder or Hub id.
 
     Raises:
-        ValueError: For an unknown metric, with the nearest known one; for an invalid option.
+        ValueError: For an unknown metric, with the nearest known one; for an invalid option; for a metric that does not
+            say whether higher scores are better.
         TypeError: If an option is missing or unknown.
 
     Example:
@@ -69,12 +70,14 @@ def make_scorer(name: str, **settings: Any) -> Scorer:
         raise ValueError(unknown_name_message("metric", name, [*available_metrics(), *ALIASES]))
     known, own = ALIASES.get(name, (name, {}))
     metric = make_metric(known, **{**own, **settings})
+    if metric.higher_is_better is None:
+        raise ValueError(f"{name} does not say whether higher scores are better: set its higher_is_better")
 
     def score(preds: Sequence[str], target: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:
         scores = metric.score(list(preds), list(target))
         return scores.value.tolist(), {part: values.tolist() for part, values in scores.details.items()}
 
-    return Scorer(name, score, metric.signature, bool(metric.higher_is_better))
+    return Scorer(name, score, metric.signature, metric.higher_is_better)
 
 
 def versions_of(reports: Sequence[str], seed: int) -> "dict[str, list[RewrittenReport]]":

@@ -255,6 +255,8 @@ def test_text_is_in_no_log(caplog, capfd):
         ("Bearer wrong", 401),
         ("Bearer", 401),
         ("Basic ???", 401),
+        ("Basic é", 401),
+        ("Bearer é", 401),
         ("Digest s3cret", 401),
         ("Bearer s3cret", 200),
         ("bearer s3cret", 200),

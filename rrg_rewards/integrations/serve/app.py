@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import binascii
 import hmac
 import logging
 import time
@@ -146,7 +145,7 @@ def _check_token(request: Request, token: str | None) -> None:
     if scheme.lower() == "basic":
         try:
             value = base64.b64decode(value, validate=True).decode("latin-1").partition(":")[2]
-        except binascii.Error:
+        except ValueError:
             value = ""
     if scheme.lower() not in ("basic", "bearer") or not hmac.compare_digest(value.encode(), token.encode()):
         raise RequestError(401, "the request lacks the server's token", {"WWW-Authenticate": "Bearer"})
