@@ -7,7 +7,7 @@ from typing import Any
 
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.callable import CallableMetric, function_parameters
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import check_required, unknown_name_message
 from rrg_rewards.utilities.plugins import Registry, import_object
 
 __all__ = [
@@ -173,7 +173,8 @@ def make_metric(name: str, /, **options: Any) -> ReportMetric:
             parameters of the function. For the options of :class:`torchmetrics.Metric`, call the class.
 
     Raises:
-        ValueError: If the metric or an option is unknown, naming the nearest one.
+        ValueError: If the metric or an option is unknown, naming the nearest one, or an option without a default is
+            missing.
         ImportError: If the module of a path or of a plug-in cannot be imported.
 
     Example:
@@ -188,4 +189,5 @@ def make_metric(name: str, /, **options: Any) -> ReportMetric:
     for option in options:
         if option not in maker.options:
             raise ValueError(unknown_name_message(f"{name} option", option, maker.options))
+    check_required(f"metric {name!r}", maker.required, options)
     return maker.make(**options)

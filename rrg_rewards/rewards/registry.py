@@ -11,7 +11,7 @@ from rrg_rewards.metrics.registry import METRICS, MetricMaker, maker_of
 from rrg_rewards.rewards.asynchronous import AsyncMetricReward
 from rrg_rewards.rewards.base import MetricReward, Reward
 from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import check_required, unknown_name_message
 from rrg_rewards.utilities.plugins import Registry, import_object
 
 __all__ = [
@@ -78,6 +78,16 @@ class _RewardMaker:
             *_OF_EVERY_REWARD,
             *(f"{keyword}_column" for keyword in self.context),
         }
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the options without a default."""
+        if self.metric is not None:
+            return self.metric.required
+        assert self.reward is not None
+        parameters = inspect.signature(self.reward).parameters.values()
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return tuple(one.name for one in parameters if one.default is one.empty and one.kind not in variable)
 
     def make(self, options: Mapping[str, Any]) -> Reward:
         """Make the reward."""
@@ -162,7 +172,7 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
             ``shift`` and ``clip`` (:class:`rrg_rewards.rewards.output.RewardTransform`).
 
     Raises:
-        ValueError: If the name or an option is unknown.
+        ValueError: If the name or an option is unknown, or an option without a default is missing.
         ImportError: If the module of a path or of a plug-in cannot be imported.
 
     Example:
@@ -181,6 +191,7 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
     if known is None or "reference_column" in known:
         options = {"reference_column": reference_column, **options}
     check_reward_options(name, **options)
+    check_required(f"reward {name!r}", maker.required, options)
     output = RewardOutput.from_options(options)
     reward = maker.make({key: value for key, value in options.items() if key not in OUTPUT_OPTIONS})
     reward.output = output

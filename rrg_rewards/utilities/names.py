@@ -1,9 +1,9 @@
-"""Error messages for unknown names."""
+"""Error messages for unknown names and missing options."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from difflib import get_close_matches
 
-__all__ = ["unknown_name_message"]
+__all__ = ["check_required", "unknown_name_message"]
 
 # The keys of a trainer are more than 200, and their list would hide the suggestion.
 _MOST_LISTED = 60
@@ -23,3 +23,21 @@ def unknown_name_message(kind: str, name: str, known: Iterable[str]) -> str:
     if len(known) > _MOST_LISTED:
         return f"unknown {kind} {name!r}{hint if close else f'; none of {len(known)} names is similar'}"
     return f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}"
+
+
+def check_required(owner: str, required: Iterable[str], given: Container[str]) -> None:
+    """Check that options without a default are given.
+
+    Raises:
+        ValueError: If one is not; the message names all that are missing.
+
+    Example:
+        >>> check_required("reward 'crepe'", ["model"], {})
+        Traceback (most recent call last):
+        ...
+        ValueError: reward 'crepe' needs the option model (on the command line --set)
+    """
+    missing = [name for name in required if name not in given]
+    if missing:
+        noun = "option" if len(missing) == 1 else "options"
+        raise ValueError(f"{owner} needs the {noun} {', '.join(missing)} (on the command line --set)")

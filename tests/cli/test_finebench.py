@@ -95,7 +95,7 @@ def test_the_table_as_markdown_by_limit_and_seed(run, reports, tmp_path):
     ("arguments", "words"),
     [
         (("--metrics", "bleu3"), "unknown metric 'bleu3'; did you mean 'bleu"),
-        (("--metrics", "bertscore"), "missing 1 required positional argument: 'model'"),
+        (("--metrics", "bertscore"), "metric 'bertscore' needs the option model"),
         (("--metrics", "bleu2,bleu2"), "bleu2 is named more than once"),
         (("--metrics", "bleu2", "--set", "bleu2.n=3"), "unknown bleu option 'n'"),
         (("--metrics", "bleu2", "--set", "crg.prior=3"), "'crg' is not among --metrics bleu2"),

@@ -51,6 +51,14 @@ def test_unknown_option_suggests_the_nearest() -> None:
         check_reward_options("crg", labels=3)
 
 
+@pytest.mark.parametrize(
+    ("name", "option"), [("crepe", "model"), ("bertscore", "model"), ("remote", "urls"), ("composed", "parts")]
+)
+def test_a_missing_option_is_named(name: str, option: str) -> None:
+    with pytest.raises(ValueError, match=rf"^reward '{name}' needs the option {option} \(on the command line"):
+        make_reward(name)
+
+
 @pytest.mark.parametrize("path", ["math:pi", "rrg_rewards.metrics:CRGScore"])
 def test_a_path_to_something_else_raises(path: str) -> None:
     with pytest.raises(ValueError, match="must name a Reward or ReportMetric class, or a function of predictions"):
