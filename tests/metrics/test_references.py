@@ -5,7 +5,9 @@ import torch
 from torchmetrics.functional.text import bleu_score
 from words import WordLabeler
 
+from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.metrics import BLEU, ROUGE, CallableMetric, LabelF1, ReportCRG, make_metric, score_references
+from rrg_rewards.metrics.judged import JudgedScores
 
 PREDS = ["small left effusion", "normal heart", None, "nodule"]
 TARGET = [["effusion", "a small effusion", None], ["heart", " "], ["normal"], [None, ""]]
@@ -66,6 +68,16 @@ def test_a_reference_without_questions_is_left_out() -> None:
     for references in ([without, *reports], [*reports, without]):
         assert score_references(metric, reports, [references], best=True).value.tolist() == [1.0]
     assert score_references(metric, reports, [[without, without]], best=True).value.isnan().all()
+
+
+def test_a_reference_on_which_a_judge_failed_may_be_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    crimson, failure = make_metric("crimson"), JudgeFailure("deadline", "no answer")
+    scores = JudgedScores(torch.tensor([0.5, float("nan")]), results=("answer", failure))
+    monkeypatch.setattr(crimson, "score", lambda *_, **__: scores)
+    found = score_references(crimson, ["a"], [["a", "b"]], best=True)
+    assert isinstance(found, JudgedScores)
+    assert found.results == (failure,)
+    assert found.value.isnan().all()
 
 
 def test_results_of_a_judge_go_along() -> None:
