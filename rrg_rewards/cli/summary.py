@@ -92,9 +92,8 @@ def summary_tables(summary: Mapping[str, Any]) -> "list[RenderableType]":
     tables: list[RenderableType] = [overview]
     for name, entry in summary["metrics"].items():
         low, high = map(_short, entry["interval"])
-        overview.add_row(
-            name, _short(entry["value"]), f"{low} to {high}", str(entry["scored"]), str(entry["unscorable"])
-        )
+        interval = "-" if entry["interval"][0] is None else f"{low} to {high}"
+        overview.add_row(name, _short(entry["value"]), interval, str(entry["scored"]), str(entry["unscorable"]))
         if entry["scored"] and entry["value"] is None:
             overview.caption = "-: undefined on these reports; CRG needs a positive and a negative reference label"
         if "labels" in entry:

@@ -156,6 +156,7 @@ def test_a_seed_fixes_the_interval(words, run, pairs):
 
     assert interval() == interval("--seed", 0) != interval("--seed", 1)
     assert interval("--bootstrap", 0) == [None, None]
+    assert "- to -" not in run("score", pairs, "--metrics", "bleu", "--bootstrap", 0).out
 
 
 def test_unscorable_pairs_are_empty_counted_and_left_out(words, run, write_csv, tmp_path):
