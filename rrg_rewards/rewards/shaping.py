@@ -21,7 +21,7 @@ _WORD = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
 _LETTERS = re.compile(r"[^\W\d_]+")
 # "a)", "(iv)", or "b." at the start of a line or sentence.
 _ITEM = r"(?:[a-z]|[ivx]{2,5})"
-_COUNTER = re.compile(rf"(?<![^\W_])\(?{_ITEM}\)|(?:^|(?<=[.;:!?\n]))\s*{_ITEM}[.:](?=\s)", re.M)
+_COUNTER = re.compile(rf"(?<![^\W_])\(?{_ITEM}\)|(?:^|(?<=[.;:!?\n]))[^\S\n]*{_ITEM}[.:](?=\s)", re.M)
 _COUNTING_WORDS = frozenset(
     [
         *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),

@@ -9,8 +9,8 @@ __all__ = ["INSTRUCTION_KINDS", "find_instructions"]
 
 # Text that closes a field of a prompt or starts a turn: special tokens, tags, roles, template headings.
 _MARKUP = re.compile(
-    r"<\s*[|/!]|[|/]\s*>|<\s*[a-z_▁]{2,}[^<>\n]{0,40}>|\[/?inst\]|<<\s*sys|^\s*#{2,}\s*\w|^\s*\|.*\|\s*$|={4,}"
-    r"|^\s*(?:system|user|human|assistant|model|developer)\s*:|&lt;|\\u00[0-9a-f]{2}|\$\{|%s|\b\w+\(\)",
+    r"<\s*[|/!]|[|/]\s*>|<\s*[a-z_▁]{2,}[^<>\n]{0,40}>|\[/?inst\]|<<\s*sys|^[^\S\n]*#{2,}\s*\w|^[^\S\n]*\|.*\|[^\S\n]*$|={4,}"
+    r"|^[^\S\n]*(?:system|user|human|assistant|model|developer)\s*:|&lt;|\\u00[0-9a-f]{2}|\$\{|%s|\b\w+\(\)",
     re.IGNORECASE | re.MULTILINE,
 )
 # Keys of a judge's answer and ids of findings in it.

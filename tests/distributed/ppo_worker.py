@@ -24,5 +24,5 @@ def train(config: str, folder: str) -> Any:
 if __name__ == "__main__":
     # A process that hangs prints its stack and ends the run.
     faulthandler.dump_traceback_later(450, exit=True)
-    registry._LABELERS["keywords"] = ("words", "WordLabeler")
+    registry._LABELERS["keywords"] = "words:WordLabeler"
     finish(train(*sys.argv[1:]))

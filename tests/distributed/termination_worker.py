@@ -30,7 +30,7 @@ def run_recipe(recipe: str) -> int:
             if state.global_step == 1 and RANK == 1:
                 end()
 
-    registry._LABELERS["keywords"] = ("words", "WordLabeler")
+    registry._LABELERS["keywords"] = "words:WordLabeler"
     try:
         run(*parse(["--config", recipe]), callbacks=[End()])
     except SystemExit as ended:
