@@ -81,8 +81,8 @@ def main() -> None:
     """Compare, print and write."""
     arguments = parse_arguments()
     reports = read_reports(arguments, "reports", "report_text")[: arguments.number]
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-    model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(arguments.model, trust_remote_code=False)
+    model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=torch.float32, trust_remote_code=False).eval()
     rows = model.get_input_embeddings().weight.shape[0]
     without = losses(model, tokenizer, reports, None)
     model.resize_token_embeddings(rows + TASK_TOKENS, mean_resizing=False)
