@@ -1,17 +1,17 @@
 """F1 of the labels of reports, as CheXbert F1."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_f1, label_statistics
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import get_labeler
 from rrg_rewards.metrics.labelled import LabelledMetric
+from rrg_rewards.metrics.labelled_scores import LabelledScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
@@ -25,7 +25,7 @@ CHEXBERT_5 = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural 
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LabelF1Scores(Scores):
+class LabelF1Scores(LabelledScores):
     """F1 of the labels of each report pair, with the labels.
 
     Args:
@@ -37,18 +37,7 @@ class LabelF1Scores(Scores):
         average: Average over labels of the corpus value.
     """
 
-    preds: Tensor
-    target: Tensor
-    labels: tuple[str, ...]
     average: F1Average = "micro"
-
-    @property
-    def explanations(self) -> dict[str, list[str]]:
-        """Columns ``missed`` and ``invented``: names of the missed and invented labels of each report."""
-        return {
-            "missed": self._names(self.target & ~self.preds),
-            "invented": self._names(self.preds & ~self.target),
-        }
 
     @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
@@ -60,20 +49,6 @@ class LabelF1Scores(Scores):
         """F1 of the counts, summed over pairs."""
         tp, fn, fp = (one.sum(0) for one in sufficient_statistics)
         return label_f1(LabelCounts(tp, fn, fp, torch.zeros_like(tp)), self.average)
-
-    def expand(self, rows: Tensor) -> "LabelF1Scores":
-        """Return scores of ``N`` pairs: these scores where ``rows`` is true; the other pairs have no labels."""
-        preds, target = (labels.new_zeros(len(rows), labels.shape[1]) for labels in (self.preds, self.target))
-        preds[rows], target[rows] = self.preds, self.target
-        scores = super().expand(rows)
-        return replace(self, value=scores.value, details=scores.details, preds=preds, target=target)
-
-    def take(self, rows: Tensor) -> Self:
-        """Return the scores of the pairs with the indices ``rows``, in this order."""
-        return replace(super().take(rows), preds=self.preds[rows], target=self.target[rows])
-
-    def _names(self, chosen: Tensor) -> list[str]:
-        return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
 
 
 class LabelF1(LabelledMetric):

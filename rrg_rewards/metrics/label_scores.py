@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from rrg_rewards.functional.crg import (
     contributions_of_counts,
@@ -15,13 +14,13 @@ from rrg_rewards.functional.crg import (
 )
 from rrg_rewards.functional.crg_macro import CRGAverage, crg_macro_score_from_counts, macro_contributions
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts
-from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.metrics.labelled_scores import LabelledScores
 
 __all__ = ["LabelScores"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LabelScores(Scores):
+class LabelScores(LabelledScores):
     """Per-report CRG contributions with the labels of both reports.
 
     Args:
@@ -40,19 +39,8 @@ class LabelScores(Scores):
         {'missed': ['Hiatal hernia'], 'invented': ['']}
     """
 
-    preds: Tensor
-    target: Tensor
-    labels: tuple[str, ...]
     average: CRGAverage = "micro"
     min_prevalence: float = 0.0
-
-    @property
-    def explanations(self) -> dict[str, list[str]]:
-        """Columns ``missed`` and ``invented``: names of the missed and invented labels of each report."""
-        return {
-            "missed": self._names(self.target & ~self.preds),
-            "invented": self._names(self.preds & ~self.target),
-        }
 
     def counts(self, dim: int | None = None) -> LabelCounts:
         """Return the confusion counts of the scored pairs; see :func:`rrg_rewards.functional.label_counts`."""
@@ -100,9 +88,6 @@ class LabelScores(Scores):
         chosen = (best.tp + best.fp > 0).tolist()
         return value, tuple(label for label, on in zip(self.labels, chosen, strict=True) if on)
 
-    def _names(self, chosen: Tensor) -> list[str]:
-        return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
-
     def with_prior(self, prior: float | Sequence[float] | None) -> "LabelScores":
         """Return the contributions of the same labels for another prior.
 
@@ -131,14 +116,3 @@ class LabelScores(Scores):
         else:
             value[rows] = macro_contributions(self.preds[rows], self.target[rows], positives, self.min_prevalence)
         return replace(self, value=value)
-
-    def expand(self, rows: Tensor) -> "LabelScores":
-        """Return scores of ``N`` pairs: these scores where ``rows`` is true; the other pairs have no labels."""
-        preds, target = (labels.new_zeros(len(rows), labels.shape[1]) for labels in (self.preds, self.target))
-        preds[rows], target[rows] = self.preds, self.target
-        scores = super().expand(rows)
-        return replace(self, value=scores.value, details=scores.details, preds=preds, target=target)
-
-    def take(self, rows: Tensor) -> Self:
-        """Return the scores of the pairs with the indices ``rows``, in this order."""
-        return replace(super().take(rows), preds=self.preds[rows], target=self.target[rows])

@@ -5,13 +5,26 @@ from typing import Any
 
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import MetricReward
+from rrg_rewards.rewards.base import MetricReward, Reward
 from rrg_rewards.rewards.completions import Completion
 
-__all__ = ["AsyncMetricReward"]
+__all__ = ["AsyncMetricReward", "AsyncReward"]
 
 
-class AsyncMetricReward(MetricReward):
+class AsyncReward(Reward):
+    """A reward function whose call returns a coroutine. Subclasses implement :meth:`score_async`."""
+
+    # Trainers recognise an asynchronous reward because its __call__ is a coroutine function.
+    async def __call__(  # type: ignore[override]
+        self, completions: Sequence[Completion], **columns: Any
+    ) -> list[float | None]:
+        """Reward completions; see :meth:`Reward.__call__`."""
+        log_metric, log_extra = columns.pop("log_metric", None), columns.pop("log_extra", None)
+        scores = await self.score_async(completions, **columns)
+        return self._finish(scores, len(completions), log_metric, log_extra)
+
+
+class AsyncMetricReward(AsyncReward, MetricReward):
     """An asynchronous reward function that wraps a metric with a judge and runs concurrently with other rewards.
 
     A call returns a coroutine. Its result and the logged values are those of :class:`MetricReward`. For
@@ -50,12 +63,3 @@ class AsyncMetricReward(MetricReward):
         """Score completions as :meth:`MetricReward.score` does, without blocking the event loop."""
         preds, references, context = self._metric_inputs(completions, columns)
         return await self.metric.score_async(preds, references, **context)
-
-    # Trainers recognise an asynchronous reward because its __call__ is a coroutine function.
-    async def __call__(  # type: ignore[override]
-        self, completions: Sequence[Completion], **columns: Any
-    ) -> list[float | None]:
-        """Reward completions as :meth:`MetricReward.__call__` does."""
-        log_metric, log_extra = columns.pop("log_metric", None), columns.pop("log_extra", None)
-        scores = await self.score_async(completions, **columns)
-        return self._finish(scores, len(completions), log_metric, log_extra)

@@ -13,7 +13,7 @@ import torch
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.server.retries import CallError
 from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
-from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.asynchronous import AsyncReward
 from rrg_rewards.rewards.completions import Completion, completion_texts
 from rrg_rewards.rewards.remote_client import RemoteOptions, RewardClient, TooLongError
 from rrg_rewards.utilities.checks import check_same_length
@@ -27,7 +27,7 @@ class RemoteRewardWarning(UserWarning):
     """Reward servers gave no reward for some completions."""
 
 
-class RemoteReward(Reward):
+class RemoteReward(AsyncReward):
     """The reward of one or several servers that ``rrg-rewards serve`` has started; asynchronous.
 
     A call returns a coroutine. Completions are sent in requests of ``batch_size``, to each address in turn. A request
@@ -119,15 +119,6 @@ class RemoteReward(Reward):
         results = tuple(reply if isinstance(reply, JudgeFailure) else reply.get("failure") for reply in replies)
         self._warn(results)
         return _scores(replies, results)
-
-    # Trainers recognise an asynchronous reward because its __call__ is a coroutine function.
-    async def __call__(  # type: ignore[override]
-        self, completions: Sequence[Completion], **columns: Any
-    ) -> list[float | None]:
-        """Reward completions; see :meth:`Reward.__call__`."""
-        log_metric, log_extra = columns.pop("log_metric", None), columns.pop("log_extra", None)
-        scores = await self.score_async(completions, **columns)
-        return self._finish(scores, len(completions), log_metric, log_extra)
 
     async def _replies(self, rows: Sequence[Mapping[str, Any]]) -> list["_Reply"]:
         """Return the reply to each row. Rows without one in time have a failure."""
