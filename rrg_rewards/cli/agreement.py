@@ -185,9 +185,9 @@ def _warn_of_missing(result: Mapping[str, Any], columns: "AgreementColumns", ter
     """Say how many rows were left out, and which score or judgement they lack."""
     missing = {name: count for name, count in result["missing"].items() if count}
     if missing:
-        told = ", ".join(f"{name} {count}" for name, count in missing.items())
+        counts = ", ".join(f"{name} {count}" for name, count in missing.items())
         terminal.warn(
-            f"of {columns.rows} rows, those without a score or judgement are left out for all scores; missing: {told}"
+            f"of {columns.rows} rows, those without a score or judgement are left out for all scores; missing: {counts}"
         )
 
 

@@ -41,13 +41,7 @@ def report_units(report: str) -> list[str]:
 
 def _without_abbreviations(report: str) -> str:
     """Replace the full stop after an abbreviation such as "approx." by a space; the length does not change."""
-    stops = [found.start() for found in _INNER_STOP.finditer(report) if _is_abbreviation(report, found.start())]
-    if not stops:
-        return report
-    characters = list(report)
-    for place in stops:
-        characters[place] = " "
-    return "".join(characters)
+    return _INNER_STOP.sub(lambda stop: " " if _is_abbreviation(report, stop.start()) else ".", report)
 
 
 def _is_abbreviation(report: str, stop: int) -> bool:

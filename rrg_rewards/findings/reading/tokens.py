@@ -56,9 +56,9 @@ def _spell_measures(text: str) -> str:
     return _LOWER_END.sub(lambda found: " " * len(found[0]), text)
 
 
-# A comma before an adjective, and the words of the sentence before it.
+# A comma before an adjective, and what ends the words before it.
 _SERIES = re.compile(rf", (?=(?:{'|'.join(sorted(cue_words('adjectives', 'descriptive')))})\b)")
-_WORDS_BEFORE = re.compile(rf"[^\n.,:{UNIT_MARK}]*\Z")
+_END = re.compile(rf"[\n.,:{UNIT_MARK}]")
 # Number of characters that contain three words.
 _THREE_WORDS = 40
 
@@ -67,8 +67,8 @@ def _join_adjectives(text: str) -> str:
     """Replace each comma between two adjectives of one noun phrase by a space."""
 
     def joined(found: re.Match[str]) -> str:
-        before = _WORDS_BEFORE.search(text, max(0, found.start() - _THREE_WORDS), found.start())
-        return "  " if _ends_in_adjective(before[0].split() if before else []) else ", "
+        before = _END.split(text[max(0, found.start() - _THREE_WORDS) : found.start()])[-1]
+        return "  " if _ends_in_adjective(before.split()) else ", "
 
     return _SERIES.sub(joined, text)
 
