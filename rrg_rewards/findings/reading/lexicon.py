@@ -89,6 +89,8 @@ class Lexicon:
         words: Codes of words.
         compounds: Phrases that are replaced by one word.
         rules: Phrases that name concepts.
+        heads: Bits of the words of which a sentence must have one to name a concept: the first words of the rules, and
+            those of the compounds that become such a word.
         sites: Mask of all site bits.
         organs: Site of each code.
         exclusive: Whether only the longest of overlapping phrases counts.
@@ -102,6 +104,7 @@ class Lexicon:
     words: WordBits
     compounds: PhraseTable[Phrase[str]]
     rules: PhraseTable[Rule]
+    heads: int
     sites: int
     organs: "SiteTable"
     exclusive: bool
@@ -208,6 +211,8 @@ def _compile(name: str, digest: str, own: Mapping[str, Any]) -> Lexicon:
         for index, concept in enumerate(concepts)
         for entry in own["concepts"][concept]
     ]
+    naming = PhraseTable(rules, compiler.words)
+    naming_compounds = (one.first for one in compounds if compiler.words[one.meaning] & naming.heads)
     organs = SiteTable({site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()})
     return Lexicon(
         name=name,
@@ -218,7 +223,8 @@ def _compile(name: str, digest: str, own: Mapping[str, Any]) -> Lexicon:
         words=compiler.words,
         # Longest first, because "no significant change" must be matched before "no".
         compounds=PhraseTable(sorted(compounds, key=lambda compound: -len(compound.rest)), compiler.words),
-        rules=PhraseTable(rules, compiler.words),
+        rules=naming,
+        heads=naming.heads | union(naming_compounds),
         sites=union(organs.bits.values()),
         organs=organs,
         exclusive=own.get("exclusive", False),

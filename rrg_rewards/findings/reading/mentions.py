@@ -52,8 +52,7 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
     codes = list(map(lexicon.words.__getitem__, tokens))
     sentence = union(codes)
     mentions: list[Mention] = []
-    # The word that a compound becomes may itself name a finding.
-    if not sentence & (lexicon.rules.heads | lexicon.compounds.heads):
+    if not sentence & lexicon.heads:
         return mentions, None
     words = _merge_compounds(lexicon, tokens, codes, sentence)
     if words is not tokens:

@@ -50,8 +50,11 @@ def _spell_measures(text: str) -> str:
     A decimal comma becomes a point, an asterisk between dimensions an "x", and the lower end of a range spaces, because
     the size of a lesion is the upper end.
     """
-    if not _SIGNED.search(text):
-        return text
+    # Few units have such measures, and the substitutions are slow.
+    return UNIT_MARK.join([_spelled(unit) if _SIGNED.search(unit) else unit for unit in text.split(UNIT_MARK)])
+
+
+def _spelled(text: str) -> str:
     text = _DECIMAL_COMMA.sub(r"\1.\2", _TIMES.sub(r"\1x", text))
     return _LOWER_END.sub(lambda found: " " * len(found[0]), text)
 
