@@ -36,6 +36,13 @@ from rrg_rewards.functional.er2score import (
 from rrg_rewards.functional.importance_weights import importance_weights
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_f1, label_statistics
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
+from rrg_rewards.functional.paired_tests import (
+    PairedBootstrap,
+    holm_correction,
+    paired_bootstrap,
+    paired_randomisation,
+    weighted_mean,
+)
 from rrg_rewards.functional.policy_losses import PolicyLoss, policy_loss, value_loss
 from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
 from rrg_rewards.functional.significance import (
@@ -56,6 +63,7 @@ __all__ = [
     "CrimsonStatistics",
     "LabelCounts",
     "MarginRewardEnforcementLoss",
+    "PairedBootstrap",
     "PermutationTest",
     "PolicyLoss",
     "TokenLoss",
@@ -80,6 +88,7 @@ __all__ = [
     "generalized_advantages",
     "greedy_baseline_advantages",
     "group_advantages",
+    "holm_correction",
     "human_agreement",
     "importance_weights",
     "kendall_tau",
@@ -91,11 +100,14 @@ __all__ = [
     "leave_one_out_advantages",
     "margin_reward_enforcement_loss",
     "margin_reward_enforcement_terms",
+    "paired_bootstrap",
+    "paired_randomisation",
     "perm_both_test",
     "policy_loss",
     "spearman_rho",
     "token_entropies",
     "token_log_probs",
     "value_loss",
+    "weighted_mean",
     "williams_test",
 ]

@@ -109,12 +109,12 @@ def label_f1(counts: LabelCounts, average: str = "micro") -> Tensor:
         F_1^{macro} = \frac{1}{L} \sum_l \frac{2 TP_l}{2 TP_l + FP_l + FN_l}
 
     Args:
-        counts: Counts of each label ``(L,)``.
+        counts: Counts of each label ``(..., L)``.
         average: ``"micro"`` or ``"macro"``.
 
     Returns:
-        float64 scalar in [0, 1], higher is better. In the macro average, a label without a positive counts 0, as in
-        scikit-learn. The micro average is NaN if there is no positive at all.
+        float64 tensor ``(...)`` in [0, 1], higher is better. In the macro average, a label without a positive counts 0,
+        as in scikit-learn. The micro average is NaN if there is no positive at all.
 
     Example:
         >>> import torch
@@ -123,5 +123,5 @@ def label_f1(counts: LabelCounts, average: str = "micro") -> Tensor:
         [0.857, 0.429]
     """
     if average == "micro":
-        return label_statistics(LabelCounts(*(count.sum() for count in counts)))["f1"]
-    return label_statistics(counts)["f1"].nan_to_num(0.0).mean()
+        return label_statistics(LabelCounts(*(count.sum(-1) for count in counts)))["f1"]
+    return label_statistics(counts)["f1"].nan_to_num(0.0).mean(-1)

@@ -15,7 +15,14 @@ from rrg_rewards.functional.agreement import (
 )
 from rrg_rewards.functional.bootstrap import percentile_interval
 
-__all__ = ["PermutationTest", "WilliamsTest", "agreement_permutation_test", "perm_both_test", "williams_test"]
+__all__ = [
+    "PermutationTest",
+    "WilliamsTest",
+    "agreement_permutation_test",
+    "perm_both_test",
+    "permutation_p_value",
+    "williams_test",
+]
 
 
 class PermutationTest(NamedTuple):
@@ -90,7 +97,7 @@ def agreement_permutation_test(
         permutations = torch.stack([_permutation(len(target), within, generator) for _ in range(num_permutations)])
         found = permuted_agreement(scores, target, permutations, statistic, units)
     centre = 0.5 if statistic in ("accuracy", "preference") else 0.0
-    return PermutationTest(value, _p_value(value - centre, found - centre), *percentile_interval(found))
+    return PermutationTest(value, permutation_p_value(value - centre, found - centre), *percentile_interval(found))
 
 
 def perm_both_test(
@@ -150,7 +157,7 @@ def perm_both_test(
         weighted_agreement(both, judged, torch.cat([weight, ~weight], 1), statistic, together)
         for weight in (~exchanged, exchanged)
     )
-    return PermutationTest(value, _p_value(value, ours - theirs), *percentile_interval(ours - theirs))
+    return PermutationTest(value, permutation_p_value(value, ours - theirs), *percentile_interval(ours - theirs))
 
 
 def williams_test(first: float, second: float, between: float, rows: int) -> WilliamsTest:
@@ -229,11 +236,21 @@ def _standardised(scores: Tensor, statistic: str) -> Tensor:
     return centred / torch.where(spread > 0, spread, 1.0)
 
 
-def _p_value(value: float, found: Tensor) -> float:
-    """Return the two-sided p-value; draws without a value are left out."""
+def permutation_p_value(value: float, found: Tensor, scale: float = 0.0) -> float:
+    """Return the two-sided p-value ``(1 + number of draws that are as far from 0 as the value) / (1 + B)``.
+
+    Args:
+        value: The statistic.
+        found: Its values in ``B`` draws under the null hypothesis; NaN is left out.
+        scale: Size of the numbers that the statistic is a difference of. Differences that are equal but for the
+            rounding of numbers of this size count as equal.
+
+    Example:
+        >>> permutation_p_value(2.0, torch.tensor([-2.0, 0.0, 1.0]))
+        0.5
+    """
     known = found[~found.isnan()]
-    # Values that are equal but for rounding count as equal.
-    extreme = int((known.abs() >= abs(value) * (1 - 1e-12)).sum())
+    extreme = int((known.abs() >= abs(value) - 1e-12 * max(abs(value), scale)).sum())
     return (1 + extreme) / (1 + len(known))
 
 

@@ -3,6 +3,7 @@
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.callable import CallableMetric
 from rrg_rewards.metrics.chrf import ChrF
+from rrg_rewards.metrics.comparing_systems import MetricRuns, compare_runs, compare_systems
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
 from rrg_rewards.metrics.crg import ReportCRG
 from rrg_rewards.metrics.crg_labels import CRGScore, MultiLevelCRGScore
@@ -17,6 +18,13 @@ from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore
 from rrg_rewards.metrics.references import score_references
 from rrg_rewards.metrics.registry import available_metrics, make_metric
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.metrics.system_comparison import (
+    GroupComparison,
+    MetricComparison,
+    SystemComparison,
+    SystemDifference,
+    SystemValue,
+)
 
 __all__ = [
     "BLEU",
@@ -33,17 +41,25 @@ __all__ = [
     "ER2Score",
     "ER2Scores",
     "FineBenchScores",
+    "GroupComparison",
     "JudgeWarning",
     "JudgedMetric",
     "JudgedScores",
     "LabelF1",
     "LabelF1Scores",
     "LabelScores",
+    "MetricComparison",
+    "MetricRuns",
     "MultiLevelCRGScore",
     "ReportCRG",
     "ReportMetric",
     "Scores",
+    "SystemComparison",
+    "SystemDifference",
+    "SystemValue",
     "available_metrics",
+    "compare_runs",
+    "compare_systems",
     "make_metric",
     "score_references",
 ]

@@ -47,7 +47,14 @@ class LabelF1Scores(LabelledScores):
 
     def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
         """F1 of the counts, summed over pairs."""
-        tp, fn, fp = (one.sum(0) for one in sufficient_statistics)
+        return self._f1(*(one.sum(0) for one in sufficient_statistics))
+
+    def aggregate_weighted(self, weights: Tensor, *sufficient_statistics: Tensor) -> Tensor:
+        """F1 of the weighted sums of counts."""
+        # Sums of whole numbers are exact in float64.
+        return self._f1(*(weights.double() @ one.double() for one in sufficient_statistics))
+
+    def _f1(self, tp: Tensor, fn: Tensor, fp: Tensor) -> Tensor:
         return label_f1(LabelCounts(tp, fn, fp, torch.zeros_like(tp)), self.average)
 
 

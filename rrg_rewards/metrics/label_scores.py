@@ -59,7 +59,14 @@ class LabelScores(LabelledScores):
 
     def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
         """CRG of the counts, summed over pairs."""
-        counts = LabelCounts(*(count.sum(0) for count in sufficient_statistics))
+        return self._crg(LabelCounts(*(count.sum(0) for count in sufficient_statistics)))
+
+    def aggregate_weighted(self, weights: Tensor, *sufficient_statistics: Tensor) -> Tensor:
+        """CRG of the weighted sums of counts."""
+        # Sums of whole numbers are exact in float64.
+        return self._crg(LabelCounts(*(weights.double() @ count.double() for count in sufficient_statistics)))
+
+    def _crg(self, counts: LabelCounts) -> Tensor:
         if self.average == "micro":
             return crg_score_from_counts(*counts)
         return crg_macro_score_from_counts(counts, self.min_prevalence)

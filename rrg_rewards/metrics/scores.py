@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from rrg_rewards.functional.paired_tests import weighted_mean
+
 __all__ = ["Scores", "score_sums"]
 
 
@@ -103,6 +105,32 @@ class Scores:
             tensor(0.7500, dtype=torch.float64)
         """
         return sufficient_statistics[0].double().mean()
+
+    def aggregate_weighted(self, weights: Tensor, *sufficient_statistics: Tensor) -> Tensor:
+        """Compute :meth:`aggregate` for several weightings of the rows; a row of weight w counts as w equal rows.
+
+        A subclass that overrides :meth:`aggregate` may override this method too, because it is much faster than to
+        repeat rows, which the default does.
+
+        Args:
+            weights: Whole numbers ``(B, N)``.
+            sufficient_statistics: Tensors with ``N`` rows.
+
+        Returns:
+            ``(B,)`` float64.
+
+        Example:
+            >>> import torch
+            >>> scores = Scores(torch.tensor([0.5, 1.0]))
+            >>> scores.aggregate_weighted(torch.tensor([[1, 1], [0, 3]]), *scores.sufficient_statistics)
+            tensor([0.7500, 1.0000], dtype=torch.float64)
+        """
+        if type(self).aggregate is Scores.aggregate:
+            return weighted_mean(weights, sufficient_statistics[0])
+        times = weights.long()
+        return torch.stack(
+            [self.aggregate(*(column.repeat_interleave(row, 0) for column in sufficient_statistics)) for row in times]
+        )
 
     def expand(self, rows: Tensor) -> "Scores":
         """Return scores of ``N`` pairs: these scores in the rows where ``rows`` (bool, ``(N,)``) is true, else NaN."""

@@ -1,0 +1,331 @@
+"""Comparison of systems by metrics, with paired tests on the metrics' sufficient statistics."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.functional.bootstrap import percentile_interval
+from rrg_rewards.functional.paired_tests import (
+    PairedBootstrap,
+    bootstrap_test,
+    bootstrap_values,
+    drawn_run_means,
+    holm_correction,
+    paired_randomisation,
+)
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.columns import Column
+from rrg_rewards.metrics.references import score_batch
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.metrics.system_comparison import (
+    GroupComparison,
+    MetricComparison,
+    SystemComparison,
+    SystemDifference,
+    SystemValue,
+)
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = ["MetricRuns", "compare_runs", "compare_systems"]
+
+Predictions = Sequence[str | None]
+
+# Learned metrics round differently in batches of another composition.
+_TIE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class MetricRuns:
+    """Scores of the runs of several systems by one metric, for the same reports in the same order.
+
+    Args:
+        name: Name of the metric, or of a column of scores.
+        runs: Scores of each run, by system.
+        higher_is_better: Whether higher scores are better; ``None`` if it is unknown.
+        signature: Signature of the metric; ``None`` for a column of scores.
+        metric: The metric; ``None`` for a column of scores.
+    """
+
+    name: str
+    runs: Mapping[str, Sequence[Scores]]
+    higher_is_better: bool | None
+    signature: str | None = None
+    metric: ReportMetric | None = None
+
+
+def compare_systems(
+    systems: Mapping[str, Predictions | Sequence[Predictions]],
+    target: Sequence[Any],
+    metrics: Sequence[ReportMetric] | Mapping[str, ReportMetric],
+    *,
+    baseline: str | None = None,
+    groups: Sequence[str] | None = None,
+    best_reference: bool | None = None,
+    context: Mapping[str, Column] | None = None,
+    num_resamples: int = 1000,
+    num_permutations: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> SystemComparison:
+    """Compare systems with a baseline, by metrics on the same reports.
+
+    Each system is scored once. Corpus values of resampled reports are computed from sufficient statistics, so that
+    differences of corpus metrics such as CRG are exact. :func:`~rrg_rewards.functional.paired_bootstrap` and
+    :func:`~rrg_rewards.functional.paired_randomisation` describe the tests. P-values are corrected for the number of
+    metrics and systems with :func:`~rrg_rewards.functional.holm_correction`, in each group of reports by itself.
+
+    A report that a run has no score for, such as a missing prediction, is left out for all systems, and counted.
+
+    Args:
+        systems: ``N`` predicted reports by the name of the system, or a list of them for several runs of a system, for
+            example with several seeds.
+        target: ``N`` reference reports, or a list of references for each report if ``best_reference`` is set.
+        metrics: The metrics, by name if they are a mapping.
+        baseline: Name of the baseline; default: the first system.
+        groups: Name of the group of each report, such as the sex of the patient. Everything is repeated for each group.
+        best_reference: As ``best`` of :func:`~rrg_rewards.metrics.score_references`, for several references; ``None``
+            for one reference.
+        context: Context columns of ``N`` values by name; each metric gets those that it takes.
+        num_resamples: Draws of the bootstrap; 0 for no intervals and bootstrap p-values.
+        num_permutations: Permutations of the randomisation; 0 for no such p-values.
+        confidence: Fraction of draws inside an interval, in (0, 1).
+        seed: Seed of draws and permutations.
+
+    Raises:
+        TypeError: If a report is not a text, naming argument and row.
+        ValueError: If there are fewer than two systems, the baseline is unknown, lengths differ, or a system has no
+            run.
+
+    Example:
+        >>> from rrg_rewards.metrics import ReportCRG, compare_systems
+        >>> target = ["Cardiomegaly.", "Hiatal hernia.", "Normal."] * 10
+        >>> systems = {"normal": ["Normal."] * 30, "model": ["Cardiomegaly.", "Normal.", "Normal."] * 10}
+        >>> found = compare_systems(systems, target, [ReportCRG()], num_resamples=200, num_permutations=200)
+        >>> (difference,) = found.all_reports.metrics[0].differences
+        >>> round(difference.value, 3), difference.randomisation_p < 0.05, difference.wins, difference.ties
+        (0.167, True, 10, 20)
+    """
+    named = metrics if isinstance(metrics, Mapping) else {metric.name: metric for metric in metrics}
+    if len(named) < len(metrics):
+        raise ValueError("metrics must have different names; pass a mapping of names to metrics")
+    columns = dict(context or {})
+    runs = {system: _runs(predictions) for system, predictions in systems.items()}
+    scored = []
+    for name, metric in named.items():
+        own = {key: column for key, column in columns.items() if metric.context is None or key in metric.context}
+        scores = {
+            system: [score_batch(metric, one, target, best_reference, own) for one in predictions]
+            for system, predictions in runs.items()
+        }
+        scored.append(MetricRuns(name, scores, metric.higher_is_better, metric.signature, metric))
+    return compare_runs(
+        scored,
+        baseline=baseline,
+        groups=groups,
+        num_resamples=num_resamples,
+        num_permutations=num_permutations,
+        confidence=confidence,
+        seed=seed,
+    )
+
+
+def _runs(predictions: Predictions | Sequence[Predictions]) -> Sequence[Predictions]:
+    if predictions and not isinstance(predictions[0], (str, type(None))):
+        return predictions  # type: ignore[return-value]
+    return [predictions]  # type: ignore[list-item]
+
+
+def compare_runs(
+    metrics: Sequence[MetricRuns],
+    *,
+    baseline: str | None = None,
+    groups: Sequence[str] | None = None,
+    num_resamples: int = 1000,
+    num_permutations: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    report: Callable[[int, int], None] | None = None,
+) -> SystemComparison:
+    """Compare systems whose reports are scored; arguments and result as :func:`compare_systems`.
+
+    Args:
+        metrics: Scores of all systems by each metric.
+        baseline: Name of the baseline.
+        groups: Name of the group of each report.
+        num_resamples: Draws of the bootstrap.
+        num_permutations: Permutations of the randomisation.
+        confidence: Fraction of draws inside an interval.
+        seed: Seed of draws and permutations.
+        report: Function of the numbers of finished and of added comparisons, for progress.
+
+    Raises:
+        ValueError: As :func:`compare_systems`.
+    """
+    systems = _check(metrics, baseline, groups)
+    settings = _Settings(num_resamples, num_permutations, confidence, seed)
+    rows = torch.arange(len(next(iter(metrics[0].runs.values()))[0]))
+    parts: dict[str | None, Tensor] = {None: rows}
+    for name in dict.fromkeys(groups or ()):
+        parts[name] = torch.tensor([row for row, group in enumerate(groups or ()) if group == name])
+    if report is not None:
+        report(0, len(parts) * len(metrics))
+    found = []
+    for group, chosen in parts.items():
+        compared = []
+        for one in metrics:
+            compared.append(_compare(one, systems, chosen, settings))
+            if report is not None:
+                report(1, 0)
+        found.append(GroupComparison(group, len(chosen), tuple(_corrected(compared))))
+    numbers = {system: len(metrics[0].runs[system]) for system in systems}
+    return SystemComparison(systems[0], numbers, tuple(found), num_resamples, num_permutations, confidence, seed)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    num_resamples: int
+    num_permutations: int
+    confidence: float
+    seed: int
+
+
+def _check(metrics: Sequence[MetricRuns], baseline: str | None, groups: Sequence[str] | None) -> list[str]:
+    """Return the names of the systems, the baseline first."""
+    if not metrics:
+        raise ValueError("metrics must contain at least one metric")
+    names = list(metrics[0].runs)
+    if len(names) < 2:
+        raise ValueError(f"systems must contain at least two systems, got {len(names)}")
+    first = names[0] if baseline is None else baseline
+    if first not in names:
+        raise ValueError(unknown_name_message("system as baseline", first, names))
+    for one in metrics:
+        if list(one.runs) != names:
+            raise ValueError(
+                f"{one.name} must have scores of the systems {', '.join(names)}, got {', '.join(one.runs)}"
+            )
+        if empty := [system for system, runs in one.runs.items() if not runs]:
+            raise ValueError(f"the system {empty[0]!r} must have at least one run")
+        lengths = {system: [len(run) for run in runs] for system, runs in one.runs.items()}
+        numbers = {number for found in lengths.values() for number in found}
+        if len(numbers) > 1 or (groups is not None and numbers != {len(groups)}):
+            and_groups = "" if groups is None else f" and {len(groups)} groups"
+            raise ValueError(f"systems must have scores of the same reports, got {lengths}{and_groups}")
+    return [first, *(name for name in names if name != first)]
+
+
+def _compare(one: MetricRuns, systems: Sequence[str], rows: Tensor, settings: _Settings) -> MetricComparison:
+    scored = torch.stack([run.scored[rows] for runs in one.runs.values() for run in runs]).all(0)
+    kept = rows[scored.cpu()]
+    runs = {system: [run.take(kept) for run in one.runs[system]] for system in systems}
+    values = {system: _report_values(one, runs[systems[0]][0], found) for system, found in runs.items()}
+    found_systems, differences = _tested(one, runs, values, settings) if len(kept) else _undefined(systems, runs)
+    return MetricComparison(
+        metric=one.name,
+        higher_is_better=one.higher_is_better,
+        signature=one.signature,
+        rows=kept,
+        left_out=len(rows) - len(kept),
+        systems=found_systems,
+        differences=differences,
+        report_values=values,
+    )
+
+
+def _report_values(one: MetricRuns, reference: Scores, runs: Sequence[Scores]) -> Tensor:
+    """Return the score of each report, the mean over runs; CRG contributions are those of the compared references."""
+    if one.metric is not None:
+        rescale = one.metric.rescaling(reference.sufficient_statistics)
+        runs = [rescale(run) for run in runs]
+    return torch.stack([run.value.double().cpu() for run in runs]).mean(0)
+
+
+def _tested(
+    one: MetricRuns, runs: Mapping[str, Sequence[Scores]], values: Mapping[str, Tensor], settings: _Settings
+) -> tuple[tuple[SystemValue, ...], tuple[SystemDifference, ...]]:
+    """Return the value of each system and the difference of each but the first from the first."""
+    columns = {
+        system: [[column.cpu() for column in run.sufficient_statistics] for run in found]
+        for system, found in runs.items()
+    }
+    statistic = next(iter(runs.values()))[0].aggregate_weighted
+    generator = torch.Generator().manual_seed(settings.seed)
+    means: dict[str, Tensor] = {}
+    systems = []
+    for system, own in columns.items():
+        each = tuple(float(run.aggregate(*stats)) for run, stats in zip(runs[system], own, strict=True))
+        low = high = math.nan
+        if settings.num_resamples:
+            drawn = bootstrap_values(own, statistic, num_resamples=settings.num_resamples, seed=settings.seed)
+            means[system] = drawn_run_means(drawn, generator)
+            low, high = _interval(means[system], settings.confidence)
+        systems.append(SystemValue(system, sum(each) / len(each), low, high, each))
+    first, *others = systems
+    differences = []
+    for other in others:
+        value = other.value - first.value
+        drawn = means[other.system] - means[first.system] if means else torch.empty(0)
+        test = bootstrap_test(value, drawn, settings.confidence)
+        p = math.nan
+        if settings.num_permutations:
+            p = paired_randomisation(
+                columns[other.system],
+                columns[first.system],
+                statistic,
+                num_permutations=settings.num_permutations,
+                seed=settings.seed,
+            ).p_value
+        counts = _wins_ties_losses(values[other.system] - values[first.system], one.higher_is_better)
+        differences.append(_difference(other.system, test, p, counts))
+    return tuple(systems), tuple(differences)
+
+
+def _interval(values: Tensor, confidence: float) -> tuple[float, float]:
+    return percentile_interval(values, confidence) if len(values) else (math.nan, math.nan)
+
+
+def _difference(
+    system: str, test: PairedBootstrap, p: float, counts: tuple[int | None, int, int | None]
+) -> SystemDifference:
+    return SystemDifference(system, test.value, test.low, test.high, test.p_value, p, math.nan, math.nan, *counts)
+
+
+def _wins_ties_losses(differences: Tensor, higher_is_better: bool | None) -> tuple[int | None, int, int | None]:
+    ties = int((differences.abs() <= _TIE).sum())
+    if higher_is_better is None:
+        return None, ties, None
+    better = differences if higher_is_better else -differences
+    return int((better > _TIE).sum()), ties, int((better < -_TIE).sum())
+
+
+def _undefined(
+    systems: Sequence[str], runs: Mapping[str, Sequence[Scores]]
+) -> tuple[tuple[SystemValue, ...], tuple[SystemDifference, ...]]:
+    """Return values and differences of systems without a report that all runs have a score for."""
+    nan = math.nan
+    none = PairedBootstrap(nan, nan, nan, nan)
+    return (
+        tuple(SystemValue(system, nan, nan, nan, (nan,) * len(runs[system])) for system in systems),
+        tuple(_difference(system, none, nan, (0, 0, 0)) for system in systems[1:]),
+    )
+
+
+def _corrected(metrics: Sequence[MetricComparison]) -> list[MetricComparison]:
+    """Return the comparisons with p-values corrected for all of them."""
+    differences = [difference for one in metrics for difference in one.differences]
+    bootstrap = iter(holm_correction([difference.bootstrap_p for difference in differences]))
+    randomisation = iter(holm_correction([difference.randomisation_p for difference in differences]))
+    return [
+        replace(
+            one,
+            differences=tuple(
+                replace(difference, bootstrap_p_holm=next(bootstrap), randomisation_p_holm=next(randomisation))
+                for difference in one.differences
+            ),
+        )
+        for one in metrics
+    ]
