@@ -20,6 +20,7 @@ PACKAGES = (
     "models",
     "training",
     "watch",
+    "pages",
     "data",
     "schemas",
     "recipes",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.cli.engine_options import add_engine_options, check_engine
+from rrg_rewards.cli.html_options import add_html_options, check_html, write_html
 from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
@@ -38,8 +39,12 @@ except by 8 bytes for each row and metric, from which the interval is computed. 
 scored; for crg without a prior it is written at the end, because contributions depend on all references. If the run
 fails, the rows scored so far are kept in NAME.partial.csv. - reads standard input and writes standard output.
 
+--html writes a page that opens offline, with intervals, distributions, a table of all pairs and a view of each pair. It
+contains no report text without --with-text. The scores of all pairs, and the texts, then stay in memory.
+
 examples:
   rrg-rewards score pairs.csv --metrics crg --output scores.csv --json summary.json
+  rrg-rewards score pairs.csv --metrics crg,crimson --html scores.html --with-text
   rrg-rewards score pairs.csv --metrics crg --prediction-column Pred --reference-column GT --labeler rules:chexbert
   rrg-rewards score pairs.csv --metrics crg --reference-label-prefix GT_     (labels set by hand: GT_Cardiomegaly, ...)
   rrg-rewards score pairs.jsonl --metrics crg --set crg.prior=0.2 --bootstrap 0
@@ -137,6 +142,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     seed = {"help": "seed of the bootstrap (default: 0)"}
     add_shared_options(parser, "json", "format", "prefix", "overwrite", "batch-size", seed=seed)
+    add_html_options(parser)
+    parser.add_argument("--id-column", metavar="NAME", help="column that names the rows of --html (default: numbers)")
     add_engine_options(parser)
 
 
@@ -250,7 +257,10 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.version import __version__
 
     check_outputs(args)
+    check_html(args)
     check_engine(args)
+    if args.id_column is not None and args.html is None:
+        raise UsageError("argument --id-column: needs --html FILE")
     metrics = make_metrics(args)
     _check_references(args, metrics)
     with BatchedTable(args.table, args.format, args.delimiter, args.batch_size) as batches:
@@ -274,4 +284,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
                 terminal.show(*summary_tables(summary), stderr="-" in (args.output, args.json))
                 if args.json is not None:
                     write_json(summary, args.json, args.overwrite)
+                if args.html is not None:
+                    write_html(args, run.page(summary))
     return 0

@@ -3,7 +3,7 @@
 import argparse
 import pickle
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from tempfile import TemporaryFile
 from typing import Any
@@ -19,6 +19,9 @@ from rrg_rewards.data.tables.table import STANDARD, Table
 from rrg_rewards.data.tables.writers import open_table, partial_path
 from rrg_rewards.metrics.references import has_published_rule
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.pages.page import Page
+from rrg_rewards.pages.score_page import score_page
+from rrg_rewards.pages.score_rows import ScoreRows
 
 __all__ = ["ScoreRun"]
 
@@ -37,6 +40,7 @@ class ScoreRun:
         self._pairs = pairs
         self._terminal = terminal
         self._totals = {name: MetricTotals(metric) for name, metric in pairs.metrics.items()}
+        self._page_rows = None if args.html is None else ScoreRows(args.with_text)
         self.is_complete = False
         """Whether all pairs are scored."""
 
@@ -73,6 +77,17 @@ class ScoreRun:
                 )
         return {name: self._summary(name) for name in self._totals}
 
+    def page(self, summary: Mapping[str, Any]) -> Page:
+        """Return the page of ``--html``.
+
+        Args:
+            summary: Content of ``--json``.
+        """
+        assert self._page_rows is not None
+        for name in self._relative:
+            self._page_rows.rescale(name, self._pairs.metrics[name].rescaling(self._totals[name].statistics))
+        return score_page(summary, self._page_rows)
+
     def _summary(self, name: str) -> dict[str, Any]:
         summary = self._totals[name].summary(self._args.bootstrap, self._args.seed)
         if best_reference(self._args) is not None:
@@ -90,6 +105,9 @@ class ScoreRun:
         for batch, scores in scored_batches(self._args, self._pairs.metrics, self._pairs, report):
             for name, totals in self._totals.items():
                 totals.add(scores[name])
+            if self._page_rows is not None:
+                names = None if self._args.id_column is None else batch.table.column(self._args.id_column)
+                self._page_rows.add(scores, batch.predictions, batch.references, names)
             yield batch.table, scores
         self.is_complete = True
 

@@ -1,7 +1,7 @@
 """CRIMSON's input: a comparison of two reports finding by finding, and its published JSON form."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 __all__ = ["CrimsonAttributeError", "CrimsonEvaluation", "CrimsonFinding"]
@@ -19,11 +19,14 @@ class CrimsonFinding:
         finding: Text of the finding.
         clinical_significance: ``urgent``, ``actionable_not_urgent``, ``not_actionable_not_urgent`` or
             ``benign_expected``; any other value has the weight 0.25.
+        spans: Where the report states the finding, if the judge knows it: pairs of the offset of the first character
+            and the offset after the last one. They are not compared, and no part of the published form.
     """
 
     id: str
     finding: str
     clinical_significance: str
+    spans: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +107,8 @@ class CrimsonEvaluation:
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation in the published JSON form, which :meth:`from_dict` reads."""
         return {
-            "reference_findings": [asdict(finding) for finding in self.reference_findings],
-            "predicted_findings": [asdict(finding) for finding in self.predicted_findings],
+            "reference_findings": [_published(finding) for finding in self.reference_findings],
+            "predicted_findings": [_published(finding) for finding in self.predicted_findings],
             "matched_findings": [{"ref_id": ref_id, "pred_id": pred_id} for ref_id, pred_id in self.matched_findings],
             "errors": {
                 "false_findings": list(self.false_findings),
@@ -115,6 +118,10 @@ class CrimsonEvaluation:
                 ],
             },
         }
+
+
+def _published(finding: CrimsonFinding) -> dict[str, str]:
+    return {key: value for key, value in asdict(finding).items() if key != "spans"}
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:

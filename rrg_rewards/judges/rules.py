@@ -1,6 +1,7 @@
 """Evaluate report pairs for CRIMSON with the finding engine, without a model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from rrg_rewards.findings import Finding, FindingComparison, compare_findings, get_engine
@@ -67,7 +68,14 @@ class RuleJudge(Judge):
             _evaluation(compare_findings(pair.reference, text, context, open_findings=True, limit_credit=True))
             for text in readings
         ]
+        # Offsets in the candidate without braces are not those in the candidate.
+        found[1:] = [_without_predicted_spans(evaluation) for evaluation in found[1:]]
         return found[0] if len(found) == 1 else min(found, key=lambda evaluation: crimson_score(evaluation).item())
+
+
+def _without_predicted_spans(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
+    predicted = tuple(replace(finding, spans=()) for finding in evaluation.predicted_findings)
+    return replace(evaluation, predicted_findings=predicted)
 
 
 def _evaluation(found: FindingComparison) -> CrimsonEvaluation:
@@ -128,11 +136,12 @@ class _Listing:
             ids = []
             for finding in findings:
                 id_ = f"{self.prefix}{len(self.findings) + 1}"
-                self.findings[id_] = CrimsonFinding(id_, finding.text, level)
+                self.findings[id_] = CrimsonFinding(id_, finding.text, level, ((finding.start, finding.end),))
                 ids.append(id_)
         else:
             ids = self.ids[united]
             listed = self.findings[ids[0]]
             level = max(level, listed.clinical_significance, key=SIGNIFICANCE_WEIGHTS.__getitem__)
-            self.findings[ids[0]] = CrimsonFinding(ids[0], f"{listed.finding}; {findings[0].text}", level)
+            spans = (*listed.spans, (findings[0].start, findings[0].end))
+            self.findings[ids[0]] = CrimsonFinding(ids[0], f"{listed.finding}; {findings[0].text}", level, spans)
         self.ids.append(ids)

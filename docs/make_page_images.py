@@ -1,0 +1,83 @@
+"""Make the images of ``docs/html_pages.md``: pages of synthetic reports in headless Chromium, light and dark."""
+
+import argparse
+import base64
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rrg_rewards.cli.main import main
+from rrg_rewards.data import Table, inject_phantom_errors, phantom_studies, write_table
+
+_ROOT = Path(__file__).parents[1]
+_LETTERS = "ABCDEF"
+sys.path.insert(0, str(_ROOT / "tests/helpers"))
+
+from browser import open_chromium  # noqa: E402 (a helper of the tests)
+
+
+def phantom_pairs(rows: int, seed: int = 0) -> Table:
+    """Return synthetic pairs with a rating that falls with the number of errors.
+
+    Args:
+        rows: Number of studies.
+        seed: Seed of the studies and of the errors.
+    """
+    columns: dict[str, list[object]] = {name: [] for name in ("study", "reference", "prediction", "rating")}
+    for number, study in enumerate(phantom_studies(rows, style="compact", seed=seed)):
+        counts = {letter: (number + 3 * place) % 5 // 3 for place, letter in enumerate(_LETTERS)}
+        injected = inject_phantom_errors(study, counts, seed=seed + number)
+        columns["study"].append(study.study_id)
+        columns["reference"].append(f"Findings: {study.findings_text}\nImpression: {study.impression_text}")
+        columns["prediction"].append(injected.report.candidate)
+        columns["rating"].append(5 - sum(injected.report.counts))
+    return Table(columns)
+
+
+def _run(*command: str) -> None:
+    if main([*command, "--quiet", "--overwrite"]):
+        raise SystemExit(f"failed: {' '.join(command)}")
+
+
+def _save(browser: Any, address: str, path: Path, width: int, height: int) -> None:
+    browser.get("about:blank")
+    browser.get(address)
+    area = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    image = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": area})
+    path.write_bytes(base64.b64decode(image["data"]))
+
+
+def make_images(folder: Path, shots: Sequence[tuple[str, str, str, int, bool, int]]) -> None:
+    """Write the images.
+
+    Args:
+        folder: Folder for the images.
+        shots: Name of the image, address of the page, part of the page, width, whether colours are dark, and height.
+    """
+    for name, page, part, width, dark, height in shots:
+        with tempfile.TemporaryDirectory() as profile, open_chromium(Path(profile), width, dark) as browser:
+            _save(browser, page + part, folder / f"{name}.png", width, height)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=_ROOT / "docs/images", help="folder of the images")
+    folder: Path = parser.parse_args().output
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as work:
+        pairs, scores = Path(work) / "pairs.csv", Path(work) / "scores.html"
+        write_table(phantom_pairs(200), pairs)
+        table = (str(pairs), "--metrics", "crg,crimson,rouge")
+        _run("score", *table, "--html", str(scores), "--with-text", "--id-column", "study")
+        shots = [
+            ("score_page", scores.as_uri(), "", 1280, False, 1300),
+            ("report_view", scores.as_uri(), "#4", 1280, True, 850),
+            ("report_view_narrow", scores.as_uri(), "#4", 400, False, 1200),
+        ]
+        make_images(folder, shots)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,43 @@
+"""Options of the commands that write an HTML page."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from rrg_rewards.cli.options import UsageError
+
+if TYPE_CHECKING:
+    from rrg_rewards.pages.page import Page
+
+__all__ = ["add_html_options", "check_html", "write_html"]
+
+
+def add_html_options(parser: argparse.ArgumentParser, text: str = "reports, findings and reasons of judges") -> None:
+    """Add ``--html`` and ``--with-text``.
+
+    Args:
+        parser: Parser of the command.
+        text: What ``--with-text`` adds.
+    """
+    parser.add_argument("--html", metavar="FILE", help="write a page with plots and a table of all rows to FILE")
+    parser.add_argument("--with-text", action="store_true", help=f"let the page of --html contain {text}")
+
+
+def check_html(args: argparse.Namespace) -> None:
+    """Raise before any work is done if ``--html`` cannot be written, or ``--with-text`` is given without it."""
+    from rrg_rewards.data.tables.writers import check_output
+
+    if args.html is None:
+        if args.with_text:
+            raise UsageError("argument --with-text: needs --html FILE")
+        return
+    others = [getattr(args, name, None) for name in ("output", "json", "png", "latex")]
+    if args.html == "-" or args.html in others:
+        raise UsageError(f"argument --html: must be a file of its own, got {args.html!r}")
+    check_output(args.html, args.overwrite)
+
+
+def write_html(args: argparse.Namespace, page: "Page") -> None:
+    """Write the page of ``--html``."""
+    from rrg_rewards.pages.page import write_page
+
+    write_page(page, args.html, args.overwrite)

@@ -1,0 +1,188 @@
+"""Small plots as inline SVG: intervals, distributions, points, curves and matrices. Colours are those of the page."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rrg_rewards.pages.markup import Markup, element
+
+__all__ = ["Interval", "curves", "histogram", "intervals", "matrix", "scatter"]
+
+_WIDTH, _LEFT, _RIGHT, _ROW = 640.0, 170.0, 20.0, 24.0
+_LETTERS = 24
+_BINS = 24
+
+
+class Interval(NamedTuple):
+    """A value with the ends of its interval, which may be missing, and the class of its mark."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    kind: str = "value"
+
+
+class _Scale(NamedTuple):
+    """A linear scale from values to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """Return round numbers in the range."""
+        step = 10.0 ** math.floor(math.log10((self.high - self.low) / most))
+        step = next(step * factor for factor in (1, 2, 5, 10, 20) if (self.high - self.low) / (step * factor) <= most)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [round(place * step, 12) for place in range(first, last + 1)]
+
+
+def _scale(values: Sequence[float], start: float, end: float) -> _Scale:
+    low, high = min(values), max(values)
+    margin = (high - low) * 0.03 or max(abs(high), 1.0) * 0.05
+    return _Scale(low - margin, high + margin, start, end)
+
+
+def _text(text: str, x: float, y: float, anchor: str = "start") -> Markup:
+    return element("text", text, x=x, y=y, text_anchor=anchor)
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
+
+
+def _svg(title: str, height: float, parts: Sequence[str], width: float = _WIDTH) -> Markup:
+    """Return a figure with a caption; a screen reader reads the caption, and the numbers in the table beside it."""
+    drawing = element("svg", *parts, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=title)
+    return element("figure", drawing, element("figcaption", title))
+
+
+def _x_axis(scale: _Scale, top: float, bottom: float) -> list[Markup]:
+    parts = []
+    for tick in scale.ticks():
+        parts += [
+            _line(scale(tick), top, scale(tick), bottom, "grid"),
+            _text(f"{tick:g}", scale(tick), bottom + 16, "middle"),
+        ]
+    return parts
+
+
+def _y_axis(scale: _Scale, left: float, right: float) -> list[Markup]:
+    parts = []
+    for tick in scale.ticks(5):
+        parts += [
+            _line(left, scale(tick), right, scale(tick), "grid"),
+            _text(f"{tick:g}", left - 6, scale(tick) + 4, "end"),
+        ]
+    return parts
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
+
+
+def intervals(title: str, rows: Sequence[Interval], marks: Mapping[str, float] | None = None) -> Markup:
+    """Draw values with their intervals, one below the other.
+
+    Args:
+        title: Caption.
+        rows: Values; at least one.
+        marks: Vertical lines by class: ``zero``, ``threshold`` or ``reference``.
+
+    Example:
+        >>> "<svg" in intervals("CRG", [Interval("crg", 0.5, 0.4, 0.6)])
+        True
+    """
+    marks = marks or {}
+    ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
+    scale = _scale([*ends, *marks.values()], _LEFT, _WIDTH - _RIGHT)
+    bottom = _ROW * len(rows) + 8
+    parts: list[str] = [*_x_axis(scale, 4, bottom)]
+    parts += [_line(scale(value), 4, scale(value), bottom, kind) for kind, value in marks.items()]
+    for place, row in enumerate(rows):
+        y = _ROW * (place + 0.5) + 4
+        parts.append(_text(_shortened(row.name), _LEFT - 10, y + 4, "end"))
+        if row.low is not None and row.high is not None:
+            parts.append(_line(scale(row.low), y, scale(row.high), y, f"interval {row.kind}"))
+        parts.append(element("circle", cx=scale(row.value), cy=y, r=4.5, class_=row.kind))
+    return _svg(title, bottom + 24, parts)
+
+
+def histogram(title: str, values: Sequence[float], mean: float | None = None) -> Markup:
+    """Draw the distribution of values; at least one. A line marks the mean, if it is given."""
+    width, height = 320.0, 150.0
+    scale = _scale(values, 36, width - 10)
+    counts = [0] * _BINS
+    low, high = min(values), max(values)
+    for value in values:
+        counts[min(int((value - low) / ((high - low) or 1) * _BINS), _BINS - 1)] += 1
+    tall = _Scale(0, max(counts), height - 24, 8)
+    parts: list[str] = [*_x_axis(_Scale(*scale), 8, height - 24), *_y_axis(tall, 36, width - 10)]
+    step = (scale(high) - scale(low)) / _BINS or 8.0
+    for place, count in enumerate(counts):
+        if count:
+            x = scale(low) + place * step
+            parts.append(
+                element("rect", x=x, y=tall(count), width=max(step - 1, 1), height=tall(0) - tall(count), class_="bar")
+            )
+    if mean is not None:
+        parts.append(_line(scale(mean), 8, scale(mean), height - 24, "mean"))
+    return _svg(title, height, parts, width)
+
+
+def scatter(title: str, across: tuple[str, Sequence[float]], up: tuple[str, Sequence[float]]) -> Markup:
+    """Draw points; each axis is its name and one value of each point. There is at least one point."""
+    size = 320.0
+    x_scale, y_scale = _scale(across[1], 46, size - 10), _scale(up[1], size - 44, 10)
+    parts: list[str] = [*_x_axis(x_scale, 10, size - 44), *_y_axis(y_scale, 46, size - 10)]
+    parts += [
+        element("circle", cx=x_scale(x), cy=y_scale(y), r=2.5, class_="point")
+        for x, y in zip(across[1], up[1], strict=True)
+    ]
+    parts += [_text(across[0], (46 + size) / 2, size - 8, "middle"), _text(up[0], 4, 10)]
+    return _svg(title, size, parts, size)
+
+
+def curves(
+    title: str, lines: Mapping[str, Sequence[tuple[float, float]]], marks: Sequence[float] = (), height: float = 220.0
+) -> Markup:
+    """Draw lines through points (step, value), with their names below; ``marks`` are steps with a vertical line."""
+    points = [point for line in lines.values() for point in line]
+    x_scale = _scale([x for x, _ in points], 52, _WIDTH - _RIGHT)
+    y_scale = _scale([y for _, y in points], height - 46, 10)
+    parts: list[str] = [*_x_axis(x_scale, 10, height - 46), *_y_axis(y_scale, 52, _WIDTH - _RIGHT)]
+    parts += [_line(x_scale(step), 10, x_scale(step), height - 46, "threshold") for step in marks]
+    for place, (name, line) in enumerate(lines.items()):
+        kind = f"line{place % 6}"
+        path = " ".join(f"{x_scale(x):.1f},{y_scale(y):.1f}" for x, y in line)
+        parts.append(element("polyline", points=path, class_=f"curve {kind}"))
+        if len(line) == 1:
+            parts.append(element("circle", cx=x_scale(line[0][0]), cy=y_scale(line[0][1]), r=3.5, class_=kind))
+        x = 52 + place * (_WIDTH - 52) / max(len(lines), 1)
+        parts += [_line(x, height - 10, x + 18, height - 10, f"curve {kind}"), _text(name, x + 24, height - 6)]
+    return _svg(title, height, parts)
+
+
+def matrix(title: str, names: Sequence[str], values: Sequence[Sequence[float | None]]) -> Markup:
+    """Draw correlations as a square of cells with their numbers."""
+    cell, left = 52.0, 150.0
+    width = left + cell * len(names) + 8
+    parts: list[str] = []
+    for row, name in enumerate(names):
+        y = 30 + row * cell
+        parts.append(_text(_shortened(name), left - 8, y + cell / 2 + 4, "end"))
+        parts.append(_text(_shortened(name)[:7], left + row * cell + cell / 2, 20, "middle"))
+        for column, value in enumerate(values[row]):
+            x = left + column * cell
+            kind = "missing" if value is None else "positive" if value >= 0 else "negative"
+            strength = 0.0 if value is None else round(abs(value) * 0.55, 3)
+            parts += [
+                element("rect", x=x, y=y, width=cell - 2, height=cell - 2, class_=kind, fill_opacity=strength),
+                _text("-" if value is None else f"{value:.2f}", x + cell / 2 - 1, y + cell / 2 + 4, "middle"),
+            ]
+    return _svg(title, 36 + cell * len(names), parts, width)

@@ -1,0 +1,120 @@
+"""Scores and texts of report pairs, collected while a table is scored, as the rows of a page."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from rrg_rewards.metrics.crimson import CrimsonScores
+from rrg_rewards.metrics.label_scores import LabelScores
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.pages.highlights import highlights
+from rrg_rewards.pages.page import Cell, Column, Pane, Rows
+
+__all__ = ["ScoreRows"]
+
+# Explanations that contain names and reasons, but no text of a report.
+_WITHOUT_TEXT = frozenset(("failure",))
+
+
+class ScoreRows:
+    """Rows of the page of scores. All scores stay in memory, and the texts with ``with_text``.
+
+    Args:
+        with_text: Whether the page contains reports, findings and reasons.
+
+    Example:
+        >>> from rrg_rewards.metrics import BLEU
+        >>> rows = ScoreRows(with_text=True)
+        >>> rows.add({"bleu": BLEU().score(["No effusion."], ["No effusion."])}, ["No effusion."], ["No effusion."])
+        >>> [column.name for column in rows.rows().columns][:1]
+        ['bleu']
+    """
+
+    def __init__(self, with_text: bool) -> None:
+        self.with_text = with_text
+        self._scores: dict[str, list[Scores]] = {}
+        self._names: list[str] = []
+        self._predictions: list[str | None] = []
+        self._references: list[str | None] = []
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(
+        self,
+        scores: Mapping[str, Scores],
+        predictions: Sequence[str | None],
+        references: Sequence[Any],
+        names: Sequence[Any] | None = None,
+    ) -> None:
+        """Add the scores of a batch.
+
+        Args:
+            scores: Scores of the batch by metric.
+            predictions: Candidate reports.
+            references: Reference reports, or several for each candidate.
+            names: Names of the pairs. Default: numbers from 1.
+        """
+        first = len(self._names) + 1
+        given = range(first, first + len(predictions)) if names is None else names
+        self._names += [str(name) for name in given]
+        if self.with_text:
+            self._predictions += predictions
+            self._references += [_one_text(reference) for reference in references]
+        for name, one in scores.items():
+            self._scores.setdefault(name, []).append(one)
+
+    def rescale(self, name: str, function: Callable[[Scores], Scores]) -> None:
+        """Replace the scores of a metric whose scores depend on the whole corpus."""
+        self._scores[name] = [function(one) for one in self._scores[name]]
+
+    def values(self, name: str) -> list[float]:
+        """Return the scores of a metric, without those of unscorable pairs."""
+        return [value for one in self._scores[name] for value in one.value[one.scored].tolist()]
+
+    def rows(self) -> Rows:
+        """Return the rows: scores, parts and explanations; and texts and findings if they are asked for."""
+        columns = [column for name in self._scores for column in self._columns(name)]
+        panes = [Pane("Reference", self._references), Pane("Candidate", self._predictions)] if self.with_text else []
+        return Rows("report", self._names, columns, panes, self._findings())
+
+    def _columns(self, name: str) -> Iterator[Column]:
+        parts = self._scores[name]
+        yield Column(name, _cells([one.value for one in parts]), name)
+        for detail in parts[0].details:
+            yield Column(detail.replace("_", " "), _cells([one.details[detail] for one in parts]), name, in_table=False)
+        for kind in parts[0].explanations:
+            if self.with_text or kind in _WITHOUT_TEXT or isinstance(parts[0], LabelScores):
+                texts: list[Cell] = [text or None for one in parts for text in one.explanations[kind]]
+                yield Column(kind, texts, name, in_table=False)
+
+    def _findings(self) -> list[list[list[Any]] | None] | None:
+        """Return the findings of the first metric that compares findings."""
+        batches = next((parts for parts in self._scores.values() if isinstance(parts[0], CrimsonScores)), None)
+        if batches is None:
+            return None
+        evaluations = [
+            evaluation for one in batches if isinstance(one, CrimsonScores) for evaluation in one.evaluations
+        ]
+        texts: Sequence[tuple[str | None, str | None]] = (
+            list(zip(self._references, self._predictions, strict=True))
+            if self.with_text
+            else [(None, None)] * len(evaluations)
+        )
+        return [
+            None if evaluation is None else highlights(evaluation, *pair)
+            for evaluation, pair in zip(evaluations, texts, strict=True)
+        ]
+
+
+def _cells(values: Sequence[Tensor]) -> list[Cell]:
+    return [value for one in values for value in one.tolist()]
+
+
+def _one_text(reference: Any) -> str | None:
+    """Return a reference, or several of them as one text."""
+    if reference is None or isinstance(reference, str):
+        return reference
+    known = [text for text in reference if text is not None]
+    return "\n\n".join(known) if known else None

@@ -1,0 +1,116 @@
+"""``--html`` of the commands."""
+
+import json
+
+import pytest
+
+from rrg_rewards.cli.main import main
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.data.tables.writers import write_table
+
+REFERENCES = ["Large left pneumothorax.", "Emphysema. Pleural effusion.", None, "Cardiomegaly. Atelectasis."]
+PREDICTIONS = ["Small left pneumothorax.", "Emphysema.", "Normal.", "Cardiomegaly. Mass of the liver."]
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.csv"
+    columns = {
+        "study": ["a", "b", "c", "d"],
+        "reference": REFERENCES,
+        "prediction": PREDICTIONS,
+        "rating": [1, 2, 3, 4],
+    }
+    write_table(Table(columns), path)
+    return path
+
+
+def page_data(path):
+    """Return the data in a page."""
+    text = path.read_text(encoding="utf-8")
+    return json.loads(text.split('id="data">')[1].split("</script>")[0])
+
+
+def column(data, group, name):
+    return next(one["cells"] for one in data["columns"] if (one["group"], one["name"]) == (group, name))
+
+
+def score(pairs, *options, metrics="crg,crimson"):
+    page = pairs.parent / "page.html"
+    assert main(["score", str(pairs), "--metrics", metrics, "--html", str(page), "--quiet", *options]) == 0
+    return page_data(page)
+
+
+def test_the_page_of_score_has_the_scores_of_its_output(pairs, tmp_path):
+    output = tmp_path / "scores.jsonl"
+    data = score(pairs, "--output", str(output), "--batch-size", "2", "--id-column", "study")
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert data["names"] == ["a", "b", "c", "d"]
+    for group, name, key in (
+        ("crg", "crg", "crg"),
+        ("crimson", "crimson", "crimson"),
+        ("crimson", "missing findings", "crimson_missing_findings"),
+    ):
+        expected = [row[key] for row in rows]
+        assert [cell is None for cell in column(data, group, name)] == [cell is None for cell in expected]
+        for cell, value in zip(column(data, group, name), expected, strict=True):
+            assert cell is None or cell == pytest.approx(value, rel=1e-5)
+    assert column(data, "crg", "missed") == [row["crg_missed"] or None for row in rows]
+
+
+def test_the_page_of_score_has_no_report_text_unless_asked(pairs):
+    data = score(pairs)
+    html = (pairs.parent / "page.html").read_text()
+    assert data["panes"] == []
+    assert "pneumothorax" not in html
+    assert "liver" not in html
+    statuses = [sorted(one[2] for one in findings) if findings else findings for findings in data["findings"]]
+    assert statuses == [
+        ["misdescribed"] * 2,
+        ["matched", "matched", "missed"],
+        None,
+        ["invented", "matched", "matched", "missed"],
+    ]
+
+
+def test_the_page_of_score_marks_findings_in_the_texts(pairs):
+    data = score(pairs, "--with-text")
+    assert [pane["texts"] for pane in data["panes"]] == [REFERENCES, PREDICTIONS]
+    for row, findings in enumerate(data["findings"]):
+        for pane, _, _, _, _, text, _, places in findings or []:
+            assert [data["panes"][pane]["texts"][row][start:end] for start, end in places] == [text]
+    assert "pneumothorax: mild for severe (significant severity)" in column(data, "crimson", "misdescribed")[0]
+
+
+def test_several_references_are_one_text(pairs):
+    columns = ("--reference-column", "reference", "--reference-column", "prediction")
+    data = score(pairs, "--with-text", *columns, metrics="rouge")
+    assert data["panes"][0]["texts"][0] == "Large left pneumothorax.\n\nSmall left pneumothorax."
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--with-text"], "argument --with-text: needs --html"),
+        (["--id-column", "study"], "argument --id-column: needs --html"),
+        (["--html", "-"], "argument --html: must be a file of its own"),
+        (["--html", "a.json", "--json", "a.json"], "argument --html: must be a file of its own"),
+    ],
+)
+def test_wrong_options_are_named(pairs, capsys, options, message):
+    assert main(["score", str(pairs), "--metrics", "rouge", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_existing_page_is_not_replaced(pairs, capsys):
+    score(pairs, metrics="rouge")
+    page = pairs.parent / "page.html"
+    assert main(["score", str(pairs), "--metrics", "rouge", "--html", str(page)]) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_a_missing_column_of_names_is_an_error_before_scoring(pairs, capsys):
+    page = pairs.parent / "page.html"
+    assert main(["score", str(pairs), "--metrics", "rouge", "--html", str(page), "--id-column", "no"]) == 1
+    assert "no" in capsys.readouterr().err
+    assert not page.exists()

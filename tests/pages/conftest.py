@@ -1,0 +1,66 @@
+"""Pages of real results, and a browser."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from browser import open_chromium
+
+from rrg_rewards.cli.main import main
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.data.tables.writers import write_table
+
+SCRIPT = '</script><script>document.title = "attacked"</script><img src="http://localhost/x" onerror="alert(1)">'
+PAIRS = [
+    ("Large left pneumothorax. Heart size is normal.", "Large right pneumothorax. Cardiomegaly."),
+    ("Emphysema. Small pleural effusion.", "Emphysema."),
+    ("Atelectasis of the left lower lobe.", f"Atelectasis of the left lower lobe. {SCRIPT}"),
+    *[
+        (f"Nodule of {size} mm in the right upper lobe.", "Nodule of 5 mm in the right upper lobe.")
+        for size in range(5, 70)
+    ],
+]
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pairs") / "pairs.csv"
+    names = [f"study-{row}" for row in range(len(PAIRS))]
+    references, predictions = zip(*PAIRS, strict=True)
+    rating = [row % 5 for row in range(len(PAIRS))]
+    write_table(Table({"study": names, "reference": references, "prediction": predictions, "rating": rating}), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def score_page(pairs):
+    """The page of ``score`` with text."""
+    path = pairs.parent / "score.html"
+    command = ["score", str(pairs), "--metrics", "crg,crimson,rouge", "--html", str(path), "--with-text", "--quiet"]
+    assert main([*command, "--id-column", "study", "--bootstrap", "50", "--json", str(path.with_suffix(".json"))]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with open_chromium(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory):
+    """The source of axe-core, from the file in ``AXE_CORE`` or from npm."""
+    if path := os.environ.get("AXE_CORE"):
+        return Path(path).read_text(encoding="utf-8")
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("axe-core: AXE_CORE is not set, and npm is not installed")
+    folder = tmp_path_factory.mktemp("axe")
+    command = [npm, "pack", "axe-core@4.14.1", "--silent"]
+    packed = subprocess.run(command, cwd=folder, capture_output=True, timeout=120, check=False)
+    if packed.returncode:
+        pytest.skip("axe-core: npm could not fetch it")
+    shutil.unpack_archive(next(folder.glob("*.tgz")), folder, filter="data")
+    return (folder / "package/axe.min.js").read_text(encoding="utf-8")

@@ -1,0 +1,178 @@
+"""Pages in a real browser: they render, sort, filter, escape, load nothing, and are accessible."""
+
+import json
+
+import pytest
+from browser import open_chromium
+
+pytestmark = pytest.mark.browser
+
+
+def cells(browser, column):
+    """Return a column of the table."""
+    return browser.execute_script(
+        "return [...document.querySelectorAll('#table tbody tr')].map(row => row.children[arguments[0]].textContent)",
+        column,
+    )
+
+
+def numbers(browser, column):
+    return [float(cell) for cell in cells(browser, column) if cell != "-"]
+
+
+def element(browser, selector):
+    return browser.find_element("css selector", selector)
+
+
+def press(browser, key):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    ActionChains(browser).send_keys(getattr(Keys, key)).perform()
+
+
+def focused(browser):
+    return browser.execute_script("return document.activeElement.textContent")
+
+
+def requests(browser):
+    """Return the addresses that the browser asked for since the last call, without data."""
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+    return [address for address in sent if not address.startswith("data:")]
+
+
+@pytest.fixture
+def page(chromium, score_page):
+    chromium.get("about:blank")
+    requests(chromium)
+    chromium.get_log("browser")
+    chromium.get(score_page.as_uri())
+    return chromium
+
+
+def test_it_renders_without_errors_and_requests(page, score_page):
+    assert page.title == "Scores of prediction"
+    assert len(cells(page, 0)) == 50
+    assert element(page, "#count").text == "68 of 68 reports, page 1 of 2"
+    assert len(page.find_elements("css selector", "svg")) == 4
+    element(page, "#table tbody a").click()
+    assert page.get_log("browser") == []
+    # Of all requests, only that of the page itself.
+    assert requests(page) == [score_page.as_uri()]
+
+
+def test_it_sorts_in_both_directions(page):
+    for column in (1, 3):
+        button = page.find_elements("css selector", "#table thead button")[column]
+        button.click()
+        assert numbers(page, column) == sorted(numbers(page, column))
+        button.click()
+        assert numbers(page, column) == sorted(numbers(page, column), reverse=True)
+        assert button.find_element("xpath", "..").get_attribute("aria-sort") == "descending"
+    assert len(page.find_elements("css selector", "[aria-sort]")) == 1
+
+
+def test_it_searches_texts_and_limits_numbers(page):
+    element(page, "#search").send_keys("PNEUMOTHORAX left")
+    assert cells(page, 0) == ["study-0"]
+    element(page, "#search").clear()
+    element(page, "#search").send_keys("nothing like this")
+    assert cells(page, 0) == []
+    page.refresh()
+    element(page, "#filter").send_keys("rouge")
+    element(page, "#low").send_keys("0.999")
+    assert set(numbers(page, 3)) == {1.0}
+    assert "study-3" in cells(page, 0)
+
+
+def test_it_turns_pages(page):
+    next_page = page.find_elements("css selector", ".pages button")[1]
+    next_page.click()
+    assert cells(page, 0)[0] == "study-50"
+    assert not next_page.is_enabled()
+    element(page, "#size").send_keys("all")
+    assert len(cells(page, 0)) == 68
+
+
+def test_a_report_shows_its_texts_with_what_became_of_each_finding(page):
+    element(page, "#table tbody a").click()
+    marks = {mark.text: mark.get_attribute("class") for mark in page.find_elements("css selector", "mark")}
+    assert marks == {
+        "pneumothoraxR1": "misdescribed",
+        "pneumothoraxP1": "misdescribed",
+        "CardiomegalyP2": "invented",
+    }
+    view = element(page, "#view").text
+    assert "location (significant)" in view
+    for name in ("crg", "crimson", "rouge", "reference weight"):
+        assert name in view
+
+
+def test_a_report_with_a_script_is_text(page):
+    page.find_element("link text", "study-2").click()
+    assert '<script>document.title = "attacked"</script>' in element(page, "#view").text
+    assert page.title == "Scores of prediction"
+    assert not page.find_elements("css selector", "#view script, #view img")
+    assert page.get_log("browser") == []
+
+
+def test_keys_move_between_reports_and_back(page):
+    page.execute_script("document.querySelector('#table tbody a').focus()")
+    press(page, "ENTER")
+    assert focused(page) == "Report study-0"
+    press(page, "ARROW_RIGHT")
+    assert focused(page) == "Report study-1"
+    press(page, "ARROW_LEFT")
+    press(page, "ARROW_LEFT")
+    assert focused(page) == "Report study-0"
+    press(page, "ESCAPE")
+    assert focused(page) == "study-0"
+    assert not element(page, "#view").is_displayed()
+
+
+def test_the_next_report_is_that_of_the_sorted_table(page):
+    page.find_elements("css selector", "#table thead button")[3].click()
+    first, second = cells(page, 0)[:2]
+    page.find_element("link text", first).click()
+    press(page, "ARROW_RIGHT")
+    assert focused(page) == f"Report {second}"
+
+
+def test_the_focus_is_visible(page):
+    press(page, "TAB")
+    assert focused(page) == "Skip to content"
+    outline = "return getComputedStyle(document.activeElement).outlineStyle"
+    assert page.execute_script(outline) == "solid"
+    press(page, "TAB")
+    assert page.execute_script("return document.activeElement.id") == "theme"
+    assert page.execute_script(outline) == "solid"
+
+
+def test_the_switch_sets_the_colours(page):
+    background = "return getComputedStyle(document.body).backgroundColor"
+    light = page.execute_script(background)
+    element(page, "#theme").send_keys("dark")
+    dark = page.execute_script(background)
+    assert light != dark
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert page.execute_script(background) == light
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_is_accessible_and_fits_the_window(score_page, axe, tmp_path, width, dark):
+    with open_chromium(tmp_path, width, dark) as browser:
+        for place in ("", "#1", "#3"):
+            # Another address opens the page anew.
+            browser.get("about:blank")
+            browser.get(score_page.as_uri() + place)
+            browser.execute_script(axe)
+            found = browser.execute_async_script("axe.run().then(arguments[0])")
+            problems = [
+                (one["id"], one["impact"], [node["target"] for node in one["nodes"]]) for one in found["violations"]
+            ]
+            assert problems == []
+            assert len(found["passes"]) > 20
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width
