@@ -14,7 +14,7 @@ from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.finebench import EXISTENCE, AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
 from rrg_rewards.questions.descriptions import check_readable
 from rrg_rewards.questions.engine import answer_items, build_items
-from rrg_rewards.questions.grading import Grading, check_grading, compare_answers
+from rrg_rewards.questions.grading import Grading, OverSpecified, check_grading, compare_answers
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_schema
 from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.utilities.backend import Backend
@@ -63,6 +63,8 @@ class Examiner(Backend):
         comparer: Grades answers: ``"engine"`` or a judge.
         grading: How ``"engine"`` grades lists: ``"levels"`` or ``"overlap"``
             (:func:`rrg_rewards.questions.compare_answers`).
+        over_specified: How correct answers that say more than the true one are graded, by ``"engine"`` and by judges:
+            ``"right"`` or ``"partial"``.
         remembered: Number of reports whose questions are cached.
 
     Raises:
@@ -85,6 +87,7 @@ class Examiner(Backend):
         answerer: JudgeSetting = ENGINE,
         comparer: JudgeSetting = ENGINE,
         grading: Grading = "levels",
+        over_specified: OverSpecified = "right",
         remembered: int = _REMEMBERED,
     ) -> None:
         # Absolute, because worker processes may have another working folder.
@@ -97,10 +100,12 @@ class Examiner(Backend):
         if self.builder is None or self.answerer is None:
             check_readable(self.schema)
         self.remembered = remembered
-        check_grading(grading)
+        check_grading(grading, over_specified)
         self.grading: Grading = grading
+        self.over_specified: OverSpecified = over_specified
         self._built: dict[str, tuple[QAItem, ...]] = {}
-        self._items_task, self._answers_task, self._grades_task = ItemsTask(self.schema), AnswersTask(), GradesTask()
+        self._items_task, self._answers_task = ItemsTask(self.schema), AnswersTask()
+        self._grades_task = GradesTask(over_specified)
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this examiner."""
@@ -110,6 +115,7 @@ class Examiner(Backend):
             "answerer": self.answerer or ENGINE,
             "comparer": self.comparer or ENGINE,
             "grading": self.grading,
+            "over_specified": self.over_specified,
             "remembered": self.remembered,
         }
 
@@ -134,6 +140,7 @@ class Examiner(Backend):
             "answerer": _signature(self.answerer, self._answers_task, engine),
             "comparer": _signature(self.comparer, self._grades_task, f"{ENGINE}@{words}"),
             **({} if self.grading == "levels" else {"grading": self.grading}),
+            "over_specified": self.over_specified,
         }
 
     def build_now(self, reports: Sequence[str]) -> list[tuple[QAItem, ...] | JudgeFailure]:
@@ -216,13 +223,29 @@ class Examiner(Backend):
         ]
         results = await _evaluated(self.comparer, self._grades_task, requests)
         return [
-            found if isinstance(found, JudgeFailure) else _with_rules(*pair, chosen, found, self.grading)
+            found if isinstance(found, JudgeFailure) else self._with_rules(*pair, chosen, found)
             for pair, chosen, found in zip(pairs, judged, results, strict=True)
         ]
 
     def _is_judged(self, item: QAItem, answer: str | None) -> bool:
         """Whether the judge grades an answer. Rules grade missing answers and answers on existence."""
         return self.comparer is not None and answer is not None and item.answer_type != EXISTENCE
+
+    def _with_rules(
+        self,
+        items: Sequence[QAItem],
+        answers: Sequence[str | None],
+        chosen: Sequence[bool],
+        judged: Sequence[float],
+    ) -> tuple[float, ...]:
+        """Combine the judge's grades of the chosen answers with the rules' grades of the others."""
+        grades = iter(judged)
+        return tuple(
+            next(grades)
+            if is_chosen
+            else compare_answers(answer, item.answer, item.answer_type, self.grading, self.over_specified)
+            for item, answer, is_chosen in zip(items, answers, chosen, strict=True)
+        )
 
 
 async def _evaluated(judge: Judge | None, task: JudgeTask[Any, Any], requests: Sequence[Any]) -> list[Any]:
@@ -243,21 +266,6 @@ def _judge(name: str, setting: JudgeSetting) -> Judge | None:
 
 def _signature(judge: Judge | None, task: JudgeTask[Any, Any], engine: str) -> str:
     return engine if judge is None else f"{{{judge.signature}|prompt:{task.prompt_hash}}}"
-
-
-def _with_rules(
-    items: Sequence[QAItem],
-    answers: Sequence[str | None],
-    chosen: Sequence[bool],
-    judged: Sequence[float],
-    grading: Grading,
-) -> tuple[float, ...]:
-    """Combine the judge's grades of the chosen answers with the rules' grades of the others."""
-    grades = iter(judged)
-    return tuple(
-        next(grades) if is_chosen else compare_answers(answer, item.answer, item.answer_type, grading)
-        for item, answer, is_chosen in zip(items, answers, chosen, strict=True)
-    )
 
 
 def _graded(items: Sequence[QAItem], answers: Sequence[str | None], grades: Any) -> Any:

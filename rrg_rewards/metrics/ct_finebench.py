@@ -28,7 +28,7 @@ from rrg_rewards.metrics.finebench_scores import (
 )
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.questions.grading import Grading
+from rrg_rewards.questions.grading import Grading, OverSpecified
 from rrg_rewards.questions.schema import QAItem, QuestionSchema
 from rrg_rewards.utilities.signature import format_signature
 
@@ -91,10 +91,13 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
         mode: ``"recall"``, ``"precision"`` or ``"f1"``.
         grading: ``"levels"`` or ``"overlap"``; ``None`` for ``"levels"`` in mode ``recall`` and ``"overlap"`` in the
             others. It does not change the grades of a judge.
+        over_specified: Grade of a correct answer on a place or a category that says more than the true one: ``"right"``
+            for 1, as in the paper's prompt, or ``"partial"`` for 0.5, as in its Section 3.3
+            (:func:`rrg_rewards.questions.compare_answers`). A judge is told the same.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: If the schema, a judge, the mode or the grading is unknown.
+        ValueError: If the schema, a judge, the mode, the grading or ``over_specified`` is unknown.
         TypeError: If an object is not a judge, or has an argument that the judge does not accept.
 
     Example:
@@ -126,6 +129,7 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
         comparer: JudgeSetting = ENGINE,
         mode: FineBenchMode = "recall",
         grading: Grading | None = None,
+        over_specified: OverSpecified = "right",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -138,6 +142,7 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             answerer=answerer,
             comparer=comparer,
             grading=grading or ("levels" if mode == "recall" else "overlap"),
+            over_specified=over_specified,
         )
         self.detail_names = detail_names(mode)
         # One column per attribute of the schema, then one per kind of question.

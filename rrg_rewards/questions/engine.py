@@ -123,7 +123,8 @@ def build_items(
     """Build the questions that a reference report answers (CT-FineBench, Section 3.2), with the finding engine.
 
     A present finding gets one question about its existence and one about each attribute that the report states. Each
-    question covers all mentions of its finding: the answer contains all locations or values, or the largest size.
+    question covers all lesions of its finding: the answer contains all locations or values, or the largest size
+    (:data:`rrg_rewards.questions.schema.SEVERAL_LESIONS`).
 
     Args:
         report: Report text.

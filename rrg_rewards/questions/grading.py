@@ -12,24 +12,36 @@ from rrg_rewards.questions.schema import AnswerType, check_answer_type
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["Grading", "check_grading", "compare_answers"]
+__all__ = ["Grading", "OverSpecified", "check_grading", "compare_answers"]
 
 Grading = Literal["levels", "overlap"]
 """Grades of lists: 1, 0.5 or 0 for the whole answer, as published, or the overlap of its parts with the true ones."""
 
+OverSpecified = Literal["right", "partial"]
+"""Grade of an answer that contains the true one and says more: 1 (the paper's prompt) or 0.5 (its Section 3.3)."""
+
 _Part = TypeVar("_Part")
+# Types of answers that can say more than the true one; the paper grades numbers by their error only.
+_SPECIFIABLE = frozenset({"location", "categorical"})
 # Maximum number of words from a denial to the value, or to the place, that it denies: "not calcified".
 _DENIAL_REACH = 2
 _PLACE_DENIAL_REACH = 4
 
 
-def check_grading(grading: str) -> None:
-    """Raise a ValueError unless a way of grading is known."""
-    if grading not in get_args(Grading):
-        raise ValueError(unknown_name_message("grading", str(grading), get_args(Grading)))
+def check_grading(grading: str, over_specified: str = "right") -> None:
+    """Raise a ValueError unless a way of grading, and the grade of over-specified answers, are known."""
+    for name, value, known in (("grading", grading, Grading), ("over_specified", over_specified, OverSpecified)):
+        if value not in get_args(known):
+            raise ValueError(unknown_name_message(name, str(value), get_args(known)))
 
 
-def compare_answers(prediction: str | None, target: str, answer_type: AnswerType, grading: Grading = "levels") -> float:
+def compare_answers(
+    prediction: str | None,
+    target: str,
+    answer_type: AnswerType,
+    grading: Grading = "levels",
+    over_specified: OverSpecified = "right",
+) -> float:
     r"""Grade an answer against the true answer.
 
     - ``numeric``: A relative error below 10 % gives 1, below 30 % gives 0.5, any other 0, in exact arithmetic.
@@ -59,19 +71,25 @@ def compare_answers(prediction: str | None, target: str, answer_type: AnswerType
     exclude each other. A similar value is surplus if the answer also contains the true one. A doubtful answer is wrong
     for a denied finding, and vice versa.
 
+    The paper grades a correct answer that says more than the true one in two ways: 1 in the prompt of its appendix
+    ("correct but more specific", "correct additional detail"), and 0.5 in its Section 3.3 ("over-specified").
+    ``over_specified="right"`` follows the appendix. With ``"partial"``, an answer on a location or a category that
+    would get 1 gets 0.5 if it is over-specified: if the true answer, graded against it, would not get 1.
+
     Args:
         prediction: The answer, or ``None``.
         target: The true answer.
         answer_type: ``numeric``, ``categorical``, ``location`` or ``existence``.
         grading: ``levels`` or ``overlap``.
+        over_specified: ``right`` or ``partial``.
 
     Returns:
         1 (right), 0.5 (partly right) or 0 (wrong, or no answer); with ``overlap`` any value in [0, 1].
 
     Raises:
-        ValueError: If the type or the grading is unknown, if the true answer is blank, or if a numeric true answer has
-            no number or an unknown unit, or a number of more than 100 characters. A prediction without a number, or
-            with such a unit or number, is graded 0.
+        ValueError: If the type, the grading or ``over_specified`` is unknown, if the true answer is blank, or if a
+            numeric true answer has no number or an unknown unit, or a number of more than 100 characters. A prediction
+            without a number, or with such a unit or number, is graded 0.
 
     Example:
         >>> compare_answers("1.3 cm", "12 mm", "numeric"), compare_answers("16 mm", "12 mm", "numeric")
@@ -83,12 +101,19 @@ def compare_answers(prediction: str | None, target: str, answer_type: AnswerType
         >>> said = "right upper, middle and lower lobe, left upper and lower lobe"
         >>> [compare_answers(said, "left upper lobe", "location", grading) for grading in ("levels", "overlap")]
         [0.5, 0.2]
+        >>> compare_answers("superior segment of the right lower lobe", "right lower lobe", "location")
+        1.0
+        >>> compare_answers("spiculated, solid", "solid", "categorical", over_specified="partial")
+        0.5
     """
     check_answer_type(answer_type)
-    check_grading(grading)
+    check_grading(grading, over_specified)
     if not isinstance(target, str) or not target.strip():
         raise ValueError("target must be an answer in words, got a blank one; leave the question out instead")
-    return _compared(prediction, target, answer_type, grading)
+    grade = _compared(prediction, target, answer_type, grading)
+    if over_specified == "right" or grade < 1 or prediction is None or answer_type not in _SPECIFIABLE:
+        return grade
+    return 1.0 if _compared(target, prediction, answer_type, grading) == 1 else 0.5
 
 
 @lru_cache(maxsize=1 << 16)

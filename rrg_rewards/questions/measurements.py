@@ -1,13 +1,37 @@
 """Grade a number with a unit against the true one, in exact arithmetic."""
 
+import re
 from fractions import Fraction
 
-from rrg_rewards.findings.reading.measurements import Ends, Measure
+from rrg_rewards.findings.reading.measurements import Ends, Measure, read_measures
 
-__all__ = ["grade_measures"]
+__all__ = ["grade_measures", "largest_measure"]
 
 FULL_BELOW, HALF_BELOW = Fraction(1, 10), Fraction(3, 10)
 """Relative errors below which an answer is right or partly right."""
+
+# Separators of measures. A comma inside a number is a decimal point.
+_BETWEEN = re.compile(r"\s*(?:;|,(?!\d)|\band\b)\s*")
+_UNIT = re.compile(r"[a-z%]+\W*$", re.IGNORECASE)
+
+
+def largest_measure(answer: str) -> str:
+    """Return the largest measure of an answer that lists those of several lesions, or else the answer.
+
+    Args:
+        answer: Answer to a numeric question, with known units.
+
+    Example:
+        >>> largest_measure("8 mm and 1.2 x 0.9 cm"), largest_measure("3 and 2 cm"), largest_measure("1,2 cm")
+        ('1.2 x 0.9 cm', '3 cm', '1,2 cm')
+    """
+    parts, measures = _BETWEEN.split(answer), read_measures(answer)
+    if len(parts) < 2 or len(parts) != len(measures) or len({measure.kind for measure in measures}) > 1:
+        return answer
+    greatest = max(range(len(parts)), key=lambda i: max(end for end in measures[i].ranges[0] if end is not None))
+    part = parts[greatest].strip()
+    unit = _UNIT.search(parts[-1])
+    return part if unit is None or _UNIT.search(part) else f"{part} {unit[0]}"
 
 
 def grade_measures(target: Measure, said: Measure) -> float:

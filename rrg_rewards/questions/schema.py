@@ -11,7 +11,23 @@ from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.package_data import package_yaml, package_yaml_names
 from rrg_rewards.utilities.user_yaml import check_keys, is_yaml_path, read_user_yaml
 
-__all__ = ["AnswerType", "AttributeSpec", "FindingSpec", "QAItem", "QuestionSchema", "get_question_schema"]
+__all__ = [
+    "SEVERAL_LESIONS",
+    "AnswerType",
+    "AttributeSpec",
+    "FindingSpec",
+    "QAItem",
+    "QuestionSchema",
+    "get_question_schema",
+]
+
+SEVERAL_LESIONS = (
+    "A report may describe several lesions of one finding. One question is about all of them together. A finding is "
+    "present if any of its lesions is present; suspected lesions do not count beside a present one. The answer on a "
+    "place or a category holds every place or value that the report states of any of the lesions, separated by "
+    "semicolons. The answer on a number holds the greatest one."
+)
+"""What a question asks of several lesions of a finding: the rule of the finding engine, and part of judges' prompts."""
 
 _SHIPPED = "rrg_rewards.questions.question_schemas"
 _FEWEST_EXAMPLES = 5

@@ -115,6 +115,20 @@ def test_grading_follows_the_mode_and_is_in_the_signature() -> None:
         CTFineBench(grading="jaccard")  # type: ignore[arg-type]
 
 
+def test_over_specified_answers_get_what_the_setting_says() -> None:
+    reference, more = "Nodule in the right lower lobe.", "Nodule in the superior segment of the right lower lobe."
+    right, partial = CTFineBench(), CTFineBench(over_specified="partial")
+    assert values(right.score([more, reference], [reference] * 2)) == [1, 1]
+    assert values(partial.score([more, reference], [reference] * 2)) == [0.75, 1]
+    assert "|over_specified:right" in right.signature
+    assert "|over_specified:partial" in partial.signature
+    assert pickle.loads(pickle.dumps(partial)).examiner.over_specified == "partial"
+    prompts = [metric.examiner._grades_task.prompt_hash for metric in (right, partial)]
+    assert prompts[0] != prompts[1]
+    with pytest.raises(ValueError, match="unknown over_specified 'half'"):
+        CTFineBench(over_specified="half")  # type: ignore[arg-type]
+
+
 def test_details_are_by_kind_of_question() -> None:
     scores = CTFineBench().score(PREDS, TARGET)
     rows = {name: [float(value) for value in column] for name, column in scores.details.items()}

@@ -316,3 +316,46 @@ def test_an_unknown_type_is_told() -> None:
 @pytest.mark.parametrize(("target", "kind"), [("12 mm", "numeric"), ("left", "location"), ("yes", "existence")])
 def test_no_answer_is_wrong(said: str | None, target: str, kind: str) -> None:
     assert compare_answers(said, target, kind) == 0.0  # type: ignore[arg-type]
+
+
+OVER_SPECIFIED = [
+    ("superior segment of the right lower lobe", "right lower lobe", "location"),
+    ("left upper lobe, subpleural", "left upper lobe", "location"),
+    ("platelike", "linear", "categorical"),
+    ("spiculated, solid", "solid", "categorical"),
+]
+EXACT = [
+    ("both lungs", "bilateral", "location"),
+    ("bilateral", "both lungs", "location"),
+    ("left lower lobe and right upper lobe", "right upper lobe; left lower lobe", "location"),
+    ("subsolid", "part-solid", "categorical"),
+    ("8 x 12 mm", "12 x 8 mm", "numeric"),
+    ("12 x 8 mm", "12 mm", "numeric"),
+    ("yes, a large one", "yes", "existence"),
+]
+
+
+@pytest.mark.parametrize("grading", ["levels", "overlap"])
+@pytest.mark.parametrize(("said", "target", "kind"), OVER_SPECIFIED)
+def test_answers_that_say_more_get_1_or_a_half(said: str, target: str, kind: Any, grading: Any) -> None:
+    assert compare_answers(said, target, kind, grading) == 1
+    assert compare_answers(said, target, kind, grading, "partial") == 0.5
+
+
+@pytest.mark.parametrize("grading", ["levels", "overlap"])
+@pytest.mark.parametrize(("said", "target", "kind"), EXACT)
+def test_answers_that_say_the_same_get_1(said: str, target: str, kind: Any, grading: Any) -> None:
+    assert compare_answers(said, target, kind, grading, "partial") == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "target", "kind"),
+    [("right lung", "right lower lobe", "location"), ("left", "right", "location"), (None, "solid", "categorical")],
+)
+def test_other_grades_do_not_depend_on_over_specified(said: str | None, target: str, kind: Any) -> None:
+    assert compare_answers(said, target, kind, "levels", "partial") == compare_answers(said, target, kind)
+
+
+def test_an_unknown_grade_of_over_specified_answers_is_told() -> None:
+    with pytest.raises(ValueError, match="unknown over_specified 'half'"):
+        compare_answers("1", "1", "numeric", over_specified="half")  # type: ignore[arg-type]

@@ -6,17 +6,35 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from rrg_rewards.findings.reading.measurements import NumberTooLongError, UnknownUnitError
 from rrg_rewards.judges.base import AnswerError, Message
 from rrg_rewards.judges.tasks.base import PromptTask
 from rrg_rewards.judges.tasks.escaping import quote_text
 from rrg_rewards.judges.tasks.grounding import ReportWords, content_words, report_words
-from rrg_rewards.questions.grading import compare_answers
-from rrg_rewards.questions.schema import AttributeSpec, FindingSpec, QAItem, QuestionSchema
+from rrg_rewards.questions.grading import OverSpecified, check_grading, compare_answers
+from rrg_rewards.questions.measurements import largest_measure
+from rrg_rewards.questions.schema import SEVERAL_LESIONS, AttributeSpec, FindingSpec, QAItem, QuestionSchema
 
 __all__ = ["AnswerPairs", "AnswersTask", "GradesTask", "ItemsTask", "Questions"]
 
 EXISTENCE = "existence"
 _GRADES = {"right": 1.0, "partial": 0.5, "wrong": 0.0}
+_MORE = (
+    "the other answer holds the whole true answer and adds a detail that does not contradict it; or it is a more "
+    "specific case of the true answer"
+)
+_LESS = (
+    "nothing in the other answer is wrong, but something of the true answer is missing, or it is more general than the "
+    "true answer"
+)
+# Descriptions of the grades "right" and "partial" in the prompt, by the setting over_specified.
+_RULES = {
+    "right": (f"both mean the same, in whatever words; or {_MORE}.", f"{_LESS}."),
+    "partial": (
+        "both mean the same, in whatever words, and neither says more than the other.",
+        f"{_LESS}; or {_MORE}.",
+    ),
+}
 # More words than any answer needs. Without a limit, a copy of the report would be a valid answer.
 _LONGEST_ANSWER = 30
 _DENIAL = re.compile(r"\W*(?:no|not|none|without|absent|absence|negative|never|neither|free)\b", re.IGNORECASE)
@@ -63,7 +81,9 @@ class ItemsTask(PromptTask[str, tuple[QAItem, ...]]):
     - quotes and answers are in the words of the report, and quotes do not deny the finding;
     - the answer of a numeric attribute contains a number with a known unit.
 
-    An attribute is left out if its question already contains the words of the answer.
+    An attribute is left out if its question already contains the words of the answer. Several lesions of a finding are
+    treated by the rule of the finding engine (:data:`rrg_rewards.questions.schema.SEVERAL_LESIONS`), which is part of
+    the prompt; of several numbers in an answer the greatest is kept.
 
     Source: Yuan et al., "CT-FineBench", Section 3.2.
 
@@ -96,7 +116,7 @@ class ItemsTask(PromptTask[str, tuple[QAItem, ...]]):
     def messages(self, item: str) -> list[Message]:
         """Build the conversation: instructions with the schema, then the report as data."""
         described = "\n".join(map(_described, self.questions.findings))
-        return self._fill(findings=described, report=quote_text(item))
+        return self._fill(findings=described, several=SEVERAL_LESIONS, report=quote_text(item))
 
     def parse(self, item: str, answer: str) -> tuple[QAItem, ...]:
         """Return the questions that follow from an answer, in the order of the schema."""
@@ -137,13 +157,14 @@ def _items_of(finding: FindingSpec, stated: Any, words: ReportWords) -> list[QAI
         if spec.name not in attributes:
             continue
         answer = _grounded(f"{where}, {spec.name}", attributes[spec.name].answer, words)
-        item = _item(finding, spec, answer)
         try:
             compare_answers(answer, answer, spec.answer_type)
         except ValueError:
             raise AnswerError("inconsistent", f"{where}, {spec.name}: the answer is not {spec.answer_type}") from None
+        if spec.answer_type == "numeric":
+            answer = largest_measure(answer)
         if not content_words(answer) or not content_words(answer) <= content_words(spec.question):
-            items.append(item)
+            items.append(_item(finding, spec, answer))
     return items
 
 
@@ -159,7 +180,7 @@ class AnswersTask(PromptTask[Questions, tuple[str | None, ...]]):
     An answer is valid if it is a JSON object of the form, answers each question once, and contains only words and
     numbers of the report (:meth:`rrg_rewards.judges.tasks.grounding.ReportWords.contains_answer`). A question about the
     existence of a finding is answered by quoting the report: a quote that denies the finding is ``"no"``, any other
-    ``"yes"``.
+    ``"yes"``. Several lesions of a finding are treated as in :class:`ItemsTask`.
 
     Source: Yuan et al., "CT-FineBench", Section 3.3.
 
@@ -180,7 +201,7 @@ class AnswersTask(PromptTask[Questions, tuple[str | None, ...]]):
     def messages(self, item: Questions) -> list[Message]:
         """Build the conversation: instructions, then the report and the questions as data."""
         questions = [_question_in_words(number, question) for number, question in enumerate(item.items, start=1)]
-        return self._fill(report=quote_text(item.report), questions="\n".join(questions))
+        return self._fill(several=SEVERAL_LESIONS, report=quote_text(item.report), questions="\n".join(questions))
 
     def parse(self, item: Questions, answer: str) -> tuple[str | None, ...]:
         """Return the answer to each question; ``None`` if the report does not state it."""
@@ -205,9 +226,17 @@ def _question_in_words(number: int, item: QAItem) -> str:
 
 def _answered(where: str, answer: str, item: QAItem, words: ReportWords) -> str:
     grounded = _grounded(where, answer, words)
-    if item.answer_type != EXISTENCE:
-        return grounded
-    return "no" if _DENIAL.match(grounded) else "yes"
+    if item.answer_type == EXISTENCE:
+        return "no" if _DENIAL.match(grounded) else "yes"
+    return _greatest(grounded) if item.answer_type == "numeric" else grounded
+
+
+def _greatest(answer: str) -> str:
+    """Return the greatest number of an answer, or the answer itself if its numbers cannot be compared."""
+    try:
+        return largest_measure(answer)
+    except (UnknownUnitError, NumberTooLongError):
+        return answer
 
 
 class GradesTask(PromptTask[AnswerPairs, tuple[float, ...]]):
@@ -216,7 +245,14 @@ class GradesTask(PromptTask[AnswerPairs, tuple[float, ...]]):
     An answer is valid if it is a JSON object of the form and grades each pair once. Whether a grade is correct is not
     checked.
 
-    Source: Yuan et al., "CT-FineBench", Section 3.3.
+    Source: Yuan et al., "CT-FineBench", Section 3.3 and Appendix B, which grade over-specified answers differently.
+
+    Args:
+        over_specified: Grade of a correct answer that says more than the true one: ``"right"``, as in Appendix B, or
+            ``"partial"``, as in Section 3.3.
+
+    Raises:
+        ValueError: If ``over_specified`` is unknown.
 
     Example:
         >>> task = GradesTask()
@@ -229,6 +265,10 @@ class GradesTask(PromptTask[AnswerPairs, tuple[float, ...]]):
     template = "finebench_grades"
     form = "GradesForm"
 
+    def __init__(self, over_specified: OverSpecified = "right") -> None:
+        check_grading("levels", over_specified)
+        self.over_specified: OverSpecified = over_specified
+
     def _probes(self) -> Sequence[AnswerPairs]:
         return (AnswerPairs((), ()), AnswerPairs(_PROBES, (_PROBE,) * len(_PROBES)))
 
@@ -239,7 +279,8 @@ class GradesTask(PromptTask[AnswerPairs, tuple[float, ...]]):
             f"other answer: {quote_text(answer)}"
             for number, (question, answer) in enumerate(zip(item.items, item.answers, strict=True), start=1)
         ]
-        return self._fill(answers="\n".join(pairs))
+        right, partial = _RULES[self.over_specified]
+        return self._fill(right=right, partial=partial, answers="\n".join(pairs))
 
     def parse(self, item: AnswerPairs, answer: str) -> tuple[float, ...]:
         """Return the grade of each answer."""

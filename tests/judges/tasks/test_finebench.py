@@ -170,6 +170,17 @@ def test_grades() -> None:
         task.parse(pairs, json.dumps({"grades": [{"pair": "A1", "grade": "1"}]}))
 
 
+def test_the_prompt_of_grades_follows_over_specified() -> None:
+    grades = {}
+    for setting in ("right", "partial"):
+        system = GradesTask(setting).messages(AnswerPairs((), ()))[0]["content"]  # type: ignore[arg-type]
+        grades[setting] = dict(line[2:].split(": ", 1) for line in system.splitlines() if line.startswith('- "'))
+    assert "more specific case" in grades["right"]['"right"']
+    assert "more specific" not in grades["right"]['"partial"']
+    assert "more specific" not in grades["partial"]['"right"']
+    assert "more specific case" in grades["partial"]['"partial"']
+
+
 def test_no_text_leaves_its_place() -> None:
     evil = QAItem("Lung nodule", "size", EVIL, EVIL, "numeric", EVIL, (EVIL,))
     conversations = {
@@ -197,8 +208,8 @@ def test_the_prompt_describes_the_schema() -> None:
 
 def test_hashes_tell_prompts_apart() -> None:
     other = QuestionSchema("one", (NODULE,))
-    tasks = [ItemsTask(SCHEMA), ItemsTask(other), AnswersTask(), GradesTask()]
-    assert len({task.prompt_hash for task in tasks}) == 4
+    tasks = [ItemsTask(SCHEMA), ItemsTask(other), AnswersTask(), GradesTask(), GradesTask("partial")]
+    assert len({task.prompt_hash for task in tasks}) == 5
     assert ItemsTask(SCHEMA) == ItemsTask(SCHEMA) != ItemsTask(other)
     assert ItemsTask(SCHEMA).prompt_hash == ItemsTask(SCHEMA).prompt_hash
     assert AnswersTask() == AnswersTask() != GradesTask()
