@@ -96,6 +96,7 @@ def sensitivity(
     scorers: Sequence[Scorer],
     seed: int = 0,
     report_progress: Callable[[int, int], None] | None = None,
+    made: "Mapping[str, Sequence[RewrittenReport]] | None" = None,
 ) -> dict[str, Any]:
     """Score both versions of each report against the report with several metrics.
 
@@ -106,6 +107,7 @@ def sensitivity(
         scorers: The metrics.
         seed: Random seed of the versions, not negative.
         report_progress: Function that :meth:`Terminal.progress` yields; counts columns of scores.
+        made: Both versions of each report, by the names in :data:`VERSIONS`; by default those of :func:`versions_of`.
 
     Returns:
         ``reports``; ``seed``; ``changes``, the mean number of changes per report, by version and kind; and for each
@@ -117,7 +119,7 @@ def sensitivity(
     """
     progress = report_progress or (lambda _finished, _added: None)
     progress(0, len(scorers) * len(VERSIONS))
-    made = versions_of(reports, seed)
+    made = versions_of(reports, seed) if made is None else made
     result: dict[str, Any] = {
         "reports": len(reports),
         "seed": seed,

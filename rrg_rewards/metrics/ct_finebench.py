@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
@@ -20,6 +19,7 @@ from rrg_rewards.metrics.finebench_scores import (
     SIDES,
     Examination,
     FineBenchMode,
+    FineBenchPair,
     FineBenchScores,
     Graded,
     detail_names,
@@ -29,19 +29,11 @@ from rrg_rewards.metrics.finebench_scores import (
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.grading import Grading, OverSpecified
-from rrg_rewards.questions.schema import QAItem, QuestionSchema
+from rrg_rewards.questions.positive_findings import check_finding_labels, items_on
+from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CTFineBench", "FineBenchMode", "FineBenchScores"]
-
-
-@dataclass(frozen=True)
-class FineBenchPair:
-    """A report pair, with its questions if they are given."""
-
-    reference: str
-    candidate: str
-    items: tuple[QAItem, ...] | None
 
 
 @lru_cache(maxsize=16)
@@ -109,7 +101,7 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
     """
 
     name = "ct_finebench"
-    context = ("items",)
+    context = ("items", "labels")
     plot_lower_bound: float = 0.0
     plot_upper_bound: float = 1.0
 
@@ -182,8 +174,9 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             target: ``N`` reference reports. In mode ``recall`` with ``items`` they are not used and may be ``None``.
             context: ``items``, optional: the questions of each reference, as
                 :func:`rrg_rewards.data.check_question_items` accepts them. No questions are then made from the
-                references, and a row with ``None`` or, except in mode ``f1``, without
-                questions is unscorable.
+                references, and a row with ``None`` or, except in mode ``f1``, without questions is unscorable.
+                ``labels``, optional: the labels of each reference (:func:`rrg_rewards.questions.positive_findings`).
+                References then have questions on positive findings only. A row with ``None`` is unscorable.
 
         Returns:
             ``value``: the score. ``details``, each ``(N,)``: mean grades of the questions on ``existence`` and on
@@ -193,11 +186,11 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             ``precision_``. ``examinations``: questions, answers and grades.
 
         Raises:
-            TypeError: If a report is not a text, or a row of ``items`` is not a list of questions, naming argument and
-                row; if a context column is unknown; if ``items`` are given in mode ``precision``, which makes questions
-                from candidates.
-            ValueError: If lengths differ, or a question is not in the schema or has no comparable answer, naming row
-                and number.
+            TypeError: If a report is not a text, or a row of ``items`` or ``labels`` has another type, naming argument
+                and row; if a context column is unknown, or is given in mode ``precision``, which makes questions from
+                candidates.
+            ValueError: If lengths differ, a question is not in the schema or has no comparable answer, or labels do not
+                fit the schema, naming the row.
         """
         scores = super().score(preds, target, **context)
         assert isinstance(scores, FineBenchScores)
@@ -205,27 +198,30 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
 
     def _check_columns(self, columns: Mapping[str, Any]) -> None:
         super()._check_columns(columns)
-        if "items" in columns and self.mode == "precision":
-            raise TypeError("mode 'precision' makes its questions from the candidates, so it takes no column items")
+        if columns and self.mode == "precision":
+            names = " and ".join(columns)
+            raise TypeError(f"mode 'precision' makes its questions from the candidates, so it takes no column {names}")
 
     def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
-        return {name: check_question_items(column, self.examiner.schema) for name, column in context.items()}
+        schema = self.examiner.schema
+        read = {"items": check_question_items, "labels": check_finding_labels}
+        return {name: read[name](column, schema) for name, column in context.items()}
 
     def _scorable(
         self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
     ) -> Tensor:
-        if "items" not in context:
-            return super()._scorable(preds, target, context)
-        has_items = torch.tensor([items is not None for items in context["items"]], dtype=torch.bool)
-        if self.mode == "f1":
-            return has_items & super()._scorable(preds, target, context)
-        return has_items & torch.tensor([report is not None for report in preds], dtype=torch.bool)
+        complete = torch.tensor(
+            [all(column[row] is not None for column in context.values()) for row in range(len(preds))], dtype=torch.bool
+        )
+        if "items" not in context or self.mode == "f1":
+            return complete & super()._scorable(preds, target, context)
+        return complete & torch.tensor([report is not None for report in preds], dtype=torch.bool)
 
     def _items(
         self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]
     ) -> list[FineBenchPair]:
-        items = context.get("items", [None] * len(preds))
-        return [FineBenchPair(*row) for row in zip(target, preds, items, strict=True)]
+        given = [context.get(name, [None] * len(preds)) for name in self.context]
+        return [FineBenchPair(*row) for row in zip(target, preds, *given, strict=True)]
 
     async def _query(self, items: Sequence[FineBenchPair]) -> list[Examination | JudgeFailure]:
         found = await asyncio.gather(*(self._query_side(side, items) for side in SIDES[self.mode]))
@@ -244,7 +240,12 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
                 include_uncertain=not recall,
             )
         )
-        questions = [next(made) if items is None else items for items in given]
+        positive = [pair.positive if recall else None for pair in pairs]
+        asked = [next(made) if items is None else items for items in given]
+        questions = [
+            items if isinstance(items, JudgeFailure) else items_on(items, findings)
+            for items, findings in zip(asked, positive, strict=True)
+        ]
         answering = [pair.candidate if recall else pair.reference for pair in pairs]
         rows = [row for row, items in enumerate(questions) if not isinstance(items, JudgeFailure)]
         usable = [items for items in questions if not isinstance(items, JudgeFailure)]

@@ -11,13 +11,14 @@ from rrg_rewards.functional.ct_finebench import ct_finebench_score
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.question_answering import GradedAnswer
 from rrg_rewards.metrics.judged import JudgedScores
-from rrg_rewards.questions.schema import AnswerType
+from rrg_rewards.questions.schema import AnswerType, QAItem
 
 __all__ = [
     "KINDS",
     "SIDES",
     "Examination",
     "FineBenchMode",
+    "FineBenchPair",
     "FineBenchScores",
     "Graded",
     "detail_names",
@@ -38,6 +39,16 @@ _COUNTS = ("items", "answered")
 _NAN = float("nan")
 
 Graded = tuple[GradedAnswer, ...]
+
+
+@dataclass(frozen=True)
+class FineBenchPair:
+    """A report pair, with the questions and the positive findings of its reference if they are given."""
+
+    reference: str
+    candidate: str
+    items: tuple[QAItem, ...] | None
+    positive: frozenset[str] | None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Questions about single attributes of findings: schemas, questions from a reference, answers and grades."""
 
 from rrg_rewards.questions.grading import compare_answers
+from rrg_rewards.questions.positive_findings import positive_findings
 from rrg_rewards.questions.schema import (
     AnswerType,
     AttributeSpec,
@@ -18,4 +19,5 @@ __all__ = [
     "QuestionSchema",
     "compare_answers",
     "get_question_schema",
+    "positive_findings",
 ]

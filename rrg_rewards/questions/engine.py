@@ -10,6 +10,7 @@ from rrg_rewards.findings.reading.measurements import Size
 from rrg_rewards.findings.reading.negation import PRESENT, UNCERTAIN
 from rrg_rewards.questions.descriptions import Description, describer
 from rrg_rewards.questions.locations import Place, places_text
+from rrg_rewards.questions.positive_findings import FindingLabels, items_on, positive_findings
 from rrg_rewards.questions.schema import AttributeSpec, QAItem, QuestionSchema, get_question_schema
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 
@@ -118,7 +119,10 @@ def _gives_away(question: str, answer: str) -> bool:
 
 
 def build_items(
-    report: str, schema: str | Path | QuestionSchema = "ct_rate", include_uncertain: bool = False
+    report: str,
+    schema: str | Path | QuestionSchema = "ct_rate",
+    include_uncertain: bool = False,
+    labels: FindingLabels | None = None,
 ) -> tuple[QAItem, ...]:
     """Build the questions that a reference report answers (CT-FineBench, Section 3.2), with the finding engine.
 
@@ -130,13 +134,15 @@ def build_items(
         report: Report text.
         schema: Name or YAML file of a question schema, or a schema.
         include_uncertain: Whether to ask about uncertain findings, too. The answer about their existence is "possible".
+        labels: Labels of the report, as :func:`rrg_rewards.questions.positive_findings` reads them. Only findings that
+            they call positive get questions, and only if the report states them, too.
 
     Returns:
         Questions in the order of the schema. Empty if the report states no finding of the schema.
 
     Raises:
-        TypeError: If ``report`` is not a string.
-        ValueError: If the schema is unknown. The message names the nearest known one.
+        TypeError: If ``report`` is not a string, or ``labels`` are no labels.
+        ValueError: If the schema is unknown (the message names the nearest known one), or the labels do not fit it.
 
     Example:
         >>> for item in build_items("Spiculated nodule of 12 mm in the right upper lobe. No effusion."):
@@ -161,7 +167,7 @@ def build_items(
                 answer = _answer(finding.name, spec, stated[i]) if i in stated else None
             if answer is not None and not _gives_away(spec.question, answer):
                 items.append(_item(finding.name, spec, answer))
-    return tuple(items)
+    return items_on(items, None if labels is None else positive_findings(labels, schema))
 
 
 @lru_cache(maxsize=1 << 14)

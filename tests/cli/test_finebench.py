@@ -9,6 +9,7 @@ import pytest
 from rrg_rewards.cli.sensitivity import Scorer, make_scorer, markdown_table, sensitivity
 from rrg_rewards.data import phantom_studies, read_question_items, read_table
 from rrg_rewards.judges import registry as judges
+from rrg_rewards.questions import get_question_schema
 from rrg_rewards.questions.engine import build_items
 
 REPORTS = [study.report for study in phantom_studies(6, seed=2)]
@@ -39,6 +40,47 @@ def test_built_items_are_the_engines_and_are_scored(run, reports, tmp_path):
     assert json.loads((tmp_path / "s.json").read_text())["metrics"]["ct_finebench"]["value"] == 1
 
 
+def label_columns(*positive):
+    return [int(finding.name in positive) for finding in get_question_schema("ct_rate").findings]
+
+
+LABELLED = [
+    ("a", "Nodule of 5 mm in the left lung. Small left pleural effusion.", *label_columns("Lung nodule", "Emphysema")),
+    ("b", "Small left pleural effusion.", *label_columns()),
+    ("c", "Small left pleural effusion.", *[""] * 18),
+]
+
+
+@pytest.mark.parametrize("prefix", ["", "GT_"])
+def test_items_of_positive_labels_only(run, write_csv, tmp_path, prefix):
+    names = [prefix + finding.name for finding in get_question_schema("ct_rate").findings]
+    path = write_csv("labelled.csv", ["id", "text", *names], *LABELLED)
+    option = ("--label-prefix", prefix) if prefix else ("--labels",)
+    arguments = ("--text-column", "text", "--id-column", "id", "--output", tmp_path / "items.jsonl")
+    result = run("finebench", "build", path, *arguments, *option)
+    assert result.code == 0, result.err
+    rows = read_question_items(tmp_path / "items.jsonl")
+    assert [(row.report_id, {item.finding for item in row.items}) for row in rows] == [
+        ("a", {"Lung nodule"}),
+        ("b", set()),
+    ]
+    assert "1 of 3 reports have no labels" in result.err
+    assert "3 items on 2 reports, of which 1 have no item" in result.err
+    assert "1 of 2 positive labels have an item" in result.err
+
+
+def test_label_columns_that_do_not_fit_are_told(run, reports, write_csv, tmp_path):
+    result = run(
+        "finebench", "build", reports, "--text-column", "report_text", "--labels", "--output", tmp_path / "i.jsonl"
+    )
+    assert (result.code, "'Medical material'" in result.err) == (1, True)
+    names = [finding.name for finding in get_question_schema("ct_rate").findings]
+    path = write_csv("l.csv", ["text", *names], ("Edema.", *[0] * 17, -1))
+    result = run("finebench", "build", path, "--text-column", "text", "--labels", "--output", tmp_path / "i.jsonl")
+    assert (result.code, "'Interlobular septal thickening': must be a label of 0 or 1" in result.err) == (1, True)
+    assert not (tmp_path / "i.jsonl").exists()
+
+
 def test_an_unknown_schema_is_told(run, reports):
     result = run("finebench", "build", reports, "--text-column", "report_text", "--schema", "ct_rat")
     assert result.code != 0
@@ -58,6 +100,59 @@ def test_mined_triples_are_counted_by_pair(run, write_csv):
     ]
     assert "2 rarer pairs are left out" in result.err
     assert rows_of(run("finebench", "mine", path, "--text-column", "text").out) == []
+
+
+@pytest.fixture
+def writer(monkeypatch):
+    monkeypatch.setitem(judges._JUDGES, "writing", ("writing_judge", "WritingJudge"))
+
+
+def test_triples_mined_by_a_judge_are_in_words_of_the_reports(run, write_csv, writer):
+    texts = ["Nodule of 5 mm in the left lung.", "Nodule of 5 mm in the right lung.", "Small left pleural effusion."]
+    path = write_csv("reports.csv", ["text"], *[[text] for text in texts])
+    common = ("finebench", "mine", path, "--text-column", "text", "--judge", "{name: writing}")
+    result = run(*common, "--min-count", 2)
+    assert result.code == 0, result.err
+    assert [tuple(row.values()) for row in rows_of(result.out)] == [
+        ("Lung nodule", "existence", "present", "2", "2"),
+        ("Lung nodule", "location", "left lung", "1", "2"),
+        ("Lung nodule", "location", "right lung", "1", "2"),
+        ("Lung nodule", "size", "5 mm", "2", "2"),
+    ]
+    refused = run("finebench", "mine", path, "--text-column", "text", "--judge", "{name: writing, refuses: effusion}")
+    assert "the judge failed on 1 of 3 reports (malformed 1)" in refused.err
+
+
+def test_a_judge_mines_positive_findings_only(run, write_csv, writer):
+    names = [finding.name for finding in get_question_schema("ct_rate").findings]
+    path = write_csv("labelled.csv", ["id", "text", *names], *LABELLED)
+    mine = ("finebench", "mine", path, "--text-column", "text", "--min-count", 1, "--labels")
+    result = run(*mine, "--judge", "{name: writing}")
+    assert result.code == 0, result.err
+    assert {row["finding"] for row in rows_of(result.out)} == {"Lung nodule"}
+    assert (run(*mine).code, "--labels: needs --judge" in run(*mine).err) == (2, True)
+
+
+def test_a_judge_writes_both_versions(run, write_csv, writer, tmp_path):
+    texts = ["Nodule of 12 mm in the right upper lobe. No pneumothorax.", "Normal chest CT.", "Left effusion, refused."]
+    path = write_csv("reports.csv", ["text"], *[[text] for text in texts])
+    judge = ("--judge", "{name: writing, refuses: refused}")
+    common = ("finebench", "sensitivity", path, "--text-column", "text", "--metrics", "rougeL,ct_finebench")
+    result = run(*common, *judge, "--output", tmp_path / "t.json", "--pairs", tmp_path / "p.csv")
+    assert result.code == 0, result.err
+    assert "2 of 3 reports lack an accepted version" in result.err
+    found = json.loads((tmp_path / "t.json").read_text())
+    assert (found["reports"], found["writer"]) == (1, "writing")
+    assert found["answers"]["paraphrased"]["asked"] == 3
+    assert found["changes"]["adversarial"] == {"location": 1.0, "size": 1.0}
+    assert found["metrics"]["ct_finebench"]["paraphrased"] == 1
+    assert found["metrics"]["ct_finebench"]["adversarial"] == pytest.approx(1 / 3)
+    (pair,) = rows_of((tmp_path / "p.csv").read_text())
+    assert pair["adversarial"] == "Nodule of 36 mm in the left upper lobe. No pneumothorax."
+    nothing = run(*common, "--judge", "{name: writing, refuses: ''}")
+    assert (nothing.code, "no two accepted versions" in nothing.err) == (1, True)
+    rules = run(*common, "--judge", "rules")
+    assert (rules.code, "CRIMSON" in rules.err) == (2, True)
 
 
 def test_metrics_of_words_take_the_two_versions_the_wrong_way_round(run, reports, tmp_path):

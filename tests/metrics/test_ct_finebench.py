@@ -488,3 +488,53 @@ def test_nan_for_all_pairs_is_a_warning_with_the_reason():
     metric.update(["Nodule.", "Nodule."], ["Normal.", "No effusion."])
     with pytest.warns(UserWarning, match="none of 2 report pairs could be scored: 2 have no question about a finding"):
         assert metric.compute().isnan()
+
+
+FINDINGS = [finding.name for finding in CTFineBench().examiner.schema.findings]
+BOTH = f"{LEFT} {EFFUSION}"
+
+
+def labels_of(*positive: str) -> list[int]:
+    return [int(name in positive) for name in FINDINGS]
+
+
+def test_labels_limit_the_questions_from_references() -> None:
+    column = [labels_of("Lung nodule"), labels_of("Pleural effusion"), labels_of(), None]
+    scores = CTFineBench().score([LEFT] * 4, [BOTH] * 4, labels=column)
+    assert values(scores) == pytest.approx([1, 0, math.nan, math.nan], nan_ok=True)
+    # A data loader makes a tensor of rows, and a list of mappings is as good.
+    rows = torch.tensor(column[:3])
+    assert values(CTFineBench().score([LEFT] * 3, [BOTH] * 3, labels=rows)) == pytest.approx(
+        [1, 0, math.nan], nan_ok=True
+    )
+    named = [dict(zip(FINDINGS, labels_of("Lung nodule"), strict=True))]
+    assert values(CTFineBench().score([LEFT], [BOTH], labels=named)) == [1]
+
+
+def test_labels_do_not_limit_the_questions_from_candidates() -> None:
+    """An invented finding is one that the labels of the reference call negative."""
+    column = [labels_of("Lung nodule")]
+    assert values(CTFineBench(mode="f1").score([BOTH], [LEFT], labels=column)) == pytest.approx([2 / 3])
+    assert values(CTFineBench(mode="f1").score([BOTH], [LEFT])) == pytest.approx([2 / 3])
+    with pytest.raises(TypeError, match="takes no column labels"):
+        CTFineBench(mode="precision").score([LEFT], [LEFT], labels=column)
+
+
+def test_labels_limit_given_items_and_those_of_a_judge() -> None:
+    (items,) = CTFineBench().examiner.build_now([BOTH])
+    column = [labels_of("Pleural effusion")]
+    for metric, given in ((CTFineBench(), {"items": [items]}), (CTFineBench(**exam("builder")), {})):
+        (examination,) = metric.score([BOTH], [BOTH], labels=column, **given).examinations
+        assert examination is not None
+        assert {one.item.finding for one in examination.recall} == {"Pleural effusion"}
+    # The questions of a reference are cached without its labels.
+    judged = CTFineBench(**exam("builder"))
+    for labels, number in ((column, 3), ([labels_of("Lung nodule")], 3), ([labels_of()], 0)):
+        (examination,) = judged.score([BOTH], [BOTH], labels=labels).examinations
+        assert examination is not None
+        assert len(examination.recall) == number
+
+
+def test_labels_that_do_not_fit_name_their_row() -> None:
+    with pytest.raises(ValueError, match=r"labels\[1\] must have 18 values"):
+        CTFineBench().score([LEFT] * 2, [LEFT] * 2, labels=[labels_of(), [1, 0]])

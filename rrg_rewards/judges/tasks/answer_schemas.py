@@ -24,8 +24,11 @@ __all__ = [
     "GradesForm",
     "ItemsForm",
     "MatchAnswer",
+    "ParaphraseForm",
     "PublishedCrimsonAnswer",
+    "ReplacementForm",
     "StrictAnswer",
+    "TriplesForm",
     "read_answer",
     "read_json",
     "read_published_answer",
@@ -171,6 +174,34 @@ class GradesForm(StrictAnswer):
     """Answer of :class:`rrg_rewards.judges.tasks.finebench.GradesTask`."""
 
     grades: list[PairGrade]
+
+
+class StatedTriple(StrictAnswer):
+    """An attribute of a finding with its value, and the words of the report that state it."""
+
+    quote: str
+    finding: str
+    attribute: str
+    value: str
+
+
+class TriplesForm(StrictAnswer):
+    """Answer of :class:`rrg_rewards.judges.tasks.finebench_mining.TriplesTask`."""
+
+    triples: list[StatedTriple]
+
+
+class ParaphraseForm(StrictAnswer):
+    """Answer of :class:`rrg_rewards.judges.tasks.rewriting.ParaphraseTask`."""
+
+    report: str
+
+
+class ReplacementForm(StrictAnswer):
+    """Answer of :class:`rrg_rewards.judges.tasks.rewriting.WrongDetailTask`."""
+
+    before: str
+    after: str
 
 
 _PUBLISHED_KEYS = tuple(
