@@ -9,6 +9,7 @@ from rrg_rewards.cli.options import (
     add_command_parser,
     add_shared_options,
     add_table_argument,
+    check_file_options,
     check_outputs,
 )
 from rrg_rewards.cli.score import add_metric_options, resamples
@@ -121,20 +122,11 @@ def _statistics(args: argparse.Namespace) -> "list[AgreementStatistic]":
 
 def _check(args: argparse.Namespace) -> None:
     """Check the options that no table is needed for."""
-    from rrg_rewards.data.tables.writers import check_output
     from rrg_rewards.utilities.imports import require
 
     if not args.scores and not args.metrics:
         raise UsageError("one of --scores and --metrics is needed")
-    files = [args.output, args.json]
-    for option in ("latex", "png"):
-        path = getattr(args, option)
-        if path is None:
-            continue
-        if path == "-" or path in files:
-            raise UsageError(f"argument --{option}: must be a file of its own, got {path!r}")
-        files.append(path)
-        check_output(path, args.overwrite)
+    check_file_options(args, "latex", "png")
     check_outputs(args)
     if args.png is not None:
         require("matplotlib.figure", extra="plot")

@@ -1,7 +1,6 @@
 """The scores and human judgements of ``rrg-rewards agreement``, read from a table in batches."""
 
 import argparse
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -131,29 +130,9 @@ def _read_numbers(
 def _values(table: Table, name: str, candidates: Sequence[str] | None) -> list[float]:
     """Return a column of numbers; with candidates, a difference between two columns unless the column exists."""
     if candidates is None or name in table.columns:
-        return _numbers(table, name)
-    first, second = (_numbers(table, name + suffix) for suffix in candidates)
+        return table.numbers(name)
+    first, second = (table.numbers(name + suffix) for suffix in candidates)
     return [ours - theirs for ours, theirs in zip(first, second, strict=True)]
-
-
-def _numbers(table: Table, name: str) -> list[float]:
-    return [_number(table, row, name, cell) for row, cell in enumerate(table.column(name))]
-
-
-def _number(table: Table, row: int, name: str, cell: Any) -> float:
-    """Return the number of a cell, NaN if it is missing."""
-    if is_missing(cell):
-        return math.nan
-    try:
-        value = float(cell)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise TableError(
-            f"{table.where(row)}, column {name!r}: must be a finite number, got {cell!r}; leave it empty if there "
-            "is no value"
-        )
-    return value
 
 
 def _keys(table: Table, name: str) -> Sequence[Any]:

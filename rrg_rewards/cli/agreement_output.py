@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table as Grid
 
 from rrg_rewards.cli.agreement_columns import ALL_ROWS
+from rrg_rewards.cli.table_text import latex_row, latex_text, number_text, p_text
 from rrg_rewards.utilities.imports import require
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _agreement_grid(title: str, found: Mapping[str, Any]) -> Grid:
     for statistic, scores in found["agreement"].items():
         for place, (name, entry) in enumerate(scores.items()):
             last = place == len(scores) - 1
-            cells = ("" if place else statistic, name, _with_interval(entry), _p(entry["p_value"]))
+            cells = ("" if place else statistic, name, _with_interval(entry), p_text(entry["p_value"]))
             grid.add_row(*cells, end_section=last)
     return grid
 
@@ -80,8 +81,8 @@ def _difference_grid(title: str, differences: Sequence[Mapping[str, Any]]) -> Gr
     for heading in ("value", "p", *(["p, Williams"] if williams else [])):
         grid.add_column(heading, justify="right", no_wrap=True)
     for entry in differences:
-        cells = [_with_interval(entry), _p(entry["p_value"])]
-        own = [_p(entry["williams_p_value"])] if williams else []
+        cells = [_with_interval(entry), p_text(entry["p_value"])]
+        own = [p_text(entry["williams_p_value"])] if williams else []
         grid.add_row(f"{entry['first']} - {entry['second']}", entry["statistic"], *cells, *own)
     return grid
 
@@ -92,23 +93,13 @@ def _correlation_grid(found: Mapping[str, Any]) -> Grid:
     for name in found["names"]:
         grid.add_column(name, justify="right")
     for name, values in zip(found["names"], found["values"], strict=True):
-        grid.add_row(name, *map(_short, values))
+        grid.add_row(name, *map(number_text, values))
     return grid
 
 
 def _with_interval(entry: Mapping[str, Any]) -> str:
     ends = "" if entry["low"] is None else f" ({entry['low']:.3f} to {entry['high']:.3f})"
-    return _short(entry["value"]) + ends
-
-
-def _short(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "<0.0001" if value < 0.0001 else f"{value:.4f}"
+    return number_text(entry["value"]) + ends
 
 
 def latex_table(result: Mapping[str, Any]) -> str:
@@ -134,22 +125,18 @@ def latex_table(result: Mapping[str, Any]) -> str:
     blocks = []
     for group, entry in result["groups"].items():
         humans = [
-            rf"\multicolumn{{{len(found['agreement'])}}}{{c}}{{{_latex(human)} (N = {found['rows']})}}"
+            rf"\multicolumn{{{len(found['agreement'])}}}{{c}}{{{latex_text(human)} (N = {found['rows']})}}"
             for human, found in entry["human"].items()
         ]
         columns = [column for found in entry["human"].values() for column in found["agreement"].items()]
         titles = [_LATEX_TITLES.get(statistic, statistic) for statistic, _ in columns]
-        lines = [_latex_row(["", *humans]), _latex_row(["" if group == ALL_ROWS else _latex(group), *titles])]
+        lines = [latex_row(["", *humans]), latex_row(["" if group == ALL_ROWS else latex_text(group), *titles])]
         lines.append(r"\midrule")
         for name in columns[0][1]:
-            lines.append(_latex_row([_latex(name), *(_latex_cell(scores, name) for _, scores in columns)]))
+            lines.append(latex_row([latex_text(name), *(_latex_cell(scores, name) for _, scores in columns)]))
         blocks.append("\n".join(lines))
     body = "\n\\midrule\n".join(blocks)
     return f"\\begin{{tabular}}{{l{'r' * len(columns)}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
 
 
 def _latex_cell(scores: Mapping[str, Mapping[str, Any]], name: str) -> str:
@@ -160,13 +147,6 @@ def _latex_cell(scores: Mapping[str, Mapping[str, Any]], name: str) -> str:
     value = f"{entry['value']:.3f}"
     shown = rf"\textbf{{{value}}}" if entry["value"] == best else value
     return shown if entry["low"] is None else f"{shown} [{entry['low']:.3f}, {entry['high']:.3f}]"
-
-
-def _latex(text: str) -> str:
-    """Escape the special characters of LaTeX."""
-    special: dict[str, str | int | None] = {mark: f"\\{mark}" for mark in "&%$#_{}"}
-    special |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
-    return text.translate(str.maketrans(special))
 
 
 def draw_agreement(result: Mapping[str, Any]) -> bytes:

@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = (
     "label",
     "score",
+    "compare",
     "agreement",
     "grade",
     "finebench",
@@ -41,6 +42,7 @@ Clinical metrics for radiology report generation. Run COMMAND --help for the hel
 examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
+  rrg-rewards compare baseline.csv new.csv --metrics crg
   rrg-rewards agreement rated.csv --scores crg,rouge --human rating
   rrg-rewards grade reports.csv --output graded.jsonl --dry-run
   rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl

@@ -14,8 +14,10 @@ __all__ = [
     "CommandParser",
     "UsageError",
     "add_command_parser",
+    "add_delimiter_option",
     "add_shared_options",
     "add_table_argument",
+    "check_file_options",
     "check_outputs",
     "finite_number",
     "metric_settings",
@@ -180,6 +182,11 @@ def add_table_argument(parser: argparse.ArgumentParser, metavar: str, content: s
     parser.add_argument(
         "table", metavar=metavar, help=f"table of {content} (.csv, .tsv, .jsonl, .parquet); - is standard input"
     )
+    add_delimiter_option(parser)
+
+
+def add_delimiter_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--delimiter``."""
     parser.add_argument(
         "--delimiter",
         type=_delimiter,
@@ -277,6 +284,26 @@ def check_outputs(args: argparse.Namespace) -> None:
             require("pyarrow", extra="parquet")
     if args.json is not None:
         check_output(args.json, args.overwrite)
+
+
+def check_file_options(args: argparse.Namespace, *options: str) -> None:
+    """Raise before any work is done if an option such as ``--latex`` names no file of its own that can be written.
+
+    Args:
+        args: Arguments of the command, with ``output``, ``json`` and ``overwrite``.
+        options: Names of the options, without the two dashes.
+    """
+    from rrg_rewards.data.tables.writers import check_output
+
+    files = [args.output, args.json]
+    for option in options:
+        path = getattr(args, option)
+        if path is None:
+            continue
+        if path == "-" or path in files:
+            raise UsageError(f"argument --{option}: must be a file of its own, got {path!r}")
+        files.append(path)
+        check_output(path, args.overwrite)
 
 
 def write_outputs(args: argparse.Namespace, table: "Table", summary: Mapping[str, Any]) -> None:

@@ -19,7 +19,14 @@ from rrg_rewards.cli.terminal import Terminal
 if TYPE_CHECKING:
     from rrg_rewards.metrics.base import ReportMetric
 
-__all__ = ["add_command", "add_metric_options", "make_metrics", "resamples"]
+__all__ = [
+    "add_command",
+    "add_metric_options",
+    "add_reference_options",
+    "check_reference_options",
+    "make_metrics",
+    "resamples",
+]
 
 _DESCRIPTION = """\
 Score predicted reports against reference reports, and print the corpus value of each metric with a bootstrap 95 %
@@ -117,17 +124,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--prediction-column", default="prediction", metavar="NAME", help="column of predictions (default: %(default)s)"
     )
-    parser.add_argument(
-        "--reference-column",
-        action="append",
-        metavar="NAME",
-        help="column of references (default: reference); may be repeated, for several references of each report",
-    )
-    parser.add_argument(
-        "--best-reference",
-        action="store_true",
-        help="with several columns of references: metrics that are defined for one reference take the best one",
-    )
+    add_reference_options(parser)
     output = {"default": None, "help": "write the scores of each pair to FILE; - is standard output"}
     add_shared_options(parser, output=output)
     parser.add_argument(
@@ -145,6 +142,21 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     add_html_options(parser)
     parser.add_argument("--id-column", metavar="NAME", help="column that names the rows of --html (default: numbers)")
     add_engine_options(parser)
+
+
+def add_reference_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of columns of references, which :func:`check_reference_options` checks."""
+    parser.add_argument(
+        "--reference-column",
+        action="append",
+        metavar="NAME",
+        help="column of references (default: reference); may be repeated, for several references of each report",
+    )
+    parser.add_argument(
+        "--best-reference",
+        action="store_true",
+        help="with several columns of references: metrics that are defined for one reference take the best one",
+    )
 
 
 def add_metric_options(parser: argparse.ArgumentParser) -> None:
@@ -221,8 +233,12 @@ def _takers(names: list[str], option: str, given: str | None) -> list[str]:
     return takers
 
 
-def _check_references(args: argparse.Namespace, metrics: "dict[str, ReportMetric]") -> None:
-    """Raise if the options of references contradict each other or a metric."""
+def check_reference_options(args: argparse.Namespace, metrics: "dict[str, ReportMetric]") -> None:
+    """Raise if the options of references contradict each other or a metric.
+
+    Raises:
+        UsageError: If they do.
+    """
     from rrg_rewards.metrics.references import check_references
 
     columns = args.reference_column or []
@@ -262,7 +278,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.id_column is not None and args.html is None:
         raise UsageError("argument --id-column: needs --html FILE")
     metrics = make_metrics(args)
-    _check_references(args, metrics)
+    check_reference_options(args, metrics)
     with BatchedTable(args.table, args.format, args.delimiter, args.batch_size) as batches:
         pairs = PairReader(args, batches, metrics)
         pairs.check(terminal)

@@ -3,7 +3,7 @@
 import argparse
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -12,7 +12,6 @@ from typing import Any
 from rrg_rewards.cli.options import UsageError, note_delimiter, read_assignments
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.encoders import arrow_types
-from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import EMPTY_CELL, Table, TableError, table_format
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
@@ -45,7 +44,7 @@ class PairReader:
 
     Args:
         args: Arguments of the command.
-        batches: The input.
+        batches: The input, which is read twice.
         metrics: The metrics by name.
 
     Raises:
@@ -53,7 +52,7 @@ class PairReader:
     """
 
     args: argparse.Namespace
-    batches: BatchedTable
+    batches: Iterable[Table]
     metrics: Mapping[str, ReportMetric]
     rows: int = 0
     reference_columns: list[str] = field(default_factory=list)
@@ -109,8 +108,8 @@ class PairReader:
                 terminal.warn(placeholder_message(f"column {column!r}", one.found, rows, one.example, EMPTY_CELL))
         if missing:
             terminal.warn(
-                f"{missing} of {rows} predictions are missing and left out of the corpus value; if the model "
-                "wrote empty reports, use --missing-prediction score"
+                f"{missing} of {rows} predictions ({self.args.prediction_column}) are missing and left out of the "
+                "corpus value; if the model wrote empty reports, use --missing-prediction score"
             )
 
     def _check_batch(self, batch: PairBatch) -> None:

@@ -17,7 +17,7 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.encoders import TableEncoder
 from rrg_rewards.data.tables.table import STANDARD, Table
 from rrg_rewards.data.tables.writers import open_table, partial_path
-from rrg_rewards.metrics.references import has_published_rule
+from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.page import Page
 from rrg_rewards.pages.score_page import score_page
@@ -90,9 +90,7 @@ class ScoreRun:
 
     def _summary(self, name: str) -> dict[str, Any]:
         summary = self._totals[name].summary(self._args.bootstrap, self._args.seed)
-        if best_reference(self._args) is not None:
-            published = has_published_rule(self._pairs.metrics[name])
-            summary["signature"] += f"|references:{'published' if published else 'best'}"
+        summary["signature"] = signature_with_references(self._pairs.metrics[name], best_reference(self._args))
         return summary
 
     @property

@@ -1,7 +1,7 @@
 """Comparison of systems by metrics, with paired tests on the metrics' sufficient statistics."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from rrg_rewards.functional.paired_tests import (
 )
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.columns import Column
-from rrg_rewards.metrics.references import score_batch
+from rrg_rewards.metrics.references import score_batch, signature_with_references
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.metrics.system_comparison import (
     GroupComparison,
@@ -63,7 +63,7 @@ def compare_systems(
     metrics: Sequence[ReportMetric] | Mapping[str, ReportMetric],
     *,
     baseline: str | None = None,
-    groups: Sequence[str] | None = None,
+    by: Mapping[str, Sequence[str | None]] | None = None,
     best_reference: bool | None = None,
     context: Mapping[str, Column] | None = None,
     num_resamples: int = 1000,
@@ -86,7 +86,8 @@ def compare_systems(
         target: ``N`` reference reports, or a list of references for each report if ``best_reference`` is set.
         metrics: The metrics, by name if they are a mapping.
         baseline: Name of the baseline; default: the first system.
-        groups: Name of the group of each report, such as the sex of the patient. Everything is repeated for each group.
+        by: Columns that divide the reports into groups, such as ``{"sex": [...]}`` with the sex of each patient, or
+            ``None``. Everything is repeated for each group of each column.
         best_reference: As ``best`` of :func:`~rrg_rewards.metrics.score_references`, for several references; ``None``
             for one reference.
         context: Context columns of ``N`` values by name; each metric gets those that it takes.
@@ -121,11 +122,12 @@ def compare_systems(
             system: [score_batch(metric, one, target, best_reference, own) for one in predictions]
             for system, predictions in runs.items()
         }
-        scored.append(MetricRuns(name, scores, metric.higher_is_better, metric.signature, metric))
+        signature = signature_with_references(metric, best_reference)
+        scored.append(MetricRuns(name, scores, metric.higher_is_better, signature, metric))
     return compare_runs(
         scored,
         baseline=baseline,
-        groups=groups,
+        by=by,
         num_resamples=num_resamples,
         num_permutations=num_permutations,
         confidence=confidence,
@@ -143,7 +145,7 @@ def compare_runs(
     metrics: Sequence[MetricRuns],
     *,
     baseline: str | None = None,
-    groups: Sequence[str] | None = None,
+    by: Mapping[str, Sequence[str | None]] | None = None,
     num_resamples: int = 1000,
     num_permutations: int = 10_000,
     confidence: float = 0.95,
@@ -155,7 +157,7 @@ def compare_runs(
     Args:
         metrics: Scores of all systems by each metric.
         baseline: Name of the baseline.
-        groups: Name of the group of each report.
+        by: Columns that divide the reports into groups.
         num_resamples: Draws of the bootstrap.
         num_permutations: Permutations of the randomisation.
         confidence: Fraction of draws inside an interval.
@@ -165,22 +167,19 @@ def compare_runs(
     Raises:
         ValueError: As :func:`compare_systems`.
     """
-    systems = _check(metrics, baseline, groups)
+    systems = _check(metrics, baseline, by or {})
     settings = _Settings(num_resamples, num_permutations, confidence, seed)
-    rows = torch.arange(len(next(iter(metrics[0].runs.values()))[0]))
-    parts: dict[str | None, Tensor] = {None: rows}
-    for name in dict.fromkeys(groups or ()):
-        parts[name] = torch.tensor([row for row, group in enumerate(groups or ()) if group == name])
+    groups = list(_groups(len(next(iter(metrics[0].runs.values()))[0]), by or {}))
     if report is not None:
-        report(0, len(parts) * len(metrics))
+        report(0, len(groups) * len(metrics))
     found = []
-    for group, chosen in parts.items():
+    for column, name, rows in groups:
         compared = []
         for one in metrics:
-            compared.append(_compare(one, systems, chosen, settings))
+            compared.append(_compare(one, systems, rows, settings))
             if report is not None:
                 report(1, 0)
-        found.append(GroupComparison(group, len(chosen), tuple(_corrected(compared))))
+        found.append(GroupComparison(column, name, len(rows), tuple(_corrected(compared))))
     numbers = {system: len(metrics[0].runs[system]) for system in systems}
     return SystemComparison(systems[0], numbers, tuple(found), num_resamples, num_permutations, confidence, seed)
 
@@ -193,7 +192,16 @@ class _Settings:
     seed: int
 
 
-def _check(metrics: Sequence[MetricRuns], baseline: str | None, groups: Sequence[str] | None) -> list[str]:
+def _groups(reports: int, by: Mapping[str, Sequence[str | None]]) -> Iterator[tuple[str | None, str | None, Tensor]]:
+    """Yield column and name of each group with the indices of its reports; first all reports."""
+    yield None, None, torch.arange(reports)
+    for column, names in by.items():
+        for name in dict.fromkeys(names):
+            if name is not None:
+                yield column, name, torch.tensor([row for row, group in enumerate(names) if group == name])
+
+
+def _check(metrics: Sequence[MetricRuns], baseline: str | None, by: Mapping[str, Sequence[str | None]]) -> list[str]:
     """Return the names of the systems, the baseline first."""
     if not metrics:
         raise ValueError("metrics must contain at least one metric")
@@ -211,10 +219,12 @@ def _check(metrics: Sequence[MetricRuns], baseline: str | None, groups: Sequence
         if empty := [system for system, runs in one.runs.items() if not runs]:
             raise ValueError(f"the system {empty[0]!r} must have at least one run")
         lengths = {system: [len(run) for run in runs] for system, runs in one.runs.items()}
-        numbers = {number for found in lengths.values() for number in found}
-        if len(numbers) > 1 or (groups is not None and numbers != {len(groups)}):
-            and_groups = "" if groups is None else f" and {len(groups)} groups"
-            raise ValueError(f"systems must have scores of the same reports, got {lengths}{and_groups}")
+        if len({number for found in lengths.values() for number in found}) > 1:
+            raise ValueError(f"systems must have scores of the same reports, got {lengths}")
+    reports = len(metrics[0].runs[first][0])
+    for column, groups in by.items():
+        if len(groups) != reports:
+            raise ValueError(f"by[{column!r}] must have a group for each of {reports} reports, got {len(groups)}")
     return [first, *(name for name in names if name != first)]
 
 

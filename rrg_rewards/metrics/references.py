@@ -12,7 +12,7 @@ from rrg_rewards.metrics.nlg import BLEU
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.checks import check_reports, check_same_length
 
-__all__ = ["check_references", "has_published_rule", "score_batch", "score_references"]
+__all__ = ["check_references", "score_batch", "score_references", "signature_with_references"]
 
 References = Sequence[str | None]
 
@@ -114,7 +114,14 @@ def _check_texts(preds: Sequence[str | None], target: Sequence[References]) -> N
         check_reports(f"target[{row}]", texts, allow_none=True)
 
 
-def has_published_rule(metric: ReportMetric) -> bool:
+def signature_with_references(metric: ReportMetric, best: bool | None) -> str:
+    """Return the signature of a metric that scores reports as :func:`score_batch`."""
+    if best is None:
+        return metric.signature
+    return f"{metric.signature}|references:{'published' if _has_published_rule(metric) else 'best'}"
+
+
+def _has_published_rule(metric: ReportMetric) -> bool:
     """Return whether the publication of a metric defines its score for several references."""
     return metric.best_of_references or isinstance(metric, BLEU)
 
@@ -130,7 +137,7 @@ def check_references(metric: ReportMetric, best: bool) -> None:
         ValueError: If the metric is defined for one reference and ``best`` is not set, its scores depend on the other
             pairs, or it does not say whether higher scores are better.
     """
-    if not (best or has_published_rule(metric)):
+    if not (best or _has_published_rule(metric)):
         raise ValueError(
             f"{metric.name} is defined for one reference; best=True takes the reference of each report with the best "
             "score"

@@ -91,11 +91,13 @@ class GroupComparison:
     """Comparison on a group of reports.
 
     Args:
-        group: Name of the group; ``None`` for all reports.
+        by: Name of the column of the group; ``None`` for all reports.
+        group: Value of this column; ``None`` for all reports.
         rows: Number of reports of the group.
         metrics: Comparison by each metric.
     """
 
+    by: str | None
     group: str | None
     rows: int
     metrics: tuple[MetricComparison, ...]
@@ -137,7 +139,12 @@ class SystemComparison:
             "randomisation": {"num_permutations": self.num_permutations},
             "seed": self.seed,
             "groups": [
-                {"group": group.group, "rows": group.rows, "metrics": [_metric(one) for one in group.metrics]}
+                {
+                    "by": group.by,
+                    "group": group.group,
+                    "rows": group.rows,
+                    "metrics": [_metric(one) for one in group.metrics],
+                }
                 for group in self.groups
             ],
         }

@@ -164,7 +164,7 @@ def test_unscorable_pairs_are_empty_counted_and_left_out(words, run, write_csv, 
     path = write_csv("pairs.csv", ["prediction", "reference"], *rows)
     files = ("--output", tmp_path / "o.csv", "--json", tmp_path / "s.json")
     result = run("score", path, "--metrics", "crg", *files)
-    assert "1 of 8 predictions are missing and left out of the corpus value" in result.err
+    assert "1 of 8 predictions (prediction) are missing and left out of the corpus value" in result.err
     table = read_table(tmp_path / "o.csv")
     new = [name for name in table.names if name.startswith("crg")]
     assert all(table.columns[name][5:] == [None] * 3 for name in new)

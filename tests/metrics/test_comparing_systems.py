@@ -90,8 +90,15 @@ def test_reports_without_a_score_are_left_out_for_all_systems() -> None:
 
 def test_groups_repeat_the_comparison() -> None:
     groups = ["f", "m"] * 12
-    found = compare_systems({"a": NORMAL, "b": ALL}, TARGET, [ReportCRG()], groups=groups, **FAST)
-    assert [(group.group, group.rows) for group in found.groups] == [(None, 24), ("f", 12), ("m", 12)]
+    ages = ["old", None, "young", "young"] * 6
+    found = compare_systems({"a": NORMAL, "b": ALL}, TARGET, [ReportCRG()], by={"sex": groups, "age": ages}, **FAST)
+    assert [(group.by, group.group, group.rows) for group in found.groups] == [
+        (None, None, 24),
+        ("sex", "f", 12),
+        ("sex", "m", 12),
+        ("age", "old", 6),
+        ("age", "young", 12),
+    ]
     women = compare_systems({"a": NORMAL[::2], "b": ALL[::2]}, TARGET[::2], [ReportCRG()], **FAST)
     assert found.groups[1].metrics[0].systems == women.all_reports.metrics[0].systems
     assert found.groups[1].metrics[0].differences == women.all_reports.metrics[0].differences
@@ -144,7 +151,7 @@ def test_no_draws_give_values_without_tests() -> None:
     [
         ({"a": ALL}, {}, "at least two systems"),
         ({"a": ALL, "b": ALL}, {"baseline": "c"}, "unknown system as baseline 'c'"),
-        ({"a": ALL, "b": ALL}, {"groups": ["f"]}, "and 1 groups"),
+        ({"a": ALL, "b": ALL}, {"by": {"sex": ["f"]}}, r"by\['sex'\] must have a group for each of 24 reports, got 1"),
         ({"a": ALL, "b": ALL[1:]}, {}, "same length"),
     ],
 )

@@ -221,6 +221,32 @@ class Table:
             texts.append(text)
         return texts
 
+    def numbers(self, name: str) -> list[float]:
+        """Return the numbers of one column, NaN for a missing cell. Cells may be numbers or their text.
+
+        Raises:
+            TableError: If the column does not exist, or a cell is not a finite number. The message names the row.
+
+        Example:
+            >>> Table({"rating": ["3", 4, None]}).numbers("rating")
+            [3.0, 4.0, nan]
+        """
+        return [self._number(row, name, cell) for row, cell in enumerate(self.column(name))]
+
+    def _number(self, row: int, name: str, cell: Any) -> float:
+        if is_missing(cell):
+            return math.nan
+        try:
+            value = float(cell)
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise TableError(
+                f"{self.where(row)}, column {name!r}: must be a finite number, got {cell!r}; leave it empty if there "
+                "is no value"
+            )
+        return value
+
     def labels(self, names: Sequence[str]) -> list[tuple[int, ...] | None]:
         """Return rows of 0/1 labels from several columns, ``None`` for a row without any label.
 

@@ -1,0 +1,162 @@
+"""Output of ``rrg-rewards compare``: printed tables, Markdown and LaTeX."""
+
+import math
+import statistics
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.table import Table as Grid
+
+from rrg_rewards.cli.table_text import latex_row, latex_text, number_text, p_text
+from rrg_rewards.metrics.system_comparison import (
+    GroupComparison,
+    MetricComparison,
+    SystemComparison,
+    SystemDifference,
+    SystemValue,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["comparison_grids", "comparison_latex", "comparison_markdown", "settings_text"]
+
+_HEADINGS = ("metric", "system", "value", "difference", "p", "p, Holm", "p, bootstrap", "wins/ties/losses")
+# In short lines, so that the columns of numbers are not wrapped.
+_NARROW = (*_HEADINGS[:5], "p\nHolm", "p\nboot-\nstrap", "wins/\nties/\nlosses")
+_LEVEL = 0.05
+
+
+def comparison_grids(result: SystemComparison) -> "list[RenderableType]":
+    """Return a comparison as tables of rich, one for each group of reports, and the signatures of the metrics."""
+    grids: list[RenderableType] = []
+    for group in result.groups:
+        grid = Grid(title=_title(group), title_justify="left", caption=_left_out(group), caption_justify="left")
+        for place, heading in enumerate(_NARROW):
+            grid.add_column(heading, justify="left" if place < 2 else "right", no_wrap=4 <= place < 7)
+        for one in group.metrics:
+            rows = list(_rows(one))
+            for place, row in enumerate(rows):
+                grid.add_row(*row, end_section=place == len(rows) - 1)
+        grids.append(grid)
+    return [*grids, *_signatures(result)]
+
+
+def comparison_markdown(result: SystemComparison) -> str:
+    """Return a comparison as Markdown: a table for each group of reports, and the signatures of the metrics."""
+    blocks = []
+    for group in result.groups:
+        rows = [_HEADINGS, ("---", "---", *["---:"] * (len(_HEADINGS) - 2))]
+        rows += [tuple(map(_markdown, row)) for one in group.metrics for row in _rows(one)]
+        lines = [f"**{_markdown(_title(group))}**", "", *(f"| {' | '.join(row)} |" for row in rows)]
+        blocks.append("\n".join([*lines, *(["", note] if (note := _left_out(group)) else [])]))
+    notes = [f"- `{signature}`" for signature in _signatures(result)]
+    return "\n\n".join([*blocks, "\n".join(notes)]).rstrip() + "\n"
+
+
+def comparison_latex(result: SystemComparison) -> str:
+    r"""Return a comparison as a LaTeX ``tabular`` with the rules of the package ``booktabs``.
+
+    There is one row for each system, one column for each metric, and one block for each group of reports. The best
+    value of a column is bold. A dagger marks a value whose corrected p-value of randomisation lies below 0.05.
+    """
+    blocks = []
+    for group in result.groups:
+        titles = [latex_text(one.metric) + _arrow(one) for one in group.metrics]
+        lines = [latex_row([latex_text("" if group.by is None else f"{group.by} {group.group}"), *titles]), r"\midrule"]
+        lines += [
+            latex_row([latex_text(system), *(_latex_cell(one, place) for one in group.metrics)])
+            for place, system in enumerate(result.systems)
+        ]
+        blocks.append("\n".join(lines))
+    body = "\n\\midrule\n".join(blocks)
+    columns = "l" + "r" * len(result.all_reports.metrics)
+    notes = "".join(f"% {signature}\n" for signature in _signatures(result))
+    return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n{notes}"
+
+
+def _title(group: GroupComparison) -> str:
+    return f"{group.rows} reports" if group.by is None else f"{group.by} {group.group}: {group.rows} reports"
+
+
+def _left_out(group: GroupComparison) -> str | None:
+    """Say how many reports are left out, by metric."""
+    counts = [f"{one.left_out} for {one.metric}" for one in group.metrics if one.left_out]
+    return f"left out, because a system has no score: {', '.join(counts)}" if counts else None
+
+
+def _rows(one: MetricComparison) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of the systems of a metric."""
+    found = {difference.system: difference for difference in one.differences}
+    for place, system in enumerate(one.systems):
+        name = system.system if len(system.runs) == 1 else f"{system.system} ({len(system.runs)} runs)"
+        metric = "" if place else one.metric + (" (lower is better)" if one.higher_is_better is False else "")
+        yield (metric, name, _value(system), *_difference(found.get(system.system)))
+
+
+def _value(system: SystemValue) -> str:
+    spread = f" ± {statistics.stdev(system.runs):.3f}" if len(system.runs) > 1 and _known(system.value) else ""
+    return _number(system.value) + spread + _interval(system.low, system.high)
+
+
+def _difference(difference: SystemDifference | None) -> tuple[str, ...]:
+    if difference is None:
+        return ("baseline", "", "", "", "")
+    counts = "/".join(
+        "-" if count is None else str(count) for count in (difference.wins, difference.ties, difference.losses)
+    )
+    value = f"{difference.value:+.3f}" if _known(difference.value) else "-"
+    p_values = (difference.randomisation_p, difference.randomisation_p_holm, difference.bootstrap_p)
+    return (
+        value + _interval(difference.low, difference.high),
+        *(p_text(p if _known(p) else None) for p in p_values),
+        counts,
+    )
+
+
+def _known(value: float) -> bool:
+    return not math.isnan(value)
+
+
+def _number(value: float) -> str:
+    return number_text(value if _known(value) else None)
+
+
+def _interval(low: float, high: float) -> str:
+    return f" ({low:.3f} to {high:.3f})" if _known(low) else ""
+
+
+def _signatures(result: SystemComparison) -> list[str]:
+    return [one.signature or f"{one.metric}: a column of scores" for one in result.all_reports.metrics]
+
+
+def _markdown(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|")
+
+
+def _arrow(one: MetricComparison) -> str:
+    return {True: r" $\uparrow$", False: r" $\downarrow$", None: ""}[one.higher_is_better]
+
+
+def _latex_cell(one: MetricComparison, place: int) -> str:
+    system = one.systems[place]
+    if not _known(system.value):
+        return "--"
+    known = [other.value for other in one.systems if _known(other.value)]
+    best = None if one.higher_is_better is None else max(known) if one.higher_is_better else min(known)
+    text = f"{system.value:.3f}"
+    text = rf"\textbf{{{text}}}" if system.value == best else text
+    mark = ""
+    if place and one.differences[place - 1].randomisation_p_holm < _LEVEL:
+        mark = r"$^\dagger$"
+    interval = f" [{system.low:.3f}, {system.high:.3f}]" if _known(system.low) else ""
+    return text + mark + interval
+
+
+def settings_text(result: SystemComparison) -> str:
+    """Return how intervals and p-values were computed, in one line."""
+    return (
+        f"baseline {result.baseline}; intervals: {result.confidence:.0%} of {result.num_resamples} bootstrap draws; p: "
+        f"approximate randomisation, {result.num_permutations} permutations, and corrected by Holm over the "
+        f"comparisons of a table; seed {result.seed}"
+    )
