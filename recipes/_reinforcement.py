@@ -11,9 +11,30 @@ from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate_reports, 
 from rrg_rewards.recipes._outputs import plot_run, write_rows, write_run_file
 from rrg_rewards.rewards import Reward
 
-__all__ = ["describe_rewards", "evaluate_stage", "load_data_and_fit", "make_rewards", "reward_columns", "write_results"]
+__all__ = [
+    "check_push",
+    "describe_rewards",
+    "evaluate_stage",
+    "load_data_and_fit",
+    "make_rewards",
+    "reward_columns",
+    "write_results",
+]
 
 logger = logging.getLogger(__name__)
+
+
+def check_push(recipe: RewardArguments, training: Any) -> None:
+    """Refuse to push the output folder to the Hub if it contains the texts of held-out reports.
+
+    Raises:
+        ValueError: If ``push_to_hub`` is set and rows are held out.
+    """
+    if training.push_to_hub and recipe.heldout_rows:
+        raise ValueError(
+            "push_to_hub would upload heldout_*.jsonl, which contain texts of reports; set heldout_rows: 0, or push "
+            f"after the run: hf upload USER/NAME {training.output_dir} --exclude 'heldout_*' 'checkpoint-*'"
+        )
 
 
 def make_rewards(recipe: RewardArguments) -> tuple[list[Reward], list[float]]:

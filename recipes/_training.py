@@ -19,6 +19,7 @@ from trl.trainer.utils import RepeatSampler, create_model_from_path
 import rrg_rewards.models.ct_chat.model  # noqa: F401  (makes CT-CHAT known to the automatic classes)
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
+from rrg_rewards.recipes._card import kept_card
 from rrg_rewards.recipes._outputs import write_run_file
 from rrg_rewards.recipes._termination import saved_on_termination
 from rrg_rewards.utilities.checks import check_model_source
@@ -34,6 +35,7 @@ __all__ = [
     "prepare_policy",
     "show_progress",
     "train_and_save",
+    "write_no_card",
 ]
 
 logger = logging.getLogger(__name__)
@@ -184,9 +186,15 @@ def make_trainer(cls: type, training: Any, model: Any, train: Any, heldout: Any,
         peft_config=get_peft_config(model),
         **options,
     )
+    write_no_card(trainer)
     prepare_policy(trainer)
     _check_system_prompt(trainer.model.config, train)
     return trainer
+
+
+def write_no_card(trainer: Any) -> None:
+    """Disable TRL's model card, which each checkpoint would write over a card of the user."""
+    trainer.create_model_card = lambda *_, **__: None
 
 
 def _check_system_prompt(config: Any, rows: Any) -> None:
@@ -231,7 +239,8 @@ def train_and_save(trainer: Any) -> None:
     """
     with saved_on_termination(trainer):
         trainer.train(resume_from_checkpoint=checkpoint_to_resume(trainer.args))
-    trainer.save_model(trainer.args.output_dir)
+    with kept_card(trainer):
+        trainer.save_model(trainer.args.output_dir)
     write_run_file(trainer, "history.json", trainer.state.log_history)
 
 

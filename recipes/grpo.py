@@ -10,7 +10,8 @@ The script writes to ``output_dir`` the model, ``run.json`` (resolved configurat
 ``history.json`` (the trainer's log) and one ``curve_*.png`` per reward. If rows are held out, it also writes
 ``evaluation.json`` (before, after and the paired change, with bootstrap 95% intervals), ``heldout_before.jsonl`` and
 ``heldout_after.jsonl``. If rows have images, the stage ``images_of_others`` evaluates the trained policy on rows whose
-images were exchanged; the remaining score does not depend on the image.
+images were exchanged; the remaining score does not depend on the image. ``README.md`` is the model card; a card that
+the user has written or changed is kept.
 
 ``watch: true`` detects reward hacking (:class:`rrg_rewards.callbacks.TrainerRewardWatchCallback`) and writes
 ``reward_watch.html`` and ``reward_watch.json``. ``watch_stop: [divergence]`` stops the run if that check raises an
@@ -30,10 +31,12 @@ from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
 from rrg_rewards.callbacks.vllm_encoder_cache import ResetVLLMEncoderCache
 from rrg_rewards.recipes._arguments import RecipeArguments
+from rrg_rewards.recipes._card import write_run_card
 from rrg_rewards.recipes._evaluate import with_images_of_others
 from rrg_rewards.recipes._outputs import describe, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._reinforcement import (
+    check_push,
     describe_rewards,
     evaluate_stage,
     load_data_and_fit,
@@ -100,9 +103,11 @@ def run(
         The trainer, after training.
 
     Raises:
-        ValueError: If a column is missing, no row is usable, or the processes do not form one group.
+        ValueError: If a column is missing, no row is usable, the processes do not form one group, or the output folder
+            would be pushed to the Hub with texts of held-out reports.
     """
     check_processes(training)
+    check_push(recipe, training)
     if training.use_vllm and training.use_cpu:
         keep_cpu_weights()
     if recipe.heldout_rows and is_deepspeed_zero3_enabled() and not training.ds3_gather_for_generation:
@@ -132,6 +137,7 @@ def run(
         others = dataclasses.replace(data, heldout=with_images_of_others(data.heldout))
         evaluations["images_of_others"] = evaluate_stage(trainer, rewards, others, recipe, "images_of_others")
     write_results(trainer, rewards, trainer.state.log_history, evaluations)
+    write_run_card(trainer, recipe.algorithm.upper())
     return trainer
 
 

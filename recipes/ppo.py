@@ -27,10 +27,12 @@ from trl import get_peft_config
 
 from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import PPOArguments
+from rrg_rewards.recipes._card import kept_card, write_run_card
 from rrg_rewards.recipes._data import RecipeData
 from rrg_rewards.recipes._outputs import describe, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser, check_rewards
 from rrg_rewards.recipes._reinforcement import (
+    check_push,
     describe_rewards,
     evaluate_stage,
     load_data_and_fit,
@@ -39,7 +41,7 @@ from rrg_rewards.recipes._reinforcement import (
     write_results,
 )
 from rrg_rewards.recipes._termination import saved_on_termination
-from rrg_rewards.recipes._training import check_processes, finish, launch, show_progress
+from rrg_rewards.recipes._training import check_processes, finish, launch, show_progress, write_no_card
 from rrg_rewards.rewards.ppo import RewardFunctionModel
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.user_yaml import read_user_yaml
@@ -108,6 +110,7 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
             one group.
     """
     check_model_source(model.model_name_or_path)
+    check_push(recipe, training)
     rewards, weights = make_rewards(recipe)
     data = load_data_and_fit(recipe, rewards)
     tokenizer = AutoTokenizer.from_pretrained(
@@ -131,6 +134,7 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
             f"{len(prompts)} rows with different prompts fill no batch of {training.batch_size}: lower "
             "per_device_train_batch_size or gradient_accumulation_steps"
         )
+    write_no_card(trainer)
     show_progress(trainer, progress)
     write_run_file(trainer, "run.json", describe(recipe, training, model, data) | describe_rewards(rewards, weights))
     evaluated = _for_evaluation(trainer, tokenizer)
@@ -139,12 +143,14 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
         trainer.train()
     if trainer.accelerator.is_main_process:
         # trainer.save_model would also save the value model if several processes wrap the policy.
-        evaluated.model_wrapped.save_pretrained(training.output_dir)
+        with kept_card(trainer):
+            evaluated.model_wrapped.save_pretrained(training.output_dir)
         tokenizer.save_pretrained(training.output_dir)
     after = evaluate_stage(evaluated, rewards, data, recipe, "after")
     history = trainer.state.log_history
     write_run_file(trainer, "history.json", history)
     write_results(trainer, rewards, _as_others_log(history), {"before": before, "after": after})
+    write_run_card(trainer, "PPO")
     return trainer
 
 

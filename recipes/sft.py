@@ -8,7 +8,8 @@ launch`` starts several processes. The keys are those of TRL's ``SFTConfig`` and
 the same way, as :mod:`rrg_rewards.recipes.grpo`.
 
 The script writes to ``output_dir`` the model (with ``use_peft`` its adapter, which ``rrg-rewards convert lora``
-merges), ``run.json`` (resolved configuration, versions, rows) and ``history.json`` (the trainer's log).
+merges), ``run.json`` (resolved configuration, versions, rows), ``history.json`` (the trainer's log) and ``README.md``
+(the model card; a card that the user has written or changed is kept).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 from trl import SFTConfig, SFTTrainer
 
 from rrg_rewards.recipes._arguments import SupervisedArguments
+from rrg_rewards.recipes._card import write_run_card
 from rrg_rewards.recipes._data import load_recipe_data
 from rrg_rewards.recipes._outputs import describe, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser
@@ -60,6 +62,7 @@ def run(
     show_progress(trainer, progress)
     train_and_save(trainer)
     write_run_file(trainer, "run.json", described)
+    write_run_card(trainer, "SFT")
     return trainer
 
 

@@ -6,11 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrg_rewards.functional.agreement import agreement_interval
+from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.rank_correlation import kendall_tau
 from rrg_rewards.metrics.reward_agreement import GradedRewards, preference_pairs
 from rrg_rewards.schemas.scoring import ScoringSystem
 
-__all__ = ["agreement_by_source", "count_agreement", "preference_agreement"]
+__all__ = ["accuracy_interval", "agreement_by_source", "count_agreement", "preference_agreement", "tau_interval"]
 
 
 def count_agreement(preds: Tensor, target: Tensor, mean_counts: Tensor, categories: Sequence[str]) -> dict[str, Any]:
@@ -112,6 +114,33 @@ def agreement_by_source(
         "test": agreement(*pooled),
         "test_by_source": {name: agreement(*own) for name, own in results.items() if len(own[0])},
     }
+
+
+def tau_interval(results: Mapping[str, Sequence[Tensor]]) -> list[float | None]:
+    """Return the bootstrap interval over pairs of ``tau``, as :func:`count_agreement` computes it over all sources.
+
+    Args:
+        results: Predicted and true counts ``(N, C)`` by source.
+    """
+    preds, target = (torch.cat(parts) for parts in zip(*results.values(), strict=True))
+    annotated = ~target.isnan().any(1)
+    if not annotated.any():
+        return [None, None]
+    ends = agreement_interval(preds[annotated].sum(1).double(), target[annotated].sum(1).double(), "kendall")
+    return [_finite(torch.tensor(end)) for end in ends]
+
+
+def accuracy_interval(graded: GradedRewards) -> list[float | None]:
+    """Return the bootstrap interval over references of :meth:`GradedRewards.accuracy`."""
+    accepted, rejected = preference_pairs(graded.contributions, graded.reference)
+    owner = graded.reference[accepted]
+    known = ~(graded.contributions[accepted] - graded.contributions[rejected]).isnan()
+    right = ((graded.rewards[accepted] - graded.rewards[rejected]) * known).sum(1) > 0
+    references = int(graded.reference.max()) + 1 if len(graded.reference) else 0
+    pairs = torch.bincount(owner, minlength=references).double()
+    correct = torch.bincount(owner, weights=right.double(), minlength=references)
+    ends = bootstrap_interval(lambda hits, all_pairs: hits.sum() / all_pairs.sum(), (correct, pairs))
+    return [_finite(torch.tensor(end)) for end in ends]
 
 
 def _finite(value: Tensor) -> float | None:

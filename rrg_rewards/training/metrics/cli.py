@@ -10,6 +10,7 @@ import yaml
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from rrg_rewards.data.tables.writers import write_json
+from rrg_rewards.training.metrics.card import write_metric_card
 from rrg_rewards.training.metrics.history import History
 from rrg_rewards.training.metrics.report import Summary
 from rrg_rewards.training.metrics.tasks import TASKS
@@ -203,7 +204,9 @@ def history_of(cli: TrainCLI) -> History:
 
 
 def run(cli: TrainCLI) -> dict[str, Any] | None:
-    """Train, test the best checkpoint, export its model and write the training report. Every process must call it.
+    """Train, test the best checkpoint, export its model with a model card, and write the training report.
+
+    Every process must call it.
 
     Returns:
         The content of ``report.json`` in the main process, ``None`` in the other processes.
@@ -217,8 +220,16 @@ def run(cli: TrainCLI) -> dict[str, Any] | None:
     cli.datamodule.save_tokenizer(model)
     config = yaml.safe_load(cli.parser.dump(cli.config))
     write_json(config, folder / "run.json", overwrite=True)
-    about = {"task": cli.task_name, "best": best, "data": cli.datamodule.describe(), "config": config}
-    return cli.task.report(folder, cli.model, cli.datamodule, history_of(cli).rows, about)
+    about = {
+        "task": cli.task_name,
+        "best": best,
+        "data": cli.datamodule.describe(),
+        "config": config,
+        "signature": cli.task.metric(str(model)).signature,
+    }
+    report = cli.task.report(folder, cli.model, cli.datamodule, history_of(cli).rows, about)
+    write_metric_card(model, report, config["model"][cli.task.pretrained])
+    return report
 
 
 def summary(report: dict[str, Any]) -> Summary:

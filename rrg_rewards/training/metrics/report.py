@@ -6,9 +6,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rrg_rewards.data.tables.writers import open_output, write_json
 from rrg_rewards.metrics.reward_agreement import GradedRewards
-from rrg_rewards.training.metrics.agreement import agreement_by_source, count_agreement, preference_agreement
+from rrg_rewards.training.metrics.agreement import (
+    accuracy_interval,
+    agreement_by_source,
+    count_agreement,
+    preference_agreement,
+    tau_interval,
+)
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
@@ -72,6 +80,7 @@ def crepe_report(
         "mean_counts_of_training": dict(zip(categories, mean_counts.tolist(), strict=True)),
         **_end(history),
     }
+    report["test"]["tau_interval"] = tau_interval(counts)
     plots = {
         "counts.png": lambda axes: draw_counts(axes, counts),
         "mae.png": lambda axes: draw_mae(axes, report["test"]["categories"]),
@@ -95,6 +104,9 @@ def er2score_report(
         **agreement_by_source(rewards, lambda *parts: preference_agreement(GradedRewards(*parts), system)),
         **_end(history),
     }
+    report["test"]["accuracy_interval"] = accuracy_interval(
+        GradedRewards(*(torch.cat(parts) for parts in zip(*rewards.values(), strict=True)))
+    )
     plots = {
         "accuracy.png": lambda axes: draw_accuracy(axes, report["test"]),
         "totals.png": lambda axes: draw_totals(axes, rewards, system.base),

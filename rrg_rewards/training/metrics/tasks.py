@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.crepe import CREPE
+from rrg_rewards.metrics.er2score import ER2Score
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
@@ -25,6 +28,7 @@ class Task:
     Args:
         module: The LightningModule.
         data: The LightningDataModule.
+        metric: The torchmetrics metric that the exported model is for.
         logged: Names of the values in the line after each validation, in addition to the losses.
         pretrained: Argument of the module that is the pretrained model. The data use its tokenizer.
         shared: Further arguments that must be equal for the module and the data.
@@ -34,6 +38,7 @@ class Task:
 
     module: type
     data: type
+    metric: Callable[..., ReportMetric]
     logged: tuple[str, ...]
     pretrained: str
     shared: tuple[str, ...]
@@ -56,6 +61,7 @@ TASKS = {
     "crepe": Task(
         CrepeModule,
         CrepeDataModule,
+        CREPE,
         logged=("val/tau", "val/mae"),
         pretrained="encoder",
         shared=("revision",),
@@ -65,6 +71,7 @@ TASKS = {
     "er2score": Task(
         ER2ScoreModule,
         ER2ScoreDataModule,
+        ER2Score,
         logged=("val/accuracy", "val/kendall"),
         pretrained="backbone",
         shared=("revision", "scoring_system", "prompt", "max_length"),

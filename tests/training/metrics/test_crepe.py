@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from lightning.pytorch.callbacks import LambdaCallback
 from tiny_records import save_tiny_encoder, tiny_records, write_records
 from training_runs import assert_same_run, interrupted_in_second_epoch, same, weights, write_recipe
 
 from rrg_rewards.cli.main import main
+from rrg_rewards.metrics import CREPE
 from rrg_rewards.models.crepe.model import CrepeModel
 from rrg_rewards.training import CrepeDataModule, CrepeModule, JsonlRecords
 from rrg_rewards.training.metrics import cli
@@ -77,12 +79,19 @@ def test_an_exported_model_is_the_best_one_to_the_bit(recipe: Callable[..., Path
     torch.testing.assert_close(mae, torch.tensor(told), atol=1e-5, rtol=0)
     assert json.loads((folder / "report.json").read_text())["test"]["tau"] == report["test"]["tau"]
     assert report["best"]["val/tau"] == max(row["val/tau"] for row in report["history"])
+    # So does its card, in figures that the Hub reads.
+    assert report["test"]["tau_interval"][0] <= report["test"]["tau"] <= report["test"]["tau_interval"][1]
+    card = ModelCard.load(folder / "model" / "README.md")
+    results = {result.metric_type: result.metric_value for result in card.data.eval_results}
+    assert results == {key: report["test"][key] for key in ("tau", "mae")}
+    assert CREPE(str(folder / "model")).signature == report["signature"]
+    assert report["signature"] in card.text
 
 
 def test_no_report_text_is_in_what_is_told(recipe: Callable[..., Path], tmp_path: Path) -> None:
     cli.run(cli.build("crepe", ["--config", str(recipe(trainer__max_epochs=1))]))
     references = {record["reference"] for record in tiny_records(60)}
-    for name in ("report.json", "report.md", "run.json"):
+    for name in ("report.json", "report.md", "run.json", "model/README.md"):
         text = (tmp_path / "run" / name).read_text()
         assert not any(reference in text for reference in references)
 

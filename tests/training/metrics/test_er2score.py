@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from huggingface_hub import ModelCard
 from tiny_backbone import PROMPT, save_tiny_backbone
 from tiny_records import tiny_records, write_records
 from training_runs import assert_same_run, interrupted_in_second_epoch, weights, write_recipe
 
 from rrg_rewards.functional import margin_reward_enforcement_loss
+from rrg_rewards.metrics import ER2Score
 from rrg_rewards.metrics.reward_agreement import RewardAgreement
 from rrg_rewards.models.er2score.encoding import PromptEncoder
 from rrg_rewards.models.er2score.model import ER2ScoreModel
@@ -134,6 +136,11 @@ def test_an_exported_model_is_the_best_one_and_scores_as_the_report_says(
     assert report["best"]["val/accuracy"] == max(row["val/accuracy"] for row in report["history"])
     assert json.loads((folder / "report.json").read_text())["test"] == test
     assert f"| false_finding | {differ['false_finding']} |" in (folder / "report.md").read_text()
+    assert test["accuracy_interval"][0] <= test["accuracy"] <= test["accuracy_interval"][1]
+    card = ModelCard.load(folder / "model" / "README.md")
+    results = {result.metric_type: result.metric_value for result in card.data.eval_results}
+    assert results == {key: test[key] for key in ("accuracy", "kendall", "spearman")}
+    assert ER2Score(str(folder / "model")).signature in card.text
 
 
 def test_sub_scores_are_on_their_scale_after_training(recipe: Callable[..., Path]) -> None:
@@ -156,7 +163,7 @@ def test_sub_scores_are_on_their_scale_after_training(recipe: Callable[..., Path
 def test_no_report_text_is_in_what_is_told(recipe: Callable[..., Path], tmp_path: Path) -> None:
     cli.run(cli.build("er2score", ["--config", str(recipe(trainer__max_epochs=1))]))
     references = {record["reference"] for record in tiny_records(60, per_reference=3)}
-    for name in ("report.json", "report.md", "run.json", "model/config.json"):
+    for name in ("report.json", "report.md", "run.json", "model/config.json", "model/README.md"):
         text = (tmp_path / "run" / name).read_text()
         assert not any(reference in text for reference in references)
 

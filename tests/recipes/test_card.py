@@ -1,0 +1,87 @@
+"""Model cards of policies: valid, with the figures of the run, and never written over a card of the user."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+
+from rrg_rewards.recipes import grpo, sft
+from rrg_rewards.recipes._card import write_policy_card
+from rrg_rewards.training.model_card import is_written_here
+
+ATTACK = {
+    "reward": "crg",
+    "verdict": "exploits, which gain more than 0.1: labels",
+    "blank": -0.9,
+    "honest": -0.5,
+    "reference": 0.9,
+    "families": [{"family": "labels", "text": "SECRET", "reward": 0.13, "gain": 0.7, "interval": [0.44, 0.95]}],
+}
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_a_run_writes_a_card_with_its_figures(recipe: Callable[..., Path], table: Path, tmp_path: Path) -> None:
+    grpo.main(["--config", str(recipe(save_steps=1))])
+    folder = tmp_path / "run"
+    card = ModelCard.load(folder / "README.md")
+    assert is_written_here((folder / "README.md").read_text())
+    assert card.data.library_name == "transformers"
+    assert {"radiology", "grpo", "rrg-rewards"} <= set(card.data.tags)
+    # The policy is a folder, and the Hub accepts only its own names here.
+    assert card.data.base_model is None
+    evaluation = read(folder / "evaluation.json")
+    (result,) = card.data.eval_results
+    assert (result.metric_type, result.metric_value) == ("crg", evaluation["after"]["crg"]["crg"]["estimate"])
+    for stage in ("before", "after", "change"):
+        cell = evaluation[stage]["crg"]["crg"]
+        assert f"{cell['estimate']:.3f} ({cell['low']:.3f} to {cell['high']:.3f})" in card.text
+    run = read(folder / "run.json")
+    assert run["rewards"][0]["signature"].replace("|", r"\|") in card.text
+    assert f"| reports.jsonl | {run['rows']['train']} | {run['rows']['heldout']} |" in card.text
+    assert str(tmp_path) not in card.text
+
+    # An attack that was made later is in the next card, without its texts.
+    (folder / "attack_crg.json").write_text(json.dumps(ATTACK))
+    assert write_policy_card(folder, "GRPO")
+    text = (folder / "README.md").read_text()
+    assert "exploits, which gain more than 0.1: labels" in text
+    assert "0.700 (0.440 to 0.950)" in text
+    assert "SECRET" not in text
+
+
+@pytest.mark.parametrize("peft", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_card_of_the_user_is_kept(recipe: Callable[..., Path], tmp_path: Path, peft: bool) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    mine = b"---\nlicense: mit\n---\n# Mine\r\n"
+    (folder / "README.md").write_bytes(mine)
+    lora = {"use_peft": True, "lora_r": 2, "lora_target_modules": ["q_proj", "v_proj"]} if peft else {}
+    online = ("rewards", "label_columns", "num_generations", "max_completion_length")
+    config = recipe(**dict.fromkeys(online), save_steps=1, **lora)
+    sft.main(["--config", str(config)])
+    assert (folder / "adapter_config.json").exists() == peft
+    assert (folder / "README.md").read_bytes() == mine
+
+    (folder / "README.md").unlink()
+    sft.main(["--config", str(config)])
+    card = (folder / "README.md").read_text()
+    assert is_written_here(card)
+    assert ModelCard(card).data.library_name == ("peft" if peft else "transformers")
+    assert "SFT" in card
+    # It is replaced while it is unchanged, and kept after a change.
+    assert write_policy_card(folder, "SFT")
+    changed = card.replace("Not a medical device", "Not for patients")
+    (folder / "README.md").write_text(changed)
+    assert not write_policy_card(folder, "SFT")
+    assert (folder / "README.md").read_text() == changed
+
+
+def test_held_out_reports_are_not_pushed(recipe: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match=r"heldout_\*.jsonl, which contain texts of reports; set heldout_rows: 0"):
+        grpo.run(*grpo.parse(["--config", str(recipe(push_to_hub=True))]))
