@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from rrg_rewards.cli.html_options import add_html_options, check_html, write_html
 from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
@@ -18,6 +19,7 @@ from rrg_rewards.cli.terminal import Terminal
 if TYPE_CHECKING:
     from rrg_rewards.cli.agreement_columns import AgreementColumns
     from rrg_rewards.functional.agreement import AgreementStatistic
+    from rrg_rewards.pages.page import Page
 
 __all__ = ["add_command"]
 
@@ -53,7 +55,7 @@ examples:
   rrg-rewards agreement rated.csv --scores crg,crepe --human errors --lower-is-better crepe,errors --unit study
   rrg-rewards agreement rated.csv --metrics crg,crimson,rouge --human rating --group hospital --json agreement.json
   rrg-rewards agreement choices.csv --scores crg,crimson --human preference --candidates _1,_2
-  rrg-rewards agreement rated.csv --scores crg,rouge --human rating --latex table.tex --png heatmap.png
+  rrg-rewards agreement rated.csv --scores crg,rouge --human rating --latex table.tex --html agreement.html
 """
 
 
@@ -93,6 +95,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     add_shared_options(parser, "json", "format", "overwrite", "batch-size", "seed", output=output)
     parser.add_argument("--latex", metavar="FILE", help="write the agreement as a LaTeX tabular to FILE")
     parser.add_argument("--png", metavar="FILE", help="write the heatmap and the intervals as a plot to FILE")
+    add_html_options(parser, "the reports of the table", names=True)
 
 
 def _suffixes(text: str) -> tuple[str, str]:
@@ -128,6 +131,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("one of --scores and --metrics is needed")
     check_file_options(args, "latex", "png")
     check_outputs(args)
+    check_html(args)
     if args.png is not None:
         require("matplotlib.figure", extra="plot")
 
@@ -169,8 +173,23 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     _warn_of_single_units(result, terminal)
     terminal.show(*agreement_grids(result), stderr="-" in (args.output, args.json))
     _write_files(args, result)
+    if args.html is not None:
+        write_html(args, _page(result, columns))
     write_outputs(args, Table.from_records(agreement_rows(result)), result)
     return 0
+
+
+def _page(result: Mapping[str, Any], columns: "AgreementColumns") -> "Page":
+    from rrg_rewards.pages.agreement_page import agreement_page
+    from rrg_rewards.pages.page import Column, Pane, Rows
+
+    values = {name: one.tolist() for name, one in {**columns.scores, **columns.human}.items()}
+    cells = [Column(name, one, "human" if name in columns.human else "scores") for name, one in values.items()]
+    if columns.groups is not None:
+        cells.append(Column(result["group"], columns.groups, "table"))
+    names = columns.names or [str(row + 1) for row in range(columns.rows)]
+    panes = [Pane(name, texts) for name, texts in columns.texts.items()]
+    return agreement_page(result, values, list(columns.human), Rows("row", names, cells, panes))
 
 
 def _warn_of_missing(result: Mapping[str, Any], columns: "AgreementColumns", terminal: Terminal) -> None:

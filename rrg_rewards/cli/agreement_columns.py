@@ -37,6 +37,8 @@ class AgreementColumns:
         signatures: Signatures of the metrics that were computed.
         units: Number of the unit of each row; ``None`` if each row is a unit.
         groups: Group of each row; ``None`` without groups.
+        names: Name of each row, if ``--id-column`` is set.
+        texts: Reports by column, with ``--with-text``.
     """
 
     scores: dict[str, Tensor] = field(default_factory=dict)
@@ -44,6 +46,8 @@ class AgreementColumns:
     signatures: dict[str, str] = field(default_factory=dict)
     units: Tensor | None = None
     groups: list[str] | None = None
+    names: list[str] = field(default_factory=list)
+    texts: dict[str, list[str | None]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -112,6 +116,7 @@ def _read_numbers(
                 values += _values(table, name, args.candidates)
             if args.unit is not None:
                 units += [places.setdefault(cell, len(places)) for cell in _keys(table, args.unit)]
+            _read_page_cells(args, table, found)
             if args.group is not None:
                 groups += [str(cell) for cell in _keys(table, args.group)]
             report(len(table), len(table))
@@ -125,6 +130,17 @@ def _read_numbers(
     found.human = {name: tensors[name] for name in human}
     found.units = None if args.unit is None else torch.tensor(units, dtype=torch.long)
     found.groups = None if args.group is None else groups
+
+
+def _read_page_cells(args: argparse.Namespace, table: Table, found: AgreementColumns) -> None:
+    """Read what only the page of ``--html`` shows: names and, with ``--with-text``, the reports that the table has."""
+    if args.id_column is not None:
+        found.names += [str(cell) for cell in _keys(table, args.id_column)]
+    if args.with_text:
+        predictions = [args.prediction_column + suffix for suffix in args.candidates or ("",)]
+        for name in (args.reference_column or "reference", *predictions):
+            if name in table.columns:
+                found.texts.setdefault(name, []).extend(table.texts(name))
 
 
 def _values(table: Table, name: str, candidates: Sequence[str] | None) -> list[float]:

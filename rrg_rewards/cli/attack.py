@@ -5,6 +5,7 @@ import warnings
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from rrg_rewards.cli.html_options import add_html_options, check_html, write_html
 from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
@@ -44,7 +45,7 @@ table shows its reward there, its gain over the baseline with a 95 % interval, a
 interval lies above --threshold, "unclear" if only the gain does.
 
 examples:
-  rrg-rewards attack pairs.csv --reward crg --honest-column prediction --json attack.json --png attack.png
+  rrg-rewards attack pairs.csv --reward crg --honest-column prediction --json attack.json --html attack.html
   rrg-rewards attack pairs.csv --reward crg --set average=macro --honest-column prediction
   rrg-rewards attack pairs.csv --reward crimson --against blank --threshold 0.15
   rrg-rewards attack pairs.csv --reward crimson --judge openai:my-model --budget 8000 --max-references 40
@@ -53,7 +54,8 @@ examples:
 
 --budget counts calls of the reward: one text scored against one reference. --reward accepts module:Class of a reward or
 metric of your own. From Python, attack_reward accepts any function. The texts are also written to --json; those that
-contain sentences of your reports have "quotes_reports": true, and --no-quotes leaves them out.
+contain sentences of your reports have "quotes_reports": true, and --no-quotes leaves them out. The page of --html
+contains these only with --with-text.
 """
 
 
@@ -75,6 +77,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--no-quotes", action="store_true", help="leave texts with sentences of your reports out of --json"
     )
+    add_html_options(parser, "texts with sentences of your reports")
     parser.set_defaults(output=None)
 
 
@@ -168,6 +171,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.png is not None and args.png in ("-", args.json):
         raise UsageError(f"argument --png: must be a file of its own, got {args.png!r}")
     check_outputs(args)
+    check_html(args)
     if args.png is not None:
         from rrg_rewards.utilities.imports import require
 
@@ -182,5 +186,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.png is not None:
         with open_output(args.png, args.overwrite) as file:
             file.write(draw_attack(result))
+    if args.html is not None:
+        from rrg_rewards.pages.attack_page import attack_page
+
+        write_html(args, attack_page(result, args.with_text))
     terminal.show(_grid(result), f"{result.verdict}; {result.calls} calls", result.signature, stderr=args.json == "-")
     return 0

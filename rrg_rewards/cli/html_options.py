@@ -10,16 +10,22 @@ if TYPE_CHECKING:
 
 __all__ = ["add_html_options", "check_html", "write_html"]
 
+_TEXT = "reports, findings and reasons of judges"
 
-def add_html_options(parser: argparse.ArgumentParser, text: str = "reports, findings and reasons of judges") -> None:
+
+def add_html_options(parser: argparse.ArgumentParser, text: str = _TEXT, names: bool = False) -> None:
     """Add ``--html`` and ``--with-text``.
 
     Args:
         parser: Parser of the command.
         text: What ``--with-text`` adds.
+        names: Whether to add ``--id-column`` too.
     """
     parser.add_argument("--html", metavar="FILE", help="write a page with plots and a table of all rows to FILE")
     parser.add_argument("--with-text", action="store_true", help=f"let the page of --html contain {text}")
+    if names:
+        help_ = "column that names the rows of --html (default: numbers)"
+        parser.add_argument("--id-column", metavar="NAME", help=help_)
 
 
 def check_html(args: argparse.Namespace) -> None:
@@ -27,8 +33,9 @@ def check_html(args: argparse.Namespace) -> None:
     from rrg_rewards.data.tables.writers import check_output
 
     if args.html is None:
-        if args.with_text:
-            raise UsageError("argument --with-text: needs --html FILE")
+        for option in ("with_text", "id_column"):
+            if getattr(args, option, None):
+                raise UsageError(f"argument --{option.replace('_', '-')}: needs --html FILE")
         return
     others = [getattr(args, name, None) for name in ("output", "json", "png", "latex")]
     if args.html == "-" or args.html in others:

@@ -139,8 +139,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     seed = {"help": "seed of the bootstrap (default: 0)"}
     add_shared_options(parser, "json", "format", "prefix", "overwrite", "batch-size", seed=seed)
-    add_html_options(parser)
-    parser.add_argument("--id-column", metavar="NAME", help="column that names the rows of --html (default: numbers)")
+    add_html_options(parser, names=True)
     add_engine_options(parser)
 
 
@@ -275,8 +274,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     check_outputs(args)
     check_html(args)
     check_engine(args)
-    if args.id_column is not None and args.html is None:
-        raise UsageError("argument --id-column: needs --html FILE")
     metrics = make_metrics(args)
     check_reference_options(args, metrics)
     with BatchedTable(args.table, args.format, args.delimiter, args.batch_size) as batches:

@@ -1,5 +1,7 @@
 """Static HTML pages of results: one file each, which opens offline and loads nothing."""
 
+from rrg_rewards.pages.agreement_page import agreement_page
+from rrg_rewards.pages.attack_page import attack_page
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, render_page, write_page
 from rrg_rewards.pages.score_page import score_page
@@ -11,6 +13,8 @@ __all__ = [
     "Pane",
     "Rows",
     "ScoreRows",
+    "agreement_page",
+    "attack_page",
     "highlights",
     "render_page",
     "score_page",

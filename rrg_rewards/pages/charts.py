@@ -8,8 +8,8 @@ from rrg_rewards.pages.markup import Markup, element
 
 __all__ = ["Interval", "curves", "histogram", "intervals", "matrix", "scatter"]
 
-_WIDTH, _LEFT, _RIGHT, _ROW = 640.0, 170.0, 20.0, 24.0
-_LETTERS = 24
+_WIDTH, _LEFT, _RIGHT, _ROW = 480.0, 150.0, 20.0, 24.0
+_LETTERS = 21
 _BINS = 24
 
 
@@ -58,7 +58,8 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
 
 def _svg(title: str, height: float, parts: Sequence[str], width: float = _WIDTH) -> Markup:
     """Return a figure with a caption; a screen reader reads the caption, and the numbers in the table beside it."""
-    drawing = element("svg", *parts, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=title)
+    box = f"0 0 {width:g} {height:g}"
+    drawing = element("svg", *parts, viewBox=box, width=width, height=height, role="img", aria_label=title)
     return element("figure", drawing, element("figcaption", title))
 
 

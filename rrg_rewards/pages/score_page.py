@@ -5,22 +5,11 @@ from typing import Any
 
 from rrg_rewards.pages.charts import Interval, histogram, intervals
 from rrg_rewards.pages.markup import Markup, element, table
+from rrg_rewards.pages.numbers import shown_interval, shown_number
 from rrg_rewards.pages.page import Page
 from rrg_rewards.pages.score_rows import ScoreRows
 
-__all__ = ["score_page", "shown_number"]
-
-
-def shown_number(value: float | None, digits: int = 4) -> str:
-    """Return a number as the pages show it; a dash for ``None``.
-
-    Example:
-        >>> shown_number(0.5), shown_number(3), shown_number(None)
-        ('0.5000', '3', '-')
-    """
-    if value is None:
-        return "-"
-    return str(value) if isinstance(value, int) else f"{value:.{digits}f}"
+__all__ = ["score_page"]
 
 
 def score_page(summary: Mapping[str, Any], rows: ScoreRows) -> Page:
@@ -52,11 +41,9 @@ def _summary(metrics: Mapping[str, Mapping[str, Any]]) -> Sequence[Markup]:
     heads = ["Metric", "Value", "95 % interval", "Better", "Scored", "Unscorable"]
     rows = []
     for name, entry in metrics.items():
-        low, high = entry["interval"]
-        between = "-" if low is None else f"{shown_number(low)} to {shown_number(high)}"
         better = {True: "higher", False: "lower"}.get(entry["higher_is_better"], "-")
         counts = [str(entry["scored"]), _unscorable(entry)]
-        rows.append([name, shown_number(entry["value"]), between, better, *counts])
+        rows.append([name, shown_number(entry["value"]), shown_interval(*entry["interval"]), better, *counts])
     marks = [
         Interval(name, entry["value"], *entry["interval"])
         for name, entry in metrics.items()

@@ -114,3 +114,37 @@ def test_a_missing_column_of_names_is_an_error_before_scoring(pairs, capsys):
     assert main(["score", str(pairs), "--metrics", "rouge", "--html", str(page), "--id-column", "no"]) == 1
     assert "no" in capsys.readouterr().err
     assert not page.exists()
+
+
+def test_the_page_of_attack_quotes_no_report_unless_asked(pairs):
+    page = pairs.parent / "attack.html"
+    table = pairs.parent / "references.csv"
+    write_table(Table({"reference": [f"Nodule of {size} mm in the right upper lobe." for size in range(4, 24)]}), table)
+    command = ["attack", str(table), "--reward", "rouge", "--families", "normal,sentences,reports", "--budget", "2000"]
+    for options in ([], ["--with-text", "--overwrite"]):
+        assert main([*command, "--html", str(page), "--quiet", *options]) == 0
+        data = page_data(page)
+        texts = dict(zip(data["names"], data["panes"][0]["texts"], strict=True))
+        assert texts["normal"]
+        assert ("right upper lobe" in page.read_text()) == bool(options)
+    assert column(data, "result", "gain") == sorted(column(data, "result", "gain"), reverse=True)
+
+
+def test_the_page_of_agreement_has_scores_judgements_and_values(pairs, tmp_path):
+    page, summary = tmp_path / "agreement.html", tmp_path / "agreement.json"
+    command = ["agreement", str(pairs), "--metrics", "rouge", "--human", "rating", "--bootstrap", "20", "--quiet"]
+    options = ["--permutations", "20", "--id-column", "study", "--html", str(page), "--json", str(summary)]
+    assert main([*command, *options]) == 0
+    data = page_data(page)
+    assert data["names"] == ["a", "b", "c", "d"]
+    assert column(data, "human", "rating") == [1, 2, 3, 4]
+    scores = column(data, "scores", "rouge")
+    assert [cell is None for cell in scores] == [False, False, True, False]
+    found = json.loads(summary.read_text())["groups"]["all"]["human"]["rating"]["agreement"]
+    html = page.read_text()
+    for statistic, by_score in found.items():
+        assert f'<td class="number">{statistic}</td><td class="number">{by_score["rouge"]["value"]:.3f}</td>' in html
+    assert data["panes"] == []
+    assert "pneumothorax" not in html
+    assert main([*command, *options, "--with-text", "--overwrite"]) == 0
+    assert [pane["texts"] for pane in page_data(page)["panes"]] == [REFERENCES, PREDICTIONS]
