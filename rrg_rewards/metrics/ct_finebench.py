@@ -1,7 +1,7 @@
 """CT-FineBench as a metric on report text: questions on single attributes, answered by the finding engine or judges."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
@@ -204,7 +204,7 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
 
     def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         schema = self.examiner.schema
-        read = {"items": check_question_items, "labels": check_finding_labels}
+        read: dict[str, Callable[..., Sequence[Any]]] = {"items": check_question_items, "labels": check_finding_labels}
         return {name: read[name](column, schema) for name, column in context.items()}
 
     def _scorable(

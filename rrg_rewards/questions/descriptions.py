@@ -163,7 +163,11 @@ class Describer:
         """Return the descriptions of the findings that a sentence names."""
         taken = {i for mention, _ in named for i in range(mention.start, mention.end)}
         spans = [span for _, span in named]
+        concepts = {self.engine.lexicon.concepts[mention.concept] for mention, _ in named}
         for mention, span in others:
+            if mention.rule.needs and self._concept_of_other(mention) in concepts:
+                # "And the coronaries" is a finding only with "calcified", which the schema's lexicon reads as its name.
+                continue
             words = range(mention.start, mention.end)
             if taken.isdisjoint(words):
                 if not sentence.is_sign(mention.start):
@@ -186,6 +190,9 @@ class Describer:
         if owners.index_of_end[named[-1][1].end] != len(owners.spans) - 1:
             found.append(Description(None, PRESENT))
         return tuple(found)
+
+    def _concept_of_other(self, mention: Mention) -> str | None:
+        return None if self.others is None else self.others.lexicon.concepts[mention.concept]
 
     def _attributes(
         self, readers: Sequence[AttributeValueReader], owners: Owners, shared: SharedValues, span: Span

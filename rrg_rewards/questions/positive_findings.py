@@ -8,7 +8,7 @@ from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["FindingLabels", "check_finding_labels", "items_on", "positive_findings"]
 
-FindingLabels = Mapping[str, int] | Sequence[int]
+FindingLabels = Mapping[str, float] | Sequence[float]
 """0 or 1 for each finding of a question schema: by the name of the label, or in the order of the findings."""
 
 
@@ -39,9 +39,12 @@ def positive_findings(labels: FindingLabels, schema: QuestionSchema, where: str 
         frozenset({'Lung nodule'})
     """
     findings = [finding.name for finding in schema.findings]
+    given: Any = labels
+    if isinstance(given, str) or not isinstance(given, Mapping | Sequence):
+        raise TypeError(f"{where} must be a mapping or a sequence of labels, got {type(given).__name__}")
     if isinstance(labels, Mapping):
         values = _by_finding(labels, findings, schema.name, where)
-    elif isinstance(labels, Sequence) and not isinstance(labels, str):
+    else:
         if len(labels) != len(findings):
             raise ValueError(
                 f"{where} must have {len(findings)} values of 0 or 1, one for each finding of question schema "
@@ -49,8 +52,6 @@ def positive_findings(labels: FindingLabels, schema: QuestionSchema, where: str 
                 "the names of labels"
             )
         values = dict(zip(findings, labels, strict=True))
-    else:
-        raise TypeError(f"{where} must be a mapping or a sequence of labels, got {type(labels).__name__}")
     for finding, label in values.items():
         if isinstance(label, str) or label not in (0, 1):
             raise ValueError(f"{where}: {finding!r} must be 0 or 1, got {label!r}; map uncertain labels first")

@@ -496,3 +496,20 @@ VALUES = {
 def test_values_of_something_else_are_no_values_of_the_finding(report: str) -> None:
     attribute, answer = VALUES[report]
     assert {item.attribute: item.answer for item in build_items(report)}.get(attribute) == answer
+
+
+# The finding engine also reads "and the coronaries" as a finding if the sentence names calcification elsewhere.
+CALCIFIED = {
+    "Along the wall of the thoracic aorta and coronary artery, there are calcified changes.": "thoracic aorta",
+    "In the descending aorta and LAD, there are calcific plaques.": "descending aorta",
+    "Calcific plaques are seen in the aortic arch, coronary arteries and descending aorta.": (
+        "aortic arch; descending aorta"
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", CALCIFIED)
+def test_places_belong_to_the_finding_although_an_organ_is_joined(sentence: str) -> None:
+    found = {(item.finding, item.attribute): item.answer for item in build_items(sentence)}
+    assert found["Arterial wall calcification", "location"] == CALCIFIED[sentence]
+    assert ("Coronary artery wall calcification", "existence") in found
