@@ -18,16 +18,18 @@ sys.path.insert(0, str(_ROOT / "tests/helpers"))
 from browser import open_chromium  # noqa: E402 (a helper of the tests)
 
 
-def phantom_pairs(rows: int, seed: int = 0) -> Table:
+def phantom_pairs(rows: int, errors: float = 1.0, seed: int = 0) -> Table:
     """Return synthetic pairs with a rating that falls with the number of errors.
 
     Args:
         rows: Number of studies.
+        errors: Share of the studies that have errors.
         seed: Seed of the studies and of the errors.
     """
     columns: dict[str, list[object]] = {name: [] for name in ("study", "reference", "prediction", "rating")}
     for number, study in enumerate(phantom_studies(rows, style="compact", seed=seed)):
-        counts = {letter: (number + 3 * place) % 5 // 3 for place, letter in enumerate(_LETTERS)}
+        some = number % 10 < 10 * errors
+        counts = {letter: some * (number + 3 * place) % 5 // 3 for place, letter in enumerate(_LETTERS)}
         injected = inject_phantom_errors(study, counts, seed=seed + number)
         columns["study"].append(study.study_id)
         columns["reference"].append(f"Findings: {study.findings_text}\nImpression: {study.impression_text}")
@@ -71,9 +73,14 @@ def _main() -> None:
         write_table(phantom_pairs(200), pairs)
         table = (str(pairs), "--metrics", "crg,crimson,rouge")
         _run("score", *table, "--html", str(scores), "--with-text", "--id-column", "study")
+        other, comparison = Path(work) / "other.csv", Path(work) / "comparison.html"
+        write_table(phantom_pairs(200, errors=0.5), other)
+        options = ("--metrics", "crg,crimson,rouge", "--key", "study", "--permutations", "1000")
+        _run("compare", f"first={pairs}", f"second={other}", *options, "--html", str(comparison), "--with-text")
         shots = [
             ("score_page", scores.as_uri(), "", 1280, False, 1300),
             ("report_view", scores.as_uri(), "#4", 1280, True, 850),
+            ("compare_page", comparison.as_uri(), "", 1280, True, 1150),
             ("report_view_narrow", scores.as_uri(), "#4", 400, False, 1200),
         ]
         make_images(folder, shots)

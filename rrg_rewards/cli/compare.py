@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from rrg_rewards.cli.html_options import add_html_options, check_html, write_html
 from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
@@ -52,6 +53,7 @@ examples:
   rrg-rewards compare sft.csv grpo=seed0.csv grpo=seed1.csv grpo=seed2.csv --metrics crg --json comparison.json
   rrg-rewards compare pairs.csv --prediction-column sft --prediction-column grpo=grpo_report --metrics crg
   rrg-rewards compare a.csv b.csv --scores radgraph,green --markdown table.md --latex table.tex
+  rrg-rewards compare a.csv b.csv --metrics crg,crimson --key study --html comparison.html --with-text
   rrg-rewards compare pairs.csv --prediction-column a --prediction-column b --scores "{column}_green"
 """
 
@@ -103,6 +105,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     add_shared_options(parser, "json", "format", "overwrite", "seed", output=output)
     parser.add_argument("--markdown", metavar="FILE", help="write the tables as Markdown to FILE")
     parser.add_argument("--latex", metavar="FILE", help="write a LaTeX tabular to FILE")
+    add_html_options(parser)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -110,6 +113,7 @@ def _check(args: argparse.Namespace) -> None:
     if not args.scores and not args.metrics:
         raise UsageError("one of --metrics and --scores is needed")
     check_file_options(args, "markdown", "latex")
+    check_html(args)
     check_outputs(args)
 
 
@@ -128,10 +132,15 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     systems = list(dict.fromkeys(run.system for run in tables.runs))
     if args.baseline is not None and args.baseline not in systems:
         raise UsageError(f"argument --baseline: {args.baseline!r} is not among {', '.join(systems)}")
-    result = compared(args, tables, scored_runs(args, tables, metrics, terminal), terminal)
+    scored = scored_runs(args, tables, metrics, terminal)
+    result = compared(args, tables, scored, terminal)
     summary = {"version": __version__, "tables": args.tables, "key": args.key, **result.to_dict()}
     terminal.show(*comparison_grids(result), settings_text(result), stderr="-" in (args.output, args.json))
     _write_files(args, result)
+    if args.html is not None:
+        from rrg_rewards.cli.compare_html import comparison_page
+
+        write_html(args, comparison_page(args, result, tables, scored))
     write_outputs(args, tables.studies.with_columns(report_columns(result, tables.studies)), summary)
     return 0
 

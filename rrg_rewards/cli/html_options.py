@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from rrg_rewards.cli.options import UsageError
+from rrg_rewards.cli.options import UsageError, check_file_options
 
 if TYPE_CHECKING:
     from rrg_rewards.pages.page import Page
@@ -30,17 +30,12 @@ def add_html_options(parser: argparse.ArgumentParser, text: str = _TEXT, names: 
 
 def check_html(args: argparse.Namespace) -> None:
     """Raise before any work is done if ``--html`` cannot be written, or ``--with-text`` is given without it."""
-    from rrg_rewards.data.tables.writers import check_output
-
     if args.html is None:
         for option in ("with_text", "id_column"):
             if getattr(args, option, None):
                 raise UsageError(f"argument --{option.replace('_', '-')}: needs --html FILE")
         return
-    others = [getattr(args, name, None) for name in ("output", "json", "png", "latex")]
-    if args.html == "-" or args.html in others:
-        raise UsageError(f"argument --html: must be a file of its own, got {args.html!r}")
-    check_output(args.html, args.overwrite)
+    check_file_options(args, *(name for name in ("png", "latex", "markdown", "html") if hasattr(args, name)))
 
 
 def write_html(args: argparse.Namespace, page: "Page") -> None:

@@ -2,6 +2,7 @@
 
 from rrg_rewards.pages.agreement_page import agreement_page
 from rrg_rewards.pages.attack_page import attack_page
+from rrg_rewards.pages.compare_page import compare_page
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, render_page, write_page
 from rrg_rewards.pages.score_page import score_page
@@ -15,6 +16,7 @@ __all__ = [
     "ScoreRows",
     "agreement_page",
     "attack_page",
+    "compare_page",
     "highlights",
     "render_page",
     "score_page",

@@ -114,10 +114,10 @@ def intervals(title: str, rows: Sequence[Interval], marks: Mapping[str, float] |
     return _svg(title, bottom + 24, parts)
 
 
-def histogram(title: str, values: Sequence[float], mean: float | None = None) -> Markup:
-    """Draw the distribution of values; at least one. A line marks the mean, if it is given."""
+def histogram(title: str, values: Sequence[float], mark: float | None = None) -> Markup:
+    """Draw the distribution of values; at least one. A line marks ``mark``, such as the mean."""
     width, height = 320.0, 150.0
-    scale = _scale(values, 36, width - 10)
+    scale = _scale(values if mark is None else [*values, mark], 36, width - 10)
     counts = [0] * _BINS
     low, high = min(values), max(values)
     for value in values:
@@ -131,8 +131,8 @@ def histogram(title: str, values: Sequence[float], mean: float | None = None) ->
             parts.append(
                 element("rect", x=x, y=tall(count), width=max(step - 1, 1), height=tall(0) - tall(count), class_="bar")
             )
-    if mean is not None:
-        parts.append(_line(scale(mean), 8, scale(mean), height - 24, "mean"))
+    if mark is not None:
+        parts.append(_line(scale(mark), 8, scale(mark), height - 24, "mean"))
     return _svg(title, height, parts, width)
 
 

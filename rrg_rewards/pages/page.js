@@ -176,9 +176,8 @@
   }
 
   function findingTable(findings) {
-    const titles = ["Reference", "Candidate"];
     const rows = findings.map((finding) => make("tr", { id: `finding-${finding[1]}`, tabindex: "-1" },
-      make("th", { scope: "row" }, finding[1]), make("td", {}, titles[finding[0]]),
+      make("th", { scope: "row" }, finding[1]), make("td", {}, data.sides[finding[0]]),
       make("td", {}, make("span", { class: `tag ${finding[2]}` }, finding[2])),
       make("td", { class: "cell" }, finding[5] || "-"), make("td", {}, finding[3].replaceAll("_", " ") || "-"),
       make("td", {}, finding[4] || "-"), make("td", { class: "cell" }, finding[6] || "-")));

@@ -61,7 +61,8 @@ class Rows:
         names: ``N`` names.
         columns: Columns of ``N`` cells.
         panes: Texts of the rows.
-        findings: For each row, the findings as :func:`rrg_rewards.pages.highlights.highlights` returns them.
+        findings: For each row, the findings as :func:`rrg_rewards.pages.highlights` returns them.
+        sides: Names of the reports that the findings are of.
     """
 
     noun: str
@@ -69,6 +70,7 @@ class Rows:
     columns: Sequence[Column]
     panes: Sequence[Pane] = ()
     findings: Sequence[Sequence[Sequence[Any]] | None] | None = None
+    sides: Sequence[str] = ("Reference", "Candidate")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data that the page's script reads."""
@@ -86,6 +88,7 @@ class Rows:
                 for column in self.columns
             ],
             "panes": [{"title": pane.title, "texts": list(pane.texts)} for pane in self.panes],
+            "sides": list(self.sides),
             "findings": None if self.findings is None else list(self.findings),
         }
 

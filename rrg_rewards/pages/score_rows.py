@@ -11,7 +11,7 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.page import Cell, Column, Pane, Rows
 
-__all__ = ["ScoreRows"]
+__all__ = ["ScoreRows", "one_text"]
 
 # Explanations that contain names and reasons, but no text of a report.
 _WITHOUT_TEXT = frozenset(("failure",))
@@ -61,7 +61,7 @@ class ScoreRows:
         self._names += [str(name) for name in given]
         if self.with_text:
             self._predictions += predictions
-            self._references += [_one_text(reference) for reference in references]
+            self._references += [one_text(reference) for reference in references]
         for name, one in scores.items():
             self._scores.setdefault(name, []).append(one)
 
@@ -112,8 +112,13 @@ def _cells(values: Sequence[Tensor]) -> list[Cell]:
     return [value for one in values for value in one.tolist()]
 
 
-def _one_text(reference: Any) -> str | None:
-    """Return a reference, or several of them as one text."""
+def one_text(reference: Any) -> str | None:
+    r"""Return a reference, or several of them as one text.
+
+    Example:
+        >>> one_text(["No effusion.", None, "Clear lungs."])
+        'No effusion.\n\nClear lungs.'
+    """
     if reference is None or isinstance(reference, str):
         return reference
     known = [text for text in reference if text is not None]

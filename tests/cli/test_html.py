@@ -148,3 +148,37 @@ def test_the_page_of_agreement_has_scores_judgements_and_values(pairs, tmp_path)
     assert "pneumothorax" not in html
     assert main([*command, *options, "--with-text", "--overwrite"]) == 0
     assert [pane["texts"] for pane in page_data(page)["panes"]] == [REFERENCES, PREDICTIONS]
+
+
+def test_the_page_of_compare_has_the_scores_texts_and_findings_of_each_system(pairs, tmp_path):
+    other, page, output = tmp_path / "other.csv", tmp_path / "page.html", tmp_path / "scores.jsonl"
+    theirs = ["Large left pneumothorax.", "Hiatal hernia.", "Normal.", "Cardiomegaly."]
+    write_table(Table({"study": ["a", "b", "c", "d"], "reference": REFERENCES, "prediction": theirs}), other)
+    command = ["compare", f"old={pairs}", f"new={other}", "--metrics", "crimson,rouge", "--key", "study", "--quiet"]
+    command += ["--bootstrap", "20", "--permutations", "20", "--html", str(page), "--overwrite"]
+    assert main([*command, "--output", str(output)]) == 0
+    data = page_data(page)
+    assert "pneumothorax" not in page.read_text()
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    for system in ("old", "new"):
+        cells = column(data, "rouge", f"rouge of {system}")
+        assert [cell is None for cell in cells] == [False, False, True, False]
+        assert [cell or 0 for cell in cells] == pytest.approx(
+            [row[f"rouge of {system}"] or 0 for row in rows], rel=1e-5
+        )
+    assert column(data, "crimson", "crimson: new - old")[0] > 0
+    assert main([*command, "--with-text"]) == 0
+    data = page_data(page)
+    assert {pane["title"]: pane["texts"] for pane in data["panes"]} == {
+        "Reference": REFERENCES,
+        "old": PREDICTIONS,
+        "new": theirs,
+    }
+    second = {one[1]: (data["sides"][one[0]], one[2], one[5]) for one in data["findings"][1]}
+    assert set(second.values()) == {
+        ("old", "matched", "Emphysema"),
+        ("old", "missed", "Pleural effusion"),
+        ("new", "invented", "Hiatal hernia"),
+        ("new", "missed", "Emphysema"),
+        ("new", "missed", "Pleural effusion"),
+    }

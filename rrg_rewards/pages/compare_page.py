@@ -1,0 +1,161 @@
+"""The page of ``rrg-rewards compare --html``."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rrg_rewards.metrics.crimson import CrimsonScores
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.metrics.system_comparison import GroupComparison, MetricComparison, SystemComparison, SystemDifference
+from rrg_rewards.pages.charts import Interval, histogram, intervals
+from rrg_rewards.pages.highlights import highlights
+from rrg_rewards.pages.markup import Markup, element, table
+from rrg_rewards.pages.numbers import shown_interval, shown_number, shown_p
+from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows
+
+__all__ = ["compare_page", "compared_findings"]
+
+
+def compare_page(
+    result: SystemComparison,
+    names: Sequence[str],
+    panes: Sequence[Pane] = (),
+    findings: Sequence[Sequence[Sequence[Any]] | None] | None = None,
+) -> Page:
+    """Return the page of a comparison of systems.
+
+    Args:
+        result: The comparison.
+        names: Names of the ``N`` reports.
+        panes: Texts of the reports: the reference, then each system.
+        findings: Result of :func:`compared_findings`.
+
+    Example:
+        >>> from rrg_rewards.metrics import ROUGE, compare_systems
+        >>> systems = {"a": ["Normal.", "Effusion."], "b": ["Emphysema.", "Effusion."]}
+        >>> few = {"num_resamples": 9, "num_permutations": 9}
+        >>> result = compare_systems(systems, ["Emphysema.", "Effusion."], [ROUGE()], **few)
+        >>> [column.name for column in compare_page(result, ["1", "2"]).rows.columns]
+        ['rouge of a', 'rouge of b', 'rouge: b - a']
+    """
+    sections: dict[str, Sequence[Markup]] = {}
+    for group in result.groups:
+        name = "All reports" if group.group is None else f"Group {group.group}"
+        sections[f"{name}: {group.rows} reports"] = list(_group(group, result))
+    sections["Distribution by report"] = _distributions(result)
+    columns = [column for one in result.all_reports.metrics for column in _columns(one, len(names))]
+    others = [system for system in result.systems if system != result.baseline]
+    lead = f"{result.all_reports.rows} reports: {', '.join(others)} compared with {result.baseline}."
+    sides = ["Reference", *result.systems]
+    facts = {
+        "Intervals": f"bootstrap, {result.num_resamples} draws of the reports, seed {result.seed}",
+        "P-values": f"paired approximate randomisation, {result.num_permutations} permutations; corrected by Holm for "
+        "all metrics and systems of a group",
+        **{f"Signature of {one.metric}": one.signature for one in result.all_reports.metrics if one.signature},
+    }
+    title = f"Comparison with {result.baseline}"
+    return Page(title, lead, sections, Rows("report", names, columns, panes, findings, sides), facts)
+
+
+def compared_findings(
+    scores: Mapping[str, Scores], references: Sequence[str | None] | None, texts: Mapping[str, Sequence[str | None]]
+) -> list[list[list[Any]]] | None:
+    """Return what became of each finding by system: those of its reports, and those of the reference that it misses.
+
+    Args:
+        scores: Scores of one run of each system by a metric.
+        references: Reference reports; ``None`` to leave out all text.
+        texts: Reports of each system; empty to leave out all text.
+
+    Returns:
+        Findings of each report as :func:`rrg_rewards.pages.highlights` returns them, with the number of the system
+        before each id; ``None`` if the metric does not compare findings.
+    """
+    found: list[list[list[Any]]] = []
+    for number, (system, one) in enumerate(scores.items(), 1):
+        if not isinstance(one, CrimsonScores):
+            return None
+        found = found or [[] for _ in one.evaluations]
+        for row, evaluation in enumerate(one.evaluations):
+            pair = (None, None) if references is None else (references[row], texts[system][row])
+            of_pair = [] if evaluation is None else highlights(evaluation, *pair)
+            for pane, id_, status, level, partners, text, note, places in of_pair:
+                if pane == 1 or status == "missed":
+                    places = places if pane == 1 else []
+                    matched = ", ".join(f"{number}{partner}" for partner in partners.split(", ") if partner)
+                    found[row].append([number, f"{number}{id_}", status, level, matched, text, note, places])
+    return found or None
+
+
+def _group(group: GroupComparison, result: SystemComparison) -> Iterator[Markup]:
+    cells = [
+        [one.metric, value.system, shown_number(value.value), shown_interval(value.low, value.high), str(len(one.rows))]
+        for one in group.metrics
+        for value in one.systems
+    ]
+    yield table(["Metric", "System", "Value", "95 % interval", "Reports"], cells, "Corpus values")
+    differences = [(one, difference) for one in group.metrics for difference in one.differences]
+    heads = ["Metric", "System", "Difference", "95 % interval", "p", "p, corrected", "Wins", "Ties", "Losses"]
+    yield table(heads, [_difference(*pair) for pair in differences], f"Differences from {result.baseline}")
+    for one in group.metrics:
+        marks = [
+            Interval(difference.system, difference.value, *_ends(difference))
+            for difference in one.differences
+            if math.isfinite(difference.value)
+        ]
+        if marks:
+            better = {True: "higher is better", False: "lower is better", None: "direction unknown"}
+            title = f"{one.metric}: difference from {result.baseline}, {better[one.higher_is_better]}"
+            yield intervals(title, marks, {"zero": 0.0})
+
+
+def _ends(difference: SystemDifference) -> tuple[float | None, float | None]:
+    ends = (difference.low, difference.high)
+    return ends if all(map(math.isfinite, ends)) else (None, None)
+
+
+def _difference(one: MetricComparison, difference: SystemDifference) -> list[str]:
+    return [
+        one.metric,
+        difference.system,
+        shown_number(difference.value),
+        shown_interval(difference.low, difference.high),
+        shown_p(difference.randomisation_p),
+        shown_p(difference.randomisation_p_holm),
+        *(shown_number(count) for count in (difference.wins, difference.ties, difference.losses)),
+    ]
+
+
+def _differences(one: MetricComparison, result: SystemComparison) -> Iterator[tuple[str, list[float]]]:
+    base = one.report_values[result.baseline]
+    for system, values in one.report_values.items():
+        if system != result.baseline:
+            yield system, (values - base).tolist()
+
+
+def _distributions(result: SystemComparison) -> list[Markup]:
+    plots = [
+        histogram(f"{one.metric}: reports by {system} - {result.baseline}; line: no difference", values, 0.0)
+        for one in result.all_reports.metrics
+        for system, values in _differences(one, result)
+        if values
+    ]
+    return [element("div", *plots, class_="cards")]
+
+
+def _columns(one: MetricComparison, reports: int) -> Iterator[Column]:
+    rows = one.rows.tolist()
+    (baseline, base), *others = one.report_values.items()
+    for system, values in one.report_values.items():
+        yield Column(f"{one.metric} of {system}", _placed(values.tolist(), rows, reports), one.metric)
+    for system, values in others:
+        cells = _placed((values - base).tolist(), rows, reports)
+        yield Column(f"{one.metric}: {system} - {baseline}", cells, one.metric)
+
+
+def _placed(values: Sequence[float], rows: Sequence[int], reports: int) -> list[Cell]:
+    """Return a cell for each report, ``None`` for those that are left out."""
+    cells: list[Cell] = [None] * reports
+    for row, value in zip(rows, values, strict=True):
+        cells[row] = value
+    return cells
