@@ -12,6 +12,7 @@ from rrg_rewards.cli.options import (
     check_file_options,
     check_outputs,
 )
+from rrg_rewards.cli.reference_table import add_reference_table_options
 from rrg_rewards.cli.score import add_metric_options, add_reference_options, check_reference_options, resamples
 from rrg_rewards.cli.terminal import Terminal
 
@@ -30,8 +31,8 @@ system; without a name it is that of the file or column. Equal names are runs of
 seeds: its value is the mean over runs.
 
 All tables must have the same studies with the same references, in the same order, or a column that names the studies
-(--key). References, context columns and groups are read from the first table. A report that a run has no score for is
-left out for all systems.
+(--key). References, context columns and groups are read from the first table, or from --references. A report that a
+run has no score for is left out for all systems.
 
 How to read the table:
   value             corpus value with its bootstrap 95 % interval; with runs, the mean ± standard deviation of the runs
@@ -52,6 +53,8 @@ examples:
   rrg-rewards compare old=run1/predictions.csv new=run2/predictions.csv --metrics crg,crimson --key study --by sex,site
   rrg-rewards compare sft.csv grpo=seed0.csv grpo=seed1.csv grpo=seed2.csv --metrics crg --json comparison.json
   rrg-rewards compare pairs.csv --prediction-column sft --prediction-column grpo=grpo_report --metrics crg
+  rrg-rewards compare a.json b.json --prediction-column report --references truth.csv --reference-column Findings_EN \\
+      --key input_image_name=VolumeName --metrics crg
   rrg-rewards compare a.csv b.csv --scores radgraph,green --markdown table.md --latex table.tex
   rrg-rewards compare a.csv b.csv --metrics crg,crimson --key study --html comparison.html --with-text
   rrg-rewards compare pairs.csv --prediction-column a --prediction-column b --scores "{column}_green"
@@ -65,7 +68,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "tables",
         nargs="+",
         metavar="[NAME=]TABLE",
-        help="table of a system's reports, or of all systems (.csv, .tsv, .jsonl, .parquet)",
+        help="table of a system's reports, or of all systems (.csv, .tsv, .jsonl, .parquet, .json)",
     )
     add_delimiter_option(parser)
     parser.add_argument(
@@ -84,7 +87,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         help="column of predictions (default: prediction); with one table, repeat it for each system",
     )
     add_reference_options(parser)
-    parser.add_argument("--key", metavar="COLUMN", help="column that names the study of each row, in any order")
+    add_reference_table_options(
+        parser, "column that names the study of each row, in any order [=its column in --references]"
+    )
     parser.add_argument("--baseline", metavar="NAME", help="system to compare with (default: the first)")
     parser.add_argument("--by", metavar="COLUMN[,COLUMN...]", help="repeat the comparison for each value of a column")
     add_metric_options(parser)

@@ -10,7 +10,9 @@ from pathlib import Path
 import torch
 
 from rrg_rewards.cli.options import UsageError, note_delimiter
+from rrg_rewards.cli.reference_table import key_columns
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.data.tables.join import matching_rows
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.metrics.scores import Scores
@@ -96,6 +98,8 @@ def _from_columns(
 ) -> ComparedTables:
     """Read one table with a column of predictions for each run."""
     table = _read(args, path, terminal)
+    if args.references is not None:
+        table = _with_truth(args, table, [column for _, column in columns], terminal)
     twice = [column for column, times in Counter(column for _, column in columns).items() if times > 1]
     if twice:
         raise UsageError(f"argument --prediction-column: {twice[0]!r} is named more than once")
@@ -115,6 +119,17 @@ def _from_columns(
     return ComparedTables(replace(table, delimiter=","), runs)
 
 
+def _with_truth(args: argparse.Namespace, table: Table, predictions: Sequence[str], terminal: Terminal) -> Table:
+    """Return the table of references with the columns of predictions and scores of a table."""
+    truth = _read(args, args.references, terminal)
+    rows = _matching_rows(args, truth, table)
+    names = [name.replace(_PLACEHOLDER, column) for name in _names(args) for column in predictions]
+    found = [name for name in (*predictions, *names) if name in table.columns]
+    if both := [name for name in found if name in truth.columns]:
+        raise TableError(f"{table.source} and {truth.source} both have a column {both[0]!r}; rename one of them")
+    return truth.with_columns({name: [table.columns[name][row] for row in rows] for name in found})
+
+
 def _score_name(pattern: str) -> str:
     return pattern.replace(_PLACEHOLDER, "").strip("_-. ") or pattern
 
@@ -130,7 +145,7 @@ def _from_tables(
     """Read a table for each run; the first has the references and all other columns of the studies."""
     systems = _system_names(named)
     tables = [_read(args, path, terminal) for _, path in named]
-    first = tables[0]
+    first = tables[0] if args.references is None else _read(args, args.references, terminal)
     runs: list[SystemRun] = []
     predictions: dict[str, list[str | None]] = {}
     for system, (_, path), table in zip(systems, named, tables, strict=True):
@@ -143,7 +158,8 @@ def _from_tables(
             predictions[run.column] = [texts[row] for row in rows]
         run.scores = {score: _scores(table, score, rows) for score in _names(args)}
         runs.append(run)
-    kept = {name: cells for name, cells in first.columns.items() if name != column and name not in _names(args)}
+    dropped = (column, *_names(args)) if args.references is None else ()
+    kept = {name: cells for name, cells in first.columns.items() if name not in dropped}
     studies = replace(first, columns={**kept, **predictions}, types={}, delimiter=",")
     return ComparedTables(studies, runs)
 
@@ -164,7 +180,10 @@ def _matching_rows(args: argparse.Namespace, first: Table, other: Table) -> Sequ
     """Return the row of a table that has the study of each row of the first; raise if the studies differ."""
     if other is first:
         return range(len(first))
-    rows = range(len(other)) if args.key is None else _rows_by_key(first, other, args.key)
+    if args.references is not None:
+        key, first_key = key_columns(args)
+        return matching_rows(first, first_key, other, key)
+    rows = range(len(other)) if args.key is None else matching_rows(first, args.key, other, args.key)
     if len(rows) != len(first):
         raise TableError(
             f"{other.source}: has {len(other)} rows, and {first.source} has {len(first)}; all tables must have the "
@@ -180,33 +199,6 @@ def _matching_rows(args: argparse.Namespace, first: Table, other: Table) -> Sequ
         if name in other.columns or args.key is None:
             _check_references(first, other, name, rows)
     return rows
-
-
-def _rows_by_key(first: Table, other: Table, key: str) -> list[int]:
-    places, wanted = _places(other, key), _places(first, key)
-    for table, have, other_table, others in ((other, places, first, wanted), (first, wanted, other, places)):
-        missing = [study for study in others if study not in have]
-        if missing:
-            raise TableError(
-                f"{table.source}: has no row with {key} {missing[0]!r} of {other_table.source} ({len(missing)} of "
-                f"{len(others)} are missing); all tables must have the same studies"
-            )
-    return [places[study] for study in wanted]
-
-
-def _places(table: Table, key: str) -> dict[str, int]:
-    """Return the row of each study."""
-    places: dict[str, int] = {}
-    for row, cell in enumerate(table.values(key)):
-        if cell is None:
-            raise TableError(f"{table.where(row)}, column {key!r}: is empty; each row needs the name of its study")
-        if str(cell) in places:
-            raise TableError(
-                f"{table.where(row)}, column {key!r}: {cell!r} is also in {table.where(places[str(cell)])}; each study "
-                "must have one row"
-            )
-        places[str(cell)] = row
-    return places
 
 
 def _check_references(first: Table, other: Table, name: str, rows: Sequence[int]) -> None:

@@ -1,9 +1,10 @@
-"""``rrg-rewards convert``: published checkpoints and adapters as Hugging Face folders."""
+"""``rrg-rewards convert``: checkpoints and adapters as Hugging Face folders, and tables of reports as JSON."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.cli.convert_reports import add_reports
 from rrg_rewards.cli.options import UsageError, add_command_parser, positive_int
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.checks import check_model_source
@@ -12,8 +13,9 @@ from rrg_rewards.utilities.imports import require
 __all__ = ["add_command"]
 
 _DESCRIPTION = """\
-Write a model as a Hugging Face folder, which transformers, PEFT and TRL load. Weights load without executing pickled
-code. Only a base model that is named by its Hub id is downloaded. Nothing is uploaded.
+Write a model as a Hugging Face folder, which transformers, PEFT and TRL load, or reports as the JSON document of a
+leaderboard. Weights load without executing pickled code. Only a base model that is named by its Hub id is downloaded.
+Nothing is uploaded.
 """
 
 _CT_CHAT = """\
@@ -39,8 +41,9 @@ _DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``convert`` to the command line."""
-    parser = commands.add_parser("convert", help="write a model as a Hugging Face folder", description=_DESCRIPTION)
-    models = parser.add_subparsers(title="models", metavar="MODEL", required=True)
+    parser = commands.add_parser("convert", help="convert models and tables of reports", description=_DESCRIPTION)
+    models = parser.add_subparsers(title="what to convert", metavar="KIND", required=True)
+    add_reports(models)
 
     ct_chat = add_command_parser(models, "ct-chat", _convert_ct_chat, "convert a checkpoint of CT-CHAT", _CT_CHAT)
     ct_chat.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder of the checkpoint")

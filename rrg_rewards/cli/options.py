@@ -180,7 +180,7 @@ def _delimiter(text: str) -> str:
 def add_table_argument(parser: argparse.ArgumentParser, metavar: str, content: str) -> None:
     """Add the positional argument that names the input table."""
     parser.add_argument(
-        "table", metavar=metavar, help=f"table of {content} (.csv, .tsv, .jsonl, .parquet); - is standard input"
+        "table", metavar=metavar, help=f"table of {content} (.csv, .tsv, .jsonl, .parquet, .json); - is standard input"
     )
     add_delimiter_option(parser)
 

@@ -14,6 +14,7 @@ from rrg_rewards.cli.options import (
     check_outputs,
     metric_settings,
 )
+from rrg_rewards.cli.reference_table import add_reference_table_options, with_references
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ examples:
   rrg-rewards score pairs.csv --metrics crg --prediction-column Pred --reference-column GT --labeler rules:chexbert
   rrg-rewards score pairs.csv --metrics crg --reference-label-prefix GT_     (labels set by hand: GT_Cardiomegaly, ...)
   rrg-rewards score pairs.jsonl --metrics crg --set crg.prior=0.2 --bootstrap 0
+  rrg-rewards score submission.json --prediction-column report --references truth.csv --reference-column Findings_EN \\
+      --key input_image_name=VolumeName --metrics crg
   generate-reports | rrg-rewards score - --format jsonl --metrics bleu,rouge --output - | head
   rrg-rewards score pairs.csv --metrics crg,crimson --context age=PatientAge --context indication=Indication
   rrg-rewards score pairs.csv --metrics crimson \\
@@ -125,6 +128,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--prediction-column", default="prediction", metavar="NAME", help="column of predictions (default: %(default)s)"
     )
     add_reference_options(parser)
+    add_reference_table_options(parser, "column that names the study of each row [=its column in --references]")
     output = {"default": None, "help": "write the scores of each pair to FILE; - is standard output"}
     add_shared_options(parser, output=output)
     parser.add_argument(
@@ -277,7 +281,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     metrics = make_metrics(args)
     check_reference_options(args, metrics)
     with BatchedTable(args.table, args.format, args.delimiter, args.batch_size) as batches:
-        pairs = PairReader(args, batches, metrics)
+        args, tables = with_references(args, batches)
+        pairs = PairReader(args, tables, metrics)
         pairs.check(terminal)
         run = ScoreRun(args, pairs, terminal)
         try:

@@ -27,6 +27,7 @@ from rrg_rewards.data.records.question_items import (
     read_question_items,
     write_question_items,
 )
+from rrg_rewards.data.tables.json_documents import write_report_document
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.data.tables.writers import open_output, write_json, write_table
@@ -69,5 +70,6 @@ __all__ = [
     "write_json",
     "write_phantom_volumes",
     "write_question_items",
+    "write_report_document",
     "write_table",
 ]

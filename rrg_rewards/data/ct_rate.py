@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rrg_rewards.data.tables.join import study_name
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.schemas import CT_RATE
@@ -19,7 +20,6 @@ _KEYS = ("VolumeName", "AccessionNo")
 _SECTIONS = {"findings": "Findings_EN", "impression": "Impressions_EN"}
 _CONTEXT = {"indication": "ClinicalInformation_EN", "technique": "Technique_EN"}
 _NAME = re.compile(r"(?P<patient>[A-Za-z]+_\d+)(?P<scan>_[a-z]+)?(?:_(?P<reconstruction>\d+))?")
-_ENDING = re.compile(r"(\.nii)?(\.gz)?$")
 
 
 class CtRateName(NamedTuple):
@@ -52,7 +52,7 @@ def parse_ct_rate_name(name: str) -> CtRateName:
         >>> parse_ct_rate_name("valid_3").patient
         'valid_3'
     """
-    volume = _ENDING.sub("", name.strip())
+    volume = study_name(name)
     match = _NAME.fullmatch(volume)
     if match is None:
         raise ValueError(f"must be the name of a CT-RATE volume, such as train_1_a_1.nii.gz, got {name!r}")
@@ -238,7 +238,7 @@ def _find_features(folder: str | Path) -> dict[str, Path]:
             stem, ending = os.path.splitext(name)  # noqa: PTH122
             if ending.lower() not in FEATURE_ENDINGS:
                 continue
-            volume, path = _ENDING.sub("", stem), Path(parent, name)
+            volume, path = study_name(stem), Path(parent, name)
             if volume in files:
                 raise TableError(f"{folder}: {volume} has two feature files, {files[volume]} and {path}; remove one")
             files[volume] = path

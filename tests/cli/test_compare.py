@@ -133,6 +133,35 @@ def test_missing_predictions_are_left_out_or_scored(run, system):
     assert found["groups"][0]["metrics"][0]["rows"] == 20
 
 
+def test_references_in_a_table_of_their_own(run, system, write_csv, tmp_path):
+    """Names of volumes match with and without their ending, and both sides may have a column of the same name."""
+    order = [*range(10, 20), *range(10)]
+    truth = write_csv(
+        "truth.csv", ["VolumeName", "report"], *((f"{STUDIES[row]}.nii.gz", REFERENCES[row]) for row in order)
+    )
+    submissions = []
+    for name, predictions in (("bad", BAD), ("good", GOOD)):
+        entries = [{"input_image_name": s, "report": r} for s, r in zip(STUDIES, predictions, strict=True)]
+        submissions.append(tmp_path / f"{name}.json")
+        submissions[-1].write_text(json.dumps({"generated_reports": entries}))
+    options = ["--references", truth, "--reference-column", "report", "--key", "input_image_name=VolumeName"]
+    found = result_of(
+        run, *submissions, "--prediction-column", "report", *options, "--metrics", "rouge", "--baseline", "bad"
+    )
+    metric = found["groups"][0]["metrics"][0]
+    expected = [float(ROUGE().score(predictions, REFERENCES).value.mean()) for predictions in (BAD, GOOD)]
+    assert [value["value"] for value in metric["systems"]] == pytest.approx(expected)
+    both = write_csv("both.csv", ["name", "a", "b"], *zip(STUDIES, BAD, GOOD, strict=True))
+    columns = ["--prediction-column", "bad=a", "--prediction-column", "good=b", *options[:-1], "name=VolumeName"]
+    assert result_of(run, both, *columns, "--metrics", "rouge")["groups"] == found["groups"]
+    both.write_text(both.read_text().replace("name,a,b", "name,a,report"))
+    error = run("compare", both, *columns[:2], "--prediction-column", "report", *columns[4:], "--metrics", "rouge").err
+    assert "both have a column 'report'; rename one of them" in " ".join(error.split())
+    assert "needs --key COLUMN" in " ".join(
+        run("compare", *submissions, *options[:2], "--metrics", "rouge").err.split()
+    )
+
+
 def test_several_references(run, write_csv):
     header = ["prediction", "reference", "second"]
     tables = [
@@ -156,7 +185,7 @@ def test_other_studies_are_refused(run, system, write_csv):
     short = system("short", BAD, order=range(1, 20))
     for tables in ((first, short), (short, first)):
         error = run("compare", *tables, "--metrics", "rouge", "--key", "study").err
-        assert "short.csv: has no row with study 's0' of" in error
+        assert "short.csv: has no row with the study 's0' of" in error
     changed = system("changed", BAD).read_text().replace("s7,F,Normal.,Normal.", "s7,F,Normal.,Other.")
     (first.parent / "changed.csv").write_text(changed)
     error = run("compare", first, first.parent / "changed.csv", "--metrics", "rouge").err

@@ -111,3 +111,19 @@ def test_lora_is_merged_with_what_was_trained_beside_it(
 def test_lora_needs_an_adapter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", "lora", str(tmp_path), "--output", str(tmp_path / "merged")]) == 2
     assert "no LoRA adapter (there is no adapter_config.json)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("layout", ["rexrank", "vlm3d"])
+def test_reports_are_written_as_a_document_that_score_reads(run, write_csv, tmp_path, layout):
+    rows = [("a", "Normal.", "Normal."), ("b", "Small nodule.", "Nodule.")]
+    table = write_csv("p.csv", ["study", "prediction", "reference"], *rows)
+    output = tmp_path / "reports.json"
+    options = ["--layout", layout, "--study-column", "study", "--output", output]
+    assert run("convert", "reports", table, *options).code == 0
+    assert "exists already" in run("convert", "reports", table, *options).err
+    column, key = {"rexrank": ("model_prediction", "study_id"), "vlm3d": ("report", "input_image_name")}[layout]
+    truth = write_csv("truth.csv", ["study", "reference"], *((study, report) for study, _, report in rows))
+    joined = ["--references", truth, "--key", f"{key}=study"] if layout == "vlm3d" else []
+    result = run("score", output, "--metrics", "rouge", "--prediction-column", column, *joined)
+    assert result.code == 0, result.err
+    assert result.out == run("score", table, "--metrics", "rouge").out

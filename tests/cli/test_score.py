@@ -459,3 +459,48 @@ def test_options_of_several_references(run, write_csv):
     result = run("score", table, "--metrics", "rouge", *columns)
     assert result.code == 1
     assert "other" in result.err
+
+
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_references_in_a_table_of_their_own(run, write_csv, tmp_path, ending):
+    """A batch is joined by the names of studies; the score is that of one table."""
+    names = [f"valid_{number}_a_1" for number in range(5)]
+    predictions, references = zip(*PAIRS, strict=True)
+    truth = write_csv(
+        "truth.csv", ["VolumeName", "report"], *zip([f"{n}.nii.gz" for n in names], references, strict=True)
+    )
+    if ending == "csv":
+        table = write_csv("p.csv", ["image", "report"], *reversed([*zip(names, predictions, strict=True)]))
+    else:
+        table = tmp_path / "p.json"
+        entries = [{"image": n, "report": p} for n, p in zip(names, predictions, strict=True)]
+        table.write_text(json.dumps(entries[::-1]))
+    options = ["--prediction-column", "report", "--references", truth, "--reference-column", "report"]
+    arguments = ["score", table, "--metrics", "rouge", *options, "--json", "-", "--quiet", "--batch-size", 2]
+    result = run(*arguments, "--key", "image=VolumeName")
+    assert result.code == 0, result.err
+    found = json.loads(result.out)
+    expected = make_metric("rouge").score(predictions, references).value
+    assert found["metrics"]["rouge"]["value"] == pytest.approx(float(expected.mean()))
+    assert found["reference_column"] == "reference report"
+    assert "needs --key" in " ".join(run(*arguments).err.split())
+    truth.write_text(truth.read_text().replace("valid_3_a_1", "valid_9_a_1"))
+    error = run(*arguments, "--key", "image=VolumeName").err
+    assert "column 'image': " in error
+    assert "truth.csv has no study 'valid_3_a_1'" in error
+
+
+def test_a_study_without_a_row_is_an_error(run, write_csv):
+    truth = write_csv("truth.csv", ["name", "reference"], ("a", "Normal."), ("b", "Normal."))
+    table = write_csv("p.csv", ["name", "prediction"], ("a", "Normal."))
+    error = run("score", table, "--metrics", "rouge", "--references", truth, "--key", "name").err
+    assert "p.csv: has no row with the study 'b' of" in error
+    table = write_csv("p.csv", ["name", "prediction"], ("a", "Normal."), ("b", "Normal."), ("a", "Normal."))
+    error = run("score", table, "--metrics", "rouge", "--references", truth, "--key", "name", "--batch-size", 1).err
+    assert "p.csv: data row 3 (line 4), column 'name': 'a' is also in" in error
+    assert (
+        "unknown column 'report'"
+        in run(
+            "score", table, "--metrics", "rouge", "--references", truth, "--key", "name", "--reference-column", "report"
+        ).err
+    )

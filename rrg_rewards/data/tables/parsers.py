@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["parse_csv", "parse_jsonl", "parse_parquet"]
+__all__ = ["parse_csv", "parse_jsonl", "parse_parquet", "unique_keys"]
 
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 # Without a limit, a quote that is not closed, or a file without line feeds, would be read into memory as one cell.
@@ -156,7 +156,8 @@ def _whole_records(
         yield line, cells
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, for the ``object_pairs_hook`` of ``json.loads``; raise a ValueError for a repeated key."""
     record = dict(pairs)
     if len(record) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -166,7 +167,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _json_record(text: str, where: str) -> dict[str, Any]:
     try:
-        record = json.loads(text, object_pairs_hook=_unique_keys)
+        record = json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise TableError(f"{where}: not a line of JSON: {error}") from error
     if not isinstance(record, dict):

@@ -10,6 +10,7 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import IO, Any, BinaryIO, cast
 
+from rrg_rewards.data.tables.json_documents import parse_json
 from rrg_rewards.data.tables.parsers import parse_csv, parse_jsonl, parse_parquet
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, table_format
 
@@ -22,7 +23,8 @@ def read_table(path: str | Path, table_format_name: str | None = None, delimiter
     CSV is quoted with double quotes and encoded in UTF-8, with or without a byte order mark. Its cells are text, also
     ``NaN`` and ``none``; an empty cell is missing, and blank lines are skipped. It is separated by commas, or by
     semicolons or tabs if its header contains these and no comma. JSON lines have one object per line. Its keys
-    are the columns. A key that an object lacks is a missing cell. Parquet needs the extra ``parquet``.
+    are the columns. A key that an object lacks is a missing cell. Parquet needs the extra ``parquet``. A JSON document
+    (``.json``) is read by :func:`~rrg_rewards.data.tables.json_documents.parse_json`.
 
     Args:
         path: Path of the table, or ``-`` for standard input.
@@ -43,7 +45,7 @@ def read_table(path: str | Path, table_format_name: str | None = None, delimiter
         ...     read_table(path).columns
         {'id': ['1', '2'], 'report': ['Small, clear "nodule".', None]}
     """
-    kind = table_format(path, table_format_name)
+    kind = _format(path, table_format_name)
     with _opened(path) as file:
         # Parquet is read from its end, so that a stream must be in memory.
         whole = BytesIO(file.read()) if kind == "parquet" and not file.seekable() else file
@@ -80,7 +82,7 @@ class BatchedTable:
         self, path: str | Path, table_format_name: str | None = None, delimiter: str | None = None, rows: int = 256
     ) -> None:
         self._path = path
-        self._format = table_format(path, table_format_name)
+        self._format = _format(path, table_format_name)
         self._delimiter = delimiter
         self._rows = rows
         self._names: dict[str, None] | None = None
@@ -124,7 +126,14 @@ def _parse(
 ) -> Iterator[Table]:
     if kind == "csv":
         return parse_csv(file, source, rows, delimiter)
-    return parse_jsonl(file, source, rows, names) if kind == "jsonl" else parse_parquet(file, source, rows)
+    if kind == "jsonl":
+        return parse_jsonl(file, source, rows, names)
+    return parse_json(file, source, rows) if kind == "json" else parse_parquet(file, source, rows)
+
+
+def _format(path: str | Path, name: str | None) -> str:
+    """Return the format of a table to read; JSON documents are read, but tables are not written as one."""
+    return "json" if Path(path).suffix.lower() == ".json" else table_format(path, name)
 
 
 def _source(path: str | Path) -> str:

@@ -247,6 +247,28 @@ class Table:
             )
         return value
 
+    def row_by_name(self, name: str) -> dict[str, int]:
+        """Return the row of each name in a column of names, such as those of studies.
+
+        Raises:
+            TableError: If the column does not exist, or a name is missing or repeated. The message names the rows.
+
+        Example:
+            >>> Table({"study": ["a", 2]}).row_by_name("study")
+            {'a': 0, '2': 1}
+        """
+        rows: dict[str, int] = {}
+        for row, cell in enumerate(self.column(name)):
+            if is_missing(cell):
+                raise TableError(f"{self.where(row)}, column {name!r}: is empty; each row needs a name")
+            if str(cell) in rows:
+                raise TableError(
+                    f"{self.where(row)}, column {name!r}: {cell!r} is also in {self.where(rows[str(cell)])}; each name "
+                    "must have one row"
+                )
+            rows[str(cell)] = row
+        return rows
+
     def labels(self, names: Sequence[str]) -> list[tuple[int, ...] | None]:
         """Return rows of 0/1 labels from several columns, ``None`` for a row without any label.
 
