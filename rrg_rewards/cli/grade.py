@@ -1,11 +1,17 @@
 """``rrg-rewards grade``: let a language model write and score reports of graded quality."""
 
 import argparse
-import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rrg_rewards.cli.judge_arguments import (
+    add_judge_arguments,
+    check_judge_outputs,
+    judge_from_arguments,
+    judge_limits,
+    limits_of,
+)
 from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
@@ -16,7 +22,6 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from rrg_rewards.cli.grade_plan import Plan
     from rrg_rewards.judges.base import Judge
     from rrg_rewards.judges.tasks.grading import GradingTask
     from rrg_rewards.schemas.scoring import ScoringSystem
@@ -47,20 +52,6 @@ examples:
 
 exit codes: 0 success, 1 reports were requested but none was written, 2 wrong command line, 130 interrupted
 """
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
-    return number
-
-
-def _not_negative(text: str) -> float:
-    return 0.0 if text.strip() in ("0", "0.0") else _positive(text)
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -96,41 +87,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--source", default="judge", metavar="TEXT", help="value of `source` in the output (default: %(default)s)"
     )
-    _add_judge_options(parser)
+    add_judge_arguments(parser)
     parser.add_argument("--dry-run", action="store_true", help="send nothing; show counts, estimates and one prompt")
     overwrite = {"help": "replace a summary that exists; --output is never replaced"}
     add_shared_options(parser, "json", "format", overwrite=overwrite)
-
-
-def _add_judge_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--judge",
-        metavar="JUDGE",
-        help="openai:MODEL, local:MODEL, or a YAML mapping of a name and settings; required without --dry-run",
-    )
-    parser.add_argument("--price-in", type=_not_negative, metavar="X", help="price of a million prompt tokens")
-    parser.add_argument("--price-out", type=_not_negative, metavar="X", help="price of a million completion tokens")
-    parser.add_argument(
-        "--requests-per-minute", type=_positive, metavar="N", help="maximum requests per minute (default: no limit)"
-    )
-    parser.add_argument(
-        "--tokens-per-minute",
-        type=_positive,
-        metavar="N",
-        help="maximum tokens per minute, of prompts and answers (default: no limit)",
-    )
-
-
-def _limits(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the price and the rate limits of the command line."""
-    if (args.price_in is None) != (args.price_out is None):
-        raise UsageError("--price-in and --price-out go together")
-    limits = {
-        "price": None if args.price_in is None else (args.price_in, args.price_out),
-        "requests_per_minute": args.requests_per_minute,
-        "tokens_per_minute": args.tokens_per_minute,
-    }
-    return {name: value for name, value in limits.items() if value is not None}
 
 
 def _system(args: argparse.Namespace) -> "ScoringSystem":
@@ -152,19 +112,6 @@ def _system(args: argparse.Namespace) -> "ScoringSystem":
     return system
 
 
-def _judge(args: argparse.Namespace, limits: dict[str, Any]) -> "Judge | None":
-    from rrg_rewards.cli.judge_options import judge_from_option
-
-    if args.judge is None:
-        if not args.dry_run:
-            raise UsageError("--judge is required unless --dry-run is set")
-        return None
-    judge = judge_from_option(args.judge, **limits)
-    if judge.is_immediate:
-        raise UsageError(f"argument --judge: {args.judge} writes no reports; name a language model, as in openai:MODEL")
-    return judge
-
-
 def _references(args: argparse.Namespace, terminal: Terminal) -> list[str]:
     """Return the distinct reports that are not blank."""
     from rrg_rewards.cli.options import read_input
@@ -179,35 +126,17 @@ def _references(args: argparse.Namespace, terminal: Terminal) -> list[str]:
     return references[: args.max_reports]
 
 
-def _check(args: argparse.Namespace) -> None:
-    from rrg_rewards.data.tables.table import table_format
-    from rrg_rewards.data.tables.writers import check_output
-
-    if args.output == "-" or table_format(args.output) != "jsonl":
-        raise UsageError(f"argument --output: must be a file of JSON lines (.jsonl), got {args.output!r}")
-    check_output(args.output, overwrite=True)
-    if args.json is not None:
-        check_output(args.json, args.overwrite)
-
-
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.judges.tasks.grading import GradingTask
 
-    _check(args)
-    limits = _limits(args)
+    check_judge_outputs(args)
+    limits = limits_of(args)
     task = GradingTask(_system(args))
-    judge = _judge(args, limits)
+    judge = judge_from_arguments(args, limits, "writes no reports")
     references = _references(args, terminal)
     if judge is None or args.dry_run:
-        known = limits if judge is None else {**_known_limits(judge), **limits}
-        return _dry_run(args, task, references, known, judge, terminal)
+        return _dry_run(args, task, references, {**judge_limits(judge), **limits}, judge, terminal)
     return _request(args, task, judge, references, terminal)
-
-
-def _known_limits(judge: "Judge") -> dict[str, Any]:
-    """Return the price and the rate limits in the judge's settings."""
-    arguments = judge.arguments()
-    return {name: arguments.get(name) for name in ("price", "requests_per_minute", "tokens_per_minute")}
 
 
 def _dry_run(
@@ -218,18 +147,17 @@ def _dry_run(
     judge: "Judge | None",
     terminal: Terminal,
 ) -> int:
-    from rrg_rewards.cli.grade_plan import describe_estimate, estimate, make_plan
+    from rrg_rewards.cli.grade_plan import describe_plan, expected_answer, make_plan
+    from rrg_rewards.cli.judge_requests import describe_costs, estimate, show_first_prompt
     from rrg_rewards.data.tables.writers import write_json
 
     plan = make_plan(task, references, args.per_tier, args.output)
-    expected = estimate(task, plan.items, **limits)
+    expected = estimate(task, plan.items, (expected_answer(task, item) for item in plan.items), **limits)
     if args.json is not None:
         write_json({**plan.summary(), "estimate": asdict(expected)}, args.json, args.overwrite)
     to_error = args.json == "-"
-    if plan.items:
-        for message in task.messages(plan.items[0]):
-            terminal.show(f"--- {message['role']}\n{message['content']}\n", stderr=to_error)
-    terminal.show(*describe_estimate(plan, expected), stderr=to_error)
+    show_first_prompt(task, plan.items, terminal, to_error)
+    terminal.show(describe_plan(plan), *describe_costs(expected), stderr=to_error)
     address = getattr(judge, "address", None)
     if address is not None:
         terminal.show(f"reports would be sent to {address.host}", stderr=to_error)
@@ -241,21 +169,18 @@ def _request(
     args: argparse.Namespace, task: "GradingTask", judge: "Judge", references: list[str], terminal: Terminal
 ) -> int:
     from rrg_rewards.cli.grade_plan import make_plan
-    from rrg_rewards.cli.grade_run import GradingRun, check_held, interruptible, show_outcome
+    from rrg_rewards.cli.grade_run import GradingRun, check_held, show_outcome
+    from rrg_rewards.cli.judge_requests import interruptible, note_destination, warn_of_other_answers
     from rrg_rewards.data.tables.appending import AppendedLines
     from rrg_rewards.data.tables.writers import write_json
-
-    def notify() -> None:
-        terminal.note("stopping after the running calls; Ctrl-C again stops immediately")
 
     with AppendedLines(args.output) as output:
         plan = make_plan(task, references, args.per_tier, args.output)
         check_held(args.output, task.system)
-        _warn_of_others(plan, judge, terminal)
-        address = getattr(judge, "address", None)
-        if address is not None and not address.is_loopback and plan.items:
-            terminal.note(f"{len(references)} reports are sent to {address.host}, as allow_remote permits")
-        with terminal.progress("grading") as report, interruptible(judge, notify):
+        warn_of_other_answers(plan.judges, plan.prompts, judge, task, terminal)
+        if plan.items:
+            note_destination(judge, f"{len(references)} reports", terminal)
+        with terminal.progress("grading") as report, interruptible(judge, terminal, "grade"):
             outcome = GradingRun(judge, task.system, output, args.source, report).run(plan.items)
     if args.json is not None:
         write_json(outcome.summary(plan, judge), args.json, args.overwrite)
@@ -263,11 +188,3 @@ def _request(
     if judge.is_stopped:
         return 130
     return 0 if outcome.written or not plan.items else 1
-
-
-def _warn_of_others(plan: "Plan", judge: "Judge", terminal: Terminal) -> None:
-    """Warn about reports in the output that were written with another judge or prompt."""
-    if plan.judges - {judge.signature}:
-        terminal.warn(f"the output also contains reports of another judge: {min(plan.judges - {judge.signature})}")
-    if plan.prompts - {plan.task.prompt_hash}:
-        terminal.warn("the output also contains reports written with other instructions, criteria or package versions")

@@ -1,4 +1,4 @@
-"""The plan of ``rrg-rewards grade`` and the estimate of its cost."""
+"""The plan of ``rrg-rewards grade``."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,10 +8,9 @@ from typing import Any
 
 from rrg_rewards.data.tables.appending import read_whole_lines
 from rrg_rewards.data.tables.table import TableError
-from rrg_rewards.judges.server.rate_limit import estimated_tokens
 from rrg_rewards.judges.tasks.grading import GradingItem, GradingTask, quality_tiers, tier_name
 
-__all__ = ["Estimate", "Plan", "describe_estimate", "estimate", "format_money", "make_plan"]
+__all__ = ["Plan", "describe_plan", "expected_answer", "make_plan"]
 
 _HELD_COLUMNS = ("reference", "tier", "draw", "in_tier", "system", "judge", "prompt_hash")
 
@@ -101,82 +100,14 @@ def _key(item: GradingItem) -> Key:
     return item.reference, tier_name(item.tier), str(item.draw)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Estimated cost of a run, without repeated requests.
-
-    Args:
-        requests: Number of calls.
-        prompt_tokens: Tokens of prompts.
-        completion_tokens: Tokens of answers, if reports are as long as their references.
-        cost: Cost of the tokens; ``None`` without a price.
-        minutes: Minimum time at the rate limits; ``None`` without limits.
-    """
-
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
-    cost: float | None
-    minutes: float | None
+def expected_answer(task: GradingTask, item: GradingItem) -> str:
+    """Return a text as long as an answer whose report is as long as the reference."""
+    # About two characters for each number.
+    return "".join(f'"{name}": 0, ' for name in ("report", "scores", *task.system.names)) + item.reference
 
 
-def estimate(
-    task: GradingTask,
-    items: Sequence[GradingItem],
-    price: tuple[float, float] | None = None,
-    requests_per_minute: float | None = None,
-    tokens_per_minute: float | None = None,
-) -> Estimate:
-    """Estimate the cost of requesting reports; ``price`` and limits are those of ``ServerSettings``.
-
-    Example:
-        >>> item = GradingItem("Small left effusion.", (-2.0, 0.0))
-        >>> found = estimate(GradingTask("radcliq"), [item] * 10, price=(1.0, 4.0), requests_per_minute=5)
-        >>> found.requests, found.minutes
-        (10, 2.0)
-    """
-    # The JSON of an answer without the report, with about two characters for each number.
-    frame = "".join(f'"{name}": 0, ' for name in ("report", "scores", *task.system.names))
-    prompt = sum(estimated_tokens(message["content"] for message in task.messages(item)) for item in items)
-    completion = sum(estimated_tokens([frame + item.reference]) for item in items)
-    cost = None if price is None else (price[0] * prompt + price[1] * completion) / 1_000_000
-    times = [
-        amount / limit
-        for amount, limit in ((len(items), requests_per_minute), (prompt + completion, tokens_per_minute))
-        if limit is not None
-    ]
-    return Estimate(len(items), prompt, completion, cost, max(times, default=None))
-
-
-def describe_estimate(plan: Plan, expected: Estimate) -> list[str]:
-    """Describe a plan and its estimate in lines of text."""
-    held = sum(plan.held.values())
+def describe_plan(plan: Plan) -> str:
+    """Describe the reports of a plan in a line of text."""
     tiers = ", ".join(f"{count} of {name}" for name, count in plan.wanted.items())
-    lines = [
-        f"reports: {plan.wanted.total()} ({tiers}); in the output: {held}; to request: {expected.requests}",
-        f"estimated tokens: {expected.prompt_tokens:,} of prompts, {expected.completion_tokens:,} of answers (4 "
-        "characters per token)",
-    ]
-    if expected.cost is None:
-        lines.append("cost: unknown without --price-in and --price-out")
-    else:
-        lines.append(f"estimated cost: {format_money(expected.cost)}, without repeated requests")
-    if expected.minutes is None:
-        lines.append("time: unknown without a rate limit")
-    else:
-        lines.append(f"minimum time at the rate limits: {_duration(expected.minutes)}")
-    return lines
-
-
-def format_money(amount: float) -> str:
-    """Format a cost.
-
-    Example:
-        >>> format_money(0.0213), format_money(1234.5)
-        ('0.0213', '1,234.50')
-    """
-    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.4f}"
-
-
-def _duration(minutes: float) -> str:
-    return f"{minutes:.1f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+    held = sum(plan.held.values())
+    return f"reports: {plan.wanted.total()} ({tiers}); in the output: {held}; to request: {len(plan.items)}"

@@ -24,6 +24,7 @@ COMMANDS = (
     "compare",
     "agreement",
     "grade",
+    "count",
     "finebench",
     "pairs",
     "attack",
@@ -45,6 +46,7 @@ examples:
   rrg-rewards compare baseline.csv new.csv --metrics crg
   rrg-rewards agreement rated.csv --scores crg,rouge --human rating
   rrg-rewards grade reports.csv --output graded.jsonl --dry-run
+  rrg-rewards count pairs.csv --output counts.jsonl --dry-run
   rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl
   rrg-rewards generate heldout.jsonl --model runs/sft --output predictions.jsonl
   rrg-rewards attack pairs.csv --reward crg --honest-column prediction

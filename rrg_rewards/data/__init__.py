@@ -9,8 +9,6 @@ from rrg_rewards.data.phantom.writer import PhantomFinding
 from rrg_rewards.data.records.error_records import (
     ErrorRecord,
     read_error_records,
-    read_radpref,
-    read_rexval,
     write_error_records,
 )
 from rrg_rewards.data.records.graded_pairs import GradedPair, GradedPairs, graded_pairs
@@ -27,6 +25,10 @@ from rrg_rewards.data.records.question_items import (
     read_question_items,
     write_question_items,
 )
+from rrg_rewards.data.records.radpref import read_radpref
+from rrg_rewards.data.records.rate_eval import read_rate_eval
+from rrg_rewards.data.records.rater_counts import read_radevalx, read_rexval
+from rrg_rewards.data.records.refisco import read_refisco
 from rrg_rewards.data.tables.json_documents import write_report_document
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
@@ -61,7 +63,10 @@ __all__ = [
     "read_error_records",
     "read_graded_reports",
     "read_question_items",
+    "read_radevalx",
     "read_radpref",
+    "read_rate_eval",
+    "read_refisco",
     "read_rexval",
     "read_table",
     "split_by_patient",

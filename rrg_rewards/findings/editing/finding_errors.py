@@ -174,7 +174,9 @@ def added_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
         plain = len(sentence.mentions) == 1 == len(sentence.abnormal)
         if plain and (following is None or not following.goes_on) and sentence.text[-1].isalnum():
             for text in load_knowledge("errors")["comparison"]["added"]:
-                edit = ErrorEdit("E", "comparison added", f"{finding.concept}{text}", (sentence.start, sentence.stop))
+                edit = ErrorEdit(
+                    "E", "comparison added", f"{finding.concept}: {text[2:]}", (sentence.start, sentence.stop)
+                )
                 added = Replacement(sentence.stop - 1, sentence.stop, sentence.text[-1] + text)
                 yield Proposal(edit, (added,), (sentence.start, sentence.stop), target)
 

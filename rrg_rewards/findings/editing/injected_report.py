@@ -12,10 +12,22 @@ from rrg_rewards.schemas import ERROR_CATEGORIES, REXVAL_ERRORS
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws
 
-__all__ = ["LETTERS", "ErrorEdit", "InjectedReport", "draw_counts", "error_counts", "requested_counts", "seeded_draws"]
+__all__ = [
+    "LETTERS",
+    "WHOLE_EXAMINATION",
+    "ErrorEdit",
+    "InjectedReport",
+    "draw_counts",
+    "error_counts",
+    "requested_counts",
+    "seeded_draws",
+]
 
 LETTERS = tuple(REXVAL_ERRORS)
 """Letters of the error categories, in order."""
+
+WHOLE_EXAMINATION = "the examination"
+"""``detail`` of an edit that concerns no single finding."""
 
 _BY_NAME = dict(zip((*LETTERS, *ERROR_CATEGORIES), LETTERS * 2, strict=True))
 # Chosen by hand, not estimated: false and missing findings are by far the most common errors of models (CREPE,
@@ -32,7 +44,8 @@ class ErrorEdit:
         category: Letter of ``rrg_rewards.schemas.REXVAL_ERRORS``; ``None`` for a harmless edit.
         action: Kind of edit: ``invented``, ``dropped``, ``moved``, ``severity``, ``size``, ``comparison added``,
             ``comparison dropped``; for harmless edits ``synonym``, ``reordered``, ``normal statement``, ``rewritten``.
-        detail: Concept of the finding and the change, such as ``pleural_effusion: left for right``.
+        detail: Concept of the finding and the change, such as ``pleural_effusion: left for right``; or
+            :data:`WHOLE_EXAMINATION`.
         reference: Start and end in the reference; ``None`` if the edit has no position there.
         candidate: Start and end in the candidate; ``None`` if the edit has no position there.
     """

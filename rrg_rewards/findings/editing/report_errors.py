@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from rrg_rewards.findings.editing.injected_report import ErrorEdit
+from rrg_rewards.findings.editing.injected_report import WHOLE_EXAMINATION, ErrorEdit
 from rrg_rewards.findings.editing.prior_study import comparison_words
 from rrg_rewards.findings.editing.report_view import Proposal, ReportView
 from rrg_rewards.findings.editing.text_edits import Replacement, Sentence, drop_sentence, without_item
@@ -157,14 +157,14 @@ def global_comparisons(view: ReportView, draws: Draws) -> Iterator[Proposal]:
     """E and F: add a separate comparing sentence to a report without comparisons, or remove such a sentence."""
     if not view.comparing:
         texts = load_knowledge("errors")["comparison"]["added_sentences"]
-        edit = ErrorEdit("E", "comparison added", "the examination")
+        edit = ErrorEdit("E", "comparison added", WHOLE_EXAMINATION)
         yield from _additions(view, "lungs", texts, edit, draws)
     for place in sorted(view.comparing):
         sentence = view.sentences[place]
         if not sentence.abnormal and comparison_words().is_alone(sentence.text):
             removed = drop_sentence(view.sentences, place)
             if removed:
-                edit = ErrorEdit("F", "comparison dropped", "the examination", (sentence.start, sentence.stop))
+                edit = ErrorEdit("F", "comparison dropped", WHOLE_EXAMINATION, (sentence.start, sentence.stop))
                 yield Proposal(edit, tuple(removed))
 
 

@@ -14,10 +14,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rrg_rewards.judges.base import AnswerError
 from rrg_rewards.judges.tasks.json_repair import repair_json
 from rrg_rewards.schemas import AttributeErrorType
+from rrg_rewards.schemas.errors import ErrorCategory
 
 __all__ = [
     "AnswersForm",
     "AttributeErrorAnswer",
+    "CountsForm",
     "CrimsonAnswer",
     "ErrorsAnswer",
     "FindingAnswer",
@@ -202,6 +204,30 @@ class ReplacementForm(StrictAnswer):
 
     before: str
     after: str
+
+
+class MatchedQuotes(StrictAnswer):
+    """The quotes of a finding that both reports state without an error."""
+
+    reference_quote: str
+    candidate_quote: str
+
+
+class QuotedError(StrictAnswer):
+    """An error of the candidate, with quotes; ``None`` if a report does not mention the matter."""
+
+    explanation: str
+    category: ErrorCategory
+    significant: bool
+    reference_quote: str | None
+    candidate_quote: str | None
+
+
+class CountsForm(StrictAnswer):
+    """Answer of :class:`rrg_rewards.judges.tasks.counting.CountingTask`."""
+
+    matched_findings: list[MatchedQuotes]
+    errors: list[QuotedError]
 
 
 _PUBLISHED_KEYS = tuple(

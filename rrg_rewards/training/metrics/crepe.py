@@ -8,6 +8,7 @@ from rrg_rewards.metrics.count_agreement import CountAgreement
 from rrg_rewards.models.crepe.model import CrepeModel
 from rrg_rewards.training.base import OptimizerSettings
 from rrg_rewards.training.metrics.base import LearnedMetricModule
+from rrg_rewards.training.metrics.heads import HEADS, Heads
 from rrg_rewards.utilities.options import takes_options
 
 __all__ = ["CrepeModule"]
@@ -27,8 +28,11 @@ class CrepeModule(LearnedMetricModule):
     Args:
         encoder: Folder or Hub id of the pretrained encoder.
         revision: Revision of a Hub id.
-        presence_loss_weight: Weight of the presence loss; 0.5 in the paper.
+        presence_loss_weight: Weight of the presence loss; 0.5 in the paper. 0 trains without it.
         use_poisson_loss: Whether to replace the squared error of counts by the Poisson likelihood.
+        heads: ``categories``, one head for each of the six categories as in the paper; ``significance``, two heads for
+            the numbers of significant and insignificant errors; or ``total``, one head for the number of all errors.
+            The names of the heads are the ``error_categories`` of the trained model.
         learning_rate: Highest learning rate.
         weight_decay: Weight decay. Biases and norms are not decayed.
         warmup_ratio: Fraction of the steps in which the learning rate rises.
@@ -53,6 +57,7 @@ class CrepeModule(LearnedMetricModule):
         revision: str | None = None,
         presence_loss_weight: float = 0.5,
         use_poisson_loss: bool = False,
+        heads: Heads = "categories",
         *,
         optimizer: OptimizerSettings,
     ) -> None:
@@ -60,7 +65,10 @@ class CrepeModule(LearnedMetricModule):
         if not 0 <= presence_loss_weight <= 1:
             raise ValueError(f"presence_loss_weight must lie in [0, 1], got {presence_loss_weight}")
         self.encoder = encoder
+        if heads not in HEADS:
+            raise ValueError(f"heads must be one of {', '.join(HEADS)}; got {heads!r}")
         self.revision = revision
+        self.heads = heads
         self.presence_loss_weight = presence_loss_weight
         self.use_poisson_loss = use_poisson_loss
         self.test_counts: dict[str, tuple[Tensor, Tensor]] = {}
@@ -69,6 +77,7 @@ class CrepeModule(LearnedMetricModule):
         """Build the encoder with new heads, in training mode."""
         model: nn.Module = CrepeModel.from_encoder(
             self.encoder,
+            HEADS[self.heads],
             revision=self.revision,
             presence_loss_weight=self.presence_loss_weight,
             use_poisson_loss=self.use_poisson_loss,

@@ -1,5 +1,6 @@
 """Data modules of learned metrics, which read sources, split and tokenise records, and make batches."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from rrg_rewards.models.crepe.encoding import PairEncoder
 from rrg_rewards.models.er2score.encoding import PromptEncoder
 from rrg_rewards.models.er2score.prompt import PromptTemplate, default_prompt
 from rrg_rewards.schemas.scoring import ScoringSystem, get_scoring_system
+from rrg_rewards.training.metrics.heads import Heads, head_labels
 from rrg_rewards.training.metrics.sampling import LengthGroupedBatches, LengthSortedBatches
 from rrg_rewards.training.metrics.sources import RecordSource, ReportSource, check_sources, read_graded, read_sources
 from rrg_rewards.training.metrics.splits import RecordSplit, split_by_reference
@@ -151,6 +153,7 @@ class CrepeDataModule(LearnedMetricData):
     Args:
         sources: Sources of the records.
         tokenizer: Folder or Hub id of the encoder's tokenizer.
+        heads: Heads of the model; see :class:`CrepeModule`. Records without a label for any head are left out.
         revision: Revision of a Hub id.
         max_length: Maximum number of tokens of a pair; 512 in the paper.
         batch_size: Number of pairs in a training step, over all processes.
@@ -174,8 +177,12 @@ class CrepeDataModule(LearnedMetricData):
     """
 
     @takes_options(settings=DataSettings())
-    def __init__(self, sources: list[RecordSource], tokenizer: str, *, settings: DataSettings) -> None:
+    def __init__(
+        self, sources: list[RecordSource], tokenizer: str, heads: Heads = "categories", *, settings: DataSettings
+    ) -> None:
         super().__init__(sources, tokenizer, settings)
+        self.heads = heads
+        self.unlabelled = 0
 
     @property
     def pairs(self) -> dict[str, TokenizedPairs]:
@@ -183,16 +190,32 @@ class CrepeDataModule(LearnedMetricData):
         return self.rows
 
     def read(self) -> list[Any]:
-        """Read the records of all sources."""
-        return read_sources(self.sources)
+        """Read the records of all sources that have a label for a head.
+
+        Raises:
+            ValueError: If no record of a source has one.
+        """
+        records = read_sources(self.sources)
+        kept = [record for record in records if not all(map(math.isnan, head_labels(record, self.heads)))]
+        if missing := {record.source for record in records} - {record.source for record in kept}:
+            raise ValueError(
+                f"no record of source {min(missing)!r} has a label for heads={self.heads!r}; choose other heads, or "
+                "leave the source out"
+            )
+        self.unlabelled = len(records) - len(kept)
+        return kept
+
+    def describe(self) -> dict[str, Any]:
+        """Return the content of :meth:`LearnedMetricData.describe`, and the number of records without a label."""
+        return {**super().describe(), "unlabelled_left_out": self.unlabelled}
 
     def tokenize(self, split: RecordSplit[Any]) -> Mapping[str, Dataset[Any]]:
         """Tokenise the pairs."""
         encode = PairEncoder(self.tokenizer, self.max_length)
-        return {side: TokenizedPairs(getattr(split, side), self.source_names, encode) for side in _SIDES}
+        return {side: TokenizedPairs(getattr(split, side), self.source_names, encode, self.heads) for side in _SIDES}
 
     def mean_counts(self) -> Tensor:
-        """Return the mean true count of each category in the training data, ``(C,)``."""
+        """Return the mean true count of each head in the training data, ``(C,)``."""
         return self.pairs["train"].labels.double().nanmean(0)
 
 

@@ -12,8 +12,18 @@ from rrg_rewards.data.phantom.studies import FINDINGS_HEADER, IMPRESSION_HEADER,
 from rrg_rewards.data.records.error_records import ErrorRecord
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.findings.comparing.matching import compare_findings
+from rrg_rewards.findings.comparing.significance import clinical_significance
 from rrg_rewards.findings.editing.inject_errors import inject_errors
-from rrg_rewards.findings.editing.injected_report import InjectedReport, draw_counts, seeded_draws
+from rrg_rewards.findings.editing.injected_report import (
+    LETTERS,
+    WHOLE_EXAMINATION,
+    ErrorEdit,
+    InjectedReport,
+    draw_counts,
+    seeded_draws,
+)
+from rrg_rewards.findings.knowledge.patient import Patient
+from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.training.metrics.sources import FileSource, RecordSource
 from rrg_rewards.training.metrics.splits import ExcerptRecord, report_key
 from rrg_rewards.utilities.options import takes_options
@@ -24,6 +34,7 @@ __all__ = ["ComparedReports", "PhantomErrors", "ReportErrors"]
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 # Additional errors by category: wrong location, wrong severity, omitted comparison.
 _RARE = (0, 0, 1, 1, 0, 1)
+_SIGNIFICANT = ("urgent", "actionable_not_urgent")
 _CATEGORY_OF_TYPE = {"location": 2, "severity": 3, "measurement": 3}
 
 
@@ -66,7 +77,7 @@ class PhantomErrors(RecordSource):
     def read(self) -> list[ErrorRecord]:
         """Generate the studies and inject the errors."""
         records = [
-            _record(inject_phantom_errors(study, seed=self.seed * self.per_study + draw).report)
+            _phantom_record(inject_phantom_errors(study, seed=self.seed * self.per_study + draw).report)
             for study in phantom_studies(self.studies, seed=self.seed, style=self.style)
             for draw in range(self.per_study)
         ]
@@ -104,7 +115,8 @@ class ReportErrors(_ReportsFile):
     """Real reports with injected errors of which the finding engine is certain.
 
     Errors are drawn by :func:`rrg_rewards.findings.error_counts`. Reports that the engine cannot read reliably are
-    excluded.
+    excluded. An error is clinically significant (``ErrorRecord.significant``) if its finding is urgent or actionable by
+    the rules of ``rrg_rewards/findings/knowledge/concepts.yaml``, without regard to the finding's attributes.
 
     Args:
         path: CSV, JSON lines or Parquet file of reports.
@@ -241,7 +253,27 @@ def _findings_section(record: ErrorRecord) -> ErrorRecord:
 
 def _record(injected: InjectedReport, whole: str | None = None) -> ErrorRecord:
     fields = (injected.reference, injected.candidate, injected.counts)
-    return ErrorRecord(*fields) if whole is None else ExcerptRecord(*fields, whole=whole)
+    significant = _significant_counts(injected)
+    if whole is None:
+        return ErrorRecord(*fields, significant=significant)
+    return ExcerptRecord(*fields, significant=significant, whole=whole)
+
+
+def _significant_counts(injected: InjectedReport) -> tuple[int, ...]:
+    """Return the numbers of errors in findings that are urgent or actionable, without regard to their attributes."""
+    made = [edit.category for edit in injected.edits if edit.category is not None and _is_significant(edit)]
+    return tuple(made.count(letter) for letter in LETTERS)
+
+
+def _is_significant(edit: ErrorEdit) -> bool:
+    concept = edit.detail.partition(":")[0]
+    if concept == WHOLE_EXAMINATION:
+        return False
+    return clinical_significance(concept, Attributes(), Patient()) in _SIGNIFICANT
+
+
+def _phantom_record(injected: InjectedReport) -> ErrorRecord:
+    return ErrorRecord(injected.reference, injected.candidate, injected.counts)
 
 
 def _parts(report: str, sentences: int) -> list[str]:

@@ -64,7 +64,7 @@ TASKS = {
         CREPE,
         logged=("val/tau", "val/mae"),
         pretrained="encoder",
-        shared=("revision",),
+        shared=("revision", "heads"),
         report=crepe_report,
         summary=crepe_summary,
     ),

@@ -15,6 +15,7 @@ from rrg_rewards.data.records.graded_reports import GradedReport
 from rrg_rewards.models.crepe.encoding import PairEncoder
 from rrg_rewards.models.er2score.encoding import PromptEncoder
 from rrg_rewards.schemas.scoring import ScoringSystem
+from rrg_rewards.training.metrics.heads import Heads, head_labels
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
@@ -33,22 +34,28 @@ class TokenizedPairs(Dataset[dict[str, Tensor]]):
     """Token sequences of reference and candidate, the input of CREPE.
 
     For a list of rows, the data set returns a batch padded to its longest pair: ``input_ids``, ``attention_mask``,
-    ``token_type_ids`` for encoders that use them, ``labels`` ``(N, C)`` float32, NaN for a category that is not
-    annotated, and ``source`` ``(N,)``, the index of the record's source.
+    ``token_type_ids`` for encoders that use them, ``labels`` ``(N, C)`` float32, NaN for a head that is not annotated
+    (:func:`rrg_rewards.training.metrics.heads.head_labels`), and ``source`` ``(N,)``, the index of the record's source.
 
     Args:
         records: Records whose ``source`` is one of ``sources``.
         sources: Names of the sources.
         encode: Encoder of pairs.
+        heads: Heads of the model.
     """
 
-    def __init__(self, records: Sequence[ErrorRecord], sources: Sequence[str], encode: PairEncoder) -> None:
+    def __init__(
+        self,
+        records: Sequence[ErrorRecord],
+        sources: Sequence[str],
+        encode: PairEncoder,
+        heads: Heads = "categories",
+    ) -> None:
         self.sources = tuple(sources)
         self.encode = encode
         sequences = encode([record.reference for record in records], [record.candidate for record in records])
         self.pairs = [sequence for (sequence,) in sequences]
-        counts = [[math.nan if count is None else count for count in record.counts] for record in records]
-        self.labels = torch.tensor(counts, dtype=torch.float32)
+        self.labels = torch.tensor([head_labels(record, heads) for record in records], dtype=torch.float32)
         self.source = _source_indices(records, self.sources)
         self.lengths = [len(pair) for pair in self.pairs]
 

@@ -1,0 +1,150 @@
+"""``rrg-rewards count``: counts by a judge become records for training; no pair is requested twice or lost."""
+
+import json
+
+import pytest
+from counting_answers import asked_pair, counts_of
+from fault_server import FaultServer, says, status
+
+from rrg_rewards.data import read_error_records
+from rrg_rewards.training import CrepeDataModule, JsonlRecords
+
+PAIRS = [
+    ("Small left effusion.", "Cardiomegaly."),
+    ("Normal chest.", "Right lung nodule."),
+    ("Pulmonary edema.", "Normal chest."),
+]
+ITEMS = [" | ".join(pair) for pair in PAIRS]
+COUNTS = [(1, 1, 0, 0, 0, 0), (1, 0, 0, 0, 0, 0), (0, 1, 0, 0, 0, 0)]
+
+
+async def well(request, writer):
+    await says(counts_of(request.item))(request, writer)
+
+
+def serve(script=None, otherwise=well):
+    return FaultServer(script, otherwise, item_of=asked_pair)
+
+
+@pytest.fixture
+def pairs(write_csv):
+    return write_csv("pairs.csv", ["reference", "prediction"], *map(list, PAIRS))
+
+
+@pytest.fixture
+def output(tmp_path):
+    return tmp_path / "counts.jsonl"
+
+
+def judge(server, **settings):
+    return json.dumps({"name": "openai", "model": "tiny", "base_url": server.url, "first_pause": 0.01, **settings})
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_dry_run_sends_and_writes_nothing(run, pairs, output, tmp_path):
+    with serve() as server:
+        result = run(
+            *("count", pairs, "--output", output, "--dry-run", "--judge", judge(server)),
+            *("--price-in", 2, "--price-out", 8, "--requests-per-minute", 6, "--json", tmp_path / "plan.json"),
+        )
+        assert server.requests == []
+    assert result.code == 0
+    assert not output.exists()
+    assert "pairs: 3; in the output: 0; to request: 3" in result.out
+    assert "minimum time at the rate limits: 0.5 minutes" in result.out
+    assert '"Cardiomegaly."\n</candidate_report>' in result.out
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["estimate"]["requests"] == plan["to_ask"] == 3
+
+
+def test_counts_are_records(run, pairs, output, tmp_path):
+    with serve() as server:
+        result = run(
+            *("count", pairs, "--output", output, "--judge", judge(server), "--source", "tiny"),
+            *("--json", tmp_path / "summary.json"),
+        )
+    assert result.code == 0
+    found = {record.reference: record for record in read_error_records(output)}
+    assert [found[reference].counts for reference, _ in PAIRS] == COUNTS
+    assert found["Small left effusion."].significant == (1, 0, 0, 0, 0, 0)
+    assert {record.source for record in found.values()} == {"tiny"}
+    line = next(line for line in lines(output) if line["reference"] == "Pulmonary edema.")
+    assert line["errors"][0]["reference_quote"] == "Pulmonary edema."
+    assert line["judge"].startswith("openai|model:tiny|host:loopback|")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["written"] == summary["usage"]["calls"] == 3
+    assert summary["categories"]["false_finding"] == {"errors": 2, "significant": 2}
+    assert summary["categories"]["omitted_finding"] == {"errors": 2, "significant": 0}
+
+
+def test_counts_are_a_source_of_training(run, pairs, output):
+    with serve() as server:
+        run("count", pairs, "--output", output, "--judge", judge(server))
+    data = CrepeDataModule([JsonlRecords(str(output))], tokenizer="unused", heads="significance")
+    assert sorted(record.counts for record in data.read()) == sorted(COUNTS)
+
+
+def test_only_missing_pairs_are_requested(run, pairs, output):
+    bad = {ITEMS[1]: [says("{"), says("{")]}
+    with serve(bad) as server:
+        first = run("count", pairs, "--output", output, "--judge", judge(server))
+        assert first.code == 0
+        assert "1 failed with malformed; the first: " in first.err
+        assert "1 pairs are missing; repeat the command to request them" in first.err
+        # An incomplete last line, as after a crash, is requested again.
+        output.write_bytes(output.read_bytes()[:-20])
+        torn = len(lines_that_are_whole(output))
+        assert f"to request: {3 - torn}" in run("count", pairs, "--output", output, "--dry-run").out
+        before = len(server.requests)
+        assert run("count", pairs, "--output", output, "--judge", judge(server)).code == 0
+        assert len(server.requests) - before == 3 - torn == 2
+        assert "0 calls" in run("count", pairs, "--output", output, "--judge", judge(server)).err
+    assert sorted(line["reference"] for line in lines(output)) == sorted(reference for reference, _ in PAIRS)
+
+
+def lines_that_are_whole(path):
+    return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def test_blank_and_repeated_pairs(run, write_csv, output):
+    rows = [["Edema.", "Clear."], ["Edema.", ""], ["Edema.", "Clear."], [" ", "Clear."]]
+    table = write_csv("pairs.csv", ["gt", "out"], *rows)
+    names = ("--reference-column", "gt", "--prediction-column", "out")
+    result = run("count", table, *names, "--output", output, "--dry-run")
+    assert "pairs: 1; in the output: 0; to request: 1" in result.out
+    assert "2 of 4 pairs lack a report, and are left out" in result.err
+    assert "1 pairs are duplicates and count once" in result.err
+
+
+def test_nothing_but_failures_is_a_failed_run(run, pairs, output):
+    with serve(otherwise=status(401)) as server:
+        result = run("count", pairs, "--output", output, "--judge", judge(server))
+    assert result.code == 1
+    assert "3 failed with status" in result.err
+
+
+WRONG = {
+    "no judge": ((), 2, "--judge is required unless --dry-run is set"),
+    "the rules": (("--judge", "rules"), 2, "argument --judge: rules counts no errors; name a language model"),
+    "half a price": (("--judge", "openai:m", "--price-in", "1"), 2, "--price-in and --price-out go together"),
+    "no such column": (("--dry-run", "--prediction-column", "text"), 1, "unknown column 'text'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_told(run, pairs, output, name):
+    options, code, message = WRONG[name]
+    result = run("count", pairs, "--output", output, *options)
+    assert (result.code, message in result.err) == (code, True)
+    assert not output.exists()
+
+
+def test_another_file_is_refused_and_kept(run, pairs, output):
+    output.write_text('{"reference": "a", "candidate": "b"}\n')
+    result = run("count", pairs, "--output", output, "--dry-run")
+    assert result.code == 1
+    assert "is not an output of this command: it lacks counts, significant, judge, prompt_hash" in result.err
+    assert output.read_text() == '{"reference": "a", "candidate": "b"}\n'

@@ -1,0 +1,208 @@
+"""Readers of public annotations, on small files in their layouts: RadEvalX, RaTE-Eval, ReFiSco, and ReXVal's extras."""
+
+import json
+
+import pytest
+
+from rrg_rewards.data import (
+    ErrorRecord,
+    TableError,
+    read_error_records,
+    read_radevalx,
+    read_rate_eval,
+    read_refisco,
+    read_rexval,
+    write_error_records,
+)
+
+COUNTS = "study_number,candidate_type,error_category,clinically_significant,rater_index,num_errors\n"
+
+
+class TestRadEvalX:
+    def write(self, folder, *rows, header=COUNTS, reports="gt_report,model\nClear.,Possible edema.\n"):
+        (folder / "reports.csv").write_text(reports)
+        (folder / "errors.csv").write_text(header + "".join(f"{row}\n" for row in rows))
+        return folder / "reports.csv", folder / "errors.csv"
+
+    ROWS = (
+        "0,model,1,True,0,2",
+        "0,model,1,False,0,1",
+        "0,model,1,True,1,1",
+        "0,model,7,False,0,1",
+        "0,model,8,True,1,2",
+    )
+
+    def test_uncertainty_is_an_error_of_no_category(self, tmp_path):
+        (record,) = read_radevalx(*self.write(tmp_path, *self.ROWS))
+        assert (record.reference, record.candidate, record.source) == ("Clear.", "Possible edema.", "radevalx")
+        assert record.counts == (2.0, None, None, None, None, None)
+        assert record.significant == (1.5, None, None, None, None, None)
+        # Raters who counted a category: rater 0 one error of category 7, rater 1 two of category 8.
+        assert record.other == 3.0
+        assert record.total == 5.0
+
+    def test_significance_and_rater(self, tmp_path):
+        files = self.write(tmp_path, *self.ROWS)
+        assert read_radevalx(*files, significant=True)[0].total == 3.5
+        assert read_radevalx(*files, rater=0)[0].counts[0] == 3.0
+        with pytest.raises(ValueError, match="rater must be one of 0, 1, got 2"):
+            read_radevalx(*files, rater=2)
+
+    def test_there_are_eight_categories(self, tmp_path):
+        with pytest.raises(TableError, match="'error_category': must be a whole number from 1 to 8, got '9'"):
+            read_radevalx(*self.write(tmp_path, "0,model,9,True,0,1"))
+
+    def test_missing_columns_are_all_named(self, tmp_path):
+        files = self.write(tmp_path, "0,model,1,1", header="study_number,candidate_type,category,count\n")
+        message = (
+            "errors.csv: lacks error_category, clinically_significant, rater_index, num_errors; it has study_number"
+        )
+        with pytest.raises(TableError, match=message):
+            read_radevalx(*files)
+        with pytest.raises(TableError, match=r"reports.csv: lacks gt_report; it has gt, model"):
+            read_radevalx(*self.write(tmp_path, reports="gt,model\nClear.,Edema.\n"))
+
+    def test_columns_of_other_names(self, tmp_path):
+        files = self.write(
+            tmp_path,
+            "0,model,1,True,0,2",
+            header=COUNTS.replace("num_errors", "n"),
+            reports="report,model\nClear.,Edema.\n",
+        )
+        names = {"count": "n", "reference": "report"}
+        assert read_radevalx(*files, columns=names)[0].counts[0] == 2.0
+        with pytest.raises(ValueError, match="unknown key of columns 'counts'; did you mean 'count'"):
+            read_radevalx(*files, columns={"counts": "n"})
+
+
+def test_rexval_has_significant_counts_and_a_second_file_name(tmp_path):
+    (tmp_path / "50_samples_gt_and_candidates.csv").write_text("gt_report,bleu\nClear.,Edema.\n")
+    rows = "0,bleu,1,True,0,2\n0,bleu,1,False,1,1\n0,bleu,2,False,0,1\n"
+    (tmp_path / "6_valid_raters_per_rater_error_counts.csv").write_text(COUNTS + rows)
+    (record,) = read_rexval(tmp_path)
+    # Of the two raters of category 1, only the first found significant errors.
+    assert record.counts[:3] == (1.5, 1.0, None)
+    assert record.significant[:3] == (1.0, 0.0, None)
+    assert record.other is None
+    (tmp_path / "6_valid_raters_per_rater_error_counts.csv").write_text("study_number,num_errors\n0,1\n")
+    with pytest.raises(TableError, match="lacks candidate_type, error_category, clinically_significant, rater_index"):
+        read_rexval(tmp_path)
+
+
+ENTRY = {"gt": "No edema.", "pred": "Edema.", "errors": [1, 0, 0, 0, 0, 2], "potential_errors": 4}
+
+
+class TestRaTEEval:
+    def write(self, path, content):
+        path.write_text(json.dumps(content))
+        return path
+
+    def test_raw_and_normalised_counts(self, tmp_path):
+        path = self.write(tmp_path / "task1.json", [ENTRY])
+        assert read_rate_eval(path) == [ErrorRecord("No edema.", "Edema.", (1, 0, 0, 0, 0, 2), "rate_eval")]
+        assert read_rate_eval(path, normalise=True)[0].counts == (0.25, 0, 0, 0, 0, 0.5)
+
+    def test_entries_by_id_and_errors_by_category(self, tmp_path):
+        entry = {**ENTRY, "errors": {"1": 2, "F": 1}}
+        assert read_rate_eval(self.write(tmp_path / "a.json", {"x7": entry}))[0].counts == (2, 0, 0, 0, 0, 1)
+
+    def test_keys_of_other_names(self, tmp_path):
+        path = self.write(tmp_path / "a.json", [{"ref": "a", "hyp": "b", "n": [0] * 6}])
+        found = read_rate_eval(path, columns={"reference": "ref", "candidate": "hyp", "errors": "n"})
+        assert (found[0].reference, found[0].candidate, found[0].total) == ("a", "b", 0)
+
+    @pytest.mark.parametrize(
+        ("entry", "message"),
+        [
+            ({"gt": "a", "output": "b"}, "entry 1: lacks pred, errors; it has gt, output"),
+            ("text", "entry 1: must be an object, got str"),
+            ({**ENTRY, "gt": 3}, "entry 1, 'gt': must be a text, got int"),
+            ({**ENTRY, "errors": [1, 2]}, "entry 1, 'errors': must be 6 numbers"),
+            ({**ENTRY, "errors": {"G": 1}}, "category must be A to F or 1 to 6, got 'G'"),
+            ({**ENTRY, "errors": [-1, 0, 0, 0, 0, 0]}, "entry 1, 'errors', A: a count must be a number from 0 on"),
+        ],
+    )
+    def test_a_bad_entry_is_named(self, tmp_path, entry, message):
+        with pytest.raises(TableError, match=message):
+            read_rate_eval(self.write(tmp_path / "a.json", [entry]))
+
+    def test_normalising_needs_possible_errors(self, tmp_path):
+        path = self.write(tmp_path / "a.json", [{**ENTRY, "potential_errors": 0}])
+        with pytest.raises(TableError, match="'potential_errors': must be a positive number"):
+            read_rate_eval(path, normalise=True)
+        path = self.write(tmp_path / "a.json", [{key: ENTRY[key] for key in ("gt", "pred", "errors")}])
+        with pytest.raises(TableError, match="lacks potential_errors"):
+            read_rate_eval(path, normalise=True)
+        path.write_text("{")
+        with pytest.raises(TableError, match="not a readable JSON file"):
+            read_rate_eval(path)
+
+
+class TestReFiSco:
+    HEADER = "study_id,report_source,reference_report,line,severity\n"
+    ROWS = (
+        "s1,m1,Small effusion.,Effusion.,No error",
+        "s1,m1,Small effusion.,Cardiomegaly.,Actionable nonurgent error",
+        "s1,m1,Small effusion.,Old fracture.,not-actionable",
+        "s1,m2,Small effusion.,Pneumothorax.,Emergent error",
+    )
+
+    def write(self, folder, *rows, header=HEADER):
+        path = folder / "refisco.csv"
+        path.write_text(header + "".join(f"{row}\n" for row in rows))
+        return path
+
+    def test_lines_with_errors_are_counted(self, tmp_path):
+        first, second = read_refisco(self.write(tmp_path, *self.ROWS))
+        assert (first.reference, first.candidate) == ("Small effusion.", "Effusion. Cardiomegaly. Old fracture.")
+        assert (first.counts, first.other, first.total, first.source) == ((None,) * 6, 2, 2.0, "refisco")
+        assert (second.candidate, second.total) == ("Pneumothorax.", 1.0)
+
+    @pytest.mark.parametrize(
+        ("row", "message"),
+        [
+            (
+                "s1,m1,Small effusion.,Edema.,severe",
+                r"data row 5 \(line 6\), column 'severity': must be one of no error",
+            ),
+            ("s1,m1,Other.,Edema.,No error", "column 'reference_report': differs from earlier rows of the study"),
+            ("s1,m1,Small effusion.,,No error", "column 'line': is missing"),
+        ],
+    )
+    def test_a_bad_row_is_named(self, tmp_path, row, message):
+        with pytest.raises(TableError, match=message):
+            read_refisco(self.write(tmp_path, *self.ROWS, row))
+
+    def test_missing_columns_are_all_named_and_can_be_given(self, tmp_path):
+        header = self.HEADER.replace("line", "sentence").replace("severity", "grade")
+        path = self.write(tmp_path, *self.ROWS, header=header)
+        with pytest.raises(TableError, match="lacks line, severity; it has study_id, report_source, reference_report"):
+            read_refisco(path)
+        assert read_refisco(path, columns={"line": "sentence", "grade": "grade"})[0].total == 2.0
+
+
+class TestJsonLines:
+    def test_significant_and_other_errors_come_back(self, tmp_path):
+        records = [
+            ErrorRecord("Clear.", "Edema.", (2, 0, 0, 0, 0, None), "a", significant=(1, 0, 0, 0, 0, None), other=1),
+            ErrorRecord("Clear.", "Mass.", (1, 0, 0, 0, 0, 0), "a"),
+        ]
+        write_error_records(records, tmp_path / "pairs.jsonl")
+        assert read_error_records(tmp_path / "pairs.jsonl") == records
+
+    @pytest.mark.parametrize(
+        ("field", "message"),
+        [
+            (
+                {"significant": [2, 0, 0, 0, 0, 0]},
+                "column 'significant', A: must be at most the count of the category, 1",
+            ),
+            ({"significant": [1, 0]}, "column 'significant': must be a list of 6 numbers"),
+            ({"other": -1}, "column 'other': a count must be a number from 0 on"),
+        ],
+    )
+    def test_a_bad_field_is_named(self, tmp_path, field, message):
+        line = {"reference": "Clear.", "candidate": "Edema.", "counts": [1, 0, 0, 0, 0, 0], **field}
+        (tmp_path / "pairs.jsonl").write_text(json.dumps(line) + "\n")
+        with pytest.raises(TableError, match=message):
+            read_error_records(tmp_path / "pairs.jsonl")
