@@ -1,5 +1,6 @@
 """Benchmarks without their data: phantom reports, or one line that says what is missing."""
 
+import json
 import os
 import runpy
 import shutil
@@ -9,6 +10,13 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
+from tiny_backbone import PROMPT, save_tiny_backbone
+from tiny_records import tiny_records, write_records
+from training_runs import write_recipe
+
+from rrg_rewards.recipes import recipe_path
+from rrg_rewards.recipes._catalog import header_of
+from rrg_rewards.training.metrics import cli
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
@@ -36,6 +44,50 @@ def test_phantom_reports_replace_reports_that_are_not_there(data, tmp_path, caps
 def test_annotated_pairs_that_are_not_there_are_named(data, tmp_path):
     with pytest.raises(SystemExit, match=r"pairs\.json: no such file; it holds annotated pairs\. See --help"):
         data["need"](tmp_path / "pairs.json", "annotated pairs")
+
+
+@pytest.mark.parametrize("recipe", ["er2score/smollm2_ablations", "er2score/llama3_8b_radcliq"])
+def test_each_ablation_of_er2score_is_an_option_of_its_recipes(recipe, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    variants = runpy.run_path(str(BENCHMARKS / "er2score_ablations.py"))["VARIANTS"]
+    header = " ".join(header_of(recipe_path("er2score/smollm2_ablations")))
+    for options in variants.values():
+        config = cli.parse("er2score", ["--config", str(recipe_path(recipe)), *options], instantiate=False).config
+        for key, value in zip(options[::2], options[1::2], strict=True):
+            assert str(config[key.removeprefix("--")]).lower() == value
+            # The recipe tells its user the options of the paper's tables.
+            assert value in header or key == "--seed_everything"
+
+
+@pytest.mark.slow
+def test_the_ablations_of_er2score_run_and_are_compared(tmp_path):
+    save_tiny_backbone(tmp_path / "backbone")
+    write_records(tmp_path / "errors.jsonl", tiny_records(40, per_reference=3))
+    model = {"backbone": "elsewhere", "prompt": PROMPT, "max_length": 64}
+    config = write_recipe(tmp_path, model, {"trainer__max_epochs": 1})
+    variants = "lam_1.0,lam_3.0,individual_only,mrscore"
+    paths = {"config": config, "backbone": tmp_path / "backbone", "reports": tmp_path / "errors.jsonl"}
+    outputs = {"folder": tmp_path / "runs", "output": tmp_path / "found.json", "radpref": tmp_path / "absent.json"}
+    options = [part for name, value in {**paths, **outputs}.items() for part in (f"--{name}", str(value))]
+    command = [sys.executable, BENCHMARKS / "er2score_ablations.py", *options, "--resamples", "20"]
+    done = subprocess.run([*command, "--variants", variants], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())["variants"]
+    assert list(found) == variants.split(",")
+    for name, row in found.items():
+        report = json.loads((tmp_path / "runs" / name / "report.json").read_text())
+        assert row["held_out"]["kendall"] == pytest.approx(report["test"]["kendall"])
+        for criterion, values in report["test"]["criteria"].items():
+            kept = row["held_out"]["criteria"][criterion]
+            assert (kept["kendall"], kept["binary"]) == (values["kendall"], values["binary"])
+    change = found["lam_3.0"]["minus_published"]["kendall"]
+    gap = found["lam_3.0"]["held_out"]["kendall"] - found["lam_1.0"]["held_out"]["kendall"]
+    assert change["value"] == pytest.approx(gap)
+    assert change["low"] <= change["value"] <= change["high"]
+    assert "minus_published" not in found["mrscore"]
+    again = subprocess.run([*command, "--reuse", "--variants", "lam_1.0"], capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert json.loads((tmp_path / "found.json").read_text())["variants"] == {"lam_1.0": found["lam_1.0"]}
 
 
 @pytest.mark.slow

@@ -36,6 +36,8 @@ Statistics (--statistics):
   accuracy    share of pairs of rows with different judgements that the scores order alike; with --unit only pairs of
               rows of one unit. Equal scores count half
   preference  share of rows with a judgement other than 0 whose score has its sign. A score of 0 counts half
+  binary      share of rows whose score and judgement are both at least 0.5, or both below: the accuracy of a yes/no
+              item. Computed only if it is named
 
 With --candidates _1,_2 each row has two reports, and a judgement above 0 says that the first is better. The score NAME
 is then the difference of the columns NAME_1 and NAME_2. A human column may have two ratings in the same way.
@@ -112,14 +114,20 @@ def _statistics(args: argparse.Namespace) -> "list[AgreementStatistic]":
 
     known = get_args(AgreementStatistic)
     if args.statistics is None:
-        left_out = "preference" if args.candidates is None else "accuracy"
-        return [name for name in known if name != left_out]
+        left_out = ("binary", "preference" if args.candidates is None else "accuracy")
+        return [name for name in known if name not in left_out]
     names = [name.strip() for name in args.statistics.split(",")]
     for name in names:
         if name not in known:
             raise UsageError(f"argument --statistics: {unknown_name_message('statistic', name, known)}")
         if names.count(name) > 1:
             raise UsageError(f"argument --statistics: {name} is named more than once")
+    changed = [option for option in ("lower_is_better", "candidates", "metrics") if getattr(args, option)]
+    if "binary" in names and changed:
+        raise UsageError(
+            "argument --statistics: binary compares the columns of --scores and --human with 0.5 as they are; leave "
+            f"out --{changed[0].replace('_', '-')}"
+        )
     return cast("list[AgreementStatistic]", names)
 
 

@@ -173,7 +173,8 @@ def draw_agreement(result: Mapping[str, Any]) -> bytes:
                 axes.plot([one["low"], one["high"]], [place, place], color="tab:blue")
         axes.set_yticks(range(len(scores)), list(scores), fontsize=8)
         axes.invert_yaxis()
-        axes.axvline(0.5 if statistic in ("accuracy", "preference") else 0, color="black", linewidth=0.8)
+        if statistic != "binary":
+            axes.axvline(0.5 if statistic in ("accuracy", "preference") else 0, color="black", linewidth=0.8)
         axes.set_title(f"{human}: {_TITLES.get(statistic, statistic)}, {found['rows']} rows", fontsize=9)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150)

@@ -13,6 +13,7 @@ from torch import Tensor
 from rrg_rewards.functional.bootstrap import bootstrap_draws, percentile_interval
 
 __all__ = [
+    "POSITIVE_THRESHOLD",
     "AgreementStatistic",
     "agreement_interval",
     "check_agreement",
@@ -21,7 +22,10 @@ __all__ = [
     "weighted_agreement",
 ]
 
-AgreementStatistic = Literal["kendall", "spearman", "pearson", "accuracy", "preference"]
+AgreementStatistic = Literal["kendall", "spearman", "pearson", "accuracy", "preference", "binary"]
+
+POSITIVE_THRESHOLD = 0.5
+"""Scores and judgements of the statistic ``binary`` are positive from this value on."""
 
 # Maximum number of pairs that are compared in one operation; limits the memory.
 _PAIRS_AT_ONCE = 2**22
@@ -41,12 +45,16 @@ def human_agreement(
       With ``units`` only pairs of rows of the same unit count, for example the reports of one study.
     - ``preference``: share of rows with a judgement other than 0 whose score has its sign. Scores are differences
       between two candidates, and judgements say which of them is better.
+    - ``binary``: accuracy of a yes/no item, :math:`\frac{1}{N} \sum_i \mathbb 1[(s_i \ge 0.5) = (h_i \ge 0.5)]`, the
+      share of rows whose score and judgement are both at least 0.5 or both below. Scores are in the unit of the
+      judgements, such as predicted and annotated errors, 1 if there is one and else 0 (Liu et al., ER²Score, Table 3).
+      A constant score reaches the share of the more frequent answer.
 
-    In both accuracies, equal scores (a score of 0) count half, so that a constant score reaches 0.5.
+    In pairwise accuracy and preference, equal scores (a score of 0) count half, so that a constant score reaches 0.5.
 
     Args:
-        scores: ``(N,)`` numbers, higher if better.
-        target: ``(N,)`` judgements, higher if better.
+        scores: ``(N,)`` numbers. Higher scores mean higher judgements.
+        target: ``(N,)`` judgements.
         statistic: Name of the statistic.
         units: ``(N,)`` integers that say which rows belong together; used by ``accuracy`` only.
 
@@ -61,6 +69,8 @@ def human_agreement(
         >>> scores, ratings = torch.tensor([0.1, 0.9, 0.8, 2.0]), torch.tensor([0, 1, 1, 3])
         >>> human_agreement(scores, ratings), human_agreement(scores, ratings, "accuracy")
         (tensor(0.9129, dtype=torch.float64), tensor(1., dtype=torch.float64))
+        >>> human_agreement(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 1, 1, 1]), "binary")
+        tensor(0.7500, dtype=torch.float64)
     """
     check_agreement(scores, target, statistic, units)
     return weighted_agreement(scores, target, torch.ones(1, len(scores)), statistic, units)[0]
@@ -172,6 +182,8 @@ def permuted_agreement(
         tensor([0.3333, 1.0000], dtype=torch.float64)
     """
     ours, theirs = scores.double(), target.double()
+    if statistic == "binary":
+        return _alike(ours, theirs[permutations]).double().mean(1)
     one = torch.ones(1, len(ours), dtype=torch.float64)
     if statistic in ("spearman", "pearson"):
         sides = [_weighted_ranks(v, one) if statistic == "spearman" else v[None] for v in (ours, theirs)]
@@ -293,9 +305,19 @@ def _preference(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
     return torch.where(total > 0, right / total, torch.nan)
 
 
+def _binary(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    return (weights @ _alike(scores, target).double()) / weights.sum(1)
+
+
+def _alike(scores: Tensor, target: Tensor) -> Tensor:
+    """Return whether both sides are positive or both negative, row by row."""
+    return (scores >= POSITIVE_THRESHOLD) == (target >= POSITIVE_THRESHOLD)
+
+
 _STATISTICS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "kendall": _kendall,
     "spearman": _spearman,
     "pearson": _pearson,
     "preference": _preference,
+    "binary": _binary,
 }

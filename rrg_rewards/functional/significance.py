@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.functional.agreement import (
+    POSITIVE_THRESHOLD,
     AgreementStatistic,
     check_agreement,
     human_agreement,
@@ -65,7 +66,9 @@ def agreement_permutation_test(
     .. math::
         p = \frac{1 + \#\{b : |T_b - c| \ge |T - c|\}}{1 + B}
 
-    for :math:`B` permutations, where :math:`c` is the value without agreement: 0.5 for accuracies, else 0.
+    for :math:`B` permutations, where :math:`c` is the value without agreement: 0.5 for ``accuracy`` and ``preference``,
+    the mean of all permutations :math:`p q + (1 - p)(1 - q)` for ``binary``, with shares :math:`p` and :math:`q` of
+    positive scores and judgements, else 0.
 
     Args:
         scores: ``(N,)`` numbers.
@@ -96,7 +99,7 @@ def agreement_permutation_test(
         within = units if statistic == "accuracy" else None
         permutations = torch.stack([_permutation(len(target), within, generator) for _ in range(num_permutations)])
         found = permuted_agreement(scores, target, permutations, statistic, units)
-    centre = 0.5 if statistic in ("accuracy", "preference") else 0.0
+    centre = _without_agreement(scores, target, statistic)
     return PermutationTest(value, permutation_p_value(value - centre, found - centre), *percentile_interval(found))
 
 
@@ -112,9 +115,9 @@ def perm_both_test(
 ) -> PermutationTest:
     r"""Test whether two metrics agree equally well with human judgements, by exchanging their scores.
 
-    Both metrics are standardised. Under the null hypothesis the two scores of a row are exchangeable. In each
-    permutation the scores of each row are exchanged with probability 1/2, and the difference :math:`T_b` of both
-    agreements is computed again. The p-value is
+    Both metrics are standardised, except for ``binary``, which compares them with a fixed value. Under the null
+    hypothesis the two scores of a row are exchangeable. In each permutation the scores of each row are exchanged with
+    probability 1/2, and the difference :math:`T_b` of both agreements is computed again. The p-value is
 
     .. math::
         p = \frac{1 + \#\{b : |T_b| \ge |T|\}}{1 + B}
@@ -228,9 +231,19 @@ def _flipped(scores: Tensor, target: Tensor, times: int, generator: torch.Genera
     return torch.where(flipped, 1 - right, right).mean(1)
 
 
+def _without_agreement(scores: Tensor, target: Tensor, statistic: str) -> float:
+    """Return the value of a statistic if scores and judgements are independent."""
+    if statistic == "binary":
+        p, q = (float((values >= POSITIVE_THRESHOLD).double().mean()) for values in (scores, target))
+        return p * q + (1 - p) * (1 - q)
+    return 0.5 if statistic in ("accuracy", "preference") else 0.0
+
+
 def _standardised(scores: Tensor, statistic: str) -> Tensor:
     """Return scores with standard deviation 1, and mean 0 except for preferences, whose sign must stay."""
     values = scores.double()
+    if statistic == "binary":
+        return values
     centred = values if statistic == "preference" else values - values.mean()
     spread = centred.square().mean().sqrt()
     return centred / torch.where(spread > 0, spread, 1.0)

@@ -10,7 +10,7 @@ from torchmetrics.utilities import dim_zero_cat
 from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
 from rrg_rewards.metrics.base import ScalarMetric
 
-__all__ = ["GradedRewards", "RewardAgreement", "annotated_totals", "preference_pairs"]
+__all__ = ["GradedRewards", "RewardAgreement", "annotated_totals", "preference_pairs", "rows_with_totals"]
 
 # Contributions are rounded to float32. Differences below this fraction of the largest contribution are ties.
 _TIE = 1e-6
@@ -114,10 +114,15 @@ def annotated_totals(rewards: Tensor, contributions: Tensor) -> tuple[Tensor, Te
         >>> annotated_totals(torch.ones(2, 3), contributions)
         (tensor([2.]), tensor([-1.]))
     """
+    whole, used = rows_with_totals(contributions)
+    return rewards[whole][:, used].sum(1), contributions[whole][:, used].sum(1)
+
+
+def rows_with_totals(contributions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the reports and the criteria of :func:`annotated_totals` as masks, ``(N,)`` and ``(C,)``."""
     annotated = ~contributions.isnan()
     used = annotated.any(0)
-    whole = annotated[:, used].all(1) & used.any()
-    return rewards[whole][:, used].sum(1), contributions[whole][:, used].sum(1)
+    return annotated[:, used].all(1) & used.any(), used
 
 
 def _tie(contributions: Tensor) -> float:

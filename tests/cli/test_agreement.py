@@ -128,6 +128,18 @@ def test_candidates_are_compared_by_differences(run, write_csv):
     assert accuracies == {"rouge": 0.5, "crg": pytest.approx(2 / 3)}
 
 
+def test_binary_accuracy_of_yes_no_items(run, write_csv):
+    rows = [("0.2", "0"), ("0.9", "1"), ("0.7", "0"), ("1.3", "1"), ("-0.1", "1")]
+    table = write_csv("items.csv", ["grammar", "radiologist"], *rows)
+    options = ["--scores", "grammar", "--human", "radiologist"]
+    found, _ = result_of(run, table, *options, "--statistics", "kendall,binary", *FEW)
+    agreement = found["groups"]["all"]["human"]["radiologist"]["agreement"]
+    assert agreement["binary"]["grammar"]["value"] == pytest.approx(3 / 5)
+    assert (
+        "binary" not in result_of(run, table, *options, *FEW)[0]["groups"]["all"]["human"]["radiologist"]["agreement"]
+    )
+
+
 def test_groups_are_computed_apart(run, rated):
     found, _ = result_of(run, rated, *COLUMNS, *FEW, "--group", "hospital")
     assert {name: entry["rows"] for name, entry in found["groups"].items()} == {"all": 8, "x": 4, "y": 4}
@@ -234,6 +246,8 @@ def test_a_metric_without_a_direction_is_refused(run, rated):
         (["--scores", "rouge", "--human", "rating", "--candidates", "_1"], 2, "must be two different texts"),
         (["--scores", "rouge", "--human", "rating", "--png", "-"], 2, "argument --png: must be a file of its own"),
         (["--scores", "rouge", "--human", "errors", "--unit", "rating"], 1, "column 'rating': is empty"),
+        ([*COLUMNS, "--statistics", "binary"], 2, "with 0.5 as they are; leave out --lower-is-better"),
+        (["--metrics", "crg", "--human", "errors", "--statistics", "binary"], 2, "as they are; leave out --metrics"),
     ],
 )
 def test_wrong_input_is_named(run, rated, options, code, message):

@@ -10,13 +10,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn.metrics import accuracy_score
 
 from rrg_rewards.functional import agreement as agreement_module
 from rrg_rewards.functional import agreement_interval, bootstrap_interval, human_agreement, kendall_tau
 from rrg_rewards.functional.agreement import permuted_agreement, weighted_agreement
 
 SCIPY = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": stats.pearsonr}
-STATISTICS = (*SCIPY, "accuracy", "preference")
+STATISTICS = (*SCIPY, "accuracy", "preference", "binary")
 
 
 def sample(rows: int = 60, seed: int = 0, units: int = 20) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -46,6 +47,8 @@ def expected(statistic: str, scores: Any, target: Any, units: Any = None) -> flo
         return brute_accuracy(scores, target, units)
     if statistic == "preference":
         return brute_preference(scores, target)
+    if statistic == "binary":
+        return sum((s >= 0.5) == (t >= 0.5) for s, t in zip(scores, target, strict=True)) / len(target)
     if len(set(scores)) < 2 or len(set(target)) < 2:
         return math.nan
     return float(SCIPY[statistic](scores, target).statistic)
@@ -100,7 +103,7 @@ def test_large_tables_are_compared_in_parts(statistic: Any, monkeypatch: pytest.
         torch.testing.assert_close(permuted_agreement(scores, target, permutations, statistic), moved)
 
 
-@pytest.mark.parametrize("statistic", [*SCIPY, "accuracy"])
+@pytest.mark.parametrize("statistic", [*SCIPY, "accuracy", "binary"])
 def test_permuted_judgements(statistic: Any) -> None:
     scores, target, _ = sample(30)
     permutations = torch.stack([torch.randperm(30, generator=torch.Generator().manual_seed(i)) for i in range(4)])
@@ -133,6 +136,17 @@ def test_units_are_drawn_whole(statistic: Any) -> None:
         values.append(expected(statistic, scores[rows].tolist(), target[rows].tolist(), copies))
     found = agreement_interval(scores, target, statistic, units, draws=draws, confidence=0.9)
     assert found == pytest.approx(np.nanquantile(values, (0.05, 0.95)))
+
+
+def test_binary_accuracy_of_a_published_table() -> None:
+    """ER²Score, Table 3, on 100 reports: 73 right answers of 100 are 0.730, and 41 are 0.410."""
+    truth = torch.arange(100) % 4 == 0
+    for right in (73, 41):
+        predicted = torch.where(torch.arange(100) < right, truth, ~truth)
+        found = float(human_agreement(predicted.double(), truth, "binary"))
+        assert found == accuracy_score(truth, predicted) == right / 100
+    # A sub-score counts as an error from 0.5 on.
+    assert human_agreement(torch.tensor([0.5, 0.49]), torch.tensor([1, 0]), "binary") == 1.0
 
 
 def test_interval_of_a_difference_uses_the_same_draws() -> None:

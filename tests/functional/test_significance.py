@@ -12,7 +12,7 @@ from scipy import stats
 from rrg_rewards.functional import agreement_permutation_test, human_agreement, perm_both_test, williams_test
 from rrg_rewards.functional.significance import _student_p_value
 
-STATISTICS = ("kendall", "spearman", "pearson", "accuracy", "preference")
+STATISTICS = ("kendall", "spearman", "pearson", "accuracy", "preference", "binary")
 SCORES = torch.tensor([3.0, 1.0, 4.0, 1.5, 5.0, -2.0])
 OTHERS = torch.tensor([10.0, 30.0, 20.0, -50.0, 40.0, 25.0])
 TARGET = torch.tensor([2, 1, 3, -1, 2, -2])
@@ -60,6 +60,8 @@ def test_williams_of_equal_metrics_is_undefined() -> None:
 
 
 def standardised(values: torch.Tensor, statistic: str) -> torch.Tensor:
+    if statistic == "binary":
+        return values
     centred = values if statistic == "preference" else values - values.mean()
     return centred / centred.square().mean().sqrt()
 
@@ -89,8 +91,10 @@ def test_permutation_test_approaches_all_permutations(statistic: Any) -> None:
         targets = [TARGET * torch.tensor(signs) for signs in itertools.product([-1, 1], repeat=6)]
     else:
         targets = [TARGET[list(order)] for order in itertools.permutations(range(6))]
-    centre = 0.5 if statistic in ("accuracy", "preference") else 0.0
-    values = np.array([float(human_agreement(SCORES, target, statistic)) for target in targets]) - centre
+    values = np.array([float(human_agreement(SCORES, target, statistic)) for target in targets])
+    # The value without agreement is the mean of all permutations.
+    centre = values.mean()
+    values -= centre
     assert found.value == pytest.approx(float(human_agreement(SCORES, TARGET, statistic)))
     exact = float(np.mean(np.abs(values) >= abs(found.value - centre) - 1e-9))
     assert found.p_value == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 5_000) + 1e-3)

@@ -11,11 +11,11 @@ import torch
 from rrg_rewards.data.tables.writers import open_output, write_json
 from rrg_rewards.metrics.reward_agreement import GradedRewards
 from rrg_rewards.training.metrics.agreement import (
-    accuracy_interval,
     agreement_by_source,
     count_agreement,
     preference_agreement,
     tau_interval,
+    with_preference_intervals,
 )
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
@@ -28,6 +28,7 @@ from rrg_rewards.training.metrics.plots import (
     draw_totals,
     write_plots,
 )
+from rrg_rewards.training.model_card import number
 
 __all__ = ["Summary", "crepe_report", "crepe_summary", "er2score_report", "er2score_summary"]
 
@@ -37,6 +38,7 @@ Report = Mapping[str, Any]
 _CATEGORY_COLUMNS = ("mean_true", "mae", "mae_of_mean")
 _CRITERION_COLUMNS = ("accuracy", "mean_true", "mae")
 _CRITERION_HEADINGS = ("criterion", "pairs that differ", "accuracy", "mean sub-score", "MAE")
+_ANNOTATION_COLUMNS = ("kendall", "spearman", "binary")
 _RANKINGS = ("accuracy", "kendall", "spearman")
 
 
@@ -104,9 +106,8 @@ def er2score_report(
         **agreement_by_source(rewards, lambda *parts: preference_agreement(GradedRewards(*parts), system)),
         **_end(history),
     }
-    report["test"]["accuracy_interval"] = accuracy_interval(
-        GradedRewards(*(torch.cat(parts) for parts in zip(*rewards.values(), strict=True)))
-    )
+    pooled = GradedRewards(*(torch.cat(parts) for parts in zip(*rewards.values(), strict=True)))
+    report["test"] = with_preference_intervals(report["test"], pooled, system)
     plots = {
         "accuracy.png": lambda axes: draw_accuracy(axes, report["test"]),
         "totals.png": lambda axes: draw_totals(axes, rewards, system.base),
@@ -119,10 +120,10 @@ def crepe_summary(report: Report) -> Summary:
     """Return the terminal summary of a CREPE report."""
     test = report["test"]
     lines = [
-        f"{name}: {own['pairs']} pairs, Kendall's tau {_number(own['tau'])}"
+        f"{name}: {own['pairs']} pairs, Kendall's tau {number(own['tau'])}"
         for name, own in report["test_by_source"].items()
     ]
-    lines.append(f"all: Kendall's tau {_number(test['tau'])}")
+    lines.append(f"all: Kendall's tau {number(test['tau'])}")
     rows = [(name, *_numbers(row, _CATEGORY_COLUMNS)) for name, row in test["categories"].items()]
     return Summary(f"{test['pairs']} held-out pairs", ("category", "mean count", "MAE", "MAE of the mean"), rows, lines)
 
@@ -131,15 +132,19 @@ def er2score_summary(report: Report) -> Summary:
     """Return the terminal summary of an ER²Score report."""
     test = report["test"]
     lines = [
-        f"{name}: {own['pairs']} pairs, accuracy {_number(own['accuracy'])}, Kendall's tau {_number(own['kendall'])}"
+        f"{name}: {own['pairs']} pairs, accuracy {number(own['accuracy'])}, Kendall's tau {number(own['kendall'])}"
         for name, own in report["test_by_source"].items()
     ]
     lines.append(
-        f"all: accuracy {_number(test['accuracy'])}, Kendall's tau {_number(test['kendall'])}, Spearman's rho "
-        f"{_number(test['spearman'])}"
+        f"all: accuracy {number(test['accuracy'])}, Kendall's tau {number(test['kendall'])}, Spearman's rho "
+        f"{number(test['spearman'])}"
     )
     title = f"{test['pairs']} held-out pairs of {test['reports']} reports"
-    return Summary(title, _CRITERION_HEADINGS, _criterion_rows(test), lines)
+    rows = [
+        (*cells, *_numbers(row, _ANNOTATION_COLUMNS))
+        for cells, row in zip(_criterion_rows(test), test["criteria"].values(), strict=True)
+    ]
+    return Summary(title, (*_CRITERION_HEADINGS, "Kendall", "Spearman", "binary accuracy"), rows, lines)
 
 
 def _crepe_page(report: Report) -> list[str]:
@@ -153,7 +158,7 @@ def _crepe_page(report: Report) -> list[str]:
         categories.append((name, *_numbers(row, _CATEGORY_COLUMNS), "yes" if below else "no"))
     return [
         f"Kendall's tau of predicted and true total counts on {test['pairs_with_total']} held-out pairs: "
-        f"**{_number(test['tau'])}**; mean absolute error of the total: {_number(test['mae'])}.",
+        f"**{number(test['tau'])}**; mean absolute error of the total: {number(test['mae'])}.",
         "",
         *_table(("Source", "Pairs", "Tau", "MAE of the total"), sources),
         "",
@@ -170,9 +175,9 @@ def _er2score_page(report: Report) -> list[str]:
     headings = [heading if heading == "MAE" else heading.capitalize() for heading in _CRITERION_HEADINGS]
     return [
         f"Of {test['pairs']} held-out pairs of a better and a worse report on the same reference, the total orders "
-        f"**{_number(test['accuracy'])}** correctly. Over {test['reports']} reports, Kendall's tau of predicted and "
-        f"true totals under {report['scoring_system']['name']} is {_number(test['kendall'])}, Spearman's rho "
-        f"{_number(test['spearman'])}.",
+        f"**{number(test['accuracy'])}** correctly. Over {test['reports']} reports, Kendall's tau of predicted and "
+        f"true totals under {report['scoring_system']['name']} is {number(test['kendall'])}, Spearman's rho "
+        f"{number(test['spearman'])}.",
         "",
         *_table(("Source", "Reports", "Pairs", "Accuracy", "Kendall", "Spearman"), sources),
         "",
@@ -180,6 +185,25 @@ def _er2score_page(report: Report) -> list[str]:
         "absolute error of its sub-score.",
         "",
         *_table(headings, _criterion_rows(test)),
+        "",
+        "Agreement of sub-scores with the annotations of the same criterion, across references, with bootstrap 95 % "
+        "intervals. Binary accuracy is the share of reports of which the model says correctly whether they have an "
+        "error of this criterion; a constant answer reaches the share of the majority.",
+        "",
+        *_table(("Criterion", "Reports", "Kendall", "Spearman", "Binary accuracy", "Majority"), _annotation_rows(test)),
+    ]
+
+
+def _annotation_rows(test: Report) -> list[tuple[str, ...]]:
+    """Return the rows of the total and of the criteria with intervals."""
+    return [
+        (
+            name,
+            str(row["reports"]),
+            *(number(row.get(column), row.get(f"{column}_interval")) for column in _ANNOTATION_COLUMNS),
+            number(row.get("majority")),
+        )
+        for name, row in {"total": test, **test["criteria"]}.items()
     ]
 
 
@@ -206,12 +230,8 @@ def _write(
     return report
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
 def _numbers(row: Report, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_number(row[name]) for name in names)
+    return tuple(number(row[name]) for name in names)
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
