@@ -114,7 +114,7 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _attack(args: argparse.Namespace, reward: "Reward", table: "Table", terminal: Terminal) -> "AttackResult":
-    from rrg_rewards.metrics.judged import JudgeWarning
+    from rrg_rewards.judges.base import JudgeWarning
     from rrg_rewards.watch import attack_reward
 
     columns: dict[str, Any] = {

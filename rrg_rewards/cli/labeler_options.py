@@ -1,64 +1,60 @@
-"""Make the labeler of ``--labeler``, and call it in batches with a progress bar."""
+"""Make the labeler of ``--labeler``, and label reports in batches with a progress bar."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
 
+from rrg_rewards.cli.judge_options import judge_from_option
 from rrg_rewards.cli.options import UsageError
-from rrg_rewards.labelers.base import Labeler
-from rrg_rewards.labelers.registry import get_labeler
+from rrg_rewards.judges.base import JudgeFailure
+from rrg_rewards.labelers.base import Labeler, LabelledReports, label_reports
+from rrg_rewards.labelers.registry import LabelerSetting, get_labeler, needs_judge
 
-__all__ = ["BatchedLabeler", "labeler_from_option"]
+__all__ = ["label_in_batches", "labeler_from_option"]
 
 
-class BatchedLabeler:
-    """A labeler that labels ``batch_size`` reports at a time, so that memory does not grow with the table.
+def label_in_batches(
+    labeler: Labeler, reports: Sequence[str], batch_size: int, report: Callable[[int, int], None]
+) -> LabelledReports:
+    """Label ``batch_size`` reports at a time, so that memory does not grow with the table.
 
     Args:
         labeler: The labeler.
+        reports: ``N`` report texts.
         batch_size: Maximum number of reports in a batch.
         report: Function that :meth:`Terminal.progress` yields.
     """
-
-    def __init__(self, labeler: Labeler, batch_size: int, report: Callable[[int, int], None]) -> None:
-        self._labeler = labeler
-        self._batch_size = batch_size
-        self._report = report
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return self._labeler.labels
-
-    @property
-    def signature(self) -> str:
-        """Signature of the labeler; batches do not change it."""
-        return self._labeler.signature
-
-    @property
-    def modality(self) -> str | None:
-        """Modality of the reports that the labels are made for; ``None`` if it is unknown."""
-        return getattr(self._labeler, "modality", None)
-
-    def __call__(self, reports: Sequence[str]) -> Tensor:
-        """Return the labels of ``N`` reports, a bool tensor of shape ``(N, L)``."""
-        self._report(0, len(reports))
-        matrix = torch.zeros(len(reports), len(self.labels), dtype=torch.bool)
-        for start in range(0, len(reports), self._batch_size):
-            batch = reports[start : start + self._batch_size]
-            matrix[start : start + len(batch)] = self._labeler(batch)
-            self._report(len(batch), 0)
-        return matrix
+    report(0, len(reports))
+    labels = torch.zeros(len(reports), len(labeler.labels), dtype=torch.bool)
+    failures: list[JudgeFailure | None] = []
+    for start in range(0, len(reports), batch_size):
+        batch = reports[start : start + batch_size]
+        found = label_reports(labeler, batch)
+        labels[start : start + len(batch)] = found.labels
+        failures += found.failures or (None,) * len(batch)
+        report(len(batch), 0)
+    return LabelledReports(labels, tuple(failures))
 
 
-def labeler_from_option(name: str) -> Labeler:
-    """Make a labeler from the value of ``--labeler``.
+def labeler_from_option(setting: LabelerSetting, judge: str | Mapping[str, Any] | None = None) -> Labeler:
+    """Make a labeler from the value of ``--labeler`` or ``--set METRIC.labeler``.
+
+    Args:
+        setting: Name or settings of the labeler.
+        judge: Value of ``--judge``, for a labeler with a judge.
 
     Raises:
-        UsageError: For an unknown name.
+        UsageError: For an unknown name, or a labeler that needs a judge and gets none.
     """
+    further = {}
+    if needs_judge(setting):
+        if judge is None:
+            raise UsageError(
+                f"argument --labeler: {setting} needs a language model: --judge openai:MODEL or local:MODEL"
+            )
+        further["judge"] = judge_from_option(judge)
     try:
-        return get_labeler(name)
-    except ValueError as error:
+        return get_labeler(setting, **further)
+    except (ValueError, TypeError) as error:
         raise UsageError(f"argument --labeler: {error}") from error

@@ -128,12 +128,12 @@ _SHARED_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "labeler": {
         "metavar": "NAME",
         "help": "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), "
-        "radbert:CHECKPOINT or a plug-in (default: rules:ct_rate)",
+        "radbert:CHECKPOINT, judge:SCHEMA (with --judge) or a plug-in (default: rules:ct_rate)",
     },
     "judge": {
         "metavar": "JUDGE",
-        "help": "judge, if a metric or reward uses one: rules, openai:MODEL, local:MODEL, or a YAML mapping of a name "
-        "and settings (default: rules)",
+        "help": "judge, if a metric, reward or labeler uses one: rules, openai:MODEL, local:MODEL, or a YAML mapping "
+        "of a name and settings (default: rules)",
     },
     "context": {
         "action": "append",

@@ -131,7 +131,7 @@ def _rewards(
     terminal: Terminal,
 ) -> tuple[list[float | None], dict[str, int]]:
     """Return the rewards of all completions, and the number of failures of a judge by kind."""
-    from rrg_rewards.metrics.judged import JudgeWarning
+    from rrg_rewards.judges.base import JudgeWarning
 
     columns = {
         # In tables written by pandas, missing reports are NaN.

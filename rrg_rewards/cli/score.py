@@ -62,6 +62,7 @@ examples:
   rrg-rewards score pairs.csv --metrics crg,crimson --context age=PatientAge --context indication=Indication
   rrg-rewards score pairs.csv --metrics crimson \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
+  rrg-rewards score pairs.csv --metrics crg --labeler judge:ct_rate --judge local:my-model
   rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
 
 --list shows the metrics and their options.
@@ -197,15 +198,17 @@ def make_metrics(args: argparse.Namespace) -> "dict[str, ReportMetric]":
     """
     from rrg_rewards.cli.judge_options import judge_from_option
     from rrg_rewards.cli.labeler_options import labeler_from_option
+    from rrg_rewards.labelers.registry import needs_judge
     from rrg_rewards.metrics.registry import make_metric, required_options
 
     names = _metric_names(args.metrics)
     settings = metric_settings(args.set, names)
+    judge_is_taken = False
     for name in _takers(names, "labeler", args.labeler):
-        settings[name]["labeler"] = labeler_from_option(
-            settings[name].get("labeler") or args.labeler or "rules:ct_rate"
-        )
-    for name in _takers(names, "judge", args.judge):
+        labeler = settings[name].get("labeler") or args.labeler or "rules:ct_rate"
+        judge_is_taken = judge_is_taken or needs_judge(labeler)
+        settings[name]["labeler"] = labeler_from_option(labeler, args.judge)
+    for name in _takers(names, "judge", None if judge_is_taken else args.judge):
         settings[name]["judge"] = judge_from_option(settings[name].get("judge") or args.judge or "rules")
     for name in names:
         for option in required_options(name):

@@ -5,8 +5,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from rrg_rewards.cli.score_pairs import PairBatch, located
+from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.judged import JudgeWarning
 from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores
 

@@ -15,6 +15,7 @@ __all__ = [
     "Judge",
     "JudgeFailure",
     "JudgeTask",
+    "JudgeWarning",
     "Message",
     "ReportPair",
 ]
@@ -60,6 +61,10 @@ class JudgeFailure:
 
     kind: FailureKind
     reason: str
+
+
+class JudgeWarning(UserWarning):
+    """A judge failed on some items, which have no result."""
 
 
 STOPPED = JudgeFailure("deadline", "the judge was stopped before the request")

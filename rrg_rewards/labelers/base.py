@@ -1,11 +1,15 @@
-"""The protocol of labelers."""
+"""The protocol of labelers, and labelers that may fail on a report."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
-__all__ = ["Labeler"]
+from rrg_rewards.judges.base import JudgeFailure
+from rrg_rewards.utilities.backend import Backend
+
+__all__ = ["FallibleLabeler", "Labeler", "LabelledReports", "label_reports"]
 
 
 @runtime_checkable
@@ -14,7 +18,8 @@ class Labeler(Protocol):
 
     Calling the labeler with ``N`` reports returns a bool tensor of shape ``(N, len(labels))`` on the CPU. An empty
     report has no positive label. A labeler that is used by a metric must also derive from
-    :class:`rrg_rewards.utilities.backend.Backend`.
+    :class:`rrg_rewards.utilities.backend.Backend`. A labeler that cannot label every report derives from
+    :class:`FallibleLabeler`.
 
     Example:
         >>> from rrg_rewards.labelers import Labeler, RuleLabeler
@@ -33,5 +38,56 @@ class Labeler(Protocol):
         ...
 
     def __call__(self, reports: Sequence[str]) -> Tensor:
-        """Return the bool label matrix ``(N, L)`` of reports."""
+        """Return the label matrix ``(N, L)`` of reports."""
         ...
+
+
+class LabelledReports(NamedTuple):
+    """Labels of ``N`` reports.
+
+    Args:
+        labels: Bool tensor ``(N, L)``; False in the rows of reports without labels.
+        failures: For each report the reason why it has no labels, or ``None``; ``None`` alone for a labeler that never
+            fails.
+    """
+
+    labels: Tensor
+    failures: tuple[JudgeFailure | None, ...] | None = None
+
+
+class FallibleLabeler(Backend, ABC):
+    """Base of labelers that may fail on a report, such as one with a judge.
+
+    Metrics and commands call :meth:`label`. They count a report without labels as unscorable. A subclass also has the
+    attributes of a :class:`Labeler`; its call returns a float tensor with NaN in the rows of reports without labels.
+    """
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...]:
+        """Names of the columns of the label matrix."""
+
+    @property
+    @abstractmethod
+    def signature(self) -> str:
+        """Version, model revision and settings, as one line."""
+
+    @abstractmethod
+    def label(self, reports: Sequence[str]) -> LabelledReports:
+        """Return the labels of reports, and a failure for each report without labels."""
+
+    @abstractmethod
+    def __call__(self, reports: Sequence[str]) -> Tensor:
+        """Return the label matrix ``(N, L)`` of reports: float32, NaN in the rows of reports without labels."""
+
+
+def label_reports(labeler: Labeler, reports: Sequence[str]) -> LabelledReports:
+    """Return the labels of reports from any labeler.
+
+    Example:
+        >>> from rrg_rewards.labelers import RuleLabeler
+        >>> label_reports(RuleLabeler("ct_rate"), ["Hiatal hernia."]).labels.sum()
+        tensor(1)
+    """
+    # FallibleLabeler is a class and no protocol, because a check of a protocol may read the signature.
+    return labeler.label(reports) if isinstance(labeler, FallibleLabeler) else LabelledReports(labeler(reports))

@@ -13,6 +13,7 @@ from rrg_rewards.findings import Finding, get_engine
 from rrg_rewards.findings.reading.engine import FindingEngine
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.schemas import get_label_schema
+from rrg_rewards.schemas.labels import SUPPORT_DEVICES
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.signature import format_signature
@@ -24,7 +25,6 @@ __all__ = ["RuleLabeler"]
 _LEXICONS = {"ct_rate": "chest_ct", "chexbert": "chest_xray"}
 # "No Finding" is positive unless a label other than support devices is positive or uncertain.
 _NO_FINDING = "No Finding"
-_SUPPORT_DEVICES = "Support Devices"
 _MAX_ROWS = 100_000
 # A row of labels is one integer of 64 bits.
 _MOST_LABELS = 62
@@ -58,7 +58,7 @@ class RuleLabeler(Backend):
         self.schema = str(Path(schema).resolve()) if is_yaml_path(schema) else str(schema)
         self._engine, self._labels = _rules(self.schema)
         self._masks = [self._mask(label) for label in self._labels]
-        others = (mask for label, mask in zip(self._labels, self._masks, strict=True) if label != _SUPPORT_DEVICES)
+        others = (mask for label, mask in zip(self._labels, self._masks, strict=True) if label != SUPPORT_DEVICES)
         # Multiplying by 3 adds the bits for uncertain concepts, which are next to those for present concepts.
         self._abnormal = reduce(or_, others, 0) * 3
         self._rows: dict[int, int] = {}

@@ -1,5 +1,6 @@
 """Metrics as torchmetrics classes, with states and argument checks. The formulas are in ``functional``."""
 
+from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.callable import CallableMetric
 from rrg_rewards.metrics.chrf import ChrF
@@ -11,7 +12,7 @@ from rrg_rewards.metrics.crimson import CRIMSON, CrimsonScores
 from rrg_rewards.metrics.ct_finebench import CTFineBench
 from rrg_rewards.metrics.er2score import ER2Score, ER2Scores
 from rrg_rewards.metrics.finebench_scores import FineBenchScores
-from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores, JudgeWarning
+from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.label_f1 import LabelF1, LabelF1Scores
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore

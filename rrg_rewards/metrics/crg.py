@@ -8,8 +8,7 @@ from torch import Tensor
 from rrg_rewards.functional.crg import crg_contributions, mean_positives, pooled_prior
 from rrg_rewards.functional.crg_macro import CRGAverage, label_priors
 from rrg_rewards.functional.label_counts import label_counts, label_statistics
-from rrg_rewards.labelers.base import Labeler
-from rrg_rewards.labelers.registry import get_labeler
+from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.columns import Column
 from rrg_rewards.metrics.crg_labels import LabelCountsMetric, average_fields
 from rrg_rewards.metrics.label_scores import LabelScores
@@ -74,7 +73,7 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
 
     def __init__(
         self,
-        labeler: str | Labeler = "rules:ct_rate",
+        labeler: LabelerSetting = "rules:ct_rate",
         prior: float | Sequence[float] | None = None,
         *,
         average: CRGAverage = "micro",
@@ -82,7 +81,7 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(parts=None, **kwargs)
-        self.labeler = get_labeler(labeler)
+        self._set_labeler(labeler)
         self._columns = [column for column, label in enumerate(self.labeler.labels) if not is_no_abnormality(label)]
         if not self._columns:
             raise ValueError(f"labeler has no label of an abnormality, only {', '.join(self.labeler.labels)}")
@@ -184,8 +183,13 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
         assert isinstance(scores, LabelScores)
         return scores
 
-    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> LabelScores:
-        pred_labels, target_labels = (labels[:, self._columns] for labels in self._pair_labels(preds, target, context))
+    def _score_labels(
+        self,
+        preds: Tensor,
+        target: Tensor,
+        texts: tuple[Sequence[str], Sequence[str]],
+    ) -> LabelScores:
+        pred_labels, target_labels = preds[:, self._columns], target[:, self._columns]
         value = crg_contributions(pred_labels, target_labels, self.prior, self.average, self.min_prevalence)
         counts = label_counts(pred_labels, target_labels, dim=1)
         statistics = label_statistics(counts)
@@ -206,6 +210,7 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
 
     def _accumulate(self, scores: Scores) -> None:
         assert isinstance(scores, LabelScores)
+        super()._accumulate(scores)
         self._add_counts(scores.counts(dim=0))
 
 

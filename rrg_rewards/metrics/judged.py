@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask
+from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask, JudgeWarning
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.columns import Column
@@ -18,18 +18,59 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.processes import run_coroutine
 
-__all__ = ["FAILURE_KINDS", "AsyncReportMetric", "JudgeWarning", "JudgedMetric", "JudgedScores"]
+__all__ = [
+    "FAILURE_KINDS",
+    "AsyncReportMetric",
+    "JudgedMetric",
+    "JudgedScores",
+    "failed_by_kind",
+    "failure_texts",
+    "place_results",
+    "warn_of_failures",
+]
 
 FAILURE_KINDS: tuple[str, ...] = get_args(FailureKind)
 """Kinds of judge failures, in the order of the counts in ``num_failed``."""
 
 
-class JudgeWarning(UserWarning):
-    """A judge failed on some pairs, which have no score."""
-
-
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
+
+
+def failed_by_kind(results: Sequence[Any]) -> dict[str, Tensor]:
+    """Return which of ``N`` results are failures, by kind of failure: bool tensors ``(N,)``."""
+    kinds = [result.kind if isinstance(result, JudgeFailure) else None for result in results]
+    return {name: torch.tensor([kind == name for kind in kinds], dtype=torch.bool) for name in FAILURE_KINDS}
+
+
+def failure_texts(results: Sequence[Any]) -> list[str]:
+    """Return kind and reason of each failure among ``N`` results, ``""`` for the others."""
+    return [f"{one.kind}: {one.reason}" if isinstance(one, JudgeFailure) else "" for one in results]
+
+
+def place_results(results: Sequence[Any], rows: Tensor) -> tuple[Any, ...]:
+    """Return results of ``N`` pairs: these results where ``rows`` is true, else ``None``."""
+    remaining = iter(results)
+    return tuple(next(remaining) if chosen else None for chosen in rows.tolist())
+
+
+def warn_of_failures(name: str, results: Sequence[Any]) -> None:
+    """Warn if results of report pairs contain failures, with their number by kind.
+
+    Args:
+        name: Name of the metric.
+        results: A result or a failure for each pair.
+    """
+    counts = {kind: int(failed.sum()) for kind, failed in failed_by_kind(results).items()}
+    if any(counts.values()):
+        by_kind = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count)
+        # Warn on every process, because each process judges different reports.
+        warnings.warn(
+            f"{name}: the judge failed on {sum(counts.values())} of {len(results)} report pairs ({by_kind}), which "
+            "have no score",
+            JudgeWarning,
+            stacklevel=2,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -48,19 +89,16 @@ class JudgedScores(Scores):
     @property
     def failures(self) -> dict[str, Tensor]:
         """Pairs on which the judge failed, by kind of failure: bool tensors ``(N,)``."""
-        kinds = [result.kind if isinstance(result, JudgeFailure) else None for result in self.results]
-        return {name: torch.tensor([kind == name for kind in kinds], dtype=torch.bool) for name in FAILURE_KINDS}
+        return failed_by_kind(self.results)
 
     @property
     def explanations(self) -> dict[str, list[str]]:
         """Column ``failure``: kind and reason of the judge's failure on each pair; empty without a failure."""
-        results = self.results
-        return {"failure": [f"{one.kind}: {one.reason}" if isinstance(one, JudgeFailure) else "" for one in results]}
+        return {"failure": failure_texts(self.results)}
 
     def expand(self, rows: Tensor) -> Self:
         """Return scores of ``N`` pairs: these scores where ``rows`` is true; the other pairs were not judged."""
-        scores, results = super().expand(rows), iter(self.results)
-        placed = tuple(next(results) if chosen else None for chosen in rows.tolist())
+        scores, placed = super().expand(rows), place_results(self.results, rows)
         return replace(self, value=scores.value, details=scores.details, results=placed)
 
     def take(self, rows: Tensor) -> Self:
@@ -123,16 +161,7 @@ class AsyncReportMetric(ReportMetric, Generic[Item, Result]):
     def _checked_scores(self, results: Sequence[Result | JudgeFailure]) -> JudgedScores:
         """Compute scores; warn if a judge failed."""
         scores = self._judged(results)
-        counts = {kind: int(failed.sum()) for kind, failed in scores.failures.items()}
-        if any(counts.values()):
-            by_kind = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count)
-            # Warn on every process, because each process judges different reports.
-            warnings.warn(
-                f"{self.name}: the judge failed on {sum(counts.values())} of {len(results)} report pairs ({by_kind}), "
-                "which have no score",
-                JudgeWarning,
-                stacklevel=2,
-            )
+        warn_of_failures(self.name, scores.results)
         return scores
 
     def _accumulate(self, scores: Scores) -> None:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_f1, label_statistics
-from rrg_rewards.labelers.base import Labeler
-from rrg_rewards.labelers.registry import get_labeler
+from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.labelled import LabelledMetric
 from rrg_rewards.metrics.labelled_scores import LabelledScores
 from rrg_rewards.metrics.scores import Scores
@@ -107,7 +106,7 @@ class LabelF1(LabelledMetric):
 
     def __init__(
         self,
-        labeler: str | Labeler = "rules:ct_rate",
+        labeler: LabelerSetting = "rules:ct_rate",
         *,
         labels: str | Sequence[str] = "all",
         average: F1Average = "micro",
@@ -116,7 +115,7 @@ class LabelF1(LabelledMetric):
         super().__init__(parts=None, **kwargs)
         if average not in get_args(F1Average):
             raise ValueError(f"average must be 'micro' or 'macro', got {average!r}")
-        self.labeler = get_labeler(labeler)
+        self._set_labeler(labeler)
         self.average = average
         self.labels = _chosen_labels(labels, self.labeler.labels)
         self._columns = [self.labeler.labels.index(label) for label in self.labels]
@@ -133,8 +132,13 @@ class LabelF1(LabelledMetric):
         """Labeler and average."""
         return f"labeler={self.labeler!r}, average={self.average!r}"
 
-    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> LabelF1Scores:
-        ours, theirs = (labels[:, self._columns] for labels in self._pair_labels(preds, target, context))
+    def _score_labels(
+        self,
+        preds: Tensor,
+        target: Tensor,
+        texts: tuple[Sequence[str], Sequence[str]],  # noqa: ARG002 (for other metrics)
+    ) -> LabelF1Scores:
+        ours, theirs = preds[:, self._columns], target[:, self._columns]
         counts = label_counts(ours, theirs, dim=1)
         statistics = label_statistics(counts)
         details = {
@@ -147,6 +151,7 @@ class LabelF1(LabelledMetric):
 
     def _accumulate(self, scores: Scores) -> None:
         assert isinstance(scores, LabelF1Scores)
+        super()._accumulate(scores)
         rows = scores.scored
         for name, count in label_counts(scores.preds[rows], scores.target[rows], dim=0)._asdict().items():
             setattr(self, name, getattr(self, name) + count.to(self.device))

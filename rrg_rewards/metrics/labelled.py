@@ -1,14 +1,21 @@
 """The base class of metrics that compare the labels of both reports."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rrg_rewards.findings.reading.modality import Modality
-from rrg_rewards.labelers.base import Labeler
+from rrg_rewards.judges.base import JudgeFailure
+from rrg_rewards.labelers.base import FallibleLabeler, Labeler, label_reports
+from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
 from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.judged import FAILURE_KINDS, warn_of_failures
+from rrg_rewards.metrics.labelled_scores import LabelledScores
+from rrg_rewards.metrics.scores import Scores
 
 __all__ = ["LabelledMetric"]
 
@@ -16,22 +23,66 @@ __all__ = ["LabelledMetric"]
 class LabelledMetric(ReportMetric):
     """Base of metrics with a labeler, and with known labels of the references as an optional context column.
 
-    A subclass sets ``labeler`` in its constructor.
+    A subclass calls :meth:`_set_labeler` in its constructor, and implements :meth:`_score_labels`. If the labeler fails
+    on a report (:class:`rrg_rewards.labelers.FallibleLabeler`), its pair has no score. It is counted in
+    ``num_unscorable`` and, by kind of failure, in ``num_failed``, and a :class:`~rrg_rewards.judges.base.JudgeWarning`
+    reports the number of such pairs.
     """
 
     context = ("target_labels",)
 
     labeler: Labeler
+    num_failed: Tensor
+
+    def _set_labeler(self, labeler: LabelerSetting) -> None:
+        self.labeler = get_labeler(labeler)
+        if isinstance(self.labeler, FallibleLabeler):
+            self.add_state("num_failed", torch.zeros(len(FAILURE_KINDS), dtype=torch.long), dist_reduce_fx="sum")
+
+    @abstractmethod
+    def _score_labels(
+        self, preds: Tensor, target: Tensor, texts: tuple[Sequence[str], Sequence[str]]
+    ) -> LabelledScores:
+        """Score pairs with the labels ``(N, L)`` of the labeler; ``texts`` are predictions and references."""
+
+    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> LabelledScores:
+        ours, theirs, failures = self._pair_labels(preds, target, context)
+        if failures is None:
+            return self._score_labels(ours, theirs, (preds, target))
+        warn_of_failures(self.name, failures)
+        rows = torch.tensor([failure is None for failure in failures], dtype=torch.bool)
+        texts = tuple([text for text, chosen in zip(column, rows, strict=True) if chosen] for column in (preds, target))
+        scores = self._score_labels(ours[rows], theirs[rows], (texts[0], texts[1])).expand(rows)
+        return replace(scores, outcomes=failures)
 
     def _pair_labels(
         self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]
-    ) -> tuple[Tensor, Tensor]:
-        """Return the label matrices ``(N, L)`` of scorable predictions and references."""
-        if "target_labels" not in context:
-            return self.labeler(preds), self.labeler(target)
-        rows = [[bool(label) for label in labels] for labels in context["target_labels"]]
-        known = torch.tensor(rows, dtype=torch.bool).view(len(rows), len(self.labeler.labels))
-        return self.labeler(preds), known
+    ) -> tuple[Tensor, Tensor, tuple[JudgeFailure | None, ...] | None]:
+        """Return the label matrices ``(N, L)`` of scorable predictions and references, and the failures by pair."""
+        if "target_labels" in context:
+            rows = [[bool(label) for label in labels] for labels in context["target_labels"]]
+            known = torch.tensor(rows, dtype=torch.bool).view(len(rows), len(self.labeler.labels))
+            ours = label_reports(self.labeler, preds)
+            return ours.labels, known, ours.failures
+        if not isinstance(self.labeler, FallibleLabeler):
+            return self.labeler(preds), self.labeler(target), None
+        # In one call, so that a judge answers about all reports concurrently.
+        labels, failures = self.labeler.label([*preds, *target])
+        failed = (failures or ())[: len(preds)], (failures or ())[len(preds) :]
+        return labels[: len(preds)], labels[len(preds) :], tuple(p or t for p, t in zip(*failed, strict=True))
+
+    def _accumulate(self, scores: Scores) -> None:
+        """Add the failures of the labeler to the counts; subclasses add the labels."""
+        if scores.failures:
+            failed = torch.stack([pairs.sum() for pairs in scores.failures.values()])
+            self.num_failed = self.num_failed + failed.to(self.device)
+
+    def failure_counts(self) -> dict[str, Tensor]:
+        """Number of pairs on which the labeler failed, by kind, synced over processes; empty if it never fails."""
+        if not isinstance(self.labeler, FallibleLabeler):
+            return {}
+        with self._synced():
+            return dict(zip(FAILURE_KINDS, self.num_failed.clone(), strict=True))
 
     def _scorable(
         self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]

@@ -8,7 +8,7 @@ from typing_extensions import Self
 
 from rrg_rewards.functional.crg_macro import CRGAverage
 from rrg_rewards.functional.label_counts import label_statistics
-from rrg_rewards.labelers.base import Labeler
+from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.crg import CRGPrior, ReportCRG, prior_text
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.scores import Scores
@@ -98,7 +98,7 @@ class CRGReward(MetricReward):
 
     def __init__(
         self,
-        labeler: str | Labeler = "rules:ct_rate",
+        labeler: LabelerSetting = "rules:ct_rate",
         *,
         prior: float | Sequence[float] | PriorMode = "dataset",
         average: CRGAverage = "micro",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeGuard
 
-from rrg_rewards.labelers.base import Labeler
+from rrg_rewards.labelers.base import Labeler, label_reports
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.watch.findings import count_findings, is_hedged
 from rrg_rewards.watch.instructions import find_instructions
@@ -195,29 +195,39 @@ def count_pairs(
 
     Returns:
         F1 of the labels of each completion and its reference; 1 if both have no positive label; ``None`` if a text is
-        missing.
+        missing, or the labeler failed on it.
     """
     chosen = [column for column, label in enumerate(labeler.labels) if not is_no_abnormality(label)]
     names = [labeler.labels[column] for column in chosen]
     # Label each distinct text once. All completions of a group have the same reference, and completions may repeat.
     texts = list(dict.fromkeys(text for text in (*completions, *references) if text is not None))
-    rows = dict(zip(texts, labeler(texts)[:, chosen].tolist(), strict=True)) if texts else {}
+    rows = _label_rows(labeler, texts, chosen)
     scores: list[float | None] = []
     for completion, reference in zip(completions, references, strict=True):
-        if completion is not None:
-            _count_positives(counts, "completions", names, rows[completion])
-        if reference is not None:
-            _count_positives(counts, "references", names, rows[reference])
-        if completion is None or reference is None:
+        own, wanted = rows[completion], rows[reference]
+        if own is not None:
+            _count_positives(counts, "completions", names, own)
+        if wanted is not None:
+            _count_positives(counts, "references", names, wanted)
+        if own is None or wanted is None:
             scores.append(None)
             continue
-        own, wanted = rows[completion], rows[reference]
         if any(wanted):
             counts.add("completions/normal_reports", not any(own), 1)
         positives = sum(own) + sum(wanted)
         hits = sum(one and other for one, other in zip(own, wanted, strict=True))
         scores.append(2 * hits / positives if positives else 1.0)
     return scores
+
+
+def _label_rows(labeler: Labeler, texts: Sequence[str], chosen: Sequence[int]) -> dict[str | None, list[bool] | None]:
+    """Return the chosen labels of each text; ``None`` for a missing text, or if the labeler failed."""
+    rows: dict[str | None, list[bool] | None] = {None: None}
+    if texts:
+        labels, failures = label_reports(labeler, texts)
+        rows.update(zip(texts, labels[:, list(chosen)].tolist(), strict=True))
+        rows.update({text: None for text, failure in zip(texts, failures or (), strict=False) if failure is not None})
+    return rows
 
 
 def _count_positives(counts: Counts, side: str, names: Sequence[str], row: Sequence[bool]) -> None:

@@ -7,8 +7,7 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
-from rrg_rewards.labelers.base import Labeler
-from rrg_rewards.labelers.registry import get_labeler
+from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
 from rrg_rewards.utilities.processes import gather_objects, process_index
 from rrg_rewards.watch.batch import LABEL_METRIC, Batch, Values
 from rrg_rewards.watch.checks import Check, RunView, Verdict
@@ -74,7 +73,7 @@ class RewardWatch:
     def __init__(
         self,
         *,
-        labeler: str | Labeler | None = "rules:ct_rate",
+        labeler: LabelerSetting | None = "rules:ct_rate",
         findings: bool = True,
         block_reports: int = 64,
         baseline_reports: int = 320,

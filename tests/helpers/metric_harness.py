@@ -16,12 +16,14 @@ from typing import Any
 
 import pytest
 import torch
+from label_judge import LabelJudge
 from tiny_crepe import save_tiny_crepe, tiny_bert_tokenizer
 from tiny_er2score import save_tiny_er2score
 from torch import nn
 from torchmetrics import Metric, MetricCollection
 from transformers import BertConfig, BertModel
 
+from rrg_rewards.labelers import JudgeLabeler
 from rrg_rewards.metrics import CallableMetric, CRGScore, MultiLevelCRGScore, make_metric
 from rrg_rewards.metrics.count_agreement import CountAgreement
 from rrg_rewards.metrics.reward_agreement import RewardAgreement
@@ -126,6 +128,9 @@ SUBJECTS = {
     "label_f1": lambda _: Subject(lambda: make_metric("label_f1", average="macro")),
     "rouge": lambda _: Subject(lambda: make_metric("rouge")),
     "crg": lambda _: Subject(lambda: make_metric("crg")),
+    "crg_judge": lambda _: Subject(
+        lambda: make_metric("crg", labeler=JudgeLabeler("ct_rate", LabelJudge({"12 mm": "inconsistent"})))
+    ),
     "crimson": lambda _: Subject(
         lambda: make_metric("crimson"), _text_batches(lambda rows: {"age": torch.full((rows,), 70)})
     ),

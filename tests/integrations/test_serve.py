@@ -298,7 +298,7 @@ def test_metrics_count_requests_and_outcomes():
     assert "rrg_rewards_waiting_completions 0.0" in lines
 
 
-@pytest.mark.filterwarnings("ignore::rrg_rewards.metrics.judged.JudgeWarning")
+@pytest.mark.filterwarnings("ignore::rrg_rewards.judges.base.JudgeWarning")
 def test_a_failure_of_the_judge_is_null_and_counted():
     reward = AsyncMetricReward(CRIMSON(judge=ScriptedJudge(waits=True, fail_on={"scar": "deadline"})))
     with Served(reward, missing=-1.0) as served:

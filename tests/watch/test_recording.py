@@ -7,8 +7,8 @@ import pickle
 import pytest
 from gullible_judge import GullibleJudge
 
+from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics import CRIMSON
-from rrg_rewards.metrics.judged import JudgeWarning
 from rrg_rewards.rewards import AsyncMetricReward, MetricReward, make_reward
 from rrg_rewards.watch import RewardRecorder
 

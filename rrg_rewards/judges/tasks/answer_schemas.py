@@ -25,6 +25,8 @@ __all__ = [
     "FindingAnswer",
     "GradesForm",
     "ItemsForm",
+    "LabelAnswer",
+    "LabelsForm",
     "MatchAnswer",
     "ParaphraseForm",
     "PublishedCrimsonAnswer",
@@ -163,6 +165,19 @@ class AnswersForm(StrictAnswer):
     """Answer of :class:`rrg_rewards.judges.tasks.finebench.AnswersTask`."""
 
     answers: list[QuestionAnswer]
+
+
+class LabelAnswer(StrictAnswer):
+    """Whether a report states a label, with the words that say so."""
+
+    quote: str | None
+    state: Literal["positive", "negative", "uncertain"]
+
+
+class LabelsForm(StrictAnswer):
+    """Answer of :class:`rrg_rewards.judges.tasks.labels.LabelsTask`: an answer by label."""
+
+    labels: dict[str, LabelAnswer]
 
 
 class PairGrade(StrictAnswer):

@@ -1,6 +1,5 @@
 """CT-FineBench's tasks for language models: make questions, answer questions, grade answers."""
 
-import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from rrg_rewards.findings.reading.measurements import NumberTooLongError, Unknow
 from rrg_rewards.judges.base import AnswerError, Message
 from rrg_rewards.judges.tasks.base import PromptTask
 from rrg_rewards.judges.tasks.escaping import quote_text
-from rrg_rewards.judges.tasks.grounding import ReportWords, content_words, report_words
+from rrg_rewards.judges.tasks.grounding import ReportWords, content_words, is_denial, report_words
 from rrg_rewards.questions.grading import OverSpecified, check_grading, compare_answers
 from rrg_rewards.questions.measurements import largest_measure
 from rrg_rewards.questions.schema import SEVERAL_LESIONS, AttributeSpec, FindingSpec, QAItem, QuestionSchema
@@ -37,7 +36,6 @@ _RULES = {
 }
 # More words than any answer needs. Without a limit, a copy of the report would be a valid answer.
 _LONGEST_ANSWER = 30
-_DENIAL = re.compile(r"\W*(?:no|not|none|without|absent|absence|negative|never|neither|free)\b", re.IGNORECASE)
 _PROBE = 'A nodule. <a> "b"\n{c}'
 _PROBES = (
     QAItem("Lung nodule", "size", f"{_PROBE}?", f"12 mm {_PROBE}", "numeric", f"Meaning. {_PROBE}", (f"8 {_PROBE}",)),
@@ -146,7 +144,7 @@ def _described(finding: FindingSpec) -> str:
 def _items_of(finding: FindingSpec, stated: Any, words: ReportWords) -> list[QAItem]:
     """Make the questions on a finding that a report states."""
     where = f"findings of {finding.name}"
-    if _DENIAL.match(stated.quote) or not words.contains_finding(stated.quote):
+    if is_denial(stated.quote) or not words.contains_finding(stated.quote):
         raise AnswerError(
             "inconsistent", f"{where}: the quote is not in the report in similar words, or denies the finding"
         )
@@ -227,7 +225,7 @@ def _question_in_words(number: int, item: QAItem) -> str:
 def _answered(where: str, answer: str, item: QAItem, words: ReportWords) -> str:
     grounded = _grounded(where, answer, words)
     if item.answer_type == EXISTENCE:
-        return "no" if _DENIAL.match(grounded) else "yes"
+        return "no" if is_denial(grounded) else "yes"
     return _greatest(grounded) if item.answer_type == "numeric" else grounded
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from rrg_rewards.findings import extract_findings
 
-__all__ = ["COVERAGE", "GROUNDING", "ReportWords", "content_words", "prose", "report_words"]
+__all__ = ["COVERAGE", "GROUNDING", "ReportWords", "content_words", "is_denial", "prose", "report_words"]
 
 GROUNDING = 0.6
 """Minimum share of a finding's content words that one sentence of its report must contain.
@@ -34,6 +34,7 @@ _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(?:[ -]?(mm|cm|millimet\w+|cen
 # Text between numbers that share a unit, as in "2 x 3 cm" and "2-3 cm".
 _SHARING = re.compile(r"\s*(?:x|by|to|-)\s*")
 _CODE = re.compile(r"```.*?(?:```|\Z)|\{.*\}|\{.*", re.DOTALL)
+_DENIAL = re.compile(r"\W*(?:no|not|none|without|absent|absence|negative|never|neither|free)\b", re.IGNORECASE)
 # Separators of the parts of an answer, which may be in different sentences.
 _LIST = re.compile(r"[,;]|\band\b")
 _SUFFIXES = """
@@ -66,6 +67,16 @@ def prose(report: str) -> str:
     # NFKC maps full-width braces to braces.
     text = report if report.isascii() else unicodedata.normalize("NFKC", report)
     return _CODE.sub(" . ", text) if "{" in text or "```" in text else report
+
+
+def is_denial(quote: str) -> bool:
+    """Whether a quote begins with a word that denies what follows.
+
+    Example:
+        >>> is_denial("No pleural effusion"), is_denial("nodule without calcification")
+        (True, False)
+    """
+    return _DENIAL.match(quote) is not None
 
 
 @lru_cache(maxsize=1 << 14)
