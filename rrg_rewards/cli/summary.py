@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rrg_rewards.functional.crg import label_table
 from rrg_rewards.functional.crg_macro import crg_label_weights, macro_youden_j, prevalences
-from rrg_rewards.functional.label_counts import LabelCounts, label_statistics
+from rrg_rewards.functional.label_counts import LabelCounts, label_statistics, macro_statistics
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.scores import Scores
 
@@ -57,7 +57,7 @@ def number(value: float) -> float | None:
 
 
 def label_summary(scores: LabelScores, counts: LabelCounts) -> dict[str, Any]:
-    """Return counts and statistics, pooled and by label, and the best constant text.
+    """Return counts and statistics, pooled and by label, the CRG of each level, and the best constant text.
 
     With ``average="macro"``, Youden's J is averaged as the score, and each label has its weight.
 
@@ -66,13 +66,15 @@ def label_summary(scores: LabelScores, counts: LabelCounts) -> dict[str, Any]:
         counts: Counts of each label over all pairs, ``(L,)``.
     """
     pooled = LabelCounts(*(count.sum() for count in counts))
-    statistics, table = label_statistics(pooled), label_table(counts)
+    statistics, table = {**label_statistics(pooled), **macro_statistics(counts)}, label_table(counts)
     if scores.average == "macro":
         statistics["youden_j"] = macro_youden_j(counts, scores.min_prevalence)
         table["weight"] = crg_label_weights(prevalences(counts), scores.min_prevalence)
     cells = {name: _cells(values) for name, values in table.items()}
     best, constant = scores.best_constant_for(counts)
+    levels = dict(zip(scores.levels, _cells(scores.level_scores(counts)), strict=True)) if scores.levels else {}
     return {
+        **({"levels": levels} if levels else {}),
         "best_constant": {"value": number(best), "labels": list(constant)},
         "counts": {name: int(count) for name, count in pooled._asdict().items()},
         "statistics": {name: number(float(value)) for name, value in statistics.items()},
@@ -115,7 +117,13 @@ def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
         grid.add_row(row["label"], *(_short(row[column]) for column in statistics))
     best = entry["best_constant"]
     named = ", ".join(best["labels"]) or "any text"
-    grid.caption = f"best text that is the same for every study: {_short(best['value'])} ({named})"
+    means = (f"{name} {_short(entry['statistics'][f'macro_{name}'])}" for name in ("precision", "recall", "f1"))
+    if "levels" in entry:
+        means = (*means, *(f"CRG of level {name} {_short(value)}" for name, value in entry["levels"].items()))
+    grid.caption = (
+        f"mean over labels: {', '.join(means)}\n"
+        f"best text that is the same for every study: {_short(best['value'])} ({named})"
+    )
     return grid
 
 

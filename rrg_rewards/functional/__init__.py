@@ -34,7 +34,7 @@ from rrg_rewards.functional.er2score import (
     margin_reward_enforcement_terms,
 )
 from rrg_rewards.functional.importance_weights import importance_weights
-from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_f1, label_statistics
+from rrg_rewards.functional.label_counts import LabelCounts, label_averages, label_counts, label_f1, label_statistics
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
 from rrg_rewards.functional.paired_tests import (
     PairedBootstrap,
@@ -93,6 +93,7 @@ __all__ = [
     "importance_weights",
     "kendall_tau",
     "kl_estimate",
+    "label_averages",
     "label_counts",
     "label_f1",
     "label_statistics",

@@ -37,14 +37,14 @@ class CRGWeights(NamedTuple):
 
 
 def label_table(counts: LabelCounts) -> dict[str, Tensor]:
-    """Return counts, precision, recall, F1, Youden's J and CRG of each label, as columns of a table.
+    """Return counts, precision, recall, F1, accuracy, Youden's J and CRG of each label, as columns of a table.
 
     Args:
         counts: Counts of each label, ``(L,)``.
 
     Returns:
         Tensors ``(L,)`` by name: int64 ``tp``, ``fn``, ``fp``, ``tn``, and float64 ``precision``, ``recall``, ``f1``,
-        ``youden_j``, ``crg``; NaN if undefined.
+        ``accuracy``, ``youden_j``, ``crg``; NaN if undefined.
 
     Example:
         >>> import torch

@@ -35,12 +35,13 @@ def check_average(average: str, min_prevalence: float) -> None:
         )
 
 
-def label_priors(priors: Sequence[float] | Tensor | float, num_labels: int) -> Tensor:
-    """Return the prior of ``average="macro"`` as a float64 tensor ``(L,)``.
+def label_priors(priors: Sequence[float] | Tensor | float, num_labels: int, unit: str = "label") -> Tensor:
+    """Return the prior of ``average="macro"`` as a float64 tensor ``(L,)``; also that of several levels.
 
     Args:
         priors: Prevalence of each label, in [0, 1].
         num_labels: Number of labels ``L``.
+        unit: What has a prevalence, for messages: ``label`` or ``level``.
 
     Raises:
         ValueError: If the number of prevalences is another one, a prevalence is out of range, or none lies in (0, 1).
@@ -51,14 +52,15 @@ def label_priors(priors: Sequence[float] | Tensor | float, num_labels: int) -> T
     """
     found = torch.as_tensor(priors, dtype=torch.float64)
     if found.shape != (num_labels,):
+        setting = "average='macro'" if unit == "label" else "levels"
         raise ValueError(
-            f"prior must contain {num_labels} prevalences, one for each label, for average='macro', got shape "
+            f"prior must contain {num_labels} prevalences, one for each {unit}, for {setting}, got shape "
             f"{tuple(found.shape)}"
         )
     if not bool(((found >= 0) & (found <= 1)).all()):
-        raise ValueError(f"prior must lie in [0, 1] for each label, got {found.tolist()}")
+        raise ValueError(f"prior must lie in [0, 1] for each {unit}, got {found.tolist()}")
     if not bool(((found > 0) & (found < 1)).any()):
-        raise ValueError("prior must lie in (0, 1) for at least one label; CRG is undefined for 0 and 1")
+        raise ValueError(f"prior must lie in (0, 1) for at least one {unit}; CRG is undefined for 0 and 1")
     return found
 
 

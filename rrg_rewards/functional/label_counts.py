@@ -5,7 +5,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["LabelCounts", "check_label_pair", "label_counts", "label_f1", "label_statistics"]
+__all__ = [
+    "LabelCounts",
+    "check_label_pair",
+    "label_averages",
+    "label_counts",
+    "label_f1",
+    "label_statistics",
+    "macro_statistics",
+]
 
 
 class LabelCounts(NamedTuple):
@@ -72,24 +80,24 @@ def label_counts(preds: Tensor, target: Tensor, dim: int | None = None) -> Label
 
 
 def label_statistics(counts: LabelCounts) -> dict[str, Tensor]:
-    r"""Compute precision, recall, F1 and Youden's J from confusion counts.
+    r"""Compute precision, recall, F1, accuracy and Youden's J from confusion counts.
 
     .. math::
         P = \frac{TP}{TP + FP}, \quad R = \frac{TP}{TP + FN}, \quad F_1 = \frac{2TP}{2TP + FP + FN}, \quad
-        J = \frac{TP}{TP + FN} - \frac{FP}{FP + TN}
+        A = \frac{TP + TN}{TP + FN + FP + TN}, \quad J = \frac{TP}{TP + FN} - \frac{FP}{FP + TN}
 
     Args:
         counts: Counts of any common shape.
 
     Returns:
-        float64 tensors ``precision``, ``recall``, ``f1`` in [0, 1] and ``youden_j`` in [-1, 1], of the shape of the
-        counts; higher is better; NaN if the denominator is 0.
+        float64 tensors ``precision``, ``recall``, ``f1``, ``accuracy`` in [0, 1] and ``youden_j`` in [-1, 1], of the
+        shape of the counts; higher is better; NaN if the denominator is 0.
 
     Example:
         >>> import torch
         >>> counts = LabelCounts(*(torch.tensor(count) for count in (94, 415, 79, 5910)))
         >>> {name: round(value.item(), 3) for name, value in label_statistics(counts).items()}
-        {'precision': 0.543, 'recall': 0.185, 'f1': 0.276, 'youden_j': 0.171}
+        {'precision': 0.543, 'recall': 0.185, 'f1': 0.276, 'accuracy': 0.924, 'youden_j': 0.171}
     """
     tp, fn, fp, tn = (torch.as_tensor(count).double() for count in counts)
     recall = tp / (tp + fn)
@@ -97,8 +105,64 @@ def label_statistics(counts: LabelCounts) -> dict[str, Tensor]:
         "precision": tp / (tp + fp),
         "recall": recall,
         "f1": 2 * tp / (2 * tp + fp + fn),
+        "accuracy": (tp + tn) / (tp + fn + fp + tn),
         "youden_j": recall - fp / (fp + tn),
     }
+
+
+def label_averages(counts: LabelCounts, average: str = "macro") -> dict[str, Tensor]:
+    r"""Compute precision, recall, F1 and accuracy of several labels from their confusion counts.
+
+    With ``average="macro"``, a statistic :math:`s` is the mean over labels, and with ``"micro"`` that of the pooled
+    counts:
+
+    .. math::
+        s^{macro} = \frac{1}{L} \sum_l s(TP_l, FN_l, FP_l, TN_l), \qquad
+        s^{micro} = s\left(\sum_l TP_l, \sum_l FN_l, \sum_l FP_l, \sum_l TN_l\right)
+
+    Macro-F1 is the mean of the labels' F1, not the F1 of the mean precision and recall. If all labels have the same
+    number of reports, both averages of the accuracy are equal.
+
+    Args:
+        counts: Counts of each label ``(..., L)``.
+        average: ``"macro"`` or ``"micro"``.
+
+    Returns:
+        float64 tensors ``(...)``: ``precision``, ``recall``, ``f1`` and ``accuracy`` in [0, 1], higher is better. In the macro
+        average, the precision of a label that is never predicted, the recall of a label that no reference has, and the
+        F1 of a label with neither count 0, as in scikit-learn with ``zero_division=0``. The micro average is NaN if its
+        denominator is 0. Without reports both averages are NaN.
+
+    Raises:
+        ValueError: If the average is unknown.
+
+    Example:
+        >>> import torch
+        >>> counts = LabelCounts(*(torch.tensor(count) for count in ([3, 0], [1, 0], [0, 0], [4, 8])))
+        >>> {name: round(value.item(), 3) for name, value in label_averages(counts).items()}
+        {'precision': 0.5, 'recall': 0.375, 'f1': 0.429, 'accuracy': 0.938}
+    """
+    names = ("precision", "recall", "f1", "accuracy")
+    if average == "micro":
+        pooled = label_statistics(LabelCounts(*(count.sum(-1) for count in counts)))
+        return {name: pooled[name] for name in names}
+    if average != "macro":
+        raise ValueError(f"average must be 'micro' or 'macro', got {average!r}")
+    by_label = label_statistics(counts)
+    # The accuracy is NaN exactly for a label without reports.
+    empty = by_label["accuracy"].isnan()
+    return {name: torch.where(empty, torch.nan, by_label[name].nan_to_num(0.0)).mean(-1) for name in names}
+
+
+def macro_statistics(counts: LabelCounts) -> dict[str, Tensor]:
+    """Return the macro average of :func:`label_averages` by names with the prefix ``macro_``.
+
+    Example:
+        >>> counts = LabelCounts(*torch.tensor([[1, 1], [0, 1], [0, 1], [3, 1]]))
+        >>> macro_statistics(counts)["macro_recall"]
+        tensor(0.7500, dtype=torch.float64)
+    """
+    return {f"macro_{name}": value for name, value in label_averages(counts, "macro").items()}
 
 
 def label_f1(counts: LabelCounts, average: str = "micro") -> Tensor:
@@ -110,11 +174,11 @@ def label_f1(counts: LabelCounts, average: str = "micro") -> Tensor:
 
     Args:
         counts: Counts of each label ``(..., L)``.
-        average: ``"micro"`` or ``"macro"``.
+        average: ``"micro"`` or ``"macro"``, as in :func:`label_averages`.
 
     Returns:
         float64 tensor ``(...)`` in [0, 1], higher is better. In the macro average, a label without a positive counts 0,
-        as in scikit-learn. The micro average is NaN if there is no positive at all.
+        as in scikit-learn. The micro average is NaN if there is no positive at all, the macro average without reports.
 
     Example:
         >>> import torch
@@ -122,6 +186,4 @@ def label_f1(counts: LabelCounts, average: str = "micro") -> Tensor:
         >>> [round(label_f1(counts, average).item(), 3) for average in ("micro", "macro")]
         [0.857, 0.429]
     """
-    if average == "micro":
-        return label_statistics(LabelCounts(*(count.sum(-1) for count in counts)))["f1"]
-    return label_statistics(counts)["f1"].nan_to_num(0.0).mean(-1)
+    return label_averages(counts, average)["f1"]

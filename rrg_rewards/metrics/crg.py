@@ -1,29 +1,33 @@
 """CRG on report text, through a labeler."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rrg_rewards.functional.crg import crg_contributions, mean_positives, pooled_prior
 from rrg_rewards.functional.crg_macro import CRGAverage, label_priors
 from rrg_rewards.functional.label_counts import label_counts, label_statistics
+from rrg_rewards.labelers.levels import ABNORMALITY, LevelReader
 from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.columns import Column
-from rrg_rewards.metrics.crg_labels import LabelCountsMetric, average_fields
+from rrg_rewards.metrics.crg_labels import LevelCountsMetric, average_fields
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.labelled import LabelledMetric
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CRGPrior", "ReportCRG", "prior_text"]
 
 CRGPrior = float | tuple[float, ...]
-"""Prevalence of positive labels (``average="micro"``), or of each label (``average="macro"``)."""
+"""Prevalence of positive labels (``average="micro"``), of each level, or of each label (``average="macro"``)."""
 
 
-class ReportCRG(LabelCountsMetric, LabelledMetric):
+class ReportCRG(LevelCountsMetric, LabelledMetric):
     r"""CRG score of report text: a labeler labels both reports, and the labels are counted as in :class:`CRGScore`.
 
     The corpus value is
@@ -40,22 +44,38 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
     A label that means "no abnormality" by its name, such as CheXbert's "No Finding", is left out. It would give a text
     about nothing the label of the commonest reference.
 
+    With ``levels``, the corpus value is the mean of the CRG of several sets of labels (paper, Section 2.2),
+
+    .. math::
+        CRG_{final} = \frac{1}{K} \sum_{k=1}^{K} CRG_k, \qquad CRG_k = \frac{1}{2 - \overline{\rho_k}}
+
+    The first level, ``abnormality``, has the labels of the labeler. The levels ``type``, ``side`` and ``lobe`` have
+    structured labels such as "Lung nodule: right upper lobe", which the finding engine reads from both texts
+    (:class:`rrg_rewards.labelers.levels.LevelReader`). The score of a pair is the mean of its contributions
+    :math:`\rho_{ik}` to the levels. :math:`CRG_{final}` increases with the mean contribution to each level, but is no
+    function of the mean over levels.
+
     Source: Hamamci et al., "CRG Score", MIDL 2025.
 
     Args:
-        labeler: A labeler, or its name as :func:`rrg_rewards.labelers.get_labeler` accepts it.
+        labeler: A labeler, or its name or settings as :func:`rrg_rewards.labelers.get_labeler` accepts it.
         prior: Prevalence of positive labels for :meth:`score`, in (0, 1); with ``average="macro"`` a sequence of
             the prevalence of each label in ``labels``. Default: the prevalence in the references of the same call. The
             corpus value always uses the prevalence in all references.
         average: ``"micro"``, as published, or ``"macro"``.
         min_prevalence: With ``"macro"``, the prevalence below which labels weigh less
             (:func:`rrg_rewards.functional.crg_label_weights`).
+        levels: ``abnormality`` and any of ``type``, ``side`` and ``lobe``. Default: the labels of the labeler, without
+            levels. The prior then has one prevalence for each level, or with ``average="macro"`` for each label in
+            ``labels``. References need a text, also with ``target_labels``, which replace the first level only.
+        level_schema: Name or YAML file of a question schema whose findings are labels of the labeler; determines the
+            structured labels.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
         ValueError: If the labeler is unknown or has no label of an abnormality, the average is unknown, the prior is
-            out of range or of the wrong length, or ``min_prevalence`` lies outside [0, 0.5] or is given with
-            ``"micro"``.
+            out of range or of the wrong length, ``min_prevalence`` lies outside [0, 0.5] or is given with ``"micro"``,
+            or a level is unknown or does not fit the labeler.
 
     Example:
         >>> from rrg_rewards.metrics import ReportCRG
@@ -78,6 +98,8 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
         *,
         average: CRGAverage = "micro",
         min_prevalence: float = 0.0,
+        levels: Sequence[str] | None = None,
+        level_schema: str | Path | QuestionSchema = "ct_rate",
         **kwargs: Any,
     ) -> None:
         super().__init__(parts=None, **kwargs)
@@ -85,20 +107,40 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
         self._columns = [column for column, label in enumerate(self.labeler.labels) if not is_no_abnormality(label)]
         if not self._columns:
             raise ValueError(f"labeler has no label of an abnormality, only {', '.join(self.labeler.labels)}")
-        self._add_count_states((len(self._columns),), average, min_prevalence)
+        self.levels: tuple[str, ...] = () if levels is None else tuple(levels)
+        self.level_reader = self._make_level_reader(level_schema)
+        further = () if self.level_reader is None else self.level_reader.widths
+        self.widths = (len(self._columns), *further)
+        self._add_count_states((sum(self.widths),), average, min_prevalence)
         self.prior = None if prior is None else self._checked_prior(prior)
+
+    def _make_level_reader(self, schema: str | Path | QuestionSchema) -> LevelReader | None:
+        if self.levels and self.levels[0] != ABNORMALITY:
+            raise ValueError(f"levels must be a list that begins with {ABNORMALITY!r}, got {', '.join(self.levels)}")
+        if len(self.levels) < 2:
+            return None
+        reader = LevelReader(self.levels[1:], schema)
+        if missing := [name for name in reader.findings if name not in self.labeler.labels]:
+            raise ValueError(
+                f"levels: the labeler has no label {missing[0]!r} of question schema {reader.schema.name!r}; use a "
+                "labeler with the labels of the schema, or set level_schema"
+            )
+        return reader
 
     def _checked_prior(self, prior: float | Sequence[float] | str) -> CRGPrior:
         if isinstance(prior, str):
             raise ValueError(f"prior must be a number in (0, 1), got {prior!r}; only rewards accept names of priors")
         if self.average == "macro":
-            return tuple(label_priors(prior, len(self._columns)).tolist())
+            return tuple(label_priors(prior, sum(self.widths)).tolist())
+        if self.levels:
+            return tuple(label_priors(prior, len(self.widths), "level").tolist())
         return pooled_prior(prior)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the labels that are counted: those of the labeler without "no abnormality"."""
-        return tuple(self.labeler.labels[column] for column in self._columns)
+        """Names of the labels that are counted: those of the labeler without "no abnormality", then of the levels."""
+        own = tuple(self.labeler.labels[column] for column in self._columns)
+        return own if self.level_reader is None else (*own, *self.level_reader.columns)
 
     @property
     def settings(self) -> dict[str, object]:
@@ -108,6 +150,7 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
         return {
             "labeler": f"{{{self.labeler.signature}}}",
             **({"left_out": left_out} if left_out else {}),
+            **({} if self.level_reader is None else {"levels": f"{ABNORMALITY},{self.level_reader.signature}"}),
             **average_fields(self.average, self.min_prevalence),
         }
 
@@ -119,7 +162,8 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
     def extra_repr(self) -> str:
         """Labeler, prior and average."""
         average = "" if self.average == "micro" else f", average={self.average!r}"
-        return f"labeler={self.labeler!r}, prior={self.prior}{average}"
+        levels = f", levels={self.levels}" if self.levels else ""
+        return f"labeler={self.labeler!r}, prior={self.prior}{average}{levels}"
 
     def _label_names(self) -> tuple[str, ...]:
         return self.labels
@@ -141,10 +185,19 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
 
         return rescaled
 
+    def statistics(self) -> dict[str, Tensor]:
+        """Statistics of :meth:`CRGScore.statistics`; with levels, also the CRG of each level as ``level/NAME``."""
+        if not self.levels:
+            return super().statistics()
+        scores = self.level_scores()
+        return {**super().statistics(), **{f"level/{name}": one for name, one in zip(self.levels, scores, strict=True)}}
+
     def prevalence(
         self, target: Sequence[str | None], target_labels: Sequence[Sequence[int] | None] | None = None
     ) -> CRGPrior:
-        """Return the fraction of positive labels in references, for use as ``prior``; with ``"macro"`` of each label.
+        """Return the fraction of positive labels in references, for use as ``prior``.
+
+        With ``average="macro"`` there is one fraction for each label, and with levels one for each level.
 
         Args:
             target: Reference reports; ``None`` and blank reports are ignored.
@@ -158,7 +211,11 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
         if not scores.scored.any():
             raise ValueError("target contains no reference with text or labels, so it has no prevalence")
         labels = scores.target[scores.scored].double()
-        return tuple(labels.mean(0).tolist()) if self.average == "macro" else float(labels.mean())
+        if self.average == "macro":
+            return tuple(labels.mean(0).tolist())
+        if self.levels:
+            return tuple(float(level.mean()) for level in torch.split(labels, list(self.widths), dim=1))
+        return float(labels.mean())
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> LabelScores:
         """Compute the contribution of each report pair to the corpus CRG.
@@ -183,30 +240,42 @@ class ReportCRG(LabelCountsMetric, LabelledMetric):
         assert isinstance(scores, LabelScores)
         return scores
 
-    def _score_labels(
-        self,
-        preds: Tensor,
-        target: Tensor,
-        texts: tuple[Sequence[str], Sequence[str]],
-    ) -> LabelScores:
-        pred_labels, target_labels = preds[:, self._columns], target[:, self._columns]
-        value = crg_contributions(pred_labels, target_labels, self.prior, self.average, self.min_prevalence)
-        counts = label_counts(pred_labels, target_labels, dim=1)
+    def _scorable(
+        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
+    ) -> Tensor:
+        scorable = super()._scorable(preds, target, context)
+        if self.level_reader is None:
+            return scorable
+        return scorable & torch.tensor([bool((text or "").strip()) for text in target], dtype=torch.bool)
+
+    def _score_labels(self, preds: Tensor, target: Tensor, texts: tuple[Sequence[str], Sequence[str]]) -> LabelScores:
+        ours, theirs = preds[:, self._columns], target[:, self._columns]
+        if self.level_reader is not None:
+            ours = torch.cat([ours, self.level_reader(texts[0])], dim=1)
+            theirs = torch.cat([theirs, self.level_reader(texts[1])], dim=1)
+        counts = label_counts(ours, theirs, dim=1)
         statistics = label_statistics(counts)
         details = {
             **{name: getattr(counts, name).double() for name in ("tp", "fn", "fp")},
             **{name: statistics[name] for name in ("precision", "recall")},
             "predicted_positives": (counts.tp + counts.fp).double(),
         }
-        return LabelScores(
+        if self.levels:
+            value = torch.zeros(len(ours), dtype=torch.float64)
+        else:
+            value = crg_contributions(ours, theirs, self.prior, self.average, self.min_prevalence)
+        scores = LabelScores(
             value,
             details,
-            preds=pred_labels,
-            target=target_labels,
+            preds=ours,
+            target=theirs,
             labels=self.labels,
             average=self.average,
             min_prevalence=self.min_prevalence,
+            levels=self.levels,
+            widths=self.widths if self.levels else (),
         )
+        return scores.with_prior(self.prior) if self.levels else scores
 
     def _accumulate(self, scores: Scores) -> None:
         assert isinstance(scores, LabelScores)

@@ -13,7 +13,7 @@ from rrg_rewards.functional.crg import (
     warn_if_undefined,
     warn_if_undefined_macro,
 )
-from rrg_rewards.functional.crg_levels import crg_level_scores
+from rrg_rewards.functional.crg_levels import best_constant_of_levels, crg_level_scores, split_levels
 from rrg_rewards.functional.crg_macro import (
     CRGAverage,
     check_average,
@@ -22,11 +22,11 @@ from rrg_rewards.functional.crg_macro import (
     macro_youden_j,
     prevalences,
 )
-from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics
+from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics, macro_statistics
 from rrg_rewards.metrics.base import ScalarMetric
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CRGScore", "LabelCountsMetric", "MultiLevelCRGScore", "average_fields"]
+__all__ = ["CRGScore", "LabelCountsMetric", "LevelCountsMetric", "MultiLevelCRGScore", "average_fields"]
 
 
 class LabelCountsMetric(ScalarMetric):
@@ -74,21 +74,24 @@ class LabelCountsMetric(ScalarMetric):
         return crg_score_from_counts(*pooled)
 
     def statistics(self) -> dict[str, Tensor]:
-        """Precision, recall, F1 and Youden's J of the counts, and what the best constant text earns.
+        """Precision, recall, F1, accuracy and Youden's J of the counts, and what the best constant text earns.
 
-        Precision, recall and F1 are pooled over labels. Synced over processes as in ``compute``, so every process must
-        call this method.
+        Synced over processes as in ``compute``, so every process must call this method.
 
         Returns:
-            float64 scalars ``precision``, ``recall``, ``f1``, ``youden_j``; NaN if the denominator is 0. ``youden_j``
-            is averaged as the score: :math:`CRG = 1/(3 - 2J)`. If counts are kept by label, also ``best_constant``, the
-            best score of all texts that are the same for every study (the column ``best_constant`` of
-            :meth:`label_statistics` tells its labels). With ``average="macro"``, also the int64 scalar ``left_out``,
-            the number of labels without both classes in the references, and ``left_out/NAME`` = 1 for each of them.
+            float64 scalars ``precision``, ``recall``, ``f1``, ``accuracy``, pooled over labels, and ``youden_j``; NaN
+            if the denominator is 0. ``youden_j`` is averaged as the score: :math:`CRG = 1/(3 - 2J)`. If counts are kept
+            by label, also their means over labels, ``macro_precision``, ``macro_recall``, ``macro_f1`` and
+            ``macro_accuracy`` (:func:`rrg_rewards.functional.label_averages`), which the paper's Table 2 prints; and
+            ``best_constant``, the best score of all texts that are the same for every study (the column
+            ``best_constant`` of :meth:`label_statistics` tells its labels). With ``average="macro"``, also the int64
+            scalar ``left_out``, the number of labels without both classes in the references, and ``left_out/NAME`` = 1
+            for each of them.
         """
         counts = self._synced_counts()
         statistics = label_statistics(_pooled(counts))
         if counts.tp.ndim:
+            statistics |= macro_statistics(counts)
             statistics["best_constant"] = self._best_constant(counts)
         if self.average == "macro":
             statistics["youden_j"] = macro_youden_j(counts, self.min_prevalence)
@@ -107,11 +110,16 @@ class LabelCountsMetric(ScalarMetric):
             return crg_macro_score_from_counts(crg_best_constant(counts), self.min_prevalence)
         return crg_score_from_counts(*_pooled(crg_best_constant(counts)))
 
+    def _best_labels(self, counts: LabelCounts) -> Tensor:
+        """Return which labels the best constant text has."""
+        best = crg_best_constant(counts)
+        return best.tp + best.fp > 0
+
     def _weights(self, counts: LabelCounts) -> Tensor:
         return crg_label_weights(prevalences(counts), self.min_prevalence)
 
     def label_statistics(self) -> dict[str, Tensor]:
-        """Counts, precision, recall, F1, Youden's J and CRG of each label, synced as in ``compute``.
+        """Counts, precision, recall, F1, accuracy, Youden's J and CRG of each label, synced as in ``compute``.
 
         Returns:
             Tensors ``(L,)`` by name: int64 ``tp``, ``fn``, ``fp``, ``tn``, float64 statistics, NaN if undefined, and
@@ -124,8 +132,7 @@ class LabelCountsMetric(ScalarMetric):
         if self.tp.ndim == 0:
             raise ValueError("this metric keeps pooled counts only; make it with per_label=True")
         counts = self._synced_counts()
-        best = crg_best_constant(counts)
-        table = {**label_table(counts), "best_constant": best.tp + best.fp > 0}
+        table = {**label_table(counts), "best_constant": self._best_labels(counts)}
         return {**table, "weight": self._weights(counts)} if self.average == "macro" else table
 
 
@@ -138,6 +145,34 @@ def average_fields(average: CRGAverage, min_prevalence: float) -> dict[str, obje
 
 def _pooled(counts: LabelCounts) -> LabelCounts:
     return LabelCounts(*(count.sum() for count in counts))
+
+
+class LevelCountsMetric(LabelCountsMetric):
+    """Base of CRG metrics with several levels, whose labels are columns of one table of counts."""
+
+    widths: tuple[int, ...]
+    """Number of labels of each level."""
+
+    def _levels(self, counts: LabelCounts) -> list[LabelCounts]:
+        return split_levels(counts, self.widths)
+
+    def level_scores(self) -> Tensor:
+        """CRG of each level: float64 tensor ``(K,)``, synced as in ``compute``."""
+        counts = self._levels(self._synced_counts())
+        return crg_level_scores(counts, self.average, self.min_prevalence, warn=False)
+
+    def compute(self) -> Tensor:
+        """Mean CRG of the levels: float64 scalar, NaN with a warning if a level is undefined."""
+        if len(self.widths) == 1:
+            return super().compute()
+        counts = self._levels(self._counts())
+        return crg_level_scores(counts, self.average, self.min_prevalence).mean()
+
+    def _best_labels(self, counts: LabelCounts) -> Tensor:
+        return torch.cat([super(LevelCountsMetric, self)._best_labels(level) for level in self._levels(counts)])
+
+    def _best_constant(self, counts: LabelCounts) -> Tensor:
+        return best_constant_of_levels(counts, self.widths, self.average, self.min_prevalence)
 
 
 class CRGScore(LabelCountsMetric):
@@ -221,7 +256,7 @@ def _check_num_labels(preds: Tensor, num_labels: int) -> None:
         raise ValueError(f"preds and target must have {num_labels} columns, one per label, got {preds.shape[1]}")
 
 
-class MultiLevelCRGScore(LabelCountsMetric):
+class MultiLevelCRGScore(LevelCountsMetric):
     r"""Mean CRG over several levels of labels, for example abnormality, type and location.
 
     .. math::
@@ -264,7 +299,7 @@ class MultiLevelCRGScore(LabelCountsMetric):
         super().__init__(**kwargs)
         if not num_labels or min(num_labels) < 1:
             raise ValueError(f"num_labels must contain a positive number for each level, got {list(num_labels)}")
-        self.num_labels = tuple(num_labels)
+        self.num_labels = self.widths = tuple(num_labels)
         self._add_count_states((sum(self.num_labels),), average, min_prevalence)
 
     @property
@@ -287,21 +322,5 @@ class MultiLevelCRGScore(LabelCountsMetric):
                 raise ValueError(f"level {level}: {error}") from error
         self._add_counts(LabelCounts(*(torch.cat(column) for column in zip(*counts, strict=True))))
 
-    def _by_level(self, counts: LabelCounts) -> list[LabelCounts]:
-        parts = (torch.split(count, list(self.num_labels)) for count in counts)
-        return [LabelCounts(*level) for level in zip(*parts, strict=True)]
-
     def _label_names(self) -> list[str]:
         return [f"level {level}, {column}" for level, width in enumerate(self.num_labels) for column in range(width)]
-
-    def _best_constant(self, counts: LabelCounts) -> Tensor:
-        best = [crg_best_constant(level) for level in self._by_level(counts)]
-        return crg_level_scores(best, self.average, self.min_prevalence, warn=False).mean()
-
-    def level_scores(self) -> Tensor:
-        """CRG of each level: float64 tensor ``(K,)``, synced as in ``compute``."""
-        return crg_level_scores(self._by_level(self._synced_counts()), self.average, self.min_prevalence, warn=False)
-
-    def compute(self) -> Tensor:
-        """Mean CRG of the levels: float64 scalar."""
-        return crg_level_scores(self._by_level(self._counts()), self.average, self.min_prevalence).mean()

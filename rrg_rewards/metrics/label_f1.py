@@ -7,7 +7,14 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_f1, label_statistics
+from rrg_rewards.functional.label_counts import (
+    LabelCounts,
+    label_averages,
+    label_counts,
+    label_f1,
+    label_statistics,
+    macro_statistics,
+)
 from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.labelled import LabelledMetric
 from rrg_rewards.metrics.labelled_scores import LabelledScores
@@ -46,15 +53,17 @@ class LabelF1Scores(LabelledScores):
 
     def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
         """F1 of the counts, summed over pairs."""
-        return self._f1(*(one.sum(0) for one in sufficient_statistics))
+        counts = (one.sum(0) for one in sufficient_statistics)
+        return self._f1(torch.tensor(len(sufficient_statistics[0])), *counts)
 
     def aggregate_weighted(self, weights: Tensor, *sufficient_statistics: Tensor) -> Tensor:
         """F1 of the weighted sums of counts."""
         # Sums of whole numbers are exact in float64.
-        return self._f1(*(weights.double() @ one.double() for one in sufficient_statistics))
+        counts = (weights.double() @ one.double() for one in sufficient_statistics)
+        return self._f1(weights.double().sum(-1, keepdim=True), *counts)
 
-    def _f1(self, tp: Tensor, fn: Tensor, fp: Tensor) -> Tensor:
-        return label_f1(LabelCounts(tp, fn, fp, torch.zeros_like(tp)), self.average)
+    def _f1(self, pairs: Tensor, tp: Tensor, fn: Tensor, fp: Tensor) -> Tensor:
+        return label_f1(LabelCounts(tp, fn, fp, pairs - tp - fn - fp), self.average)
 
 
 class LabelF1(LabelledMetric):
@@ -164,19 +173,21 @@ class LabelF1(LabelledMetric):
         return label_f1(counts, self.average)
 
     def statistics(self) -> dict[str, Tensor]:
-        """Pooled precision and recall, and both averages of F1, synced over processes as in ``compute``.
+        """Both averages of precision, recall, F1 and accuracy, synced over processes as in ``compute``.
 
         Returns:
-            float64 scalars ``precision``, ``recall``, ``micro_f1`` and ``macro_f1``.
+            float64 scalars: the pooled ``precision``, ``recall`` and ``accuracy``, ``micro_f1``, and
+            ``macro_precision``, ``macro_recall``, ``macro_f1`` and ``macro_accuracy``; see
+            :func:`rrg_rewards.functional.label_averages`.
         """
         with self._synced():
             counts = self._counts()
-        pooled = label_statistics(LabelCounts(*(count.sum() for count in counts)))
-        averages = {f"{average}_f1": label_f1(counts, average) for average in get_args(F1Average)}
-        return {"precision": pooled["precision"], "recall": pooled["recall"], **averages}
+        pooled = label_averages(counts, "micro")
+        pooled["micro_f1"] = pooled.pop("f1")
+        return {**pooled, **macro_statistics(counts)}
 
     def label_statistics(self) -> dict[str, Tensor]:
-        """Precision, recall, F1 and Youden's J of each label, synced as in ``compute``: float64 tensors ``(L,)``."""
+        """Precision, recall, F1, accuracy and Youden's J of each label: float64 tensors ``(L,)``, synced."""
         with self._synced():
             return label_statistics(self._counts())
 

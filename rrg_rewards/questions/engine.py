@@ -14,7 +14,7 @@ from rrg_rewards.questions.positive_findings import FindingLabels, items_on, pos
 from rrg_rewards.questions.schema import AttributeSpec, QAItem, QuestionSchema, get_question_schema
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 
-__all__ = ["answer_items", "build_items"]
+__all__ = ["answer_items", "build_items", "stated_values"]
 
 _SCHEMAS = ("ct_rate", "merlin")
 # Words with the same first letters, as many as this, are related: nodule, nodular.
@@ -62,6 +62,38 @@ def _accounts(report: str, schema: QuestionSchema) -> dict[int, _FindingAccount]
                 found.setdefault(described.finding, _FindingAccount()).add(described)
         last = sentence[-1] if sentence else None
     return found
+
+
+def stated_values(
+    report: str, schema: str | Path | QuestionSchema = "ct_rate"
+) -> dict[str, dict[str, tuple[object, ...]]]:
+    """Return the attributes that a report states for its present findings, with the finding engine.
+
+    Args:
+        report: Report text.
+        schema: Name or YAML file of a question schema, or a schema.
+
+    Returns:
+        For each present finding of the schema the values of each stated attribute, by names:
+        :class:`~rrg_rewards.findings.reading.measurements.Size` for numbers,
+        :class:`~rrg_rewards.questions.locations.Place` for places, and names of values for others.
+
+    Raises:
+        TypeError: If ``report`` is not a string.
+        ValueError: If the schema is unknown. The message names the nearest known one.
+
+    Example:
+        >>> stated_values("Calcified nodule in the right upper lobe. No effusion.")["Lung nodule"]["density"]
+        ('calcified',)
+    """
+    schema = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
+    return {
+        schema.findings[place].name: {
+            schema.findings[place].attributes[i].name: tuple(values) for i, values in account.values.items()
+        }
+        for place, account in _accounts(report, schema).items()
+        if account.presence == "present"
+    }
 
 
 def _answer(finding: str, spec: AttributeSpec, values: Sequence[object]) -> str | None:

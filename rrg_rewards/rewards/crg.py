@@ -1,8 +1,10 @@
 """The CRG score as a reward."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor
 from typing_extensions import Self
 
@@ -12,6 +14,7 @@ from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.crg import CRGPrior, ReportCRG, prior_text
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.rewards.base import MetricReward
 from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.utilities.signature import format_signature
@@ -71,6 +74,9 @@ class CRGReward(MetricReward):
         average: ``"micro"`` or ``"macro"``.
         min_prevalence: With ``"macro"``, the prevalence below which labels weigh less, in [0, 0.5]; see
             :func:`rrg_rewards.functional.crg_label_weights`.
+        levels: Levels of :class:`rrg_rewards.metrics.ReportCRG`; the reward is then the mean of the contributions to
+            the levels, and a prior has one prevalence for each level.
+        level_schema: As in :class:`rrg_rewards.metrics.ReportCRG`.
         label_column: Column of known reference labels: lists of ``L`` values 0 or 1 in the order of the labeler. If
             given, the labeler is not applied to references.
         reference_column: Column of reference reports; may be ``None`` if ``label_column`` is given.
@@ -103,6 +109,8 @@ class CRGReward(MetricReward):
         prior: float | Sequence[float] | PriorMode = "dataset",
         average: CRGAverage = "micro",
         min_prevalence: float = 0.0,
+        levels: Sequence[str] | None = None,
+        level_schema: str | Path | QuestionSchema = "ct_rate",
         label_column: str | None = None,
         reference_column: str | None = "reference",
         name: str | None = None,
@@ -118,6 +126,8 @@ class CRGReward(MetricReward):
                 prior=None if isinstance(prior, str) else prior,
                 average=average,
                 min_prevalence=min_prevalence,
+                levels=levels,
+                level_schema=level_schema,
             ),
             name=name,
             reference_column=reference_column,
@@ -125,9 +135,21 @@ class CRGReward(MetricReward):
             log_explanations=log_explanations,
         )
         self.prior_mode = prior if isinstance(prior, str) else "fixed"
-        # Positive references of all labels together or, with average="macro", of each; and how many were counted.
-        self._positives = [0] * (len(self.metric.labels) if average == "macro" else 1)
+        # Positive references of all labels, of each level or, with average="macro", of each label; and the number of
+        # labels, or with levels or "macro" of references, that were counted.
+        self._sizes = self._prior_sizes()
+        self._positives = [0] * len(self._sizes)
         self._labels = 0
+
+    def _prior_sizes(self) -> tuple[int, ...]:
+        """Return the number of labels of a reference that each prevalence of the prior is over."""
+        if self.metric.average == "macro":
+            return (1,) * len(self.metric.labels)
+        return self.metric.widths if self.metric.levels else (1,)
+
+    @property
+    def _has_one_prevalence(self) -> bool:
+        return self.metric.average == "micro" and not self.metric.levels
 
     @property
     def prior(self) -> CRGPrior | None:
@@ -136,8 +158,10 @@ class CRGReward(MetricReward):
             return self.metric.prior
         if not self._labels:
             return None
-        shares = tuple(positives / self._labels for positives in self._positives)
-        return shares if self.metric.average == "macro" else shares[0]
+        shares = tuple(
+            positives / (self._labels * size) for positives, size in zip(self._positives, self._sizes, strict=True)
+        )
+        return shares[0] if self._has_one_prevalence else shares
 
     @property
     def signature(self) -> str:
@@ -176,9 +200,10 @@ class CRGReward(MetricReward):
                 missing = "positive" if prior == 0 else "negative"
                 raise ValueError(f"CRG is undefined on the training set: its references have no {missing} label")
             if isinstance(prior, tuple) and not any(0 < share < 1 for share in prior):
+                setting = "average='macro'" if self.metric.average == "macro" else "levels"
                 raise ValueError(
-                    "CRG with average='macro' is undefined on the training set: no label has both a positive and a "
-                    "negative reference"
+                    f"CRG with {setting} is undefined on the training set: no label has both a positive and a negative "
+                    "reference"
                 )
             self.metric.prior = prior
         return self
@@ -187,8 +212,8 @@ class CRGReward(MetricReward):
         """Return the label counts of a running prior; empty for other priors."""
         if self.prior_mode != "running":
             return {}
-        is_macro = self.metric.average == "macro"
-        return {"positives": list(self._positives) if is_macro else self._positives[0], "labels": self._labels}
+        positives = self._positives[0] if self._has_one_prevalence else list(self._positives)
+        return {"positives": positives, "labels": self._labels}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state that :meth:`state_dict` returned; see :meth:`Reward.load_state_dict`."""
@@ -202,7 +227,7 @@ class CRGReward(MetricReward):
             if len(positives) != len(self._positives):
                 raise ValueError(
                     f"the state of reward {self.__name__!r} has {len(self._positives)} counts of positives, got "
-                    f"{len(positives)}; it was saved with another average or labeler"
+                    f"{len(positives)}; it was saved with another average, labeler or levels"
                 )
             self._positives, self._labels = positives, int(state["labels"])
 
@@ -233,10 +258,13 @@ class CRGReward(MetricReward):
 
     def _count(self, seen: Tensor) -> None:
         """Add reference labels ``(N, L)`` to the counts of the running prior."""
-        by_label = seen.sum(0).tolist()
-        added = by_label if self.metric.average == "macro" else [sum(by_label)]
-        self._positives = [before + more for before, more in zip(self._positives, added, strict=True)]
-        self._labels += len(seen) if self.metric.average == "macro" else seen.numel()
+        by_label = seen.sum(0)
+        if self._has_one_prevalence:
+            added = by_label.sum(0, keepdim=True)
+        else:
+            added = torch.stack([part.sum() for part in torch.split(by_label, list(self._sizes))])
+        self._positives = [before + more for before, more in zip(self._positives, added.tolist(), strict=True)]
+        self._labels += seen.numel() if self._has_one_prevalence else len(seen)
 
     def _with_running_prior(self, scores: LabelScores) -> LabelScores:
         # For a prior of 0 or 1, the weights of CRG are undefined; `None` selects the limit of the contributions.

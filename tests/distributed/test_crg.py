@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from label_judge import LabelJudge
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from words import WordLabeler
 
+from rrg_rewards.labelers import JudgeLabeler
 from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore, ReportCRG
 from tests.distributed.helpers import run_distributed
 
@@ -18,7 +20,7 @@ SHARES = {
     2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
     3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
 }
-KINDS = ("pooled", "per label", "levels", "text", "macro", "macro levels", "macro text")
+KINDS = ("pooled", "per label", "levels", "text", "macro", "macro levels", "macro text", "levels of text", "judge text")
 REPORTS = ["Effusion.", "A nodule and a hernia.", "Normal.", "", "Nodule, effusion.", "Hernia."]
 
 
@@ -31,6 +33,8 @@ def make(kind: str) -> Metric:
         "macro": lambda: CRGScore(3, average="macro", min_prevalence=0.3),
         "macro levels": lambda: MultiLevelCRGScore([3, 3], average="macro"),
         "macro text": lambda: ReportCRG(WordLabeler(), average="macro"),
+        "levels of text": lambda: ReportCRG(levels=("abnormality", "side")),
+        "judge text": lambda: ReportCRG(JudgeLabeler("ct_rate", LabelJudge({"hernia": "inconsistent"}))),
     }
     made: Metric = metrics[kind]()
     return made
@@ -42,6 +46,10 @@ def batch(kind: str, rows: slice, seed: int) -> tuple[Any, Any]:
     picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
     preds, target = ([REPORTS[pick] for pick in column] for column in picks)
     if kind.endswith("text"):
+        # Sides differ from report to report.
+        sides = {text: f"{'Right' if place % 2 else 'Left'} {text.lower()}" for place, text in enumerate(REPORTS)}
+        if kind == "levels of text":
+            return [sides[text] for text in preds], [sides[text] for text in target]
         return preds, target
     labels: tuple[Tensor, Tensor] = (WordLabeler()(preds), WordLabeler()(target))
     return ([labels[0], labels[1]], [labels[1], labels[1]]) if kind.endswith("levels") else labels
@@ -61,7 +69,9 @@ def results(kind: str, metric: Metric) -> dict[str, Any]:
     found["statistics"] = {name: value.item() for name, value in metric.statistics().items()}
     if kind not in ("pooled", "levels", "macro levels"):
         found["label_statistics"] = {name: value.tolist() for name, value in metric.label_statistics().items()}
-    if kind.endswith("levels"):
+    if kind == "judge text":
+        found["failures"] = {name: value.item() for name, value in metric.failure_counts().items()}
+    if kind.endswith("levels") or kind == "levels of text":
         found["levels"] = metric.level_scores().tolist()
     return found
 

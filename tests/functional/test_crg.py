@@ -20,6 +20,7 @@ from rrg_rewards.functional import (
     crg_score,
     crg_score_from_counts,
     crg_weights,
+    label_averages,
     label_counts,
     label_statistics,
 )
@@ -150,8 +151,30 @@ def test_counts_and_statistics_equal_sklearn(pair: tuple[Tensor, Tensor]) -> Non
         assert statistics[name].item() == pytest.approx(value, nan_ok=True), name
 
 
+@pytest.mark.parametrize("average", ["micro", "macro"])
+def test_averages_equal_sklearn(average: str) -> None:
+    """Also with a label that is never predicted, one that no reference has, and one with neither."""
+    rng = np.random.default_rng(5)
+    preds, target = (rng.random((50, 7)) < [0.5, 0.1, 0.3, 0.0, 0.4, 0.0, 0.9] for _ in range(2))
+    preds[:, 4] = False
+    target[:, 1] = False
+    found = label_averages(label_counts(torch.from_numpy(preds), torch.from_numpy(target), dim=0), average)
+    precision, recall, f1, _ = precision_recall_fscore_support(target, preds, average=average, zero_division=0)
+    expected = {"precision": precision, "recall": recall, "f1": f1, "accuracy": (preds == target).mean()}
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(expected, rel=1e-12)
+
+
+def test_pooled_counts_do_not_give_the_papers_precision() -> None:
+    """Table 2 prints macro averages: its counts of CT-CHAT give a precision of 0.419, and it prints 0.450."""
+    pooled = label_averages(LabelCounts(*(torch.tensor([count]) for count in (2224, 8311, 3081, 41086))), "micro")
+    assert round(float(pooled["precision"]), 3) == 0.419
+    # The paper prints 0.791.
+    assert float(pooled["accuracy"]) == pytest.approx(0.7917, abs=5e-5)
+
+
 def test_statistics_are_nan_without_a_denominator() -> None:
     statistics = label_statistics(LabelCounts(*(torch.tensor(count) for count in (0, 0, 0, 5))))
+    assert statistics.pop("accuracy") == 1
     assert all(value.isnan() for value in statistics.values())
 
 

@@ -2,9 +2,10 @@
 
 import random
 
+import numpy as np
 import pytest
 import torch
-from sklearn.metrics import classification_report, f1_score
+from sklearn.metrics import accuracy_score, classification_report, f1_score
 from words import WordLabeler
 
 from rrg_rewards.functional import LabelCounts, label_f1
@@ -38,7 +39,12 @@ def test_the_corpus_value_is_that_of_scikit_learn(average: str) -> None:
     found = metric.statistics()
     assert float(found["micro_f1"]) == pytest.approx(report["micro avg"]["f1-score"])
     assert float(found["macro_f1"]) == pytest.approx(report["macro avg"]["f1-score"])
-    assert float(found["precision"]) == pytest.approx(report["micro avg"]["precision"])
+    for name in ("precision", "recall"):
+        assert float(found[name]) == pytest.approx(report["micro avg"][name])
+        assert float(found[f"macro_{name}"]) == pytest.approx(report["macro avg"][name])
+    accuracy = accuracy_score(np.ravel(matrix(target)), np.ravel(matrix(preds)))
+    assert float(found["accuracy"]) == pytest.approx(accuracy)
+    assert float(found["macro_accuracy"]) == pytest.approx(accuracy)
     assert metric.label_statistics()["f1"].tolist()[:4] == pytest.approx([report[str(i)]["f1-score"] for i in range(4)])
 
 
@@ -84,7 +90,10 @@ def test_undefined_values() -> None:
     assert metric.compute().isnan()
     metric.update(["normal"], ["normal"])
     assert metric.compute().isnan()
-    assert label_f1(LabelCounts(*torch.zeros(4, 2, dtype=torch.long)), "macro") == 0.0
+    empty = LabelCounts(*torch.zeros(4, 2, dtype=torch.long))
+    assert all(label_f1(empty, average).isnan() for average in ("micro", "macro"))
+    with pytest.raises(ValueError, match="average must be 'micro' or 'macro', got 'weighted'"):
+        label_f1(empty, "weighted")
 
 
 def test_the_reward_is_the_score_of_the_pair() -> None:

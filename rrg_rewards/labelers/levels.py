@@ -1,0 +1,200 @@
+"""Structured labels from report text: type, side and lobe of abnormalities, for CRG on several levels."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.findings.reading.lexicon import load_lexicon
+from rrg_rewards.questions.attribute_values import AttributeValueReader
+from rrg_rewards.questions.descriptions import check_readable
+from rrg_rewards.questions.engine import stated_values
+from rrg_rewards.questions.locations import Place
+from rrg_rewards.questions.schema import AttributeSpec, FindingSpec, QuestionSchema, get_question_schema
+from rrg_rewards.questions.vocabulary import answer_vocabulary
+from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.checks import check_reports
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.user_yaml import is_yaml_path
+
+__all__ = ["ABNORMALITY", "LevelReader"]
+
+ABNORMALITY = "abnormality"
+"""The first level: the labels of the labeler."""
+
+_TYPES = ("type", "density")
+_SIDES = ("right", "left")
+_LOBES = (
+    ("right", "upper lobe"),
+    ("right", "middle lobe"),
+    ("right", "lower lobe"),
+    ("left", "upper lobe"),
+    ("left", "lower lobe"),
+)
+
+
+class LevelReader(Backend):
+    """Reads structured labels of reports with the finding engine.
+
+    A structured label is a finding with a value. It is positive if the report states the value for a present finding.
+    The levels are
+
+    - ``type``: values of the attributes ``type`` and ``density`` of a finding, such as "Lung opacity: ground-glass";
+    - ``side``: ``right`` and ``left`` of findings in the lungs or the pleura; a bilateral finding has both;
+    - ``lobe``: the five lobes of findings in the lungs. A segment and the lingula belong to their lobe. A lobe without
+      a side is not counted.
+
+    The question schema determines findings, attributes and values: the findings with a location in the lungs have
+    sides and lobes, and those with the values of an attribute have types.
+
+    Source: Hamamci et al., "CRG Score", MIDL 2025, Section 2.2 (CRG-2).
+
+    Args:
+        levels: One or more of ``type``, ``side`` and ``lobe``.
+        schema: Name or YAML file of a question schema, or a schema.
+
+    Raises:
+        ValueError: If a level or the schema is unknown, a level occurs twice, no finding of the schema has a level, or
+            the finding engine cannot read the schema.
+        FileNotFoundError: If the file does not exist.
+
+    Example:
+        >>> reader = LevelReader(["side", "lobe"])
+        >>> row = reader(["Nodules in the right upper lobe and the left lower lobe. No effusion."])[0]
+        >>> [column for column, positive in zip(reader.columns, row.tolist()) if positive]
+        ['Lung nodule: right', 'Lung nodule: left', 'Lung nodule: right upper lobe', 'Lung nodule: left lower lobe']
+    """
+
+    def __init__(self, levels: Sequence[str], schema: str | Path | QuestionSchema = "ct_rate") -> None:
+        for level in levels:
+            if level not in _LEVELS:
+                raise ValueError(unknown_name_message("level", str(level), [ABNORMALITY, *_LEVELS]))
+        if not levels or len(set(levels)) < len(levels):
+            raise ValueError(f"levels must be one or more different names, got {list(levels)}")
+        self.levels = tuple(levels)
+        # Absolute, because worker processes may have another working folder.
+        self._given = Path(schema).resolve() if isinstance(schema, str | Path) and is_yaml_path(schema) else schema
+        self.schema = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
+        check_readable(self.schema)
+        columns = {level: _columns(self.schema, level) for level in self.levels}
+        for level, names in columns.items():
+            if not names:
+                raise ValueError(
+                    f"level {level!r}: question schema {self.schema.name!r} has no finding with this level"
+                )
+        self.widths = tuple(map(len, columns.values()))
+        """Number of labels of each level."""
+        self.columns = tuple(name for names in columns.values() for name in names)
+        """Names of the labels of all levels."""
+        starts = accumulate(self.widths, initial=0)
+        self._places: dict[tuple[str, str], int] = {
+            (level, name): start + place
+            for start, (level, names) in zip(starts, columns.items(), strict=False)
+            for place, name in enumerate(names)
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments that rebuild this reader."""
+        return {"levels": self.levels, "schema": self._given}
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Names of the findings of the schema."""
+        return tuple(finding.name for finding in self.schema.findings)
+
+    @property
+    def signature(self) -> str:
+        """Levels, and digests of the schema, the lexicon and the answer vocabulary."""
+        digests = (self.schema.digest, load_lexicon(self.schema.lexicon).digest, answer_vocabulary().digest)
+        return f"{','.join(self.levels)}@{self.schema.name}+{'+'.join(digests)}"
+
+    def __call__(self, reports: Sequence[str]) -> Tensor:
+        """Read reports.
+
+        Args:
+            reports: ``N`` report texts; an empty one has no positive label.
+
+        Returns:
+            Bool tensor ``(N, len(columns))``.
+
+        Raises:
+            TypeError: If ``reports`` is a single string or one of its rows is not a string.
+        """
+        check_reports("reports", reports)
+        labels = torch.zeros(len(reports), len(self.columns), dtype=torch.bool)
+        for row, report in enumerate(reports):
+            stated = stated_values(report, self.schema)
+            found = {
+                self._places[key]
+                for finding, values in stated.items()
+                for level in self.levels
+                for value in _LEVELS[level][1](values)
+                if (key := (level, f"{finding}: {value}")) in self._places
+            }
+            labels[row, list(found)] = True
+        return labels
+
+
+def _columns(schema: QuestionSchema, level: str) -> list[str]:
+    """Return the names of the labels of a level."""
+    return [f"{finding.name}: {value}" for finding in schema.findings for value in _LEVELS[level][0](finding)]
+
+
+def _specs(finding: FindingSpec, *names: str) -> list[AttributeSpec]:
+    return [spec for spec in finding.attributes if spec.name in names]
+
+
+def _possible_types(finding: FindingSpec) -> list[str]:
+    values = (sorted(AttributeValueReader(spec).values) for spec in _specs(finding, *_TYPES))
+    return list(dict.fromkeys(value for group in values for value in group))
+
+
+def _possible_sides(finding: FindingSpec) -> Sequence[str]:
+    within = {value for spec in _specs(finding, "location") for value in spec.values}
+    return _SIDES if within & {"lung", "fissural"} else ()
+
+
+def _possible_lobes(finding: FindingSpec) -> Sequence[str]:
+    # "lung" is the first value if the finding itself is in the lungs, and not only the tip of a device.
+    in_lung = any(spec.values[:1] == ("lung",) for spec in _specs(finding, "location"))
+    return [" ".join(lobe) for lobe in _LOBES] if in_lung else ()
+
+
+def _stated_types(values: Mapping[str, Iterable[object]]) -> Iterable[str]:
+    return (str(value) for name in _TYPES for value in values.get(name, ()))
+
+
+def _stated_places(values: Mapping[str, Iterable[object]]) -> Iterable[tuple[str | None, str | None]]:
+    """Yield side and part of each stated place. The side of the lingula and of the middle lobe is their own."""
+    parts = answer_vocabulary().parts
+    for place in values.get("location", ()):
+        if isinstance(place, Place):
+            yield (parts[place.part].side if place.part else None) or place.side, place.part
+
+
+def _stated_sides(values: Mapping[str, Iterable[object]]) -> Iterable[str]:
+    return (side for side, _ in _stated_places(values) if side)
+
+
+def _stated_lobes(values: Mapping[str, Iterable[object]]) -> Iterable[str]:
+    within = answer_vocabulary().within
+    return (
+        f"{side} {name}"
+        for side, part in _stated_places(values)
+        if side and part
+        for name in (part, *within.get(part, ()))
+    )
+
+
+# For each level the values that a finding may have, and those that a report states for it.
+_LEVELS: Mapping[
+    str,
+    tuple[Callable[[FindingSpec], Iterable[str]], Callable[[Mapping[str, Iterable[object]]], Iterable[str]]],
+] = {
+    "type": (_possible_types, _stated_types),
+    "side": (_possible_sides, _stated_sides),
+    "lobe": (_possible_lobes, _stated_lobes),
+}
