@@ -10,8 +10,10 @@ import argparse
 import csv
 from pathlib import Path
 
-import numpy as np
+import torch
+from torch import Tensor
 
+from rrg_rewards.functional import label_averages, label_counts, label_statistics
 from rrg_rewards.labelers import RuleLabeler
 
 
@@ -27,35 +29,27 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def ratio(part: float, whole: float) -> float:
-    """Return ``part / whole``, or 0 if the whole is 0."""
-    return part / whole if whole else 0.0
-
-
-def f1(tp: int, fp: int, fn: int) -> float:
-    """Return F1, which is 1 if all counts are 0."""
-    return ratio(2 * tp, 2 * tp + fp + fn) if tp + fp + fn else 1.0
-
-
-def print_table(labels: tuple[str, ...], predicted: np.ndarray, true: np.ndarray) -> None:
-    """Print one line per label, then the macro average over labels that occur and the micro average."""
-    counts = np.stack([(predicted & true).sum(0), (predicted & ~true).sum(0), (~predicted & true).sum(0)], axis=1)
-    print(f"{'label':34}{'TP':>6}{'FP':>6}{'FN':>6}{'prec':>8}{'recall':>8}{'F1':>8}")
-    scores = []
-    for label, (tp, fp, fn) in zip(labels, counts.tolist(), strict=True):
-        scores.append(f1(tp, fp, fn))
-        print(f"{label:34}{tp:6}{fp:6}{fn:6}{ratio(tp, tp + fp):8.3f}{ratio(tp, tp + fn):8.3f}{scores[-1]:8.3f}")
-    tp, fp, fn = counts.sum(0).tolist()
-    print(f"macro F1 {np.mean(scores):.4f}   micro F1 {f1(tp, fp, fn):.4f}   ({len(true)} reports)")
+def print_table(labels: tuple[str, ...], predicted: Tensor, true: Tensor) -> None:
+    """Print one line per label, then the macro and micro averages; 0/0 counts 0 in the macro average."""
+    counts = label_counts(predicted, true, dim=0)
+    columns = {name: values.tolist() for name, values in {**counts._asdict(), **label_statistics(counts)}.items()}
+    names = ("precision", "recall", "f1", "accuracy")
+    print(f"{'label':34}{'TP':>6}{'FP':>6}{'FN':>6}" + "".join(f"{name:>10}" for name in names))
+    for row, label in enumerate(labels):
+        cells = "".join(f"{columns[name][row]:6}" for name in ("tp", "fp", "fn"))
+        print(f"{label:34}{cells}" + "".join(f"{columns[name][row]:10.3f}" for name in names))
+    for average in ("macro", "micro"):
+        values = label_averages(counts, average)
+        print(f"{average + f', {len(true)} reports':52}" + "".join(f"{float(values[name]):10.4f}" for name in names))
 
 
 def print_errors(
-    labeler: RuleLabeler, texts: list[str], predicted: np.ndarray, true: np.ndarray, column: int, limit: int
+    labeler: RuleLabeler, texts: list[str], predicted: Tensor, true: Tensor, column: int, limit: int
 ) -> None:
     """Print disagreements of one label: deciding sentences of false positives, text of false negatives."""
     label = labeler.labels[column]
     print(f"\n== {label}")
-    for row in np.flatnonzero(predicted[:, column] != true[:, column])[:limit]:
+    for row in (predicted[:, column] != true[:, column]).nonzero().flatten().tolist()[:limit]:
         text = texts[row]
         if true[row, column]:
             print(f"-- row {row}: missed\n{text}")
@@ -74,8 +68,8 @@ def main() -> None:
     with arguments.file.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     texts = [row[arguments.text_column] for row in rows]
-    true = np.array([[float(row[arguments.prefix + label]) > 0.5 for label in labeler.labels] for row in rows])
-    predicted = labeler(texts).numpy()
+    true = torch.tensor([[float(row[arguments.prefix + label]) > 0.5 for label in labeler.labels] for row in rows])
+    predicted = labeler(texts)
     print_table(labeler.labels, predicted, true)
     for column, label in enumerate(labeler.labels):
         if arguments.errors and label in (arguments.label or labeler.labels):

@@ -30,6 +30,7 @@ from rrg_rewards.judges import OpenAIJudge as OpenAIJudge
 from rrg_rewards.judges import ReportPair as ReportPair
 from rrg_rewards.judges import RuleJudge as RuleJudge
 from rrg_rewards.judges import get_judge as get_judge
+from rrg_rewards.labelers import JudgeLabeler as JudgeLabeler
 from rrg_rewards.labelers import Labeler as Labeler
 from rrg_rewards.labelers import RadBertLabeler as RadBertLabeler
 from rrg_rewards.labelers import RuleLabeler as RuleLabeler

@@ -110,7 +110,7 @@ class ReportCRG(LevelCountsMetric, LabelledMetric):
         self.levels: tuple[str, ...] = () if levels is None else tuple(levels)
         self.level_reader = self._make_level_reader(level_schema)
         further = () if self.level_reader is None else self.level_reader.widths
-        self.widths = (len(self._columns), *further)
+        self._set_widths((len(self._columns), *further))
         self._add_count_states((sum(self.widths),), average, min_prevalence)
         self.prior = None if prior is None else self._checked_prior(prior)
 

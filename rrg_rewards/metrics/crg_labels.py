@@ -150,8 +150,10 @@ def _pooled(counts: LabelCounts) -> LabelCounts:
 class LevelCountsMetric(LabelCountsMetric):
     """Base of CRG metrics with several levels, whose labels are columns of one table of counts."""
 
-    widths: tuple[int, ...]
-    """Number of labels of each level."""
+    def _set_widths(self, widths: Sequence[int]) -> None:
+        """Set the number of labels of each level."""
+        # Not declared in the class, because torch.jit.script compiles no tuple of any length.
+        self.widths = tuple(widths)
 
     def _levels(self, counts: LabelCounts) -> list[LabelCounts]:
         return split_levels(counts, self.widths)
@@ -299,7 +301,8 @@ class MultiLevelCRGScore(LevelCountsMetric):
         super().__init__(**kwargs)
         if not num_labels or min(num_labels) < 1:
             raise ValueError(f"num_labels must contain a positive number for each level, got {list(num_labels)}")
-        self.num_labels = self.widths = tuple(num_labels)
+        self.num_labels = tuple(num_labels)
+        self._set_widths(num_labels)
         self._add_count_states((sum(self.num_labels),), average, min_prevalence)
 
     @property

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
+from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_score, recall_score
 
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.metrics import registry
@@ -76,13 +76,19 @@ def test_corpus_values_agree_with_scikit_learn_and_with_the_metric(words, run, p
     tn, fp, fn, tp = confusion_matrix(target, preds).ravel().tolist()
     assert entry["counts"] == {"tp": tp, "fn": fn, "fp": fp, "tn": tn}
     youden = tp / (tp + fn) - fp / (fp + tn)
+    by_label = [matrix.numpy() for matrix in reversed(matrices(words))]
     assert entry["value"] == pytest.approx(1 / (3 - 2 * youden))
     assert entry["statistics"] == pytest.approx(
         {
             "precision": precision_score(target, preds),
             "recall": recall_score(target, preds),
             "f1": f1_score(target, preds),
+            "accuracy": accuracy_score(target, preds),
             "youden_j": youden,
+            "macro_precision": precision_score(*by_label, average="macro", zero_division=0),
+            "macro_recall": recall_score(*by_label, average="macro", zero_division=0),
+            "macro_f1": f1_score(*by_label, average="macro", zero_division=0),
+            "macro_accuracy": accuracy_score(target, preds),
         }
     )
     metric = make_metric("crg")
@@ -305,8 +311,8 @@ def test_metrics_are_listed_with_what_they_need(run):
     assert result.code == 0
     assert "bertscore\n  needs    --set bertscore.model=...\n" in result.out
     assert (
-        "crg\n  needs    a labeler\n  context  target_labels\n  options  labeler, prior, average, min_prevalence\n"
-        in result.out
+        "crg\n  needs    a labeler\n  context  target_labels\n"
+        "  options  labeler, prior, average, min_prevalence, levels, level_schema\n" in result.out
     )
 
 
@@ -504,3 +510,24 @@ def test_a_study_without_a_row_is_an_error(run, write_csv):
             "score", table, "--metrics", "rouge", "--references", truth, "--key", "name", "--reference-column", "report"
         ).err
     )
+
+
+def test_levels(run, write_csv, tmp_path):
+    pairs = [["Nodule in the right lung.", "Nodule in the left lung."], ["Normal.", "Right pleural effusion."]]
+    path = write_csv("pairs.csv", ["prediction", "reference"], *pairs)
+    levels = ("--set", "crg.levels=[abnormality, side]")
+    result = run(
+        "score", path, "--metrics", "crg", *levels, "--json", tmp_path / "s.json", "--output", tmp_path / "o.csv"
+    )
+    assert result.code == 0, result.err
+    metric = make_metric("crg", levels=["abnormality", "side"])
+    metric.update(*zip(*pairs, strict=True))
+    entry = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]
+    assert entry["value"] == float(metric.compute())
+    assert list(entry["levels"].values()) == metric.level_scores().tolist()
+    assert "CRG of level side" in " ".join(result.out.split())
+    contributions = metric.score(*zip(*pairs, strict=True))
+    with (tmp_path / "o.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["crg_side"]) for row in rows] == pytest.approx(contributions.details["side"].tolist())
+    assert rows[1]["crg_missed"] == "Pleural effusion, Pleural effusion: right"

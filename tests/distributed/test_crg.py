@@ -14,6 +14,8 @@ from rrg_rewards.labelers import JudgeLabeler
 from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore, ReportCRG
 from tests.distributed.helpers import run_distributed
 
+pytestmark = pytest.mark.filterwarnings("ignore:crg. the judge failed")
+
 ROWS = 24
 # Number of rows of each process.
 SHARES = {

@@ -131,7 +131,7 @@ SUBJECTS = {
     "crg_judge": lambda _: Subject(
         lambda: make_metric("crg", labeler=JudgeLabeler("ct_rate", LabelJudge({"12 mm": "inconsistent"})))
     ),
-    "crg_levels_of_text": lambda _: Subject(lambda: make_metric("crg", levels=["abnormality", "type", "side"])),
+    "crg_levels_of_text": lambda _: Subject(lambda: make_metric("crg", levels=["abnormality", "side"])),
     "crimson": lambda _: Subject(
         lambda: make_metric("crimson"), _text_batches(lambda rows: {"age": torch.full((rows,), 70)})
     ),

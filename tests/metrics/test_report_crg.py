@@ -178,7 +178,7 @@ def test_nothing_is_asked_of_a_labeler_before_it_labels() -> None:
 
     metric = ReportCRG(Heavy())
     assert metric.name == "crg"
-    with pytest.raises(TypeError, match="labeler must be a name or a labeler, got int"):
+    with pytest.raises(TypeError, match="labeler must be a name, a mapping or a labeler, got int"):
         ReportCRG(3)  # type: ignore[arg-type]
 
 

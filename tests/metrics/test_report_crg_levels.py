@@ -166,6 +166,16 @@ def test_scores_of_parts_are_rescaled_to_those_of_the_whole(average: str) -> Non
 
 
 @pytest.mark.parametrize("average", ["micro", "macro"])
+def test_weighted_corpus_values_are_those_of_repeated_rows(average: str) -> None:
+    scores = ReportCRG(levels=LEVELS, average=average).score(*pairs(24, 6))
+    weights = torch.randint(1, 3, (5, 24), generator=torch.Generator().manual_seed(0))
+    found = scores.aggregate_weighted(weights, *scores.sufficient_statistics)
+    for row, value in zip(weights, found, strict=True):
+        repeated = [column.repeat_interleave(row, 0) for column in scores.sufficient_statistics]
+        assert float(value) == pytest.approx(float(scores.aggregate(*repeated)))
+
+
+@pytest.mark.parametrize("average", ["micro", "macro"])
 @pytest.mark.parametrize("prior", ["dataset", "running"])
 def test_the_reward_is_the_score_with_the_fitted_prior(average: str, prior: str) -> None:
     preds, target = pairs(24, 5)
