@@ -128,7 +128,7 @@ def label_averages(counts: LabelCounts, average: str = "macro") -> dict[str, Ten
         average: ``"macro"`` or ``"micro"``.
 
     Returns:
-        float64 tensors ``(...)``: ``precision``, ``recall``, ``f1`` and ``accuracy`` in [0, 1], higher is better. In the
+        float64 tensors ``(...)`` ``precision``, ``recall``, ``f1`` and ``accuracy`` in [0, 1], higher is better. In the
         macro average, the precision of a label that is never predicted, the recall of a label that no reference has,
         and the F1 of a label with neither count 0, as in scikit-learn with ``zero_division=0``. The micro average is
         NaN if its denominator is 0. Without reports both averages are NaN.
