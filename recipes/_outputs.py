@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.data import Table, open_output, write_json, write_table
+from rrg_rewards.pages import run_page, write_page
 from rrg_rewards.recipes._data import RecipeData
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["describe", "plot_run", "versions", "write_rows", "write_run_file"]
+__all__ = ["describe", "plot_run", "versions", "write_rows", "write_run_file", "write_run_page"]
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -24,6 +25,13 @@ def write_run_file(trainer: Any, name: str, content: Any) -> None:
         folder = Path(trainer.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         write_json(content, folder / name, overwrite=True)
+
+
+def write_run_page(trainer: Any) -> None:
+    """Write ``run.html``, which joins the results of a finished run without report text, on the main process."""
+    if trainer.accelerator.is_main_process:
+        folder = Path(trainer.args.output_dir)
+        write_page(run_page(folder), folder / "run.html", overwrite=True)
 
 
 def describe(recipe: Any, training: Any, model: Any, data: RecipeData) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from rrg_rewards.callbacks.vllm_encoder_cache import ResetVLLMEncoderCache
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._card import write_run_card
 from rrg_rewards.recipes._evaluate import with_images_of_others
-from rrg_rewards.recipes._outputs import describe, write_run_file
+from rrg_rewards.recipes._outputs import describe, write_run_file, write_run_page
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._reinforcement import (
     check_push,
@@ -138,6 +138,7 @@ def run(
         evaluations["images_of_others"] = evaluate_stage(trainer, rewards, others, recipe, "images_of_others")
     write_results(trainer, rewards, trainer.state.log_history, evaluations)
     write_run_card(trainer, recipe.algorithm.upper())
+    write_run_page(trainer)
     return trainer
 
 

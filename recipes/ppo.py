@@ -29,7 +29,7 @@ from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallbac
 from rrg_rewards.recipes._arguments import PPOArguments
 from rrg_rewards.recipes._card import kept_card, write_run_card
 from rrg_rewards.recipes._data import RecipeData
-from rrg_rewards.recipes._outputs import describe, write_run_file
+from rrg_rewards.recipes._outputs import describe, write_run_file, write_run_page
 from rrg_rewards.recipes._parse import RecipeParser, check_rewards
 from rrg_rewards.recipes._reinforcement import (
     check_push,
@@ -151,6 +151,7 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
     write_run_file(trainer, "history.json", history)
     write_results(trainer, rewards, _as_others_log(history), {"before": before, "after": after})
     write_run_card(trainer, "PPO")
+    write_run_page(trainer)
     return trainer
 
 

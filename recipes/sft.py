@@ -20,7 +20,7 @@ from trl import SFTConfig, SFTTrainer
 from rrg_rewards.recipes._arguments import SupervisedArguments
 from rrg_rewards.recipes._card import write_run_card
 from rrg_rewards.recipes._data import load_recipe_data
-from rrg_rewards.recipes._outputs import describe, write_run_file
+from rrg_rewards.recipes._outputs import describe, write_run_file, write_run_page
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._training import (
     check_processes,
@@ -63,6 +63,7 @@ def run(
     train_and_save(trainer)
     write_run_file(trainer, "run.json", described)
     write_run_card(trainer, "SFT")
+    write_run_page(trainer)
     return trainer
 
 

@@ -1,4 +1,4 @@
-"""``rrg-rewards recipes``: list, copy, locate and check training recipes."""
+"""``rrg-rewards recipes``: list, copy, locate and check training recipes, and write the pages of runs."""
 
 import argparse
 from importlib import import_module
@@ -45,6 +45,17 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     text += f"{example} validate my_run.yaml"
     validate = add_command_parser(actions, "validate", _validate, "check recipes", text)
     validate.add_argument("files", metavar="FILE", nargs="*", help="recipes to check (default: all that ls lists)")
+
+    text = (
+        "Write the page of a run again: learning curves, held-out evaluation, reward watch, the result of an attack\n"
+    )
+    text += "(FOLDER/attack.json, as rrg-rewards attack --json writes it) and, with --with-text, examples."
+    text += f"{example} page runs/grpo --with-text"
+    page = add_command_parser(actions, "page", _page, "write the page of a run", text)
+    page.add_argument("folder", metavar="FOLDER", help="output folder of the run")
+    page.add_argument("--html", metavar="FILE", help="file to write (default: FOLDER/run.html, which is replaced)")
+    page.add_argument("--with-text", action="store_true", help="let the page contain held-out reports")
+    page.add_argument("--overwrite", action="store_true", help="replace the file of --html if it exists")
 
 
 def _recipes() -> Any:
@@ -97,3 +108,13 @@ def _validate(args: argparse.Namespace, terminal: Terminal) -> int:
         else:
             terminal.show(f"{file}: ok ({launched})")
     return 1 if wrong else 0
+
+
+def _page(args: argparse.Namespace, terminal: Terminal) -> int:
+    from rrg_rewards.pages.page import write_page
+    from rrg_rewards.pages.run_page import run_page
+
+    path = args.html or str(Path(args.folder) / "run.html")
+    write_page(run_page(args.folder, args.with_text), path, args.overwrite or args.html is None)
+    terminal.note(f"wrote {path}")
+    return 0

@@ -5,6 +5,7 @@ from rrg_rewards.pages.attack_page import attack_page
 from rrg_rewards.pages.compare_page import compare_page
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, render_page, write_page
+from rrg_rewards.pages.run_page import run_page
 from rrg_rewards.pages.score_page import score_page
 from rrg_rewards.pages.score_rows import ScoreRows
 
@@ -19,6 +20,7 @@ __all__ = [
     "compare_page",
     "highlights",
     "render_page",
+    "run_page",
     "score_page",
     "write_page",
 ]

@@ -12,7 +12,7 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.watch.counts import Block
 from rrg_rewards.watch.statistics import agreement
 
-__all__ = ["write_watch_page"]
+__all__ = ["score_panels", "text_panels", "write_watch_page"]
 
 _TEXTS = {
     "words": "words per report",
@@ -52,7 +52,7 @@ def write_watch_page(history: Mapping[str, Any], folder: str | Path) -> Path:
     steps = sorted({int(alarm["step"]) for alarm in history["alarms"]})
     plots = {
         name: _png(panels, steps)
-        for name, panels in (("texts", _text_panels(blocks)), ("scores", _score_panels(blocks)))
+        for name, panels in (("texts", text_panels(blocks)), ("scores", score_panels(blocks)))
         if panels
     }
     for name, image in plots.items():
@@ -74,7 +74,8 @@ def _line(blocks: Sequence[Block], name: str) -> list[tuple[int, float]]:
     return [(step, of / over) for step, (of, over) in ratios if over > 0]
 
 
-def _text_panels(blocks: Sequence[Block]) -> list[_Panel]:
+def text_panels(blocks: Sequence[Block]) -> list[_Panel]:
+    """Return the curves of the texts: title of each plot, and its lines of points (step, value) by name."""
     panels: list[_Panel] = []
     for series, title in _TEXTS.items():
         lines = {side: _line(blocks, f"{side}/{series}") for side in ("completions", "references")}
@@ -88,7 +89,8 @@ def _text_panels(blocks: Sequence[Block]) -> list[_Panel]:
     return panels
 
 
-def _score_panels(blocks: Sequence[Block]) -> list[_Panel]:
+def score_panels(blocks: Sequence[Block]) -> list[_Panel]:
+    """Return the curves of rewards and held-out metrics, in the form of :func:`text_panels`."""
     rewards, metrics = _subjects(blocks, "rewards/"), _subjects(blocks, "metrics/")
     panels: list[_Panel] = [(f"trained reward {name}", {name: _line(blocks, f"rewards/{name}")}) for name in rewards]
     panels += [(f"held-out {name}", {name: _line(blocks, f"metrics/{name}")}) for name in metrics]

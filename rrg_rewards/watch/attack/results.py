@@ -85,6 +85,14 @@ class AttackResult:
     settings: Mapping[str, Any]
     calls: int
 
+    @classmethod
+    def from_dict(cls, result: Mapping[str, Any]) -> "AttackResult":
+        """Return the result that :meth:`to_dict` or ``rrg-rewards attack --json`` gave; a missing text is empty."""
+        families = tuple(_family(family) for family in result["families"])
+        given = {key: value for key, value in result.items() if key not in ("outcome", "verdict")}
+        known = {key: _known(given[key]) for key in ("blank", "reference")}
+        return cls(**{**given, **known, "families": families})
+
     @property
     def best(self) -> FamilyResult:
         """The result with the largest gain."""
@@ -121,6 +129,17 @@ class AttackResult:
             "outcome": self.outcome,
             "verdict": self.verdict,
         }
+
+
+def _known(value: float | None) -> float:
+    """Return a number of JSON, which has no NaN."""
+    return math.nan if value is None else value
+
+
+def _family(family: Mapping[str, Any]) -> FamilyResult:
+    numbers = {key: _known(family[key]) for key in ("reward", "searched_reward", "gain")}
+    low, high = map(_known, family["interval"])
+    return FamilyResult(**{**family, **numbers, "text": family["text"] or "", "interval": (low, high)})
 
 
 def get_outcome(gain: float, low: float, threshold: float) -> Outcome:

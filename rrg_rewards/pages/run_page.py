@@ -1,0 +1,175 @@
+"""The page of a training run, from the files that a recipe writes to its output folder."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.pages.attack_page import attack_sections
+from rrg_rewards.pages.charts import Interval, curves, intervals
+from rrg_rewards.pages.markup import Markup, element, table
+from rrg_rewards.pages.numbers import shown_interval, shown_number
+from rrg_rewards.pages.page import Column, Page, Pane, Rows
+from rrg_rewards.watch.attack.results import AttackResult
+from rrg_rewards.watch.counts import Block
+from rrg_rewards.watch.html_page import score_panels, text_panels
+
+__all__ = ["run_page"]
+
+# Logged values besides the means of the rewards, with their captions.
+_LOGGED = {
+    "reward": "reward, weighted sum",
+    "loss": "loss",
+    "eval_loss": "loss on held-out rows",
+    "kl": "Kullback-Leibler divergence from the initial policy",
+    "entropy": "entropy",
+    "completions/mean_length": "tokens per completion",
+    "completions/clipped_ratio": "completions that are cut, share",
+}
+_STAGES = {"before": "before", "after": "after", "images_of_others": "images of others"}
+
+
+def run_page(folder: str | Path, with_text: bool = False) -> Page:
+    """Return the page of a run: learning curves, held-out evaluation, reward watch, attack, and examples.
+
+    It joins ``history.json``, ``evaluation.json``, ``reward_watch.json``, ``run.json`` and ``attack.json``, the file
+    that ``rrg-rewards attack --json`` writes; each is left out if the folder does not contain it.
+
+    Args:
+        folder: Output folder of the run.
+        with_text: Whether the page contains the held-out reports before and after training.
+
+    Raises:
+        TableError: If the folder contains none of the files.
+    """
+    folder = Path(folder)
+    read = {name: _read(folder / f"{name}.json") for name in ("run", "history", "evaluation", "reward_watch", "attack")}
+    if all(content is None for content in read.values()):
+        raise TableError(f"{folder}: contains none of the files of a run: history.json, evaluation.json, run.json")
+    sections: dict[str, Sequence[Markup]] = {}
+    if read["evaluation"]:
+        sections["Held-out evaluation"] = list(_evaluation(read["evaluation"]))
+    if read["history"]:
+        sections["Learning curves"] = list(_curves(read["history"]))
+    if read["reward_watch"]:
+        sections["Reward watch"] = list(_watch(read["reward_watch"]))
+    if read["attack"]:
+        for heading, parts in attack_sections(AttackResult.from_dict(read["attack"])).items():
+            sections[f"Attack: {heading.lower()}"] = parts
+    config = (read["run"] or {}).get("config", {})
+    rows = _examples(folder, config.get("reference_column", "reference")) if with_text else None
+    shown = {heading: parts for heading, parts in sections.items() if parts}
+    return Page(f"Run {folder.resolve().name}", _lead(read), shown, rows, _facts(read["run"] or {}))
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _lead(read: Mapping[str, Any]) -> str:
+    parts = []
+    steps = [entry["step"] for entry in read["history"] or () if "step" in entry]
+    if steps:
+        parts.append(f"{max(steps)} steps")
+    for name, statistics in ((read["evaluation"] or {}).get("change") or {}).items():
+        main = "crg" if "crg" in statistics else "score"
+        change = statistics[main]
+        between = shown_interval(change["low"], change["high"])
+        parts.append(f"{name} changed by {shown_number(change['estimate'])} ({between})")
+    if read["reward_watch"]:
+        causes = dict.fromkeys(alarm["cause"] for alarm in read["reward_watch"]["alarms"])
+        parts.append(f"alarms of the watch: {', '.join(causes)}" if causes else "no alarm of the watch")
+    if read["attack"]:
+        parts.append(f"attack: {read['attack']['verdict']}")
+    return "; ".join(parts).capitalize() + "." if parts else "There is no result yet."
+
+
+def _facts(run: Mapping[str, Any]) -> dict[str, str]:
+    facts = {f"Version of {name}": version for name, version in run.get("versions", {}).items()}
+    facts |= {f"Rows, {name}": str(count) for name, count in run.get("rows", {}).items()}
+    return facts | {f"Reward {one['name']}": one["signature"] for one in run.get("rewards", ())}
+
+
+def _evaluation(evaluation: Mapping[str, Any]) -> Iterator[Markup]:
+    stages = [stage for stage in _STAGES if stage in evaluation]
+    for reward in evaluation[stages[0]] if stages else ():
+        names = [name for name, entry in evaluation[stages[0]][reward].items() if isinstance(entry, Mapping)]
+        columns = [*stages, *(["change"] if "change" in evaluation else [])]
+        cells = [
+            [name.replace("_", " "), *(_estimate(evaluation[stage][reward].get(name)) for stage in columns)]
+            for name in names
+        ]
+        heads = ["Statistic", *(_STAGES.get(stage, stage) for stage in columns)]
+        yield table(heads, cells, f"{reward} on held-out rows, greedy decoding, 95 % intervals")
+        main = "crg" if "crg" in names else "score"
+        entries = {_STAGES[stage]: evaluation[stage][reward].get(main) for stage in stages}
+        marks = [
+            Interval(stage, entry["estimate"], entry["low"], entry["high"])
+            for stage, entry in entries.items()
+            if entry and None not in (entry["estimate"], entry["low"], entry["high"])
+        ]
+        if marks:
+            yield intervals(f"{reward}: {main} on held-out rows", marks)
+
+
+def _estimate(entry: Mapping[str, float | None] | None) -> str:
+    if entry is None:
+        return "-"
+    return f"{shown_number(entry['estimate'])} ({shown_interval(entry['low'], entry['high'])})"
+
+
+def _curves(history: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
+    keys = dict.fromkeys(key for entry in history for key in entry)
+    rewards = [key for key in keys if key.startswith("rewards/") and key.endswith("/mean")]
+    captions = {key: f"reward {key.split('/')[1]}, mean" for key in rewards}
+    captions |= {key: caption for key, caption in _LOGGED.items() if key in keys}
+    for key, caption in captions.items():
+        points = [(entry["step"], entry[key]) for entry in history if "step" in entry and _is_number(entry.get(key))]
+        if points:
+            yield curves(caption, {key: points})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _watch(history: Mapping[str, Any]) -> Iterator[Markup]:
+    alarms = [
+        [str(alarm["step"]), alarm["cause"], alarm["message"], f"{alarm['severity']:.2f}"]
+        for alarm in history["alarms"]
+    ]
+    if alarms:
+        yield table(["Step", "Cause", "Numbers", "Severity"], alarms, "Alarms")
+    else:
+        yield element("p", "No alarm.")
+    blocks = [Block.from_state_dict(block) for block in history["blocks"]]
+    steps = sorted({float(alarm["step"]) for alarm in history["alarms"]})
+    panels = [*text_panels(blocks), *score_panels(blocks)]
+    plots = [
+        curves(title, {name: line for name, line in lines.items() if line}, steps)
+        for title, lines in panels
+        if any(lines.values())
+    ]
+    yield element("details", element("summary", f"Show {len(plots)} curves of the watch"), *plots)
+
+
+def _examples(folder: Path, reference_column: str) -> Rows | None:
+    """Return the held-out reports of each stage."""
+    found: dict[str, Table] = {}
+    for stage, name in _STAGES.items():
+        path = folder / f"heldout_{stage}.jsonl"
+        if path.is_file():
+            found[name] = read_table(path)
+    if not found:
+        return None
+    first = next(iter(found.values()))
+    panes = [Pane("Reference", first.texts(reference_column))] if reference_column in first.columns else []
+    panes += [Pane(name.capitalize(), one.texts("report")) for name, one in found.items()]
+    columns = [
+        Column(f"words {pane.title.lower()}", [None if text is None else len(text.split()) for text in pane.texts])
+        for pane in panes
+    ]
+    return Rows("report", [str(row + 1) for row in range(len(first))], columns, panes)

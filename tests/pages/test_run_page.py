@@ -1,0 +1,102 @@
+"""The page of a run joins the files of its folder."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+from words import WordLabeler
+
+from rrg_rewards.cli.main import main
+from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.data.tables.writers import write_json
+from rrg_rewards.pages import render_page, run_page
+from rrg_rewards.watch import RewardWatch, attack_reward
+from rrg_rewards.watch.attack.results import AttackResult
+
+# A run of the recipe smollm2/impression_grpo_crg.
+REAL = Path(__file__).parents[2] / "benchmarks/results/smollm2_impression_grpo_crg"
+
+
+def words_reward(completions, reference, **_):
+    return [float(len(text.split())) for text in completions]
+
+
+@pytest.fixture(scope="module")
+def attack():
+    references = {"reference": [f"Nodule of {size} mm in the right upper lobe." for size in range(20)]}
+    return attack_reward(words_reward, references, families=["normal", "reports"], budget=2000)
+
+
+@pytest.fixture
+def folder(tmp_path, attack):
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("history.json", "evaluation.json"):
+        shutil.copy(REAL / name, run)
+    watch = RewardWatch(labeler=WordLabeler("effusion nodule"), block_reports=8, baseline_reports=24, window_reports=24)
+    for step in range(1, 17):
+        texts = ["Effusion." if step < 7 else "Effusion. " * 9] * 8
+        watch.observe(texts, ["Nodule."] * 8, rewards={"r": [0.1 * step] * 8})
+        watch.step(step)
+    assert watch.alarms
+    write_json(watch.history(), run / "reward_watch.json")
+    write_json(attack.to_dict(), run / "attack.json")
+    write_json({"config": {"reference_column": "impression"}, "versions": {"trl": "1"}}, run / "run.json")
+    for stage in ("before", "after"):
+        rows = [{"impression": f"reference {row}", "report": f"{stage} <b> {row}"} for row in range(3)]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (run / f"heldout_{stage}.jsonl").write_text(lines)
+    return run
+
+
+def test_it_joins_curves_evaluation_watch_and_attack(folder, attack):
+    page = run_page(folder)
+    assert list(page.sections) == [
+        "Held-out evaluation", "Learning curves", "Reward watch", "Attack: baselines", "Attack: gains",
+    ]  # fmt: skip
+    change = json.loads((REAL / "evaluation.json").read_text())["change"]["crg"]["crg"]["estimate"]
+    assert f"crg changed by {change:.4f}" in page.lead
+    assert attack.verdict in page.lead
+    assert "longer" in "".join(page.sections["Reward watch"])
+    history = json.loads((REAL / "history.json").read_text())
+    points = sum("rewards/crg/mean" in entry for entry in history)
+    curve = next(part for part in page.sections["Learning curves"] if "reward crg, mean" in part)
+    assert curve.split('points="')[1].split('"')[0].count(",") == points
+
+
+def test_it_contains_reports_only_if_asked(folder):
+    html = render_page(run_page(folder))
+    assert "before" in html
+    assert "<b>" not in html
+    assert "reference 1" not in html
+    assert "upper lobe" not in html
+    rows = run_page(folder, with_text=True).rows
+    assert [pane.title for pane in rows.panes] == ["Reference", "Before", "After"]
+    assert rows.panes[0].texts == ["reference 0", "reference 1", "reference 2"]
+    assert rows.panes[2].texts[2] == "after <b> 2"
+
+
+def test_a_folder_may_lack_files(folder, tmp_path):
+    for name in ("attack.json", "reward_watch.json", "evaluation.json"):
+        (folder / name).unlink()
+    assert list(run_page(folder).sections) == ["Learning curves"]
+    with pytest.raises(TableError, match="none of the files of a run"):
+        run_page(tmp_path)
+
+
+def test_the_command_writes_the_page_again(folder, capsys):
+    for options in ([], ["--with-text"]):
+        assert main(["recipes", "page", str(folder), *options]) == 0
+        assert ("after <b> 2" in (folder / "run.html").read_text().replace("\\u003c", "<")) == bool(options)
+    assert main(["recipes", "page", str(folder / "no")]) == 1
+    assert "none of the files of a run" in capsys.readouterr().err
+
+
+def test_an_attack_is_read_as_it_was_written(attack):
+    read = AttackResult.from_dict(json.loads(json.dumps(attack.to_dict(quotes=False))))
+    assert read.to_dict(quotes=False) | {"families": []} == attack.to_dict(quotes=False) | {"families": []}
+    assert [family.gain for family in read.families] == [family.gain for family in attack.families]
+    broken = attack.to_dict() | {"blank": None}
+    assert math.isnan(AttackResult.from_dict(broken).blank)
