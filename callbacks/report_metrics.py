@@ -13,12 +13,12 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 from torch import Tensor
 from torchmetrics import MetricCollection
 
+from rrg_rewards.callbacks.report_page import ReportPage
 from rrg_rewards.callbacks.step_output import ReportBatch, StepOutput
-from rrg_rewards.callbacks.worst_reports import WorstReport, WorstReports, log_table, make_table
+from rrg_rewards.callbacks.worst_reports import WorstReport, WorstReports, keep_worst, log_table, make_table
 from rrg_rewards.data.samplers import count_misshared
 from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.processes import gather_objects
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
@@ -33,6 +33,7 @@ class _LoaderState:
 
     metrics: dict[str, ReportMetric]
     worst: dict[str, WorstReports]
+    values: dict[str, list[float]]
     num_reports: int = 0
 
 
@@ -65,6 +66,10 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     to the other processes; no other text is communicated. Scores of different batches must be comparable. For
     :class:`~rrg_rewards.metrics.ReportCRG`, this requires a ``prior``.
 
+    **Pages.** With ``html_dir``, each validation writes a page that opens offline: corpus values with their curves over
+    the validations so far, the distribution of the scores, and the worst reports in a table. Only with ``html_text``
+    the page contains reports, with what became of each finding if the metric compares findings.
+
     Args:
         metrics: A report metric, logged under its name, or several metrics by name.
         prediction_key: Key of the candidate reports in the step's output.
@@ -76,6 +81,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         table_dir: Folder for ``<prefix>_<metric>_worst.csv``, which each validation overwrites.
         log_tables: Whether to log the tables with loggers that support tables (Weights & Biases, MLflow, TensorBoard).
             The default is ``False`` because reports are patient data and a logger may send them to a server.
+        html_dir: Folder for ``<prefix>_reports.html``, which each validation overwrites.
+        html_text: Whether the page contains the worst reports, their findings and explanations.
         prefix: Prefix of the names in validation.
         test_prefix: Prefix of the names in ``trainer.test``.
         prog_bar: Whether the metrics appear in the progress bar.
@@ -83,8 +90,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
 
     Raises:
         TypeError: If a value of ``metrics`` is not a report metric; in a run, if the step does not return a dict.
-        ValueError: If there is no metric, ``num_worst`` is not positive, or ``context_keys`` names an unknown metric;
-            in a run, if the step's output lacks a key.
+        ValueError: If there is no metric, ``num_worst`` is not positive, ``html_text`` is set without ``html_dir``, or
+            ``context_keys`` names an unknown metric; in a run, if the step's output lacks a key.
 
     Example:
         >>> from rrg_rewards.callbacks import ReportMetricsCallback
@@ -105,6 +112,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         num_worst: int = 10,
         table_dir: str | Path | None = None,
         log_tables: bool = False,
+        html_dir: str | Path | None = None,
+        html_text: bool = False,
         prefix: str = "val",
         test_prefix: str = "test",
         prog_bar: bool = False,
@@ -112,16 +121,21 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     ) -> None:
         if num_worst < 1:
             raise ValueError(f"num_worst must be positive, got {num_worst}")
+        if html_text and html_dir is None:
+            raise ValueError("html_text needs html_dir, the folder of the pages")
         self.metrics = _by_name(metrics)
         self.step_output = StepOutput(prediction_key, reference_key, context_keys or {}, id_key, list(self.metrics))
         self.num_worst = num_worst
         self.table_dir = None if table_dir is None else Path(table_dir)
         self.log_tables = log_tables
+        self.html_dir = None if html_dir is None else Path(html_dir)
+        self.html_text = html_text
         self.prefix = prefix
         self.test_prefix = test_prefix
         self.prog_bar = prog_bar
         self.log_details = log_details
         self._loaders: dict[int | None, _LoaderState] = {}
+        self._pages: dict[str, ReportPage] = {}
         self._warned = False
         self._warned_of_words = False
         if self._keeps_worst:
@@ -159,7 +173,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
 
     @property
     def _keeps_worst(self) -> bool:
-        return self.table_dir is not None or self.log_tables
+        return self.table_dir is not None or self.log_tables or self.html_dir is not None
 
     def _warn_of_batch_scores(self) -> None:
         for name, metric in self.metrics.items():
@@ -197,6 +211,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             self._loaders[loader] = _LoaderState(
                 metrics={name: _clone(metric, pl_module) for name, metric in self.metrics.items()},
                 worst={name: self._no_worst(name) for name in self.metrics},
+                values={name: [] for name in self.metrics},
             )
         return self._loaders[loader]
 
@@ -210,7 +225,9 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             metric.add_scores(scores)
             if self._keeps_worst:
                 place = (loader or 0, trainer.global_rank, state.num_reports)
-                _keep_worst(state.worst[name], scores, batch, place)
+                keep_worst(state.worst[name], scores, batch, place, self.html_text)
+            if self.html_dir is not None:
+                state.values[name] += scores.value[scores.scored].tolist()
         state.num_reports += len(batch)
         self._warn_of_words(batch)
 
@@ -227,16 +244,38 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         for loader in seen:
             state = self._loader(pl_module, loader)
             for name, metric in state.metrics.items():
-                self._log(trainer, pl_module, f"{prefix}/{name}", loader, metric)
+                value = self._log(trainer, pl_module, f"{prefix}/{name}", loader, metric)
+                self._page(prefix).add(_logged_name(f"{prefix}/{name}", loader), trainer.global_step, value)
+        scores = self._gathered_values()
         if self._keeps_worst and trainer.is_global_zero:
-            for name in self.metrics:
-                rows = [row for loader in seen for row in self._worst_of_all(name, loader, gathered)]
+            worst = {
+                name: [row for loader in seen for row in self._worst_of_all(name, loader, gathered)]
+                for name in self.metrics
+            }
+            for name, rows in worst.items():
                 self._write(trainer, prefix, name, rows)
+            if self.html_dir is not None:
+                path = self.html_dir / f"{prefix}_reports.html".replace("/", "_")
+                title = f"{prefix}: epoch {trainer.current_epoch}, step {trainer.global_step}"
+                signatures = {name: metric.signature for name, metric in self.metrics.items()}
+                self._page(prefix).write(path, title, scores, worst, signatures)
+
+    def _page(self, prefix: str) -> ReportPage:
+        return self._pages.setdefault(prefix, ReportPage(self.html_text))
+
+    def _gathered_values(self) -> dict[str, list[float]]:
+        """Return the scores of all processes by metric, if the page needs them."""
+        if self.html_dir is None:
+            return {}
+        parts = gather_objects([state.values for state in self._loaders.values()])
+        states = [values for part in parts for values in part]
+        return {name: [value for values in states for value in values[name]] for name in self.metrics}
 
     def _log(
         self, trainer: Trainer, pl_module: LightningModule, name: str, loader: int | None, metric: ReportMetric
-    ) -> None:
-        suffix = "" if loader is None else f"/dataloader_idx_{loader}"
+    ) -> float:
+        """Log the values of a metric; return its corpus value."""
+        suffix = _logged_name("", loader)
         # A process may have no batch of a loader. Values are logged at the end of the epoch, without Lightning's index.
         log = partial(pl_module.log, add_dataloader_idx=False, metric_attribute=name)
         value = metric.compute()
@@ -250,6 +289,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         for statistic, mean in self._statistics(metric).items():
             log(f"{name}_{statistic}{suffix}", mean, reduce_fx="max", sync_dist=True)
         log(f"{name}_num_unscorable{suffix}", metric.num_unscorable.double(), reduce_fx="sum", sync_dist=True)
+        return float(value)
 
     def _statistics(self, metric: ReportMetric) -> dict[str, Tensor]:
         """Return the statistics to log, without undefined ones."""
@@ -301,12 +341,5 @@ def _clone(metric: ReportMetric, pl_module: LightningModule) -> ReportMetric:
     return clone.to(pl_module.device)
 
 
-def _keep_worst(worst: WorstReports, scores: Scores, batch: ReportBatch, place: tuple[int, int, int]) -> None:
-    loader, rank, first = place
-    explanations = scores.explanations
-    rows = zip(scores.value.tolist(), batch.identifiers, batch.target, batch.preds, strict=True)
-    for row, (score, identifier, reference, prediction) in enumerate(rows):
-        if worst.takes(score):
-            why = {kind: texts[row] for kind, texts in explanations.items()}
-            name = None if identifier is None else str(identifier)
-            worst.add(WorstReport(score, loader, rank, first + row, name, reference, prediction, why))
+def _logged_name(name: str, loader: int | None) -> str:
+    return name if loader is None else f"{name}/dataloader_idx_{loader}"

@@ -5,10 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rrg_rewards.callbacks.step_output import ReportBatch
 from rrg_rewards.data.tables.table import Table
+from rrg_rewards.metrics.crimson import CrimsonScores
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.pages import highlights
 from rrg_rewards.utilities.texts import encodable_text
 
-__all__ = ["WorstReport", "WorstReports", "log_table", "make_table"]
+__all__ = ["WorstReport", "WorstReports", "keep_worst", "log_table", "make_table"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class WorstReport:
         reference: The reference report.
         prediction: The candidate report.
         explanations: Explanations of the score, by kind.
+        findings: What became of each finding, as :func:`rrg_rewards.pages.highlights` returns it; ``None`` if the
+            metric does not compare findings.
     """
 
     score: float
@@ -34,6 +40,7 @@ class WorstReport:
     reference: str | None
     prediction: str | None
     explanations: Mapping[str, str] = field(default_factory=dict)
+    findings: Sequence[Sequence[Any]] | None = None
 
 
 class WorstReports:
@@ -75,6 +82,31 @@ class WorstReports:
     def rows(self) -> list[WorstReport]:
         """Return the reports, worst first."""
         return [entry[-1] for entry in sorted(self._heap, reverse=True)]
+
+
+def keep_worst(
+    worst: WorstReports, scores: Scores, batch: ReportBatch, place: tuple[int, int, int], with_text: bool
+) -> None:
+    """Store the worst reports of a batch.
+
+    Args:
+        worst: The worst reports so far.
+        scores: Scores of the batch.
+        batch: Reports of the batch.
+        place: Loader, rank and index of the first report.
+        with_text: Whether the findings of the reports contain text.
+    """
+    loader, rank, first = place
+    explanations = scores.explanations
+    evaluations = scores.evaluations if isinstance(scores, CrimsonScores) else [None] * len(scores)
+    rows = zip(scores.value.tolist(), batch.identifiers, batch.target, batch.preds, strict=True)
+    for row, (score, identifier, reference, prediction) in enumerate(rows):
+        if worst.takes(score):
+            why = {kind: texts[row] for kind, texts in explanations.items()}
+            name = None if identifier is None else str(identifier)
+            evaluation, pair = evaluations[row], (reference, prediction) if with_text else (None, None)
+            found = None if evaluation is None else highlights(evaluation, *pair)
+            worst.add(WorstReport(score, loader, rank, first + row, name, reference, prediction, why, found))
 
 
 def make_table(rows: Sequence[WorstReport], epoch: int, step: int) -> Table:

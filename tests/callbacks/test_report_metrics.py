@@ -1,6 +1,7 @@
 """The callback in real Lightning runs, in one process."""
 
 import csv
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -402,3 +403,41 @@ def test_words_for_a_missing_report_are_told_once(tmp_path: Path) -> None:
         (logged,) = validate(ReportMetricsCallback(ReportCRG(LABELER)), tmp_path, loaders=loader(pairs))
     assert len([one for one in told if one.category is PlaceholderWarning]) == 1
     assert logged["val/crg_num_unscorable"] == 0
+
+
+def page_data(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8").split('id="data">')[1].split("</script>")[0])
+    return found
+
+
+def test_the_page_has_all_scores_and_the_worst_reports(tmp_path):
+    metrics = {"crg": ReportCRG(LABELER, prior=0.3), "crimson": CRIMSON()}
+    options = {"html_dir": tmp_path / "pages", "id_key": "study", "num_worst": 3}
+    callback = ReportMetricsCallback(metrics, html_text=True, **options)
+    pairs = [("Small left pneumothorax.", "Large left pneumothorax."), *PAIRS]
+    for _ in range(2):
+        (logged,) = validate(callback, tmp_path, loaders=loader(pairs))
+    page = tmp_path / "pages" / "val_reports.html"
+    html, data = page.read_text(), page_data(page)
+    # Two validations are two points of the curve.
+    assert html.count(f">{logged['val/crg']:.4f}<") == 1
+    assert html.split('<polyline points="')[1].split('"')[0].count(",") == 2
+    assert [pane["title"] for pane in data["panes"]] == ["Reference", "Candidate"]
+    scores = {column["group"]: column["cells"] for column in data["columns"] if column["shown"]}
+    for name, metric in metrics.items():
+        expected = metric.score(*([pair[side] for pair in pairs] for side in range(2))).value
+        worst = sorted(value for value in expected.tolist() if value == value)[:3]
+        assert sorted(cell for cell in scores[name] if cell is not None) == pytest.approx(worst, rel=1e-5)
+    for place, name in enumerate(data["names"]):
+        pred, ref = pairs[int(name.removeprefix("study-"))]
+        assert [pane["texts"][place] for pane in data["panes"]] == [ref, pred]
+    assert any(data["findings"])
+    validate(ReportMetricsCallback(metrics, **options), tmp_path, loaders=loader(pairs))
+    html, data = page.read_text(), page_data(page)
+    assert data["panes"] == []
+    assert "neumothorax" not in html
+
+
+def test_text_in_pages_needs_pages():
+    with pytest.raises(ValueError, match="html_text needs html_dir"):
+        ReportMetricsCallback(ReportCRG(), html_text=True)
