@@ -95,6 +95,7 @@ def test_the_ablations_of_er2score_run_and_are_compared(tmp_path):
     ("command", "code"),
     [
         (["ct_finebench.py", "--repeats", "1"], 0),
+        (["compare.py"], 1),
         (["crimson_agreement.py"], 1),
         (["crimson_ct_agreement.py"], 1),
         (["er2score_agreement.py"], 1),

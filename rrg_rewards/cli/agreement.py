@@ -13,7 +13,7 @@ from rrg_rewards.cli.options import (
     check_file_options,
     check_outputs,
 )
-from rrg_rewards.cli.score import add_metric_options, resamples
+from rrg_rewards.cli.score import add_metric_options, add_reference_options, resamples
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--prediction-column", default="prediction", metavar="NAME", help="column of predictions (default: %(default)s)"
     )
-    parser.add_argument("--reference-column", metavar="NAME", help="column of references (default: reference)")
+    add_reference_options(parser)
     add_metric_options(parser)
     output = {"default": None, "help": "write all values as a table to FILE; - is standard output"}
     add_shared_options(parser, "json", "format", "overwrite", "batch-size", "seed", output=output)

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.cli.options import UsageError, note_delimiter
-from rrg_rewards.cli.score import make_metrics
+from rrg_rewards.cli.score import check_reference_options, make_metrics
+from rrg_rewards.cli.score_engine import best_reference
 from rrg_rewards.cli.score_pairs import PairReader, located
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table, TableError, is_missing
+from rrg_rewards.metrics.references import score_batch, signature_with_references
 
 if TYPE_CHECKING:
     from rrg_rewards.metrics.base import ReportMetric
@@ -68,6 +70,7 @@ def read_columns(args: argparse.Namespace, terminal: Terminal) -> AgreementColum
             higher scores are better, or a group has the name of the result of all rows.
     """
     metrics = make_metrics(args) if args.metrics else {}
+    check_reference_options(args, metrics)
     for name, metric in metrics.items():
         if metric.higher_is_better is None:
             raise UsageError(
@@ -171,8 +174,8 @@ def _add_metrics(
     if not metrics:
         return
     readers = []
-    references = None if args.reference_column is None else [args.reference_column]
-    fixed = {"reference_column": references, "missing_prediction": "skip", "output": None}
+    fixed = {"missing_prediction": "skip", "output": None}
+    best = best_reference(args)
     for suffix in args.candidates or ("",):
         options = {"prediction_column": args.prediction_column + suffix, **fixed}
         reader = PairReader(argparse.Namespace(**{**vars(args), **options}), batches, metrics)
@@ -181,17 +184,20 @@ def _add_metrics(
     with terminal.progress("scoring") as report:
         report(0, len(metrics) * len(readers))
         for name, metric in metrics.items():
-            sides = [_scored(reader, name, metric, report) for reader in readers]
+            sides = [_scored(reader, name, metric, best, report) for reader in readers]
             values = sides[0] if len(sides) == 1 else sides[0] - sides[1]
             found.scores[name] = values if metric.higher_is_better else -values
-            found.signatures[name] = metric.signature
+            found.signatures[name] = signature_with_references(metric, best)
 
 
-def _scored(reader: PairReader, name: str, metric: "ReportMetric", report: Callable[[int, int], None]) -> Tensor:
+def _scored(
+    reader: PairReader, name: str, metric: "ReportMetric", best: bool | None, report: Callable[[int, int], None]
+) -> Tensor:
     """Return the scores of all pairs of a reader, NaN if unscorable."""
     values = []
     for batch in reader:
         with located(batch.table):
-            values.append(metric.score(batch.predictions, batch.references, **batch.context[name]).value.double())
+            scores = score_batch(metric, batch.predictions, batch.references, best, batch.context[name])
+            values.append(scores.value.double())
     report(1, 0)
     return torch.cat(values).cpu()

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from rrg_rewards.functional import agreement_interval, perm_both_test, williams_test
-from rrg_rewards.metrics import ReportCRG
+from rrg_rewards.metrics import ROUGE, ReportCRG, score_references
 
 HEADER = ["study", "hospital", "prediction", "reference", "rating", "errors", "rouge", "crepe"]
 ROWS = [
@@ -96,6 +96,24 @@ def test_the_column_of_references_has_any_name(run, rated, write_csv):
     found, _ = result_of(run, renamed, *options, "--reference-column", "report")
     expected, _ = result_of(run, rated, *options)
     assert {**found, "table": None} == {**expected, "table": None}
+
+
+def test_several_references(run, write_csv):
+    header = [*HEADER, "second"]
+    rows = [(*row, "Cardiomegaly.") for row in ROWS]
+    table = write_csv("second.csv", header, *rows)
+    both = ["--reference-column", "reference", "--reference-column", "second"]
+    found, _ = result_of(run, table, "--metrics", "rouge", "--human", "rating", *both, *FEW)
+    texts = [[row[HEADER.index("reference")], "Cardiomegaly."] for row in ROWS]
+    predictions = [row[HEADER.index("prediction")] for row in ROWS]
+    values = score_references(ROUGE(), predictions, texts).value
+    kept = [row for row in range(8) if ROWS[row][HEADER.index("rating")]]
+    expected = stats.kendalltau(values[kept], column("rating", kept)).statistic
+    entry = found["groups"]["all"]["human"]["rating"]["agreement"]["kendall"]["rouge"]
+    assert entry["value"] == pytest.approx(expected)
+    assert found["signatures"]["rouge"].endswith("|references:published")
+    result = run("agreement", table, "--metrics", "crg", "--human", "rating", *both)
+    assert "crg is defined for one reference; --best-reference takes" in " ".join(result.err.split())
 
 
 def test_metrics_are_computed_and_turned(run, rated):
