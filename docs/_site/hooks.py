@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from docstrings import identifier
 from latex2mathml.converter import convert as mathml
 from mkdocs.structure.files import File
+from notebooks import notebook_page
+from recipe_page import recipes_page
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -34,12 +36,15 @@ def on_config(config: "MkDocsConfig") -> "MkDocsConfig":
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
-    """Add a page for each public package, and the Markdown files of the top folder."""
+    """Add a page for each public package, the Markdown files of the top folder, the recipes and the notebooks."""
     for package in API["PACKAGES"]:
         files.append(File.generated(config, f"api/{package}.md", content=package_page(package)))
     for name in INCLUDED:
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, name.lower(), content=text))
+    files.append(File.generated(config, "recipes.md", content=recipes_page()))
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=notebook_page(path)))
     return files
 
 
