@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rrg_rewards.integrations.ray_resources import checked_workers
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.imports import require
@@ -193,8 +194,15 @@ def score_dataset(
 
     Raises:
         ModuleNotFoundError: If Ray is not installed (extra ``ray``).
+        ValueError: If the cluster has fewer CPUs or GPUs than the actors reserve.
+
+    Warns:
+        RuntimeWarning: If other work has reserved CPUs or GPUs that the actors need, so that they wait for it.
     """
     data: Any = require("ray.data", extra=_EXTRA)
+    cluster: Any = require("ray", extra=_EXTRA)
+    each = {"CPU": num_cpus, "GPU": num_gpus}
+    checked_workers(workers, each, cluster.cluster_resources(), cluster.available_resources())
     sums = dataset.map_batches(
         ReportSums,
         fn_constructor_kwargs={"metrics": _by_name(metrics), **columns},

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from rrg_rewards.integrations.ray_resources import checked_workers
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores
@@ -48,7 +49,7 @@ class RayScorers:
 
     Args:
         metrics: The metrics by name.
-        workers: Number of actors; default: the number of CPUs of the cluster.
+        workers: Number of actors, of one CPU each; default: as many as the cluster has CPUs and GPUs for.
         address: Address of a cluster, such as ``auto`` or ``ray://head:10001``; default: a cluster on this machine,
             which ends with :meth:`close`.
         num_gpus: GPUs of each actor, for metrics with a model.
@@ -58,6 +59,10 @@ class RayScorers:
     Raises:
         ModuleNotFoundError: If Ray is not installed (extra ``ray``).
         ConnectionError: If there is no cluster at the address.
+        ValueError: If the cluster has fewer CPUs or GPUs than the actors reserve.
+
+    Warns:
+        RuntimeWarning: If other work has reserved CPUs or GPUs that the actors need, so that they wait for it.
     """
 
     def __init__(
@@ -69,13 +74,26 @@ class RayScorers:
         best: bool | None = None,
     ) -> None:
         self._ray: Any = require("ray", extra=_EXTRA)
+        self._actors: list[Any] = []
         self._owns_connection = not self._ray.is_initialized()
         if self._owns_connection:
             options = _local_options(workers) if address is None else {"address": address}
             self._ray.init(log_to_driver=False, **options)
-        workers = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        try:
+            workers = self._checked(workers, address, num_gpus)
+        except ValueError:
+            self.close()
+            raise
         actor = self._ray.remote(max_restarts=-1, max_task_retries=-1, num_cpus=1, num_gpus=num_gpus)(_Actor)
         self._actors = [actor.remote(dict(metrics), best) for _ in range(workers)]
+
+    def _checked(self, workers: int | None, address: str | None, num_gpus: float) -> int:
+        """Return the number of actors; see :func:`checked_workers`."""
+        total = self._ray.cluster_resources()
+        # A cluster that has just started does not know its free resources yet, and no other work runs on it.
+        started_here = self._owns_connection and address is None
+        free = total if started_here else self._ray.available_resources()
+        return checked_workers(workers, {"CPU": 1, "GPU": num_gpus}, total, free)
 
     def __enter__(self) -> "RayScorers":
         return self

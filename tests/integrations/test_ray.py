@@ -6,6 +6,8 @@ import os
 import pickle
 import random
 import sys
+import time
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import torch
 from rrg_rewards.cli.main import main
 from rrg_rewards.integrations.ray import ReportScorer, ReportSums, merge_sums, score_dataset
 from rrg_rewards.integrations.ray_actors import RayScorers
+from rrg_rewards.integrations.ray_resources import checked_workers
 from rrg_rewards.metrics import ROUGE, CallableMetric, ReportCRG, ReportMetric
 
 SENTENCES = ["Cardiomegaly.", "Hiatal hernia.", "No nodule.", "Small left pleural effusion.", "Normal lungs.", ""]
@@ -128,6 +131,34 @@ def test_options_of_ray_need_the_engine(tmp_path: Path, capsys: pytest.CaptureFi
     assert "argument --workers: requires --engine ray" in capsys.readouterr().err
 
 
+def test_workers_that_a_cluster_cannot_hold_are_refused() -> None:
+    cluster = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
+    assert checked_workers(4, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
+    assert checked_workers(None, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
+    # GPUs limit the default, and three thirds are a whole GPU.
+    assert checked_workers(None, {"CPU": 1, "GPU": 1 / 3}, cluster, cluster) == 3
+    with pytest.raises(
+        ValueError, match=r"^5 workers need 5 CPU, but the Ray cluster has 4 CPU: workers can be at most 4"
+    ):
+        checked_workers(5, {"CPU": 1, "GPU": 0}, cluster, cluster)
+    with pytest.raises(ValueError, match=r"^2 workers need 2 CPU and 2 GPU, but .* has 4 CPU and 1 GPU: .* at most 1"):
+        checked_workers(2, {"CPU": 1, "GPU": 1}, cluster, cluster)
+    with pytest.raises(ValueError, match=r"^1 worker needs 1 CPU and 1 GPU, .* has 4 CPU and 0 GPU: not even one"):
+        checked_workers(None, {"CPU": 1, "GPU": 1}, {"CPU": 4.0}, {"CPU": 4.0})
+
+
+def test_workers_that_wait_for_other_work_are_told_of() -> None:
+    cluster = {"CPU": 4.0}
+    with pytest.warns(RuntimeWarning, match=r"3 workers need 3 CPU, but only 1.5 CPU of .* 4 CPU are free.* now: 1$"):
+        assert checked_workers(3, {"CPU": 1}, cluster, {"CPU": 1.5}) == 3
+    # Ray leaves out a resource of which nothing is free.
+    with pytest.warns(RuntimeWarning, match="only 0 CPU"):
+        checked_workers(None, {"CPU": 1}, cluster, {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checked_workers(4, {"CPU": 1}, cluster, cluster)
+
+
 def write(path: Path, columns: Mapping[str, Any]) -> Path:
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
@@ -183,6 +214,24 @@ def test_actors_return_scores_in_order_and_restart(ray: Any, tmp_path: Path) -> 
     scorers = RayScorers({"old": CallableMetric("functions:older_than")}, workers=1)
     with scorers, pytest.raises(TypeError, match=r"^older_than needs age"):
         list(scorers.scored([_Batch(["a"], "old")]))
+
+
+@pytest.mark.ray
+def test_a_cluster_that_is_too_small_or_busy_is_told_of(ray: Any) -> None:
+    with pytest.raises(ValueError, match="3 workers need 3 CPU, but the Ray cluster has 2 CPU"):
+        RayScorers({"rouge": ROUGE()}, workers=3)
+    dataset = ray.data.from_items([{"prediction": "a", "reference": "a"}])
+    with pytest.raises(ValueError, match=r"5 workers need 2\.5 CPU, but the Ray cluster has 2 CPU"):
+        score_dataset(dataset, ROUGE(), workers=5)
+    assert ray.is_initialized()
+    with RayScorers({"rouge": ROUGE()}, workers=1) as first:
+        batch = _Batch(["a"], "rouge")
+        assert list(first.scored([batch]))
+        # The cluster counts its free resources a moment later.
+        while ray.available_resources().get("CPU", 0) > 1:
+            time.sleep(0.1)
+        with pytest.warns(RuntimeWarning, match="2 workers need 2 CPU, but only 1 CPU"):
+            RayScorers({"rouge": ROUGE()}, workers=2).close()
 
 
 class _Batch:
