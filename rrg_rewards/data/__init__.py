@@ -18,9 +18,9 @@ from rrg_rewards.data.records.graded_reports import (
     read_graded_reports,
     write_graded_reports,
 )
+from rrg_rewards.data.records.question_item_checks import check_question_items
 from rrg_rewards.data.records.question_items import (
     ReportItems,
-    check_question_items,
     load_question_items,
     read_question_items,
     write_question_items,

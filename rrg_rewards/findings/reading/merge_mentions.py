@@ -8,23 +8,19 @@ from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import attribute_reader
-from rrg_rewards.findings.reading.finding import Attributes, Finding, may_be_same
+from rrg_rewards.findings.reading.causes import explained_finding, with_alternative, without_requests
+from rrg_rewards.findings.reading.finding import MOST_COMPARED, Attributes, Finding, may_be_same
 from rrg_rewards.findings.reading.references import is_countable, is_group, is_part_of, reference_to
 from rrg_rewards.findings.reading.tokens import tokenise
 
 __all__ = ["abnormal_findings"]
 
-# Number of characters around a mention in which its sentence can say that it is about the cause of a finding.
-_CAUSE_REACH = 80
 # The words of a heading after a finding that it names: "Nodes/esophagus:".
 _HEADING_END = re.compile(r"(?: ?(?:/|,|&|\band\b) ?[A-Za-z]+){0,2} ?:")
 # The concept that all devices are kinds of.
 _DEVICE = "medical_device"
 # Densities of a nodule; two nodules of different density are not one.
 _DENSITIES = frozenset({"solid", "part_solid", "ground_glass", "calcified"})
-# A mention is compared with this many findings before it, so that time is linear in the number of mentions. Reports of
-# patients contain fewer than a hundred findings.
-_MOST_COMPARED = 200
 
 
 def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]:
@@ -57,12 +53,12 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
         if merged is not None:
             findings[-1] = last = merged
             continue
-        if (place := _explained(findings, mention, report)) is not None:
-            findings[place] = _with_alternative(findings[place], mention)
+        if (place := explained_finding(findings, mention, report)) is not None:
+            findings[place] = with_alternative(findings[place], mention)
             continue
         findings.append(mention)
         last = mention
-    return _distinct(_without_requests(findings, report), report)
+    return _distinct(without_requests(findings, report), report)
 
 
 def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
@@ -92,7 +88,7 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
         return replace(second, attributes=second.attributes.filled(first.attributes))
     if link == "doubted" and not explained:
         return None
-    return _with_alternative(first, second)
+    return with_alternative(first, second)
 
 
 def _is_heading(first: Finding, second: Finding, report: str) -> bool:
@@ -135,68 +131,6 @@ def _narrower(first: Finding, second: Finding, report: str) -> Finding | None:
     )
 
 
-def _with_alternative(first: Finding, second: Finding) -> Finding:
-    attributes = first.attributes.filled(second.attributes)
-    return replace(first, attributes=attributes, alternatives=(*first.alternatives, second.concept))
-
-
-def _explained(findings: Sequence[Finding], mention: Finding, report: str) -> int | None:
-    """Return the index of the last finding that a statement about its cause can explain, or ``None``.
-
-    "Ground glass areas in both lungs. No effusion. Viral pneumonia is considered in the etiology."
-    """
-    if mention.attributes.location or not findings:
-        return None
-    if findings[-1].sentence == mention.sentence and not _has_word(_after(mention, report), "after"):
-        return None
-    graph = concept_graph()
-    for i in range(len(findings) - 1, max(-1, len(findings) - 1 - _MOST_COMPARED), -1):
-        if graph.explains(findings[i].concept, mention.concept) and may_be_same(findings[i], mention):
-            return i if _is_about_cause(mention, report) else None
-    return None
-
-
-def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]:
-    """Return the findings with a suspected cause, stated before its finding, as an alternative of the finding.
-
-    "In terms of viral pneumonia, clinical correlation is recommended. Ground glass areas are seen in both lungs."
-    """
-    graph, kept = concept_graph(), list(findings)
-    for cause in findings:
-        if cause.attributes.location or cause.attributes.laterality:
-            continue
-        if not _has_word(_before(cause, report) + _after(cause, report), "requests"):
-            continue
-        for i, finding in enumerate(kept):
-            if (
-                finding.sentence > cause.sentence
-                and graph.explains(finding.concept, cause.concept)
-                and may_be_same(finding, cause)
-            ):
-                kept[i] = _with_alternative(finding, cause)
-                kept.remove(cause)
-                break
-    return kept
-
-
-def _is_about_cause(mention: Finding, report: str) -> bool:
-    """Whether the sentence of a mention is about the cause of a finding."""
-    return _has_word(_before(mention, report) + _after(mention, report), "words")
-
-
-def _has_word(words: Sequence[str], name: str) -> bool:
-    """Whether one of the words is in a list of ``causes`` in ``cues.yaml``."""
-    return not cue_words("causes", name).isdisjoint(words)
-
-
-def _before(mention: Finding, report: str) -> list[str]:
-    return tokenise(report[max(0, mention.start - _CAUSE_REACH) : mention.start].rpartition(". ")[2])
-
-
-def _after(mention: Finding, report: str) -> list[str]:
-    return tokenise(report[mention.end : mention.end + _CAUSE_REACH].partition(". ")[0].rstrip("."))
-
-
 def _link(first: Finding, second: Finding, report: str) -> str | None:
     """Return how the words between two mentions link them, or ``None``.
 
@@ -228,7 +162,7 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
         kin = family(finding.concept)
         similar: list[int] = []
         if not kin.isdisjoint(seen):
-            similar = [i for i in range(max(0, len(kept) - _MOST_COMPARED), len(kept)) if kept[i].concept in kin]
+            similar = [i for i in range(max(0, len(kept) - MOST_COMPARED), len(kept)) if kept[i].concept in kin]
         seen.add(finding.concept)
         if not similar:
             kept.append(finding)
