@@ -124,7 +124,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.cli.compare_output import comparison_grids, settings_text
-    from rrg_rewards.cli.compare_run import compared, report_columns, scored_runs
+    from rrg_rewards.cli.compare_run import compared, group_columns, report_columns, scored_runs
     from rrg_rewards.cli.compare_tables import read_compared
     from rrg_rewards.cli.options import write_outputs
     from rrg_rewards.cli.score import make_metrics
@@ -137,8 +137,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     systems = list(dict.fromkeys(run.system for run in tables.runs))
     if args.baseline is not None and args.baseline not in systems:
         raise UsageError(f"argument --baseline: {args.baseline!r} is not among {', '.join(systems)}")
+    by = group_columns(args, tables.studies, terminal)
     scored = scored_runs(args, tables, metrics, terminal)
-    result = compared(args, tables, scored, terminal)
+    result = compared(args, scored, by, terminal)
     summary = {"version": __version__, "tables": args.tables, "key": args.key, **result.to_dict()}
     terminal.show(*comparison_grids(result), settings_text(result), stderr="-" in (args.output, args.json))
     _write_files(args, result)

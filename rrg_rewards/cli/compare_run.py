@@ -18,14 +18,31 @@ from rrg_rewards.metrics.system_comparison import SystemComparison
 if TYPE_CHECKING:
     from rrg_rewards.metrics.base import ReportMetric
 
-__all__ = ["compared", "report_columns", "scored_runs"]
+__all__ = ["compared", "group_columns", "report_columns", "scored_runs"]
+
+
+def group_columns(args: argparse.Namespace, studies: Table, terminal: Terminal) -> dict[str, list[str | None]]:
+    """Return the group of each study by the columns of ``--by``; warn of studies without a group.
+
+    Raises:
+        TableError: If a column does not exist.
+    """
+    found = {}
+    for column in [name.strip() for name in args.by.split(",")] if args.by else []:
+        groups = [None if is_missing(cell) else str(cell) for cell in studies.column(column)]
+        if missing := groups.count(None):
+            terminal.warn(f"{missing} of {len(groups)} studies have no {column} and belong to none of its groups")
+        found[column] = groups
+    return found
 
 
 def compared(
-    args: argparse.Namespace, tables: ComparedTables, metrics: Sequence[MetricRuns], terminal: Terminal
+    args: argparse.Namespace,
+    metrics: Sequence[MetricRuns],
+    by: Mapping[str, Sequence[str | None]],
+    terminal: Terminal,
 ) -> SystemComparison:
-    """Compare the scored systems, for all studies and by the columns of ``--by``."""
-    by = {column: _groups(tables.studies, column, terminal) for column in (args.by.split(",") if args.by else [])}
+    """Compare the scored systems, for all studies and for groups of them."""
     with terminal.progress("comparing") as report:
         return compare_runs(
             metrics,
@@ -38,13 +55,6 @@ def compared(
         )
 
 
-def _groups(studies: Table, column: str, terminal: Terminal) -> list[str | None]:
-    groups = [None if is_missing(cell) else str(cell) for cell in studies.column(column)]
-    if missing := groups.count(None):
-        terminal.warn(f"{missing} of {len(groups)} studies have no {column} and belong to none of its groups")
-    return groups
-
-
 def scored_runs(
     args: argparse.Namespace, tables: ComparedTables, metrics: "Mapping[str, ReportMetric]", terminal: Terminal
 ) -> list[MetricRuns]:
@@ -55,6 +65,7 @@ def scored_runs(
         UsageError: If ``--lower-is-better`` names something else than a column of ``--scores``, or a column of scores
             has the name of a metric.
     """
+    columns = _columns(args, tables, list(metrics))
     once = _Once(terminal)
     readers = []
     for run in tables.runs if metrics else ():
@@ -70,7 +81,7 @@ def scored_runs(
             scores = [_scored(reader, name, metric, best, report) for reader in readers]
             signature = signature_with_references(metric, best)
             found.append(MetricRuns(name, _by_system(tables.runs, scores), metric.higher_is_better, signature, metric))
-    return [*found, *_columns(args, tables, [one.name for one in found])]
+    return [*found, *columns]
 
 
 class _Once(Terminal):

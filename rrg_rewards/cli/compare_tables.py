@@ -68,6 +68,8 @@ def read_compared(args: argparse.Namespace, terminal: Terminal) -> ComparedTable
             "one table needs a column for each system: --prediction-column A --prediction-column B; or name several "
             "tables"
         )
+    if len(tables) == 1 and args.key is not None and args.references is None:
+        raise UsageError("argument --key: needs several tables, or --references TABLE")
     if len(tables) > 1:
         return _from_tables(args, tables, columns[0][1], terminal)
     return _from_columns(args, tables[0][1], columns, terminal)

@@ -19,6 +19,7 @@ GOOD = ["Cardiomegaly.", "Emphysema.", "Normal.", "Cardiomegaly.", "Emphysema."]
 BAD = ["Normal."] * 20
 STUDIES = [f"s{row}" for row in range(20)]
 SEX = ["F", "M", "F", "", "M"] * 4
+TWO = ("--prediction-column", "prediction", "--prediction-column", "reference")
 FEW = ("--bootstrap", 30, "--permutations", 30)
 
 
@@ -238,6 +239,14 @@ def test_a_wrong_score_names_its_table_and_row(run, system):
     tables = system("a", BAD, green=["1"] * 20), system("b", BAD, green=["1"] * 19 + ["good"])
     error = run("compare", *tables, "--scores", "green").err
     assert "b.csv: data row 20 (line 21), column 'green': must be a finite number, got 'good'" in error
+
+
+def test_wrong_columns_are_found_before_anything_is_scored(run, system, words):
+    tables = system("a", BAD, crg=["1"] * 20), system("b", GOOD, crg=["1"] * 20)
+    assert "unknown column 'site'" in run("compare", *tables, "--metrics", "crg", "--by", "sex, site").err
+    assert "'crg' is also a metric" in run("compare", *tables, "--metrics", "crg", "--scores", "crg").err
+    assert words.calls == []
+    assert "needs several tables" in run("compare", tables[0], "--metrics", "crg", "--key", "study", *TWO).err
 
 
 def test_no_rows(run, write_csv):
