@@ -1,5 +1,6 @@
 """Pages of real results, and a browser."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -22,6 +23,8 @@ PAIRS = [
         for size in range(5, 70)
     ],
 ]
+# Output files of a run of the recipe smollm2/impression_grpo_crg.
+_RUN = Path(__file__).parents[2] / "benchmarks/results/smollm2_impression_grpo_crg"
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +44,33 @@ def score_page(pairs):
     command = ["score", str(pairs), "--metrics", "crg,crimson,rouge", "--html", str(path), "--with-text", "--quiet"]
     assert main([*command, "--id-column", "study", "--bootstrap", "50", "--json", str(path.with_suffix(".json"))]) == 0
     return path
+
+
+@pytest.fixture(scope="session")
+def other_pages(pairs):
+    """The pages of the other commands, and of a run, with text."""
+    folder = pairs.parent
+    run = folder / "run"
+    shutil.copytree(_RUN, run)
+    rows = [{"reference": "Normal.", "report": SCRIPT}] * 2
+    for stage in ("before", "after"):
+        (run / f"heldout_{stage}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    few = ["--bootstrap", "20", "--permutations", "20"]
+    options = {
+        "attack": ["--reward", "rouge", "--families", "normal,reports", "--budget", "20000"],
+        "agreement": ["--metrics", "rouge", "--human", "rating", *few],
+        "compare": [
+            "--metrics",
+            "crimson",
+            *(f"--prediction-column={name}" for name in ("prediction", "copy=reference")),
+            *few,
+        ],
+    }
+    for command, given in options.items():
+        page = str(folder / f"{command}.html")
+        assert main([command, str(pairs), *given, "--html", page, "--with-text", "--quiet"]) == 0
+    assert main(["recipes", "page", str(run), "--with-text", "--html", str(folder / "run.html"), "--quiet"]) == 0
+    return [folder / f"{name}.html" for name in (*options, "run")]
 
 
 @pytest.fixture(scope="module")

@@ -160,19 +160,31 @@ def test_the_switch_sets_the_colours(page):
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+def check(browser, axe, address, width):
+    """Check that a page is accessible and not wider than the window, and logs no error."""
+    # Another address opens the page anew.
+    browser.get("about:blank")
+    browser.get(address)
+    assert browser.get_log("browser") == []
+    browser.execute_script(axe)
+    found = browser.execute_async_script("axe.run().then(arguments[0])")
+    assert [(one["id"], one["impact"], [node["target"] for node in one["nodes"]]) for one in found["violations"]] == []
+    assert len(found["passes"]) > 20
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_it_is_accessible_and_fits_the_window(score_page, axe, tmp_path, width, dark):
     with open_chromium(tmp_path, width, dark) as browser:
         for place in ("", "#1", "#3"):
-            # Another address opens the page anew.
-            browser.get("about:blank")
-            browser.get(score_page.as_uri() + place)
-            browser.execute_script(axe)
-            found = browser.execute_async_script("axe.run().then(arguments[0])")
-            problems = [
-                (one["id"], one["impact"], [node["target"] for node in one["nodes"]]) for one in found["violations"]
-            ]
-            assert problems == []
-            assert len(found["passes"]) > 20
-            assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+            check(browser, axe, score_page.as_uri() + place, width)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, True), (400, False)])
+def test_the_other_pages_are_accessible_and_fit_the_window(other_pages, axe, tmp_path, width, dark):
+    with open_chromium(tmp_path, width, dark) as browser:
+        for page in other_pages:
+            for place in ("", "#1"):
+                check(browser, axe, page.as_uri() + place, width)
+                assert browser.title != "attacked"
