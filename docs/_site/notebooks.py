@@ -14,7 +14,9 @@ def notebook_page(path: Path) -> str:
     for cell in cells[1:]:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
-        parts += [f"```text\n{text.rstrip()}\n```" for text in map(output_text, cell.get("outputs", ())) if text]
+        # A long print comes in several outputs.
+        if results := "".join(map(output_text, cell.get("outputs", ()))).rstrip():
+            parts.append(f"```text\n{results}\n```")
     return "\n\n".join(parts) + "\n"
 
 
