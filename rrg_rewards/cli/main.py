@@ -25,6 +25,7 @@ COMMANDS = (
     "agreement",
     "grade",
     "count",
+    "judge",
     "finebench",
     "pairs",
     "attack",

@@ -52,6 +52,16 @@ class CrimsonStatistics(NamedTuple):
     num_attribute: Tensor
     num_error_types: Tensor
 
+    @property
+    def num_errors(self) -> Tensor:
+        """Number of errors: false findings, missing findings and attribute errors; float64 ``(N,)``."""
+        return self.num_false + self.num_missing + self.num_attribute
+
+    @property
+    def error_weight(self) -> Tensor:
+        """Summed weight of the same errors; float64 ``(N,)``. The paper's "weighted E" (Table 1)."""
+        return self.false_weight + self.missing_weight + self.attribute_weight
+
 
 def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, Any]]) -> CrimsonStatistics:
     r"""Compute weighted and unweighted counts of ``N`` evaluations.

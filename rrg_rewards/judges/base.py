@@ -151,6 +151,19 @@ class Judge(Backend, ABC):
         """Call :meth:`evaluate` from synchronous code, also inside a running event loop."""
         return run_coroutine(self.evaluate(task, items))
 
+    def rerun(self, run: int) -> "Judge":
+        """Return this judge with other random draws, for another evaluation of the same items.
+
+        Args:
+            run: Number of the run. Run 0 is this judge.
+
+        Raises:
+            ValueError: If the judge draws nothing at random, so that each run would return the same results.
+        """
+        if run:
+            raise ValueError(f"{type(self).__name__} returns the same result in each run; set runs to 1")
+        return self
+
     def stop(self) -> None:
         """Send no further items; they fail with ``STOPPED``. May be called from any thread."""
         self.is_stopped = True

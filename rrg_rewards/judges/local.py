@@ -1,6 +1,7 @@
 """A language model in this process as a judge."""
 
 import asyncio
+import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from rrg_rewards.judges.base import STOPPED, AnswerError, Item, Judge, JudgeFailure, JudgeTask, Message, Result
 from rrg_rewards.judges.constrained import JsonGrammar, SchemaConstraint, can_constrain
+from rrg_rewards.judges.sampling import Sampling
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
@@ -28,9 +30,10 @@ _DTYPES = ("auto", "float32", "bfloat16", "float16")
 class LocalJudge(Judge):
     """Judge with a causal language model of transformers that runs in this process.
 
-    Prompts are sorted by length, run in batches and padded on the left. Answers are decoded greedily; the model's own
-    generation configuration is not used. With ``constrained`` only tokens that keep the answer valid under the task's
-    JSON schema are allowed, so that an answer can only be malformed if it runs out of tokens.
+    Prompts are sorted by length, run in batches and padded on the left. Answers are decoded greedily, or drawn at
+    random with ``temperature``; the model's own generation configuration is not used. With ``constrained`` only tokens
+    that keep the answer valid under the task's JSON schema are allowed, so that an answer can only be malformed if it
+    runs out of tokens.
 
     The model is loaded at the first evaluation, once per process for all judges of the same model
     (:func:`rrg_rewards.models.loading.load_frozen`). Each process loads the whole model, even if the policy trains
@@ -50,6 +53,10 @@ class LocalJudge(Judge):
         batch_size: Maximum number of items in a batch.
         max_new_tokens: Maximum number of tokens of an answer.
         constrained: Whether to constrain decoding, which needs the package llguidance; ``"auto"``: if it is installed.
+        temperature: Temperature of sampling; 0 for greedy decoding. The draws of an item depend on the item, ``seed``
+            and ``run``, not on the other items of its batch.
+        seed: Seed of sampling.
+        run: Number of the run, if the same items are evaluated several times.
         attention: Attention implementation of transformers, such as ``"sdpa"`` or ``"flash_attention_2"``; default:
             chosen by transformers.
 
@@ -75,6 +82,9 @@ class LocalJudge(Judge):
     max_new_tokens: int = 2048
     constrained: bool | Literal["auto"] = "auto"
     attention: str | None = None
+    temperature: float = 0.0
+    seed: int = 0
+    run: int = 0
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
@@ -82,6 +92,8 @@ class LocalJudge(Judge):
         for name, value in (("batch_size", self.batch_size), ("max_new_tokens", self.max_new_tokens)):
             if value < 1:
                 raise ValueError(f"{name} must be positive, got {value}")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature must be at least 0 and finite, got {self.temperature}")
         if self.constrained not in (True, False, "auto"):
             raise ValueError(f"constrained must be True, False or 'auto', got {self.constrained!r}")
         check_model_source(self.model)
@@ -89,6 +101,7 @@ class LocalJudge(Judge):
         self._arguments = {argument.name: getattr(self, argument.name) for argument in fields(self)}
         self.constrained = can_constrain() if self.constrained == "auto" else self.constrained
         self._grammars: dict[str, JsonGrammar] = {}
+        self._reruns: dict[int, LocalJudge] = {}
         # Simultaneous evaluations would need more memory and be no faster.
         self._turn = threading.Lock()
 
@@ -99,13 +112,35 @@ class LocalJudge(Judge):
     @property
     def signature(self) -> str:
         """Model, revision, and the settings that answers depend on."""
+        sampling = {"temperature": self.temperature, "seed": self.seed, "run": self.run} if self.temperature else {}
         return format_signature(
             "local",
             model=f"{self.model}@{self.revision or 'main'}",
             dtype=self.dtype,
             max_new_tokens=self.max_new_tokens,
             constrained=self.constrained,
+            **sampling,
         )
+
+    def rerun(self, run: int) -> "LocalJudge":
+        """Return this judge with the random draws of another run.
+
+        Raises:
+            ValueError: If the temperature is 0, at which each run would return the same answer.
+        """
+        if run == 0:
+            return self
+        if self.temperature == 0:
+            raise ValueError("runs at temperature 0 return the same answer; set temperature, such as 0.7")
+        if run not in self._reruns:
+            self._reruns[run] = LocalJudge(**{**self._arguments, "run": self.run + run})
+        return self._reruns[run]
+
+    def stop(self) -> None:
+        """See :meth:`rrg_rewards.judges.Judge.stop`; the other runs are stopped, too."""
+        super().stop()
+        for judge in self._reruns.values():
+            judge.stop()
 
     async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
         """Evaluate items in a thread; see :meth:`rrg_rewards.judges.Judge.evaluate`."""
@@ -165,7 +200,11 @@ class LocalJudge(Judge):
         ids = torch.tensor([[pad] * (longest - len(prompt)) + prompt for prompt in prompts])
         # The mask is not computed from the padding token, which may also occur in a prompt.
         mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-        processors = [SchemaConstraint(self._grammar(task), len(prompts), longest)] if self.constrained else []
+        processors: list[Any] = []
+        if self.constrained:
+            processors.append(SchemaConstraint(self._grammar(task), len(prompts), longest))
+        if self.temperature:
+            processors.append(Sampling(prompts, self.temperature, self.seed, self.run))
         device = next(self._model.parameters()).device
         model: Any = self._model
         generated: Tensor = model.generate(

@@ -13,15 +13,24 @@ from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation, Crimson
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.columns import Column
+from rrg_rewards.metrics.crimson_runs import CrimsonRuns, join_runs, mean_of_runs
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
+from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CRIMSON", "CrimsonScores"]
+__all__ = ["CRIMSON", "CrimsonScores", "report_pairs"]
 
 # Names of the summed details and statistics. Weights are multiples of 1/4, except for partial credit.
-_WEIGHTS = ("credit", "reference_weight", "weighted_false", "weighted_missing", "weighted_attribute")
+_WEIGHTS = (
+    "credit",
+    "reference_weight",
+    "weighted_false",
+    "weighted_missing",
+    "weighted_attribute",
+    "weighted_errors",
+)
 _COUNTS = (
     "reference_findings",
     "predicted_findings",
@@ -30,7 +39,10 @@ _COUNTS = (
     "missing_findings",
     "attribute_errors",
     *(f"{kind}_errors" for kind in ATTRIBUTE_ERROR_TYPES),
+    "errors",
 )
+# Further details if each pair is evaluated several times.
+_RUNS = ("spread", "failed_runs")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -40,13 +52,14 @@ class CrimsonScores(JudgedScores):
     Args:
         value: CRIMSON, float64 tensor ``(N,)``; NaN if a pair is unscorable or the judge failed.
         details: Weighted and unweighted counts by name, each ``(N,)``; see :meth:`CRIMSON.score`.
-        results: Evaluation or failure of each pair; ``None`` if it was not judged.
+        results: Evaluation or failure of each pair; ``None`` if it was not judged. With several runs, a
+            :class:`~rrg_rewards.metrics.crimson_runs.CrimsonRuns` instead of an evaluation.
     """
 
     @property
     def evaluations(self) -> tuple[CrimsonEvaluation | None, ...]:
-        """Evaluation of each pair; ``None`` if there is none."""
-        return tuple(result if isinstance(result, CrimsonEvaluation) else None for result in self.results)
+        """Evaluation of each pair, of the first run that did not fail; ``None`` if there is none."""
+        return tuple(_first_evaluation(result) for result in self.results)
 
     @property
     def explanations(self) -> dict[str, list[str]]:
@@ -58,6 +71,11 @@ class CrimsonScores(JudgedScores):
             "misdescribed": [_misdescribed(one) for one in evaluations],
             **super().explanations,
         }
+
+
+def _first_evaluation(result: Any) -> CrimsonEvaluation | None:
+    results = result.results if isinstance(result, CrimsonRuns) else (result,)
+    return next((one for one in results if isinstance(one, CrimsonEvaluation)), None)
 
 
 def _in_words(findings: Sequence[CrimsonFinding], chosen: Sequence[str]) -> str:
@@ -76,7 +94,7 @@ def _misdescribed(evaluation: CrimsonEvaluation) -> str:
     return "; ".join(described)
 
 
-class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
+class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation | CrimsonRuns]):
     r"""CRIMSON: the clinical weight of the correct findings of a candidate, minus the weight of its false findings.
 
     A judge lists the abnormal findings of both reports, matches them, reports errors in the attributes of matched
@@ -105,10 +123,14 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
         judge: A judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` accepts them.
         prompt: Prompt for a language model, as :class:`rrg_rewards.judges.tasks.crimson.CrimsonTask` accepts it. The
             rule-based judge does not use it.
+        runs: Number of evaluations of each pair. The score and the details of a pair are means over the runs that did
+            not fail; the pair is unscorable if all failed. The judge must draw its answers at random
+            (``temperature`` above 0).
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: If the judge or the prompt is unknown.
+        ValueError: If the judge or the prompt is unknown, ``runs`` is not positive, or the judge would return the same
+            answers in each run.
         TypeError: If ``judge`` is not a judge, or has an argument that the judge does not accept.
 
     Example:
@@ -129,20 +151,36 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
 
     weights: Tensor
     counts: Tensor
+    run_sums: Tensor
 
     def __init__(
-        self, judge: str | Mapping[str, Any] | Judge = "rules", prompt: CrimsonPrompt = "own", **kwargs: Any
+        self,
+        judge: str | Mapping[str, Any] | Judge = "rules",
+        prompt: CrimsonPrompt = "own",
+        runs: int = 1,
+        **kwargs: Any,
     ) -> None:
         super().__init__(judge, CrimsonTask(prompt), **kwargs)
+        if runs < 1:
+            raise ValueError(f"runs must be positive, got {runs}")
+        self.runs = runs
+        # Raises if the judge has no other run.
+        self.judge.rerun(runs - 1)
+        # Counts are integers, but their means over several runs are not.
+        counted = torch.long if runs == 1 else torch.float64
         self.add_state("weights", torch.zeros(len(_WEIGHTS), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("counts", torch.zeros(len(_COUNTS), dtype=torch.long), dist_reduce_fx="sum")
+        self.add_state("counts", torch.zeros(len(_COUNTS), dtype=counted), dist_reduce_fx="sum")
+        if runs > 1:
+            # Sum of the spreads and number of pairs that have one, number of failed runs.
+            self.add_state("run_sums", torch.zeros(3, dtype=torch.float64), dist_reduce_fx="sum")
 
     @property
     def signature(self) -> str:
-        """Metric, judge and, for a language model, the hash of the prompt in one line."""
+        """Metric, judge and, for a language model, name and hash of the prompt, in one line."""
         # An immediate judge queries no language model, so the prompt has no effect.
-        prompt = {} if self.judge.is_immediate else {"prompt": self.task.prompt_hash}
-        return format_signature("crimson", judge=f"{{{self.judge.signature}}}", **prompt)
+        prompt = {} if self.judge.is_immediate else {"prompt": self.task.prompt_signature}
+        runs = {} if self.runs == 1 else {"runs": self.runs}
+        return format_signature("crimson", judge=f"{{{self.judge.signature}}}", **prompt, **runs)
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> CrimsonScores:
         """Compute CRIMSON of each report pair.
@@ -157,9 +195,11 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
             ``value``: CRIMSON. ``details``, each ``(N,)``: ``credit`` (weight of correct findings) and
             ``reference_weight`` (its maximum); ``weighted_false``, ``weighted_missing`` and ``weighted_attribute``; the
             numbers of ``reference_findings``, ``predicted_findings``, ``matched_findings`` (of the reference),
-            ``false_findings``, ``missing_findings`` and ``attribute_errors``; and the numbers of attribute errors by
-            type (``location_errors`` and so on), where an error of several types counts for each type. ``evaluations``:
-            the evaluations of the judge.
+            ``false_findings``, ``missing_findings`` and ``attribute_errors``; the numbers of attribute errors by
+            type (``location_errors`` and so on), where an error of several types counts for each type; and the sums
+            over false findings, missing findings and attribute errors: ``errors`` of the numbers, ``weighted_errors``
+            of the weights. With several runs also ``spread``, the standard deviation of the scores of the runs, and
+            ``failed_runs``. ``evaluations``: the evaluations of the judge.
 
         Raises:
             TypeError: If a report is not a text, or a context value is neither a text nor a number, naming argument and
@@ -171,34 +211,49 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
         return scores
 
     def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
-        return {
-            name: [_context_text(f"{name}[{row}]", value) for row, value in enumerate(column)]
-            for name, column in context.items()
-        }
+        return _read_context(context)
 
     def _items(
         self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]
     ) -> list[ReportPair]:
-        # The columns have a fixed order, because equal items are judged once.
-        named = [[(name, text) for text in context[name]] for name in self.context if name in context]
-        known = [tuple(pair for pair in row if pair[1]) for row in zip(*named, strict=True)] or [()] * len(preds)
-        return [
-            ReportPair(reference, candidate, row)
-            for reference, candidate, row in zip(target, preds, known, strict=True)
-        ]
+        return _pairs(target, preds, context)
 
-    def _judged(self, results: Sequence[CrimsonEvaluation | JudgeFailure]) -> CrimsonScores:
+    async def _query(self, items: Sequence[ReportPair]) -> list[CrimsonEvaluation | CrimsonRuns | JudgeFailure]:
+        if self.runs == 1:
+            return await super()._query(items)
+        return [*join_runs([await self.judge.rerun(run).evaluate(self.task, items) for run in range(self.runs)])]
+
+    def _query_now(self, items: Sequence[ReportPair]) -> list[CrimsonEvaluation | CrimsonRuns | JudgeFailure]:
+        return super()._query_now(items) if self.runs == 1 else run_coroutine(self._query(items))
+
+    def _judged(self, results: Sequence[CrimsonEvaluation | CrimsonRuns | JudgeFailure]) -> CrimsonScores:
+        single = [
+            one
+            for result in results
+            for one in (result.results if isinstance(result, CrimsonRuns) else (result,) * self.runs)
+        ]
+        scored = self._score_results(single)
+        if self.runs > 1:
+            scored = mean_of_runs(scored, self.runs)
+        return CrimsonScores(scored.value, scored.details, results=tuple(results))
+
+    def _score_results(self, results: Sequence[CrimsonEvaluation | JudgeFailure]) -> Scores:
         judged = torch.tensor([not isinstance(result, JudgeFailure) for result in results], dtype=torch.bool)
         statistics = crimson_statistics([result for result in results if not isinstance(result, JudgeFailure)])
-        columns = [*statistics[:-1], *statistics.num_error_types.unbind(1)]
-        details = dict(zip((*_WEIGHTS, *_COUNTS), columns, strict=True))
-        scored = Scores(crimson_score_from_statistics(*statistics[:3]), details).expand(judged)
-        return CrimsonScores(scored.value, scored.details, results=tuple(results))
+        weights = [*statistics[: len(_WEIGHTS) - 1], statistics.error_weight]
+        numbers = [*statistics[len(_WEIGHTS) - 1 : -1], *statistics.num_error_types.unbind(1), statistics.num_errors]
+        details = dict(zip((*_WEIGHTS, *_COUNTS), (*weights, *numbers), strict=True))
+        return Scores(crimson_score_from_statistics(*statistics[:3]), details).expand(judged)
 
     def _accumulate(self, scores: Scores) -> None:
         super()._accumulate(scores)
         self.weights = self.weights + score_sums(scores, _WEIGHTS).to(self.device)
-        self.counts = self.counts + score_sums(scores, _COUNTS).long().to(self.device)
+        self.counts = self.counts + score_sums(scores, _COUNTS).to(self.device, self.counts.dtype)
+        if self.runs > 1:
+            spread, failed = (scores.details[name] for name in _RUNS)
+            all_failed = sum(int(failures.sum()) for failures in scores.failures.values())
+            sums = [spread.nansum(), (~spread.isnan()).sum(), failed.nansum() + self.runs * all_failed]
+            self.run_sums = self.run_sums + torch.stack(sums).to(self.run_sums)
 
     def error_counts(self) -> dict[str, Tensor]:
         """Totals over all pairs so far, synced over processes as in ``compute``; every process must call this method.
@@ -206,23 +261,59 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation]):
         Returns:
             Scalars by name. int64: ``scored``; ``unscorable``, and among these the judge's failures by kind
             (``failed_deadline`` and so on); the unweighted counts in the details of :meth:`score`. float64: the
-            weighted counts.
+            weighted counts. With several runs, the counts of a pair are means over runs (float64), and ``failed_runs``
+            is the number of failed runs.
         """
         with self._synced():
             return {
                 **self._pair_counts(),
                 **dict(zip(_WEIGHTS, self.weights.clone(), strict=True)),
                 **dict(zip(_COUNTS, self.counts.clone(), strict=True)),
+                **({} if self.runs == 1 else {"failed_runs": self.run_sums[2].long()}),
             }
 
     def statistics(self) -> dict[str, Tensor]:
         """Means of all weighted and unweighted counts over the scored pairs, synced as in ``compute``.
 
         Returns:
-            float64 scalars by the names of the details of :meth:`score`; NaN if no pair is scored.
+            float64 scalars by the names of the details of :meth:`score`; NaN if no pair is scored. With several runs
+            also ``spread``, its mean over the pairs with at least two runs that did not fail.
         """
         totals = self.error_counts()
-        return {name: totals[name].double() / totals["scored"] for name in (*_WEIGHTS, *_COUNTS)}
+        means = {name: totals[name].double() / totals["scored"] for name in (*_WEIGHTS, *_COUNTS)}
+        if self.runs == 1:
+            return means
+        with self._synced():
+            return {**means, "spread": self.run_sums[0] / self.run_sums[1]}
+
+
+def report_pairs(
+    reference: Sequence[str], candidate: Sequence[str], context: Mapping[str, Sequence[Any]]
+) -> list[ReportPair]:
+    """Return the items for a judge that :class:`CRIMSON` makes of ``N`` report pairs and their context columns.
+
+    Raises:
+        TypeError: If a column is not one of ``CRIMSON.context``, or a value is neither a text nor a number.
+    """
+    if unknown := sorted(context.keys() - set(CRIMSON.context)):
+        raise TypeError(f"crimson takes no column {', '.join(unknown)}; it accepts {', '.join(CRIMSON.context)}")
+    return _pairs(reference, candidate, _read_context(context))
+
+
+def _pairs(
+    reference: Sequence[str], candidate: Sequence[str], context: Mapping[str, Sequence[str]]
+) -> list[ReportPair]:
+    # The columns have a fixed order, because equal items are judged once.
+    named = [[(name, text) for text in context[name]] for name in CRIMSON.context if name in context]
+    known = [tuple(pair for pair in row if pair[1]) for row in zip(*named, strict=True)] or [()] * len(reference)
+    return [ReportPair(*row) for row in zip(reference, candidate, known, strict=True)]
+
+
+def _read_context(context: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    return {
+        name: [_context_text(f"{name}[{row}]", value) for row, value in enumerate(column)]
+        for name, column in context.items()
+    }
 
 
 def _context_text(name: str, value: Any) -> str:

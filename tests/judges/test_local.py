@@ -306,3 +306,23 @@ def test_smollm2_constrained_is_of_the_schema(smollm2: Path) -> None:
     found: Answer = json.loads(task.seen[0])
     CrimsonAnswer.model_validate(found)
     assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
+
+
+def test_runs_draw_other_answers_that_do_not_depend_on_the_batch(folder: Path) -> None:
+    first = judge(folder, temperature=1.0)
+    again = first.rerun(1)
+    answers = first.evaluate_now(EchoTask(), ITEMS)
+    others = again.evaluate_now(EchoTask(), ITEMS)
+    assert all(one != other for one, other in zip(answers, others, strict=True))
+    assert judge(folder, temperature=1.0, batch_size=2).evaluate_now(EchoTask(), ITEMS) == answers
+    assert first.rerun(0) is first
+    assert again is first.rerun(1)
+    assert again._model is first._model
+    assert "temperature:1.0|seed:0|run:1|" in again.signature
+    assert "temperature" not in judge(folder).signature
+    first.stop()
+    assert again.is_stopped
+    with pytest.raises(ValueError, match="runs at temperature 0 return the same answer"):
+        judge(folder).rerun(1)
+    with pytest.raises(ValueError, match="temperature must be at least 0 and finite, got -1"):
+        judge(folder, temperature=-1)

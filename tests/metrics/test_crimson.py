@@ -37,6 +37,8 @@ TOTALS = {
     "false_findings": 2,
     "missing_findings": 2,
     "attribute_errors": 1,
+    "errors": 5,
+    "weighted_errors": 2.5,
     "location_errors": 1,
     **{
         f"{kind}_errors": 0
@@ -220,7 +222,7 @@ def test_context_that_is_wrong() -> None:
 def test_signature_names_judge_and_prompt() -> None:
     assert metric().signature.startswith("crimson|judge:{scripted}|version:")
     asked = CRIMSON(ScriptedJudge(waits=True))
-    assert f"|judge:{{scripted}}|prompt:{asked.task.prompt_hash}|version:" in asked.signature
+    assert f"|judge:{{scripted}}|prompt:{asked.task.prompt_signature}|version:" in asked.signature
 
 
 def test_pickles_are_small_and_copies_share_the_judge() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
+from copy import copy
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -42,6 +43,12 @@ class ChatClient:
         self._format = FormatChoice(settings.response_format)
         self._retries = Retries(settings.max_retries, settings.first_pause, longest_hold=settings.timeout)
         self._rate = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
+
+    def with_settings(self, settings: ServerSettings) -> "ChatClient":
+        """Return a client with other settings of requests, and the same connections, limits and counters."""
+        client = copy(self)
+        client.settings = settings
+        return client
 
     def stop(self) -> None:
         """Start no further call. Running calls are finished."""

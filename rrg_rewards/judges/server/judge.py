@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -72,12 +73,17 @@ class OpenAIJudge(Judge):
     __signature__ = inspect.signature(ServerSettings)
 
     def __init__(self, model: str, **options: Any) -> None:
-        self.settings = ServerSettings.from_options(model=model, **options)
-        self.model = model
+        settings = ServerSettings.from_options(model=model, **options)
+        self._set(settings, ChatClient(settings))
+
+    def _set(self, settings: ServerSettings, client: ChatClient) -> None:
+        self.settings = settings
+        self.model = settings.model
         self.address = self.settings.address
         self.concurrency = self.settings.concurrency
         self.timeout = self.settings.timeout
-        self._client = ChatClient(self.settings)
+        self._client = client
+        self._reruns: dict[int, OpenAIJudge] = {}
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this judge, without its key."""
@@ -88,6 +94,7 @@ class OpenAIJudge(Judge):
         """Model, host unless it is this machine, and settings of sampling."""
         settings = self.settings
         extra = {"extra_body": hash_json(settings.extra_body)[:8]} if settings.extra_body else {}
+        extra |= {"run": settings.run} if settings.run else {}
         return format_signature(
             "openai",
             model=settings.model,
@@ -109,6 +116,24 @@ class OpenAIJudge(Judge):
         # Raise before any call, and even if there are no items.
         require("openai", extra="judge")
         return await Evaluation(task, items, self._client, self._cache).run()
+
+    def rerun(self, run: int) -> "OpenAIJudge":
+        """Return this judge with the seed and the cache entries of another run, and the same limits and counters.
+
+        Raises:
+            ValueError: If the temperature is 0, at which each run would request the same answer.
+        """
+        if run == 0:
+            return self
+        if self.settings.temperature == 0:
+            raise ValueError("runs at temperature 0 request the same answer; set temperature, such as 0.7, or None")
+        if run not in self._reruns:
+            settings = replace(self.settings, run=self.settings.run + run)
+            # The constructor would make limits and counters of its own.
+            judge = OpenAIJudge.__new__(OpenAIJudge)
+            judge._set(settings, self._client.with_settings(settings))
+            self._reruns[run] = judge
+        return self._reruns[run]
 
     def stop(self) -> None:
         """See :meth:`rrg_rewards.judges.Judge.stop`."""

@@ -14,6 +14,8 @@ __all__ = ["Tokens", "answer_key", "hash_json", "reply_text", "reply_tokens", "r
 
 # Minimum temperature of a request after a rejected answer. At 0, the seed has no effect.
 _REASK_TEMPERATURE = 0.5
+# Distance between the seeds of two runs: more than the number of requests for an item.
+_SEEDS_OF_RUN = 1000
 # Greater counts are not believed. JSON holds integers of thousands of digits, with which rates and costs overflow.
 _MOST_TOKENS = 2**31
 
@@ -32,6 +34,8 @@ def answer_key(settings: ServerSettings, task: JudgeTask[Item, Any], item: Item)
     """Return the cache key of an item: a hash of the task, the conversation, the model and the sampling settings."""
     sampling = [settings.model, settings.temperature, settings.max_tokens, settings.seed, settings.extra_body]
     sampling.append(settings.response_format)
+    # The first run has the key of a judge without runs.
+    sampling += [settings.run] if settings.run else []
     return hash_json([task.name, task.prompt_hash, sampling, task.messages(item)])
 
 
@@ -56,6 +60,7 @@ def request_body(
     if rejected:
         temperature = None if temperature is None else max(temperature, _REASK_TEMPERATURE)
         seed = None if seed is None else seed + rejected
+    seed = None if seed is None else seed + _SEEDS_OF_RUN * settings.run
     fields = {
         **settings.extra_body,
         "model": settings.model,

@@ -13,7 +13,7 @@ from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["ServerSettings"]
 
-_MINIMUM = {"concurrency": 1, "cache_size_limit": 1, "max_retries": 0, "first_pause": 0, "max_reasks": 0}
+_MINIMUM = {"concurrency": 1, "cache_size_limit": 1, "max_retries": 0, "first_pause": 0, "max_reasks": 0, "run": 0}
 _POSITIVE = ("timeout", "batch_deadline", "max_tokens")
 # Fields of a request that extra_body must not replace.
 _OWN_FIELDS = frozenset({"messages", "model", "n", "response_format", "stream"})
@@ -39,6 +39,8 @@ class ServerSettings:
         temperature: Sampling temperature; ``None`` for the server's default.
         max_tokens: Maximum number of tokens of an answer; ``None`` for the server's default.
         seed: Random seed of sampling; ``None`` for the server's default.
+        run: Number of the run, if the same items are evaluated several times. Each run has its own random seed, and its
+            own entries in the cache.
         response_format: How the server constrains answers to JSON: ``json_schema`` (OpenAI, vLLM, SGLang),
             ``schema_object`` (llama.cpp), ``json_object`` (any JSON), ``text`` (no constraint), or ``auto``, which uses
             the first of these that the server accepts.
@@ -76,6 +78,7 @@ class ServerSettings:
     temperature: float | None = 0.0
     max_tokens: int | None = 2048
     seed: int | None = 0
+    run: int = 0
     response_format: ResponseFormat = "auto"
     cache: str | os.PathLike[str] | None = None
     cache_size_limit: int = 4 * 2**30

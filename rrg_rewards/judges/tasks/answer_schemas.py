@@ -19,6 +19,9 @@ from rrg_rewards.schemas.errors import ErrorCategory
 __all__ = [
     "AnswersForm",
     "AttributeErrorAnswer",
+    "CompactCrimsonAnswer",
+    "CompactFinding",
+    "CompactMatchedFinding",
     "CountsForm",
     "CrimsonAnswer",
     "ErrorsAnswer",
@@ -103,6 +106,44 @@ class CrimsonAnswer(StrictAnswer):
     predicted_findings: list[FindingAnswer]
     matched_findings: list[MatchAnswer]
     errors: ErrorsAnswer
+
+
+class CompactFinding(StrictAnswer):
+    """A reference finding in the short form."""
+
+    finding: str
+    level: Literal["urgent", "actionable", "minor", "expected"]
+
+
+_NegligibleErrorType = Literal[
+    "negligible location",
+    "negligible severity",
+    "negligible descriptor",
+    "negligible measurement",
+    "negligible certainty",
+    "negligible unspecific",
+    "negligible overinterpretation",
+    "negligible temporal",
+]
+
+
+class CompactMatchedFinding(CompactFinding):
+    """A candidate finding in the short form, with the numbers of the reference findings that it matches."""
+
+    matches: list[int]
+    errors: list[AttributeErrorType | _NegligibleErrorType]
+
+
+class CompactCrimsonAnswer(StrictAnswer):
+    """Answer of ``CrimsonTask(prompt="compact")``; missing and false findings follow from the matches.
+
+    Example:
+        >>> CompactCrimsonAnswer.json_schema()["required"]
+        ['reference', 'candidate']
+    """
+
+    reference: list[CompactFinding]
+    candidate: list[CompactMatchedFinding]
 
 
 class PublishedFinding(FindingAnswer):

@@ -1,13 +1,17 @@
 """CRIMSON's task for language models: prompt and checks of answers."""
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from typing import Any, Literal, get_args
 
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.base import AnswerError, JudgeFailure, Message, ReportPair
 from rrg_rewards.judges.tasks.base import PromptTask, answer_schemas
+from rrg_rewards.judges.tasks.crimson_compact import compact_answer, compact_evaluation
 from rrg_rewards.judges.tasks.crimson_published_prompt import published_messages
 from rrg_rewards.judges.tasks.escaping import find_control_text, quote_text
 from rrg_rewards.judges.tasks.grounding import content_words, report_words
@@ -15,8 +19,18 @@ from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 
 __all__ = ["CrimsonPrompt", "CrimsonTask"]
 
-CrimsonPrompt = Literal["own", "crimson-score"]
-"""``"own"``: this package's prompt. ``"crimson-score"``: the prompt that the published judge was fine-tuned on."""
+CrimsonPrompt = Literal["own", "guidelines", "compact", "crimson-score"]
+"""``"own"``: this package's prompt. ``"guidelines"``: with clinical guidelines, for strong models. ``"compact"``: a
+short prompt and form of the answer, for small models trained on evaluations. ``"crimson-score"``: the prompt that the
+published judge was fine-tuned on."""
+
+# Prompt file and form of the answer by prompt.
+_TEMPLATES: Mapping[str, tuple[str, str]] = {
+    "own": ("crimson", "CrimsonAnswer"),
+    "guidelines": ("crimson", "CrimsonAnswer"),
+    "compact": ("crimson_compact", "CompactCrimsonAnswer"),
+    "crimson-score": ("crimson", "CrimsonAnswer"),
+}
 
 _ID = {"reference_findings": re.compile(r"R[0-9]{1,4}"), "predicted_findings": re.compile(r"P[0-9]{1,4}")}
 # Levels of clinical significance in ascending order. An unknown one weighs as much as the second.
@@ -35,6 +49,13 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     inserted as JSON strings between tags. All characters except letters, digits and plain punctuation are escaped, so
     that a report cannot close its tags, write other tags or special tokens, or start a line.
 
+    ``prompt="guidelines"`` adds clinical guidelines for strong models: common findings by level, rules on age,
+    indication and known disease, and when an error of each type is significant.
+
+    ``prompt="compact"`` has one sentence of instructions and a short form of the answer
+    (:class:`rrg_rewards.judges.tasks.answer_schemas.CompactCrimsonAnswer`), which needs a third of the tokens. It is
+    meant for small models that are trained on evaluations; errors have no explanations.
+
     ``prompt="crimson-score"`` calls the package ``crimson-score`` to build exactly the messages that
     ``rajpurkarlab/medgemma-4b-it-crimson`` was trained on. Reports are inserted unchanged. A pair with a special token
     of a chat template, which could begin another message, is not sent and fails with ``status``. Answers may have the
@@ -42,14 +63,15 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     significance and severity, and errors without an explanation. All other checks of answers are the same.
 
     An answer is valid if it is a JSON object of the schema
-    (:class:`rrg_rewards.judges.tasks.answer_schemas.CrimsonAnswer`) and
+    (:class:`rrg_rewards.judges.tasks.answer_schemas.CrimsonAnswer`, or the short form) and
 
     - ids are ``R1, R2, ...`` and ``P1, P2, ...``, unique, and every id in a match or an error is the id of a finding;
     - each reference finding is either matched, once or several times, or missing once; each candidate finding is either
       matched or false once; no pair is matched twice; attribute errors belong to matched pairs;
     - a matched candidate finding is at most one level less significant than its reference finding, so that a finding
       that costs nothing if it is false earns nothing from a weighty one;
-    - with ``prompt="own"``, a candidate finding matches at most two reference findings, one on each side;
+    - except with ``prompt="crimson-score"``, a candidate finding matches at most two reference findings, one on each
+    side;
     - a report's list contains no finding twice, and not more findings than the report has words;
     - each finding is stated in its report in similar words, with its numbers
       (:data:`rrg_rewards.judges.tasks.grounding.GROUNDING`);
@@ -61,7 +83,7 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Sections 3.1 and 3.2.
 
     Args:
-        prompt: ``"own"`` or ``"crimson-score"``.
+        prompt: ``"own"``, ``"guidelines"``, ``"compact"`` or ``"crimson-score"``.
 
     Raises:
         ValueError: For another prompt.
@@ -81,16 +103,20 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     """
 
     name = "crimson"
-    template = "crimson"
-    form = "CrimsonAnswer"
 
     def __init__(self, prompt: CrimsonPrompt = "own") -> None:
         if prompt not in get_args(CrimsonPrompt):
             raise ValueError(f"prompt must be one of {', '.join(get_args(CrimsonPrompt))}; got {prompt!r}")
         self.prompt = prompt
+        self.template, self.form = _TEMPLATES[prompt]
 
     def __repr__(self) -> str:
         return f"CrimsonTask(prompt={self.prompt!r})"
+
+    @property
+    def prompt_signature(self) -> str:
+        """Name of the prompt, and the hash that identifies its text and form."""
+        return f"{self.prompt}@{self.prompt_hash}"
 
     def _probes(self) -> Sequence[ReportPair]:
         return (_PROBE, ReportPair("", ""))
@@ -100,11 +126,14 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         if self.prompt == "crimson-score":
             return published_messages(item)
         patient = [f"  {quote_text(name)}: {quote_text(value)}" for name, value in item.context]
-        return self._fill(
+        instructions, data = self._fill(
             patient="{" + ("\n" + ",\n".join(patient) + "\n" if patient else "") + "}",
             reference=quote_text(item.reference),
             candidate=quote_text(item.candidate),
         )
+        if self.prompt == "guidelines":
+            instructions = {**instructions, "content": f"{instructions['content']}\n\n{_guidelines()}"}
+        return [instructions, data]
 
     def refusal(self, item: ReportPair) -> JudgeFailure | None:
         """Return a failure if the published prompt, which has no escapes, cannot contain a text of the pair."""
@@ -115,10 +144,26 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
                     return JudgeFailure("status", f"{name} contains {found}, which the published prompt cannot escape")
         return None
 
+    def answer(self, evaluation: CrimsonEvaluation) -> str | None:
+        """Return the answer that contains an evaluation, to train a model on it.
+
+        Returns:
+            JSON of the prompt's form; ``None`` if the form cannot contain the evaluation
+            (:func:`rrg_rewards.judges.tasks.crimson_compact.compact_answer`).
+        """
+        if self.prompt != "compact":
+            return json.dumps(evaluation.to_dict(), ensure_ascii=False)
+        content = compact_answer(evaluation)
+        # Without spaces, which saves a sixth of the tokens.
+        return None if content is None else json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
     def parse(self, item: ReportPair, answer: str) -> CrimsonEvaluation:
         """Return the evaluation that an answer contains."""
         published = self.prompt == "crimson-score"
-        found = _evaluation(answer_schemas().read_published_answer(answer) if published else self._read(answer))
+        if self.prompt == "compact":
+            found = compact_evaluation(self._read(answer))
+        else:
+            found = _evaluation(answer_schemas().read_published_answer(answer) if published else self._read(answer))
         reference = _ids("reference_findings", found.reference_findings)
         predicted = _ids("predicted_findings", found.predicted_findings)
         _check_references(found, reference, predicted)
@@ -128,6 +173,12 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         _check_findings("reference_findings", found.reference_findings, item.reference)
         _check_findings("predicted_findings", found.predicted_findings, item.candidate)
         return found
+
+
+@cache
+def _guidelines() -> str:
+    path = resources.files("rrg_rewards.judges.tasks").joinpath("crimson_guidelines.md")
+    return path.read_text(encoding="utf-8").strip()
 
 
 def _evaluation(answer: Any) -> CrimsonEvaluation:

@@ -93,7 +93,7 @@ def test_prompt_hash_tells_prompts_apart() -> None:
     assert len(TASK.prompt_hash) == 12
     assert TASK == CrimsonTask("own") == pickle.loads(pickle.dumps(TASK))
     assert len({TASK, CrimsonTask(), CrimsonTask("crimson-score")}) == 2
-    with pytest.raises(ValueError, match="prompt must be one of own, crimson-score; got 'mine'"):
+    with pytest.raises(ValueError, match="prompt must be one of own, guidelines, compact, crimson-score; got 'mine'"):
         CrimsonTask("mine")
 
 

@@ -1,0 +1,105 @@
+"""A short form of CRIMSON's answers, for small judges that are trained on evaluations of a larger one."""
+
+from typing import Any
+
+from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.judges.base import AnswerError
+
+__all__ = ["compact_answer", "compact_evaluation"]
+
+_LEVELS = {
+    "urgent": "urgent",
+    "actionable": "actionable_not_urgent",
+    "minor": "not_actionable_not_urgent",
+    "expected": "benign_expected",
+}
+_SHORT = {level: short for short, level in _LEVELS.items()}
+_NEGLIGIBLE = "negligible "
+
+
+def compact_evaluation(answer: Any) -> CrimsonEvaluation:
+    """Return the evaluation that an answer in the short form contains.
+
+    Reference findings are numbered from 1 in their order. A candidate finding without matches is false, and a reference
+    finding that no candidate finding matches is missing. The errors of a candidate finding apply to all its matches.
+
+    Args:
+        answer: A :class:`rrg_rewards.judges.tasks.answer_schemas.CompactCrimsonAnswer`.
+
+    Raises:
+        AnswerError: ``inconsistent``, if a match has a number that no reference finding has, or a finding without
+            matches has errors.
+    """
+    reference = [
+        CrimsonFinding(f"R{i}", one.finding, _LEVELS[one.level]) for i, one in enumerate(answer.reference, start=1)
+    ]
+    predicted, matches, errors = [], [], []
+    for i, one in enumerate(answer.candidate, start=1):
+        predicted.append(CrimsonFinding(f"P{i}", one.finding, _LEVELS[one.level]))
+        for number in one.matches:
+            if not 1 <= number <= len(reference):
+                raise AnswerError("inconsistent", f"candidate.{i - 1}.matches contains {number}, which has no finding")
+        if one.errors and not one.matches:
+            raise AnswerError("inconsistent", f"candidate.{i - 1} has errors and no match")
+        pairs = [(f"R{number}", f"P{i}") for number in one.matches]
+        matches += pairs
+        errors += [CrimsonAttributeError(*pair, *_error(name)) for pair in pairs for name in one.errors]
+    matched = {ref_id for ref_id, _ in matches}
+    return CrimsonEvaluation(
+        reference_findings=tuple(reference),
+        predicted_findings=tuple(predicted),
+        matched_findings=tuple(matches),
+        false_findings=tuple(f"P{i}" for i, one in enumerate(answer.candidate, start=1) if not one.matches),
+        missing_findings=tuple(finding.id for finding in reference if finding.id not in matched),
+        attribute_errors=tuple(errors),
+    )
+
+
+def _error(name: str) -> tuple[str, tuple[str, ...]]:
+    """Return severity and types of an error by its name in the short form."""
+    severity = "negligible" if name.startswith(_NEGLIGIBLE) else "significant"
+    return severity, (name.removeprefix(_NEGLIGIBLE),)
+
+
+def compact_answer(evaluation: CrimsonEvaluation) -> dict[str, Any] | None:
+    """Return an evaluation in the short form, without explanations of errors.
+
+    Args:
+        evaluation: An evaluation with the published labels.
+
+    Returns:
+        The answer; ``None`` if the short form cannot contain it, because two matches of a candidate finding have
+        different errors, or a label is unknown.
+
+    Example:
+        >>> mass = CrimsonFinding("R1", "mass", "urgent")
+        >>> compact_answer(CrimsonEvaluation((mass,), missing_findings=("R1",)))
+        {'reference': [{'finding': 'mass', 'level': 'urgent'}], 'candidate': []}
+    """
+    numbers = {finding.id: i for i, finding in enumerate(evaluation.reference_findings, start=1)}
+    errors: dict[tuple[str, str], list[str]] = {pair: [] for pair in evaluation.matched_findings}
+    for error in evaluation.attribute_errors:
+        if error.severity not in ("significant", "negligible"):
+            return None
+        prefix = _NEGLIGIBLE if error.severity == "negligible" else ""
+        errors[error.ref_id, error.pred_id] += [f"{prefix}{name}" for name in error.error_types]
+    candidate = []
+    for finding in evaluation.predicted_findings:
+        pairs = [pair for pair in evaluation.matched_findings if pair[1] == finding.id]
+        if len({tuple(sorted(errors[pair])) for pair in pairs}) > 1:
+            return None
+        candidate.append(
+            {
+                "finding": finding.finding,
+                "level": _SHORT.get(finding.clinical_significance),
+                "matches": [numbers[ref_id] for ref_id, _ in pairs],
+                "errors": errors[pairs[0]] if pairs else [],
+            }
+        )
+    reference = [
+        {"finding": finding.finding, "level": _SHORT.get(finding.clinical_significance)}
+        for finding in evaluation.reference_findings
+    ]
+    if any(finding["level"] is None for finding in (*reference, *candidate)):
+        return None
+    return {"reference": reference, "candidate": candidate}

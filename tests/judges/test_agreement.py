@@ -1,0 +1,84 @@
+"""Agreement of two judges, and files of evaluations."""
+
+import json
+from pathlib import Path
+
+import pytest
+from scipy.stats import kendalltau
+
+from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.functional import crimson_score
+from rrg_rewards.judges import ReportPair, RuleJudge
+from rrg_rewards.judges.agreement import judge_agreement
+from rrg_rewards.judges.base import JudgeFailure
+from rrg_rewards.judges.evaluations import EvaluatedPair, read_evaluations
+
+REPORTS = ["Cardiomegaly.", "Large left effusion.", "Small right effusion. Cardiomegaly.", "Clear.", "Nodule of 8 mm."]
+PAIRS = [ReportPair(one, other) for one in REPORTS for other in REPORTS]
+TEACHER = [RuleJudge().evaluation(pair) for pair in PAIRS]
+# Another judge: it reads the reports the other way round.
+OTHER = [RuleJudge().evaluation(ReportPair(pair.candidate, pair.reference)) for pair in PAIRS]
+
+
+def test_agreement_over_the_valid_pairs() -> None:
+    failures = {3: JudgeFailure("malformed", "a"), 8: JudgeFailure("deadline", "b"), 9: JudgeFailure("malformed", "c")}
+    found = judge_agreement(TEACHER, [failures.get(row, one) for row, one in enumerate(OTHER)], num_resamples=50)
+    kept = [row for row in range(len(PAIRS)) if row not in failures]
+    assert (found["pairs"], found["valid"], found["failures"]) == (25, 22, {"malformed": 2, "deadline": 1})
+    ours, theirs = (crimson_score([side[row] for row in kept]).numpy() for side in (OTHER, TEACHER))
+    score = found["agreement"]["score"]
+    assert score["tau"] == pytest.approx(kendalltau(ours, theirs).statistic)
+    assert score["low"] <= score["tau"] <= score["high"]
+    assert score["mae"] == pytest.approx(abs(ours - theirs).mean())
+    missed = [[len(side[row].missing_findings) for row in kept] for side in (OTHER, TEACHER)]
+    counted = found["agreement"]["missing_findings"]
+    assert counted["equal"] == pytest.approx(sum(a == b for a, b in zip(*missed, strict=True)) / 22)
+    assert found["agreement"]["errors"]["tau"] == pytest.approx(1)
+
+
+def test_what_is_undefined_is_none() -> None:
+    nothing = judge_agreement(TEACHER[:2], [JudgeFailure("malformed", "a")] * 2)
+    assert nothing["valid"] == 0
+    assert set(nothing["agreement"]["score"].values()) == {None}
+    constant = judge_agreement(TEACHER[:1] * 2, TEACHER[:1] * 2)["agreement"]["score"]
+    assert (constant["tau"], constant["equal"]) == (None, 1.0)
+    with pytest.raises(ValueError, match="got 2 and 1"):
+        judge_agreement(TEACHER[:2], TEACHER[:1])
+
+
+def test_evaluations_survive_a_file(tmp_path: Path) -> None:
+    pair = ReportPair("Large left effusion.", "Small left effusion.", (("age", "82"),))
+    rows = [
+        EvaluatedPair(pair, RuleJudge().evaluation(pair), "rules", "", "edited"),
+        EvaluatedPair(PAIRS[0], TEACHER[0], "other", "own@1"),
+    ]
+    path = tmp_path / "rows.jsonl"
+    lines = [json.dumps(row.to_record()) for row in rows]
+    path.write_text("\n".join(lines) + '\n{"reference": "cut', encoding="utf-8")
+    assert read_evaluations(path) == rows
+    assert read_evaluations(tmp_path / "nothing.jsonl") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"evaluation": {"matched_findings": [{"ref_id": "R1", "pred_id": "P1"}]}},
+            r"data row 1 \(line 1\): .*has the id 'R1'",
+        ),
+        ({"evaluation": []}, "an evaluation must be a mapping"),
+        ({"context": "82"}, "context must be a mapping, got str"),
+        ({"candidate": 3}, "candidate must be a text, got int"),
+    ],
+)
+def test_wrong_rows_are_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({**EvaluatedPair(PAIRS[0], TEACHER[0], "rules").to_record(), **change}) + "\n")
+    with pytest.raises(TableError, match=message):
+        read_evaluations(path)
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.jsonl").write_text('{"reference": "a", "candidate": "b"}\n')
+    with pytest.raises(TableError, match="lacks context, evaluation, judge, prompt"):
+        read_evaluations(tmp_path / "other.jsonl")

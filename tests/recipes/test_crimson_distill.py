@@ -1,0 +1,157 @@
+"""A local judge that is trained on evaluations by rules, with a model of random weights."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import ByteLevelBPETokenizer
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from rrg_rewards.data import read_table
+from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.judges import LocalJudge, ReportPair, RuleJudge
+from rrg_rewards.judges.agreement import judge_agreement
+from rrg_rewards.judges.candidates import make_candidates
+from rrg_rewards.judges.evaluations import EvaluatedPair, read_evaluations
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
+from rrg_rewards.recipes.crimson.distill import load_examples, parse, run
+from rrg_rewards.recipes.crimson.prepare import prepare
+
+TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] }}"
+    "{% if message['role'] == 'assistant' %}{{ eos_token }}{% else %}\n{% endif %}{% endfor %}"
+)
+TASK = CrimsonTask("compact")
+
+
+def write_evaluations(path: Path, reports: list[str], seed: int = 0) -> list[EvaluatedPair]:
+    """Label candidates by rules, and write the file of the command line."""
+    judge = RuleJudge()
+    rows = []
+    for row, regime, candidate in make_candidates(reports, modality="ct", seed=seed).rows:
+        pair = ReportPair(reports[row], candidate)
+        rows.append(EvaluatedPair(pair, judge.evaluation(pair), judge.signature, source=regime))
+    path.write_text("".join(json.dumps(row.to_record()) + "\n" for row in rows), encoding="utf-8")
+    return rows
+
+
+def save_judge(folder: Path, texts: list[str], size: int) -> Path:
+    """A model of random weights, whose tokenizer is trained on the texts."""
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(texts, vocab_size=700, special_tokens=["<pad>", "<end>"], show_progress=False)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=trained._tokenizer, pad_token="<pad>", eos_token="<end>", chat_template=TEMPLATE
+    )
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=size,
+        intermediate_size=2 * size,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=1024,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def train(folder: Path, model: Path, **options: Any) -> Any:
+    keys = {
+        "config": "crimson/smollm2_phantom",
+        "model_name_or_path": model,
+        "dataset": folder / "train.jsonl",
+        "output_dir": folder / "judge",
+        "use_peft": "false",
+        "dtype": "float32",
+        "bf16": "false",
+        "logging_steps": 10,
+        **options,
+    }
+    return run(*parse([part for name, value in keys.items() for part in (f"--{name}", str(value))]))
+
+
+def texts_of(path: Path) -> list[str]:
+    examples = load_examples(str(path), TASK, Counter())
+    return [message["content"] for one in examples for message in (*one["prompt"], *one["completion"])]
+
+
+def test_prompts_and_answers_are_those_of_the_judge(tmp_path: Path) -> None:
+    rows = write_evaluations(tmp_path / "train.jsonl", ["Nodule of 8 mm in the left upper lobe.", "Hiatal hernia."])
+    examples = load_examples(str(tmp_path / "train.jsonl"), TASK, Counter())
+    for row, example in zip(rows, examples, strict=True):
+        assert example["prompt"] == TASK.messages(row.pair)
+        found = TASK.parse(row.pair, example["completion"][0]["content"])
+        assert found.missing_findings == row.evaluation.missing_findings
+
+
+def test_answers_that_would_be_failures_are_counted_and_left_out(tmp_path: Path) -> None:
+    pair = ReportPair("Mass. Nodule.", "Nodules.")
+    findings = (CrimsonFinding("R1", "mass", "urgent"), CrimsonFinding("R2", "nodule", "urgent"))
+    one = CrimsonFinding("P1", "nodules", "urgent")
+    error = CrimsonAttributeError("R1", "P1", "significant", ("severity",))
+    lopsided = CrimsonEvaluation(findings, (one,), (("R1", "P1"), ("R2", "P1")), attribute_errors=(error,))
+    elsewhere = CrimsonEvaluation((CrimsonFinding("R1", "fracture", "urgent"),), missing_findings=("R1",))
+    good = RuleJudge().evaluation(pair)
+    path = tmp_path / "rows.jsonl"
+    records = [EvaluatedPair(pair, evaluation, "rules").to_record() for evaluation in (lopsided, elsewhere, good)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    dropped: Counter[str] = Counter()
+    assert len(load_examples(str(path), TASK, dropped)) == 1
+    assert sorted(dropped) == ["rejected answer: inconsistent", "the prompt's form cannot contain the evaluation"]
+    path.write_text(json.dumps(records[0]) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="no usable row among 1"):
+        load_examples(str(path), TASK, Counter())
+
+
+def test_reports_of_the_two_tables_differ(tmp_path: Path) -> None:
+    prepare(tmp_path, train_rows=40, heldout_rows=10, max_words=10)
+    train, heldout = (
+        list(read_table(tmp_path / f"{name}_reports.jsonl").column("report")) for name in ("train", "heldout")
+    )
+    assert (len(set(train)), len(set(heldout))) == (40, 10)
+    assert not set(train) & set(heldout)
+    assert all(len(report.split()) <= 10 for report in train)
+    with pytest.raises(ValueError, match="raise max_words"):
+        prepare(tmp_path, train_rows=10**4, max_words=2)
+
+
+def test_a_run_writes_a_judge_that_answers(tmp_path: Path) -> None:
+    rows = write_evaluations(tmp_path / "train.jsonl", ["Nodule of 8 mm in the left upper lobe.", "Hiatal hernia."])
+    model = save_judge(tmp_path / "model", texts_of(tmp_path / "train.jsonl"), size=16)
+    train(tmp_path, model, max_steps=2, per_device_train_batch_size=2)
+    described = json.loads((tmp_path / "judge" / "run.json").read_text())
+    assert described["rows"] == {"train": 2, "heldout": 0, "left out": {}}
+    judge = LocalJudge(str(tmp_path / "judge"), device="cpu", max_new_tokens=8, constrained=False)
+    found = judge_agreement([row.evaluation for row in rows], judge.evaluate_now(TASK, [row.pair for row in rows]), 10)
+    assert found["failures"] == {"malformed": 2}
+
+
+@pytest.mark.slow
+def test_a_trained_judge_agrees_with_its_teacher(tmp_path: Path) -> None:
+    """A small model learns the evaluations of a few pairs by heart; untrained, it gives no valid answer."""
+    pytest.importorskip("llguidance")
+    reports = [
+        "Nodule of 8 mm in the left upper lobe.",
+        "Hiatal hernia.",
+        "Moderate emphysema.",
+        "Small left effusion.",
+    ]
+    rows = write_evaluations(tmp_path / "train.jsonl", reports)
+    assert read_evaluations(tmp_path / "train.jsonl") == rows
+    model = save_judge(tmp_path / "model", texts_of(tmp_path / "train.jsonl"), size=64)
+    train(tmp_path, model, max_steps=150, per_device_train_batch_size=4, learning_rate=5e-3)
+    agreement = {}
+    for name in ("model", "judge"):
+        judge = LocalJudge(str(tmp_path / name), device="cpu", max_new_tokens=160, constrained=True)
+        results = judge.evaluate_now(TASK, [row.pair for row in rows])
+        agreement[name] = judge_agreement([row.evaluation for row in rows], results, 10)
+    assert agreement["model"]["valid"] == 0
+    assert agreement["judge"]["valid"] == len(rows)
+    assert agreement["judge"]["agreement"]["score"]["equal"] == 1
