@@ -38,7 +38,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--reports", type=Path, default=SHARED / "ct_rate_labels" / "reports.csv")
     parser.add_argument("--text-column", default="report_text")
     parser.add_argument("--limit", type=int, default=20)
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "judge_labeler.json")
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "benchmarks" / "results" / "judge_labeler" / "last_run.json"
+    )
     return parser.parse_args()
 
 
