@@ -101,6 +101,7 @@ def test_the_ablations_of_er2score_run_and_are_compared(tmp_path):
         (["er2score_agreement.py"], 1),
         (["metric_agreement.py"], 1),
         (["crepe_agreement.py", "model", "--encoder", "encoder"], 1),
+        (["crepe_ablations.py", "--encoder", "encoder"], 1),
     ],
 )
 def test_a_benchmark_without_data_ends_without_a_traceback(data, tmp_path, command, code):

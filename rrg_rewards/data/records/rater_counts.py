@@ -115,7 +115,7 @@ class _Layout:
         """Return the records of two files."""
         texts, counts = read_table(reports), read_table(errors)
         (reference, *keys) = self.columns.values()
-        advice = "rename the columns of the file to those of the layout, or read it as another data set"
+        advice = "rename the columns of the file to those of the layout"
         check_names(texts.names, [reference], texts.source, advice)
         check_names(counts.names, keys, counts.source, advice)
         references = texts.required_texts(reference)
