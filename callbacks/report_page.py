@@ -52,7 +52,11 @@ class ReportPage:
         last = [[name, str(int(points[-1][0])), shown_number(points[-1][1])] for name, points in self.values.items()]
         sections: dict[str, Sequence[Markup]] = {
             "Summary": [table(["Value", "Step", "Last"], last, "Corpus values")] if last else [],
-            "Curves": [curves(name, {name: points}) for name, points in self.values.items()],
+            "Curves": [
+                element(
+                    "div", *(curves(name, {name: points}) for name, points in self.values.items()), class_="cards wide"
+                )
+            ],
             "Distribution by report": [element("div", *_distributions(scores), class_="cards")],
         }
         count = max((len(values) for values in scores.values()), default=0)

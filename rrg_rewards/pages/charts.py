@@ -152,7 +152,14 @@ def scatter(title: str, across: tuple[str, Sequence[float]], up: tuple[str, Sequ
 def curves(
     title: str, lines: Mapping[str, Sequence[tuple[float, float]]], marks: Sequence[float] = (), height: float = 220.0
 ) -> Markup:
-    """Draw lines through points (step, value), with their names below; ``marks`` are steps with a vertical line."""
+    """Draw lines through points (step, value), with their names below if there are several.
+
+    Args:
+        title: Caption.
+        lines: Points of each line; at least one.
+        marks: Steps with a vertical line.
+        height: Height in pixels.
+    """
     points = [point for line in lines.values() for point in line]
     x_scale = _scale([x for x, _ in points], 52, _WIDTH - _RIGHT)
     y_scale = _scale([y for _, y in points], height - 46, 10)
@@ -164,8 +171,9 @@ def curves(
         parts.append(element("polyline", points=path, class_=f"curve {kind}"))
         if len(line) == 1:
             parts.append(element("circle", cx=x_scale(line[0][0]), cy=y_scale(line[0][1]), r=3.5, class_=kind))
-        x = 52 + place * (_WIDTH - 52) / max(len(lines), 1)
-        parts += [_line(x, height - 10, x + 18, height - 10, f"curve {kind}"), _text(name, x + 24, height - 6)]
+        x = 52 + place * (_WIDTH - 52) / len(lines)
+        if len(lines) > 1:
+            parts += [_line(x, height - 10, x + 18, height - 10, f"curve {kind}"), _text(name, x + 24, height - 6)]
     return _svg(title, height, parts)
 
 

@@ -53,7 +53,7 @@ def run_page(folder: str | Path, with_text: bool = False) -> Page:
     if read["evaluation"]:
         sections["Held-out evaluation"] = list(_evaluation(read["evaluation"]))
     if read["history"]:
-        sections["Learning curves"] = list(_curves(read["history"]))
+        sections["Learning curves"] = _curves(read["history"])
     if read["reward_watch"]:
         sections["Reward watch"] = list(_watch(read["reward_watch"]))
     if read["attack"]:
@@ -121,15 +121,17 @@ def _estimate(entry: Mapping[str, float | None] | None) -> str:
     return f"{shown_number(entry['estimate'])} ({shown_interval(entry['low'], entry['high'])})"
 
 
-def _curves(history: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
+def _curves(history: Sequence[Mapping[str, Any]]) -> list[Markup]:
     keys = dict.fromkeys(key for entry in history for key in entry)
     rewards = [key for key in keys if key.startswith("rewards/") and key.endswith("/mean")]
     captions = {key: f"reward {key.split('/')[1]}, mean" for key in rewards}
     captions |= {key: caption for key, caption in _LOGGED.items() if key in keys}
+    plots = []
     for key, caption in captions.items():
         points = [(entry["step"], entry[key]) for entry in history if "step" in entry and _is_number(entry.get(key))]
         if points:
-            yield curves(caption, {key: points})
+            plots.append(curves(caption, {key: points}))
+    return [element("div", *plots, class_="cards wide")] if plots else []
 
 
 def _is_number(value: Any) -> bool:
@@ -153,7 +155,8 @@ def _watch(history: Mapping[str, Any]) -> Iterator[Markup]:
         for title, lines in panels
         if any(lines.values())
     ]
-    yield element("details", element("summary", f"Show {len(plots)} curves of the watch"), *plots)
+    grid = element("div", *plots, class_="cards wide")
+    yield element("details", element("summary", f"Show {len(plots)} curves of the watch"), grid)
 
 
 def _examples(folder: Path, reference_column: str) -> Rows | None:

@@ -62,7 +62,8 @@ def test_it_joins_curves_evaluation_watch_and_attack(folder, attack):
     assert "longer" in "".join(page.sections["Reward watch"])
     history = json.loads((REAL / "history.json").read_text())
     points = sum("rewards/crg/mean" in entry for entry in history)
-    curve = next(part for part in page.sections["Learning curves"] if "reward crg, mean" in part)
+    (plots,) = page.sections["Learning curves"]
+    curve = next(part for part in plots.split("<figure>") if "reward crg, mean" in part)
     assert curve.split('points="')[1].split('"')[0].count(",") == points
 
 
