@@ -154,8 +154,9 @@ def with_preference_intervals(
     ) -> dict[str, list[float | None]]:
         ends = {name: (float("nan"), float("nan")) for name in statistics}
         if len(preds):
-            options = {"num_resamples": num_resamples}
-            ends = {name: agreement_interval(preds, target, name, units, **options) for name in statistics}
+            ends = {
+                name: agreement_interval(preds, target, name, units, num_resamples=num_resamples) for name in statistics
+            }
         return {f"{name}_interval": _finite_ends(pair) for name, pair in ends.items()}
 
     whole, _ = rows_with_totals(graded.contributions)
