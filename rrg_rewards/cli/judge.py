@@ -166,7 +166,7 @@ def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         found = make_candidates(
             list(kept.values()),
-            regimes,  # type: ignore[arg-type]
+            regimes,
             generated=generated,
             encoder=None if args.encoder is None else ReportEncoder(args.encoder),
             per_report=args.per_report,

@@ -31,7 +31,8 @@ def _batches(
     report(0, len(pairs))
     for start in range(0, len(pairs), size):
         batch = pairs[start : start + size]
-        yield list(zip(batch, judge.evaluate_now(task, batch), strict=True))
+        results = judge.evaluate_now(task, batch)
+        yield list(zip(batch, results, strict=True))
         report(len(batch), 0)
         if judge.is_stopped:
             return

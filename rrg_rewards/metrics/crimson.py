@@ -94,7 +94,7 @@ def _misdescribed(evaluation: CrimsonEvaluation) -> str:
     return "; ".join(described)
 
 
-class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation | CrimsonRuns]):
+class CRIMSON(JudgedMetric[ReportPair, Any]):
     r"""CRIMSON: the clinical weight of the correct findings of a candidate, minus the weight of its false findings.
 
     A judge lists the abnormal findings of both reports, matches them, reports errors in the attributes of matched
@@ -149,6 +149,7 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation | CrimsonRuns]):
     plot_lower_bound: float = -1.0
     plot_upper_bound: float = 1.0
 
+    task: CrimsonTask
     weights: Tensor
     counts: Tensor
     run_sums: Tensor
@@ -221,7 +222,11 @@ class CRIMSON(JudgedMetric[ReportPair, CrimsonEvaluation | CrimsonRuns]):
     async def _query(self, items: Sequence[ReportPair]) -> list[CrimsonEvaluation | CrimsonRuns | JudgeFailure]:
         if self.runs == 1:
             return await super()._query(items)
-        return [*join_runs([await self.judge.rerun(run).evaluate(self.task, items) for run in range(self.runs)])]
+        runs = []
+        for run in range(self.runs):
+            results = await self.judge.rerun(run).evaluate(self.task, items)
+            runs.append(results)
+        return [*join_runs(runs)]
 
     def _query_now(self, items: Sequence[ReportPair]) -> list[CrimsonEvaluation | CrimsonRuns | JudgeFailure]:
         return super()._query_now(items) if self.runs == 1 else run_coroutine(self._query(items))

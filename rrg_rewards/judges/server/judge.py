@@ -93,7 +93,7 @@ class OpenAIJudge(Judge):
     def signature(self) -> str:
         """Model, host unless it is this machine, and settings of sampling."""
         settings = self.settings
-        extra = {"extra_body": hash_json(settings.extra_body)[:8]} if settings.extra_body else {}
+        extra: dict[str, Any] = {"extra_body": hash_json(settings.extra_body)[:8]} if settings.extra_body else {}
         extra |= {"run": settings.run} if settings.run else {}
         return format_signature(
             "openai",

@@ -83,7 +83,7 @@ def compact_answer(evaluation: CrimsonEvaluation) -> dict[str, Any] | None:
             return None
         prefix = _NEGLIGIBLE if error.severity == "negligible" else ""
         errors[error.ref_id, error.pred_id] += [f"{prefix}{name}" for name in error.error_types]
-    candidate = []
+    candidate: list[dict[str, Any]] = []
     for finding in evaluation.predicted_findings:
         pairs = [pair for pair in evaluation.matched_findings if pair[1] == finding.id]
         if len({tuple(sorted(errors[pair])) for pair in pairs}) > 1:
@@ -96,7 +96,7 @@ def compact_answer(evaluation: CrimsonEvaluation) -> dict[str, Any] | None:
                 "errors": errors[pairs[0]] if pairs else [],
             }
         )
-    reference = [
+    reference: list[dict[str, Any]] = [
         {"finding": finding.finding, "level": _SHORT.get(finding.clinical_significance)}
         for finding in evaluation.reference_findings
     ]
