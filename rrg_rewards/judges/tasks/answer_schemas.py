@@ -3,8 +3,6 @@
 A form checks keys and types. The ``parse`` of the task checks whether an answer agrees with itself and the reports.
 """
 
-import json
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -12,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rrg_rewards.judges.base import AnswerError
+from rrg_rewards.judges.tasks.answer_json import read_json
 from rrg_rewards.judges.tasks.json_repair import repair_json
 from rrg_rewards.schemas import AttributeErrorType
 from rrg_rewards.schemas.errors import ErrorCategory
@@ -37,12 +36,8 @@ __all__ = [
     "StrictAnswer",
     "TriplesForm",
     "read_answer",
-    "read_json",
     "read_published_answer",
 ]
-
-_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
-_THOUGHT = ("<think>", "</think>")
 
 
 class StrictAnswer(BaseModel):
@@ -314,7 +309,7 @@ def read_answer(answer: str, form: type[Form]) -> Form:
     """Parse a judge's answer.
 
     Args:
-        answer: Text of the answer, as in :func:`read_json`.
+        answer: Text of the answer, as in :func:`~rrg_rewards.judges.tasks.answer_json.read_json`.
         form: Class of the form.
 
     Raises:
@@ -352,61 +347,6 @@ def read_published_answer(answer: str) -> PublishedCrimsonAnswer:
         if repaired == answer:
             raise error from None
         return read_answer(repaired, PublishedCrimsonAnswer)
-
-
-def read_json(answer: str) -> Any:
-    """Parse a judge's answer as JSON.
-
-    White space, a fence of three backticks around the JSON, and ``<think>...</think>`` before it are removed. Any other
-    text, or a key that occurs twice in an object, makes the answer malformed.
-
-    Raises:
-        AnswerError: ``malformed``, with the position of the error and without text of the answer.
-
-    Example:
-        >>> read_json('<think>Two of them.</think> {"errors": 2}')
-        {'errors': 2}
-    """
-    opening, closing = _THOUGHT
-    text = answer.strip()
-    if text.startswith(opening):
-        # Search for the last tag, because the text before it may quote the tag.
-        _, ended, text = text.rpartition(closing)
-        if not ended:
-            raise AnswerError("malformed", f"the answer ends before {closing}; allow more tokens")
-        text = text.strip()
-    fenced = _FENCE.fullmatch(text)
-    return _read_json(fenced[1] if fenced else text)
-
-
-def _read_json(text: str) -> Any:
-    try:
-        content = json.loads(text, object_pairs_hook=_unique, parse_constant=_reject_constant)
-        # An unpaired surrogate cannot be written to a file.
-        json.dumps(content, ensure_ascii=False).encode()
-    except json.JSONDecodeError as error:
-        # The message of this error contains no text of the answer.
-        raise AnswerError("malformed", f"not JSON: {error.msg} at character {error.pos} of {len(text)}") from None
-    except UnicodeEncodeError:
-        raise AnswerError("malformed", "a string contains an unpaired surrogate") from None
-    except RecursionError:
-        raise AnswerError("malformed", "JSON nested too deeply") from None
-    except AnswerError:
-        raise
-    except ValueError:
-        raise AnswerError("malformed", "a number with too many digits") from None
-    return content
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        raise AnswerError("malformed", "an object contains the same key twice")
-    return content
-
-
-def _reject_constant(constant: str) -> None:
-    raise AnswerError("malformed", f"{constant} is not JSON")
 
 
 def _first_error(error: ValidationError) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.judges.base import AnswerError, Message
-from rrg_rewards.judges.tasks.base import PromptTask, answer_schemas
+from rrg_rewards.judges.tasks.answer_json import read_json
+from rrg_rewards.judges.tasks.base import PromptTask
 from rrg_rewards.judges.tasks.escaping import quote_text
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
 
@@ -216,7 +217,7 @@ def _check(criterion: Criterion, score: float, words: int) -> None:
 
 def _read(answer: str, system: ScoringSystem) -> tuple[str, tuple[float, ...]]:
     """Return report and sub-scores of an answer, without checks of ranges."""
-    content = answer_schemas().read_json(answer)
+    content = read_json(answer)
     fields = _object(content, ("report", "scores"), "the answer")
     if not isinstance(fields["report"], str):
         raise AnswerError("malformed", "report must be a string")
