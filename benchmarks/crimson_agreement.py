@@ -64,6 +64,11 @@ def label_f1(reference: str, candidate: str, _: dict[str, str]) -> float:
 
 METRICS: dict[str, Score] = {
     "CRIMSON (rules)": lambda r, c, context: float(crimson_score(evaluate(r, c, context))),
+    # Fewer errors are better.
+    "CRIMSON errors (rules)": lambda r, c, context: -float(crimson_statistics([evaluate(r, c, context)]).num_errors),
+    "CRIMSON weighted errors (rules)": lambda r, c, context: (
+        -float(crimson_statistics([evaluate(r, c, context)]).error_weight)
+    ),
     "ROUGE-L": lambda r, c, _: rouge_l(r, c),
     "BLEU-4": lambda r, c, _: float(bleu_score([c], [[r]], smooth=True)),
     "chrF": lambda r, c, _: float(chrf_score([c], [[r]])),
