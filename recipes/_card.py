@@ -185,6 +185,9 @@ def _results(evaluation: Mapping[str, Any], config: Mapping[str, Any]) -> list[d
     results = []
     for reward, summary in evaluation.get("after", {}).items():
         main = _main(summary)
+        if summary[main]["estimate"] is None:
+            # No report has a score. The Hub rejects a result without a value; the table of the card has a dash.
+            continue
         results.append(
             {
                 "task_type": "text-generation",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from docstrings import identifier
 from latex2mathml.converter import convert as mathml
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 from notebooks import notebook_page
 from recipe_page import recipes_page
@@ -25,6 +26,8 @@ SOURCES = ROOT / "build" / "docs_sources" / "rrg_rewards"
 INCLUDED = ("CHANGELOG.md", "CONTRIBUTING.md")
 
 
+# Before the plugins, because mkdocstrings looks for its folders once.
+@event_priority(100)
 def on_config(config: "MkDocsConfig") -> "MkDocsConfig":
     """Copy the package and the two top-level folders that are installed in it, for griffe to find them as one."""
     shutil.rmtree(SOURCES, ignore_errors=True)

@@ -27,7 +27,7 @@ def short_impressions(max_words: int, seed: int) -> Iterator[str]:
 
     Example:
         >>> next(short_impressions(6, seed=0))
-        'Hiatal hernia.'
+        'Cardiomegaly. Coronary artery calcification.'
     """
     seen: set[str] = set()
     for block in count():

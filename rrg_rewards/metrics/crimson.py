@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -149,7 +149,9 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
     plot_lower_bound: float = -1.0
     plot_upper_bound: float = 1.0
 
-    task: CrimsonTask
+    if TYPE_CHECKING:
+        # torch.jit.script would compile the annotated class.
+        task: CrimsonTask
     weights: Tensor
     counts: Tensor
     run_sums: Tensor

@@ -145,7 +145,7 @@ def metric_options(name: str) -> tuple[str, ...]:
 
     Example:
         >>> metric_options("crg")
-        ('labeler', 'prior', 'average', 'min_prevalence')
+        ('labeler', 'prior', 'average', 'min_prevalence', 'levels', 'level_schema')
     """
     return metric_maker(name).options
 

@@ -24,6 +24,7 @@ def test_an_unknown_metric_names_the_nearest():
 def test_an_option_that_a_metric_does_not_take_names_those_it_does():
     with pytest.raises(
         ValueError,
-        match=r"unknown crg option 'labeller'; did you mean 'labeler'\? Known: average, labeler, min_prevalence, prior",
+        match=r"unknown crg option 'labeller'; did you mean 'labeler'\? Known: average, labeler, level_schema, levels, "
+        r"min_prevalence, prior",
     ):
         registry.make_metric("crg", labeller="rules:ct_rate")

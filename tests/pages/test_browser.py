@@ -35,6 +35,18 @@ def focused(browser):
     return browser.execute_script("return document.activeElement.textContent")
 
 
+def wait_for_focus(browser, text):
+    """Wait until the element with this text has the focus: the browser tells the page of a new report later."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(browser, 60).until(lambda _: focused(browser) == text, f"{text} has no focus")
+
+
+def open_report(browser, study):
+    browser.find_element("link text", study).click()
+    wait_for_focus(browser, f"Report {study}")
+
+
 def requests(browser):
     """Return the addresses that the browser asked for since the last call, without data."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
@@ -56,7 +68,7 @@ def test_it_renders_without_errors_and_requests(page, score_page):
     assert len(cells(page, 0)) == 50
     assert element(page, "#count").text == "68 of 68 reports, page 1 of 2"
     assert len(page.find_elements("css selector", "svg")) == 4
-    element(page, "#table tbody a").click()
+    open_report(page, "study-0")
     assert page.get_log("browser") == []
     # Of all requests, only that of the page itself.
     assert requests(page) == [score_page.as_uri()]
@@ -96,7 +108,7 @@ def test_it_turns_pages(page):
 
 
 def test_a_report_shows_its_texts_with_what_became_of_each_finding(page):
-    element(page, "#table tbody a").click()
+    open_report(page, "study-0")
     marks = {mark.text: mark.get_attribute("class") for mark in page.find_elements("css selector", "mark")}
     assert marks == {
         "pneumothoraxR1": "misdescribed",
@@ -110,7 +122,7 @@ def test_a_report_shows_its_texts_with_what_became_of_each_finding(page):
 
 
 def test_a_report_with_a_script_is_text(page):
-    page.find_element("link text", "study-2").click()
+    open_report(page, "study-2")
     assert '<script>document.title = "attacked"</script>' in element(page, "#view").text
     assert page.title == "Scores of prediction"
     assert not page.find_elements("css selector", "#view script, #view img")
@@ -120,23 +132,24 @@ def test_a_report_with_a_script_is_text(page):
 def test_keys_move_between_reports_and_back(page):
     page.execute_script("document.querySelector('#table tbody a').focus()")
     press(page, "ENTER")
-    assert focused(page) == "Report study-0"
+    wait_for_focus(page, "Report study-0")
     press(page, "ARROW_RIGHT")
-    assert focused(page) == "Report study-1"
+    wait_for_focus(page, "Report study-1")
     press(page, "ARROW_LEFT")
+    wait_for_focus(page, "Report study-0")
     press(page, "ARROW_LEFT")
-    assert focused(page) == "Report study-0"
+    wait_for_focus(page, "Report study-0")
     press(page, "ESCAPE")
-    assert focused(page) == "study-0"
+    wait_for_focus(page, "study-0")
     assert not element(page, "#view").is_displayed()
 
 
 def test_the_next_report_is_that_of_the_sorted_table(page):
     page.find_elements("css selector", "#table thead button")[3].click()
     first, second = cells(page, 0)[:2]
-    page.find_element("link text", first).click()
+    open_report(page, first)
     press(page, "ARROW_RIGHT")
-    assert focused(page) == f"Report {second}"
+    wait_for_focus(page, f"Report {second}")
 
 
 def test_the_focus_is_visible(page):

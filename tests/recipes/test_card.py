@@ -54,6 +54,12 @@ def test_a_run_writes_a_card_with_its_figures(recipe: Callable[..., Path], table
     assert "0.700 (0.440 to 0.950)" in text
     assert "SECRET" not in text
 
+    # A reward that no report has a score of is no result.
+    evaluation["after"]["crg"]["crg"] = dict.fromkeys(("estimate", "low", "high"))
+    (folder / "evaluation.json").write_text(json.dumps(evaluation))
+    assert write_policy_card(folder, "GRPO")
+    assert ModelCard.load(folder / "README.md").data.eval_results is None
+
 
 @pytest.mark.parametrize("peft", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_card_of_the_user_is_kept(recipe: Callable[..., Path], tmp_path: Path, peft: bool) -> None:
