@@ -39,13 +39,16 @@ def on_config(config: "MkDocsConfig") -> "MkDocsConfig":
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
-    """Add a page for each public package, the Markdown files of the top folder, the recipes and the notebooks."""
+    """Add a page for each public package, files of the top folder, the recipes, plots of results and the notebooks."""
     for package in API["PACKAGES"]:
         files.append(File.generated(config, f"api/{package}.md", content=package_page(package)))
     for name in INCLUDED:
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, name.lower(), content=text))
     files.append(File.generated(config, "recipes.md", content=recipes_page()))
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*/*.png")):
+        name = f"images/results/{path.parent.name}/{path.name}"
+        files.append(File.generated(config, name, content=path.read_bytes()))
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         files.append(File.generated(config, f"notebooks/{path.stem}.md", content=notebook_page(path)))
     return files
@@ -70,6 +73,7 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
     markdown = re.sub(r"\]\(\.\./README\.md(#[^)]*)?\)", "](index.md)", markdown)
     for name in INCLUDED:
         markdown = markdown.replace(f"](../{name}", f"]({name.lower()}")
+    markdown = re.sub(r"(!\[[^\]]*\]\()\.\./benchmarks/results/", r"\1images/results/", markdown)
     # The site does not contain the code, so a link to a file becomes the file's path.
     markdown = re.sub(r"\[`?([^\]`]*)`?\]\(\.\./([^)]*)\)", r"\1 (`\2`)", markdown)
     # Python-Markdown nests lists by four spaces, GitHub by two.
