@@ -145,7 +145,6 @@ def _add_judge_options(parser: argparse.ArgumentParser, default: str | None = No
         choices=("own", "guidelines", "compact", "crimson-score"),
         help="prompt for a language model (default: own)",
     )
-    add_shared_options(parser, batch_size={"default": 64, "help": "pairs in a batch of the judge (default: 64)"})
 
 
 def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:

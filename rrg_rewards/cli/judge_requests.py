@@ -28,6 +28,9 @@ __all__ = [
     "warn_of_other_answers",
 ]
 
+# Number of items of an immediate judge in a batch.
+_BATCH = 64
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -148,6 +151,8 @@ def evaluate_and_keep(
 ) -> Unanswered:
     """Evaluate items, and pass each result to ``keep`` as soon as its answer is accepted.
 
+    An immediate judge, which has no answers, evaluates in batches.
+
     Args:
         judge: The judge.
         task: The task.
@@ -162,12 +167,18 @@ def evaluate_and_keep(
         report(1, 0)
 
     found = Unanswered()
-    for result in judge.evaluate_now(_KeepingTask(task, kept), items):
-        if result == STOPPED:
-            found.not_asked += 1
-        elif isinstance(result, JudgeFailure):
-            found.failures[result.kind] += 1
-            found.reasons.setdefault(result.kind, result.reason)
+    asked, size = (task, _BATCH) if judge.is_immediate else (_KeepingTask(task, kept), max(1, len(items)))
+    for start in range(0, len(items), size):
+        batch = items[start : start + size]
+        results = [STOPPED] * len(batch) if judge.is_stopped else judge.evaluate_now(asked, batch)
+        for item, result in zip(batch, results, strict=True):
+            if result == STOPPED:
+                found.not_asked += 1
+            elif isinstance(result, JudgeFailure):
+                found.failures[result.kind] += 1
+                found.reasons.setdefault(result.kind, result.reason)
+            elif judge.is_immediate:
+                kept(item, result)
     return found
 
 

@@ -1,13 +1,15 @@
 """The runs of ``rrg-rewards judge label`` and ``rrg-rewards judge compare``."""
 
 import argparse
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from rrg_rewards.cli.judge_options import judge_from_option
-from rrg_rewards.cli.judge_requests import interruptible, note_destination
+from rrg_rewards.cli.judge_requests import (
+    evaluate_and_keep,
+    interruptible,
+    note_destination,
+    show_unanswered,
+    usage_of,
+)
 from rrg_rewards.cli.options import UsageError, check_outputs, read_assignments, read_input
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.appending import AppendedLines
@@ -15,7 +17,7 @@ from rrg_rewards.data.tables.table import Table, table_format
 from rrg_rewards.data.tables.writers import check_output, write_json
 from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation
 from rrg_rewards.judges.agreement import judge_agreement
-from rrg_rewards.judges.base import STOPPED, Judge, JudgeFailure, ReportPair
+from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.evaluations import EvaluatedPair, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.metrics.crimson import report_pairs
@@ -23,19 +25,8 @@ from rrg_rewards.version import __version__
 
 __all__ = ["compare_judge", "label_pairs"]
 
-
-def _batches(
-    judge: Judge, task: CrimsonTask, pairs: Sequence[ReportPair], size: int, report: Callable[[int, int], None]
-) -> Iterator[list[tuple[ReportPair, CrimsonEvaluation | JudgeFailure]]]:
-    """Evaluate pairs batch by batch until the judge is stopped."""
-    report(0, len(pairs))
-    for start in range(0, len(pairs), size):
-        batch = pairs[start : start + size]
-        results = judge.evaluate_now(task, batch)
-        yield list(zip(batch, results, strict=True))
-        report(len(batch), 0)
-        if judge.is_stopped:
-            return
+# Number of pairs that are compared between two steps of the progress bar.
+_BATCH = 64
 
 
 def _read_pairs(args: argparse.Namespace, table: Table) -> dict[int, ReportPair]:
@@ -55,13 +46,25 @@ def _read_pairs(args: argparse.Namespace, table: Table) -> dict[int, ReportPair]
     return dict(zip(rows, pairs, strict=True))
 
 
-def label_pairs(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Evaluate the pairs that the output does not contain, and append them."""
+def _check_label_outputs(args: argparse.Namespace) -> None:
     if args.output == "-" or table_format(args.output) != "jsonl":
         raise UsageError(f"argument --output: must be a file of JSON lines (.jsonl), got {args.output!r}")
     check_output(args.output, overwrite=True)
     if args.json is not None:
         check_output(args.json, args.overwrite)
+
+
+def _held_pairs(output: str, judge: Judge, prompt: str, terminal: Terminal) -> set[ReportPair]:
+    """Return the pairs of an output that this judge has evaluated with this prompt."""
+    held = read_evaluations(output)
+    if others := {(row.judge, row.prompt) for row in held} - {(judge.signature, prompt)}:
+        terminal.warn(f"the output also contains evaluations of another judge or prompt: {min(others)[0]}")
+    return {row.pair for row in held if (row.judge, row.prompt) == (judge.signature, prompt)}
+
+
+def label_pairs(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Evaluate the pairs that the output does not contain, and append them."""
+    _check_label_outputs(args)
     judge, task = judge_from_option(args.judge), CrimsonTask(args.prompt)
     table = read_input(args, terminal)
     pairs = _read_pairs(args, table)
@@ -73,27 +76,19 @@ def label_pairs(args: argparse.Namespace, terminal: Terminal) -> int:
     source_of = {pair: sources.get(row) or "" for row, pair in pairs.items()}
     # Rules query no model, so the prompt has no effect on them.
     prompt = "" if judge.is_immediate else task.prompt_signature
-    failures: Counter[str] = Counter()
-    reasons: dict[str, str] = {}
-    written = 0
     with AppendedLines(args.output) as output:
-        held = read_evaluations(args.output)
-        if others := {(row.judge, row.prompt) for row in held} - {(judge.signature, prompt)}:
-            terminal.warn(f"the output also contains evaluations of another judge or prompt: {min(others)[0]}")
-        known = {row.pair for row in held if (row.judge, row.prompt) == (judge.signature, prompt)}
+        known = _held_pairs(args.output, judge, prompt, terminal)
         wanted = [pair for pair in source_of if pair not in known]
         if wanted:
             note_destination(judge, f"{len(wanted)} report pairs", terminal)
+
+        def keep(pair: ReportPair, evaluation: CrimsonEvaluation) -> None:
+            row = EvaluatedPair(pair, evaluation, judge.signature, prompt, source_of[pair])
+            output.append(row.to_record())
+
         with terminal.progress("judging") as report, interruptible(judge, terminal, "judge"):
-            for batch in _batches(judge, task, wanted, args.batch_size, report):
-                for pair, result in batch:
-                    if not isinstance(result, JudgeFailure):
-                        row = EvaluatedPair(pair, result, judge.signature, prompt, source_of[pair])
-                        output.append(row.to_record())
-                        written += 1
-                    elif result != STOPPED:
-                        failures[result.kind] += 1
-                        reasons.setdefault(result.kind, result.reason)
+            unanswered = evaluate_and_keep(judge, task, wanted, keep, report)
+    written = len(wanted) - unanswered.total
     if args.json is not None:
         summary = {
             "version": __version__,
@@ -105,23 +100,15 @@ def label_pairs(args: argparse.Namespace, terminal: Terminal) -> int:
             "pairs": len(source_of),
             "held": len(source_of) - len(wanted),
             "written": written,
-            "failures": dict(failures),
-            "reasons": reasons,
-            "not_asked": len(wanted) - written - failures.total(),
-            "usage": _usage(judge),
+            **unanswered.summary(),
+            "usage": usage_of(judge),
         }
         write_json(summary, args.json, args.overwrite)
     terminal.note(f"evaluated {written} of {len(wanted)} pairs with {judge.signature}; {len(known)} were in the output")
-    for kind, count in failures.items():
-        terminal.warn(f"{count} failed with {kind}; the first: {reasons[kind]}")
+    show_unanswered(judge, unanswered, "evaluations", terminal)
     if judge.is_stopped:
         return 130
     return 0 if written or not wanted else 1
-
-
-def _usage(judge: Judge) -> dict[str, Any] | None:
-    usage = getattr(judge, "usage", None)
-    return None if usage is None else asdict(usage)
 
 
 def compare_judge(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -133,10 +120,14 @@ def compare_judge(args: argparse.Namespace, terminal: Terminal) -> int:
     if not rows:
         raise UsageError(f"{args.table}: no evaluations")
     judge, task = judge_from_option(args.judge), CrimsonTask(args.prompt)
-    results = []
+    results: list[CrimsonEvaluation | JudgeFailure] = []
     with terminal.progress("judging") as report:
-        for batch in _batches(judge, task, [row.pair for row in rows], args.batch_size, report):
-            results += [result for _, result in batch]
+        report(0, len(rows))
+        for start in range(0, len(rows), _BATCH):
+            batch = [row.pair for row in rows[start : start + _BATCH]]
+            evaluated = judge.evaluate_now(task, batch)
+            results += evaluated
+            report(len(batch), 0)
     found = judge_agreement([row.evaluation for row in rows], results)
     summary = {
         "version": __version__,
