@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.recipes._data import is_file_name
 from rrg_rewards.training.model_card import CARD_NAME, base_model, card_table, number, write_model_card
 
 __all__ = ["kept_card", "write_policy_card", "write_run_card"]
@@ -113,9 +114,9 @@ def _data(run: Mapping[str, Any]) -> str:
 
 
 def _source(config: Mapping[str, Any]) -> str:
-    """Return the name of the data set, without the folder of a file, which may name persons or places."""
-    path = Path(config["dataset"])
-    return path.name if path.suffix else str(config["dataset"])
+    """Return the name of the data set, without the folder of a path, which may name persons or places."""
+    name = str(config["dataset"])
+    return Path(name).name if is_file_name(name) or not base_model(name) else name
 
 
 def _rewards(run: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from rrg_rewards.recipes._arguments import DataArguments
 from rrg_rewards.recipes._prompts import make_prompt, prompt_columns, prompt_placeholders
 from rrg_rewards.utilities.features import FEATURE_ENDINGS, check_features
 
-__all__ = ["RecipeData", "load_recipe_data", "load_table"]
+__all__ = ["RecipeData", "is_file_name", "load_recipe_data", "load_table"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def load_table(name: str, config: str | None = None, split: str = "train") -> Ta
     Raises:
         ValueError: If the file does not exist, is malformed, or has no rows.
     """
-    if _is_file_name(name):
+    if is_file_name(name):
         table = read_table(name)
     else:
         rows = load_dataset(name, config, split=split)
@@ -69,7 +69,7 @@ def load_recipe_data(arguments: DataArguments, columns: Sequence[str]) -> Recipe
     def prepare(name: str) -> Any:
         table = load_table(name, arguments.dataset_config, arguments.dataset_split)
         # Relative paths in a file refer to its folder, so that the folder can be moved.
-        folder = Path(name).parent if _is_file_name(name) else Path()
+        folder = Path(name).parent if is_file_name(name) else Path()
         return _prepare(table, arguments, columns, dropped, folder)
 
     rows = prepare(arguments.dataset)
@@ -89,7 +89,8 @@ def load_recipe_data(arguments: DataArguments, columns: Sequence[str]) -> Recipe
     return RecipeData(train, heldout.select(range(min(arguments.heldout_rows, len(heldout)))), dropped)
 
 
-def _is_file_name(name: str) -> bool:
+def is_file_name(name: str) -> bool:
+    """Return whether a data set is named by a file of a known format."""
     return Path(name).suffix.lower() in FORMATS
 
 

@@ -90,8 +90,8 @@ class CrimsonEvaluation:
                 (match["ref_id"], match["pred_id"])
                 for match in _entries("matched_findings", evaluation, ("ref_id", "pred_id"))
             ),
-            false_findings=tuple(_list("false_findings", errors)),
-            missing_findings=tuple(_list("missing_findings", errors)),
+            false_findings=_ids("false_findings", errors),
+            missing_findings=_ids("missing_findings", errors),
             attribute_errors=tuple(
                 CrimsonAttributeError(
                     ref_id=error["ref_id"],
@@ -136,6 +136,14 @@ def _list(name: str, owner: Mapping[str, Any]) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{name} must be a list, got {type(value).__name__}")
     return value
+
+
+def _ids(name: str, owner: Mapping[str, Any]) -> tuple[str, ...]:
+    ids = tuple(_list(name, owner))
+    for index, id_ in enumerate(ids):
+        if not isinstance(id_, str):
+            raise ValueError(f"{name}[{index}] must be the id of a finding, got {type(id_).__name__}")
+    return ids
 
 
 def _entries(name: str, owner: Mapping[str, Any], keys: Sequence[str]) -> list[Mapping[str, Any]]:

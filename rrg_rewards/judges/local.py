@@ -134,6 +134,8 @@ class LocalJudge(Judge):
             raise ValueError("runs at temperature 0 return the same answer; set temperature, such as 0.7")
         if run not in self._reruns:
             self._reruns[run] = LocalJudge(**{**self._arguments, "run": self.run + run})
+        if self.is_stopped:
+            self._reruns[run].stop()
         return self._reruns[run]
 
     def stop(self) -> None:

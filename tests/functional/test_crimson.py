@@ -323,6 +323,10 @@ def test_scores_of_any_shape_and_type() -> None:
         ({"predicted_findings": [{"id": ["P0"]}]}, r"predicted_findings\[0\]\['id'\] must be a text, got list"),
         ({"errors": None}, "errors must be a mapping, got NoneType"),
         ({"errors": {"false_findings": "P0"}}, "false_findings must be a list, got str"),
+        (
+            {"errors": {"missing_findings": [{"id": "R0"}]}},
+            r"missing_findings\[0\] must be the id of a finding, got dict",
+        ),
     ],
 )
 def test_what_is_no_evaluation_raises_with_its_row(changes: Answer, message: str) -> None:

@@ -322,6 +322,7 @@ def test_runs_draw_other_answers_that_do_not_depend_on_the_batch(folder: Path) -
     assert "temperature" not in judge(folder).signature
     first.stop()
     assert again.is_stopped
+    assert first.rerun(2).is_stopped
     with pytest.raises(ValueError, match="runs at temperature 0 return the same answer"):
         judge(folder).rerun(1)
     with pytest.raises(ValueError, match="temperature must be at least 0 and finite, got -1"):

@@ -54,6 +54,15 @@ def test_a_run_writes_a_card_with_its_figures(recipe: Callable[..., Path], table
     assert "0.700 (0.440 to 0.950)" in text
     assert "SECRET" not in text
 
+    # The folder of a data set that is a folder is not named either.
+    data_set = tmp_path / "hospital"
+    data_set.mkdir()
+    (folder / "run.json").write_text(json.dumps({**run, "config": {**run["config"], "dataset": str(data_set)}}))
+    assert write_policy_card(folder, "GRPO")
+    text = (folder / "README.md").read_text()
+    assert "| hospital | " in text
+    assert str(tmp_path) not in text
+
     # A reward that no report has a score of is no result.
     evaluation["after"]["crg"]["crg"] = dict.fromkeys(("estimate", "low", "high"))
     (folder / "evaluation.json").write_text(json.dumps(evaluation))

@@ -51,6 +51,8 @@ def read_radpref(path: str | Path, radiologist: int | None = None) -> list[Error
 def _records(entry: Any, where: str, radiologist: int | None) -> list[ErrorRecord]:
     try:
         judged = entry["radiologists"]
+        if not judged:
+            raise TableError(f"{where}: has no radiologist")
         if radiologist is not None and not 0 <= radiologist < len(judged):
             raise ValueError(f"radiologist must be below {len(judged)} in {where}, got {radiologist}")
         judged = judged if radiologist is None else [judged[radiologist]]

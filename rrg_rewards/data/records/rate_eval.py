@@ -46,6 +46,8 @@ def read_rate_eval(
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
         raise TableError(f"{path}: not a readable JSON file: {error}") from None
+    if not isinstance(content, Mapping | list):
+        raise TableError(f"{path}: must be a list or an object of entries, got {type(content).__name__}")
     entries = content.items() if isinstance(content, Mapping) else enumerate(content, start=1)
     return [_record(entry, names, normalise, f"{path}: entry {key}") for key, entry in entries]
 
@@ -77,6 +79,8 @@ def _counts(value: Any, where: str) -> list[float | None]:
         if unknown := [key for key in value if str(key) not in letters]:
             raise TableError(f"{where}: category must be A to F or 1 to 6, got {unknown[0]!r}")
         by_letter = {letters[str(key)]: count for key, count in value.items()}
+        if len(by_letter) < len(value):
+            raise TableError(f"{where}: a category has two counts, one by letter and one by number")
         value = [by_letter.get(letter, 0) for letter in LETTERS]
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(LETTERS):
         raise TableError(f"{where}: must be {len(LETTERS)} numbers")

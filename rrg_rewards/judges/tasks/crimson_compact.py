@@ -68,8 +68,9 @@ def compact_answer(evaluation: CrimsonEvaluation) -> dict[str, Any] | None:
         evaluation: An evaluation with the published labels.
 
     Returns:
-        The answer; ``None`` if the short form cannot contain it, because two matches of a candidate finding have
-        different errors, or a label is unknown.
+        The answer; ``None`` if the short form cannot contain it: a label is unknown, two matches of a candidate finding
+        have different errors, an error has no type or several (each type would count as an error), or it is about a
+        pair that is not matched.
 
     Example:
         >>> mass = CrimsonFinding("R1", "mass", "urgent")
@@ -79,10 +80,11 @@ def compact_answer(evaluation: CrimsonEvaluation) -> dict[str, Any] | None:
     numbers = {finding.id: i for i, finding in enumerate(evaluation.reference_findings, start=1)}
     errors: dict[tuple[str, str], list[str]] = {pair: [] for pair in evaluation.matched_findings}
     for error in evaluation.attribute_errors:
-        if error.severity not in ("significant", "negligible"):
+        pair = error.ref_id, error.pred_id
+        if error.severity not in ("significant", "negligible") or len(error.error_types) != 1 or pair not in errors:
             return None
         prefix = _NEGLIGIBLE if error.severity == "negligible" else ""
-        errors[error.ref_id, error.pred_id] += [f"{prefix}{name}" for name in error.error_types]
+        errors[pair].append(f"{prefix}{error.error_types[0]}")
     candidate: list[dict[str, Any]] = []
     for finding in evaluation.predicted_findings:
         pairs = [pair for pair in evaluation.matched_findings if pair[1] == finding.id]

@@ -118,6 +118,7 @@ class TestRaTEEval:
             ("text", "entry 1: must be an object, got str"),
             ({**ENTRY, "gt": 3}, "entry 1, 'gt': must be a text, got int"),
             ({**ENTRY, "errors": [1, 2]}, "entry 1, 'errors': must be 6 numbers"),
+            ({**ENTRY, "errors": {"A": 1, "1": 3}}, "entry 1, 'errors': a category has two counts"),
             ({**ENTRY, "errors": {"G": 1}}, "category must be A to F or 1 to 6, got 'G'"),
             ({**ENTRY, "errors": [-1, 0, 0, 0, 0, 0]}, "entry 1, 'errors', A: a count must be a number from 0 on"),
         ],
@@ -125,6 +126,10 @@ class TestRaTEEval:
     def test_a_bad_entry_is_named(self, tmp_path, entry, message):
         with pytest.raises(TableError, match=message):
             read_rate_eval(self.write(tmp_path / "a.json", [entry]))
+
+    def test_a_document_of_something_else_is_refused(self, tmp_path):
+        with pytest.raises(TableError, match="must be a list or an object of entries, got int"):
+            read_rate_eval(self.write(tmp_path / "a.json", 5))
 
     def test_normalising_needs_possible_errors(self, tmp_path):
         path = self.write(tmp_path / "a.json", [{**ENTRY, "potential_errors": 0}])

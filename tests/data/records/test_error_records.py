@@ -180,6 +180,9 @@ class TestRadPref:
         path = self.write(tmp_path / "pairs.json", ENTRY, {"ground_truth_report": "Clear."})
         with pytest.raises(TableError, match="entry 2: is no RadPref annotation: KeyError: 'radiologists'"):
             read_radpref(path)
+        path = self.write(tmp_path / "none.json", {**ENTRY, "radiologists": []})
+        with pytest.raises(TableError, match="entry 1: has no radiologist"):
+            read_radpref(path)
         (tmp_path / "text.json").write_text("no JSON")
         with pytest.raises(TableError, match="not a readable JSON file"):
             read_radpref(tmp_path / "text.json")

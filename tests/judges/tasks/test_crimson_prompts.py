@@ -133,6 +133,12 @@ def test_what_the_short_form_cannot_contain() -> None:
     pairs = (("R1", "P1"), ("R2", "P1"))
     one_sided = CrimsonAttributeError("R1", "P1", "significant", ("severity",))
     assert compact_answer(CrimsonEvaluation((left, right), (both,), pairs, attribute_errors=(one_sided,))) is None
+    for types in ((), ("location", "severity")):
+        # Each type would count as an error of its own, and an error without types would not count.
+        typed = CrimsonAttributeError("R1", "P1", "significant", types)
+        assert compact_answer(CrimsonEvaluation((left,), (both,), pairs[:1], attribute_errors=(typed,))) is None
+    apart = CrimsonEvaluation((left,), (both,), (), ("P1",), ("R1",), (one_sided,))
+    assert compact_answer(apart) is None
     odd = CrimsonFinding("R1", "left", "grave")
     assert compact_answer(CrimsonEvaluation((odd,), missing_findings=("R1",))) is None
     assert COMPACT.answer(CrimsonEvaluation((odd,), missing_findings=("R1",))) is None
