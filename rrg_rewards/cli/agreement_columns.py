@@ -141,7 +141,7 @@ def _read_page_cells(args: argparse.Namespace, table: Table, found: AgreementCol
         found.names += [str(cell) for cell in _keys(table, args.id_column)]
     if args.with_text:
         predictions = [args.prediction_column + suffix for suffix in args.candidates or ("",)]
-        for name in (args.reference_column or "reference", *predictions):
+        for name in (*(args.reference_column or ["reference"]), *predictions):
             if name in table.columns:
                 found.texts.setdefault(name, []).extend(table.texts(name))
 

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from rrg_rewards.cli.compare_tables import ComparedTables
+from rrg_rewards.cli.reference_table import key_columns
 from rrg_rewards.metrics.comparing_systems import MetricRuns
 from rrg_rewards.metrics.system_comparison import SystemComparison
 from rrg_rewards.pages.compare_page import compare_page, compared_findings
@@ -26,10 +27,15 @@ def comparison_page(
         columns = [studies.texts(name) for name in args.reference_column or ["reference"] if name in studies.columns]
         references = [one_text(row) for row in zip(*columns, strict=True)] or [None] * len(studies)
     panes = [Pane(name, cells) for name, cells in [("Reference", references), *texts.items()] if cells is not None]
-    names = [str(cell) for cell in studies.column(args.key)] if args.key else _numbers(len(studies))
+    names = [str(cell) for cell in studies.column(_name_column(args))] if args.key else _numbers(len(studies))
     by_metric = ({system: one.runs[system][0] for system in result.systems} for one in scored)
     findings = (compared_findings(scores, references, texts) for scores in by_metric)
     return compare_page(result, names, panes, next((found for found in findings if found is not None), None))
+
+
+def _name_column(args: argparse.Namespace) -> str:
+    """Return the column of the studies' names; with ``--references``, the studies are the rows of that table."""
+    return str(args.key) if args.references is None else key_columns(args)[1]
 
 
 def _numbers(rows: int) -> list[str]:

@@ -126,6 +126,8 @@ def _with_truth(args: argparse.Namespace, table: Table, predictions: Sequence[st
     truth = _read(args, args.references, terminal)
     rows = _matching_rows(args, truth, table)
     names = [name.replace(_PLACEHOLDER, column) for name in _names(args) for column in predictions]
+    for name in (*(predictions if args.metrics else ()), *names):
+        table.column(name)
     found = [name for name in (*predictions, *names) if name in table.columns]
     if both := [name for name in found if name in truth.columns]:
         raise TableError(f"{table.source} and {truth.source} both have a column {both[0]!r}; rename one of them")

@@ -53,6 +53,8 @@ def with_references(
     key, other_key = key_columns(args)
     truth = read_table(args.references, None, args.delimiter)
     first = next(iter(batches))
+    # A column of the other table would become the prediction, and references would be scored as predictions.
+    first.column(args.prediction_column)
     named = args.reference_column or [name for name in ["reference"] if name in truth.columns]
     for name in named:
         truth.column(name)

@@ -113,6 +113,8 @@ class PairReader:
             )
 
     def _check_batch(self, batch: PairBatch) -> None:
+        if (name := getattr(self.args, "id_column", None)) is not None:
+            batch.table.column(name)
         # Without a column of references, the metrics still check the predictions.
         for references in [*self._by_column(batch).values()] or [batch.references]:
             for name, metric in self.metrics.items():

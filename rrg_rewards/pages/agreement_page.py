@@ -61,11 +61,13 @@ def _agreement(found: Mapping[str, Any]) -> Iterator[Markup]:
             for name, entry in scores.items()
             if entry["value"] is not None
         ]
-        chance = 0.5 if statistic in ("accuracy", "preference") else 0.0
-        if marks:
-            yield intervals(
-                f"{statistic.capitalize()} with 95 % intervals; line: no agreement", marks, {"zero": chance}
-            )
+        title = f"{statistic.capitalize()} with 95 % intervals"
+        if marks and statistic == "binary":
+            # Its value without agreement depends on the shares of positive scores and judgements.
+            yield intervals(title, marks)
+        elif marks:
+            chance = 0.5 if statistic in ("accuracy", "preference") else 0.0
+            yield intervals(f"{title}; line: no agreement", marks, {"zero": chance})
     cells = [
         [
             name,

@@ -40,7 +40,7 @@ def compare_page(
     """
     sections: dict[str, Sequence[Markup]] = {}
     for group in result.groups:
-        name = "All reports" if group.group is None else f"Group {group.group}"
+        name = "All reports" if group.by is None else f"Group {group.by} {group.group}"
         sections[f"{name}: {group.rows} reports"] = list(_group(group, result))
     sections["Distribution by report"] = _distributions(result)
     columns = [column for one in result.all_reports.metrics for column in _columns(one, len(names))]

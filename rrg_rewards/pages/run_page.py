@@ -84,7 +84,11 @@ def _lead(read: Mapping[str, Any]) -> str:
         parts.append(f"alarms of the watch: {', '.join(causes)}" if causes else "no alarm of the watch")
     if read["attack"]:
         parts.append(f"attack: {read['attack']['verdict']}")
-    return "; ".join(parts).capitalize() + "." if parts else "There is no result yet."
+    if not parts:
+        return "There is no result yet."
+    # Only the first letter: names of rewards keep theirs.
+    lead = "; ".join(parts)
+    return f"{lead[0].upper()}{lead[1:]}."
 
 
 def _facts(run: Mapping[str, Any]) -> dict[str, str]:

@@ -260,3 +260,15 @@ def test_a_file_name_may_contain_an_equals_sign(run, system):
         assert len(list(csv.reader(file))) == 21
     found = result_of(run, system("bad", BAD), table, "--metrics", "rouge")
     assert found["systems"] == {"bad": 1, "lr=0.1": 1}
+
+
+def test_predictions_are_never_read_from_the_table_of_references(run, write_csv):
+    both = write_csv("both.csv", ["study", "a", "b"], *zip(STUDIES, BAD, GOOD, strict=True))
+    truth = write_csv("truth.csv", ["study", "reference"], *zip(STUDIES, REFERENCES, strict=True))
+    options = ["--references", truth, "--key", "study", "--metrics", "rouge"]
+    columns = ["--prediction-column", "a", "--prediction-column"]
+    for name in ("reference", "c"):
+        assert f"both.csv: unknown column '{name}'" in run("compare", both, *columns, name, *options).err
+    assert (
+        "both.csv: unknown column 'reference'" in run("score", both, "--prediction-column", "reference", *options).err
+    )

@@ -109,10 +109,11 @@ def test_an_existing_page_is_not_replaced(pairs, capsys):
     assert "exists already" in capsys.readouterr().err
 
 
-def test_a_missing_column_of_names_is_an_error_before_scoring(pairs, capsys):
+def test_a_missing_column_of_names_is_an_error_before_scoring(pairs, capsys, monkeypatch):
     page = pairs.parent / "page.html"
+    monkeypatch.delattr("rrg_rewards.cli.score_run.scored_batches")
     assert main(["score", str(pairs), "--metrics", "rouge", "--html", str(page), "--id-column", "no"]) == 1
-    assert "no" in capsys.readouterr().err
+    assert "unknown column 'no'" in capsys.readouterr().err
     assert not page.exists()
 
 
@@ -182,3 +183,20 @@ def test_the_page_of_compare_has_the_scores_texts_and_findings_of_each_system(pa
         ("new", "missed", "Emphysema"),
         ("new", "missed", "Pleural effusion"),
     }
+
+
+def test_the_page_of_compare_names_studies_by_the_table_of_references(pairs, tmp_path):
+    truth, page = tmp_path / "truth.csv", tmp_path / "page.html"
+    write_table(Table({"VolumeName": ["d.nii.gz", "a", "b", "c"], "report": ["Normal."] * 4}), truth)
+    command = ["compare", f"old={pairs}", f"new={pairs}", "--metrics", "rouge", "--quiet", "--html", str(page)]
+    command += ["--bootstrap", "0", "--permutations", "0", "--references", str(truth), "--reference-column", "report"]
+    assert main([*command, "--key", "study=VolumeName"]) == 0
+    assert page_data(page)["names"] == ["d.nii.gz", "a", "b", "c"]
+
+
+def test_the_page_of_agreement_shows_several_references(pairs, tmp_path):
+    page = tmp_path / "agreement.html"
+    command = ["agreement", str(pairs), "--metrics", "rouge", "--human", "rating", "--quiet", "--html", str(page)]
+    command += ["--bootstrap", "20", "--permutations", "20", "--with-text", "--best-reference"]
+    assert main([*command, "--reference-column", "reference", "--reference-column", "study"]) == 0
+    assert [pane["texts"] for pane in page_data(page)["panes"]] == [REFERENCES, ["a", "b", "c", "d"], PREDICTIONS]

@@ -11,6 +11,8 @@ import pytest
 
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.functional.crimson_evaluation import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.metrics import ROUGE, compare_systems
+from rrg_rewards.pages import agreement_page, compare_page
 from rrg_rewards.pages.charts import Interval, curves, histogram, intervals, matrix, scatter
 from rrg_rewards.pages.highlights import highlights, locate
 from rrg_rewards.pages.markup import element, table
@@ -166,3 +168,30 @@ def test_locate_finds_nothing_in_other_texts():
     assert locate("The heart is normal.", "pneumothorax") is None
     assert locate("", "pneumothorax") is None
     assert locate("The heart is normal.", "") is None
+
+
+def test_the_page_of_a_comparison_has_a_section_for_each_group_of_each_column():
+    systems = {"a": ["Normal."] * 4, "b": ["Effusion."] * 4}
+    by = {"contrast": ["yes", "yes", "no", "no"], "portable": ["no", "yes", "yes", "no"]}
+    few = {"num_resamples": 0, "num_permutations": 0}
+    result = compare_systems(systems, ["Effusion."] * 4, [ROUGE()], by=by, **few)
+    assert [name for name in compare_page(result, ["1", "2", "3", "4"]).sections if name.startswith("Group")] == [
+        f"Group {column} {value}: 2 reports"
+        for column, value in (("contrast", "yes"), ("contrast", "no"), ("portable", "no"), ("portable", "yes"))
+    ]
+
+
+def test_binary_agreement_has_no_line_of_no_agreement():
+    entry = {"value": 0.8, "low": 0.7, "high": 0.9, "p_value": 0.01}
+    agreement = {name: {"rouge": entry} for name in ("binary", "kendall")}
+    group = {
+        "human": {"rating": {"rows": 4, "agreement": agreement, "differences": []}},
+        "correlations": {"statistic": "kendall", "rows": 4, "names": ["rouge"], "values": [[1.0]]},
+    }
+    result = {"groups": {"all": group}, "table": "t", "rows": 4, "signatures": {}, "seed": 0, "permutations": 9}
+    result["bootstrap"] = {"num_resamples": 9}
+    columns = {"rouge": [0.1, 0.2, 0.3, 0.4], "rating": [1, 2, 3, 4]}
+    page = agreement_page(result, columns, ["rating"], Rows("report", list("1234"), []))
+    drawn = "".join(page.sections["Agreement with rating"]).split("<figure>")
+    assert ['class="zero"' in part for part in drawn[1:]] == [False, True]
+    assert ["line: no agreement" in part for part in drawn[1:]] == [False, True]

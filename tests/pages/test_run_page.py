@@ -79,6 +79,13 @@ def test_it_contains_reports_only_if_asked(folder):
     assert rows.panes[2].texts[2] == "after <b> 2"
 
 
+def test_the_lead_keeps_the_names_of_rewards(folder):
+    evaluation = {"change": {"MyReward": {"score": {"estimate": 0.5, "low": 0.4, "high": 0.6}}}}
+    write_json(evaluation, folder / "evaluation.json", overwrite=True)
+    (folder / "history.json").unlink()
+    assert run_page(folder).lead.startswith("MyReward changed by 0.5000 (0.4000 to 0.6000); alarms")
+
+
 def test_a_folder_may_lack_files(folder, tmp_path):
     for name in ("attack.json", "reward_watch.json", "evaluation.json"):
         (folder / name).unlink()
