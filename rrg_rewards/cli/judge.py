@@ -175,6 +175,8 @@ def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
     except ValueError as error:
         raise UsageError(f"argument --regimes: {error}") from error
     columns = {name: [cells[rows[number]] for number, _, _ in found.rows] for name, cells in table.columns.items()}
+    if replaced := [name for name in ("candidate", "regime") if name in columns]:
+        terminal.warn(f"the output replaces input columns of the same name: {', '.join(replaced)}")
     columns["candidate"] = [candidate for _, _, candidate in found.rows]
     columns["regime"] = [regime for _, regime, _ in found.rows]
     counts = {name: columns["regime"].count(name) for name in REGIMES if name in regimes}

@@ -65,9 +65,11 @@ class EvaluatedPair:
         context = record["context"]
         if not isinstance(context, Mapping):
             raise ValueError(f"context must be a mapping, got {type(context).__name__}")
-        for name in ("reference", "candidate"):
+        for name in ("reference", "candidate", "judge", "prompt"):
             if not isinstance(record[name], str):
                 raise ValueError(f"{name} must be a text, got {type(record[name]).__name__}")
+        if wrong := [name for name, text in context.items() if not isinstance(text, str)]:
+            raise ValueError(f"context: {wrong[0]!r} must be a text, got {type(context[wrong[0]]).__name__}")
         pair = ReportPair(record["reference"], record["candidate"], tuple(context.items()))
         return cls(pair, evaluation, record["judge"], record["prompt"], record.get("source") or "")
 

@@ -57,6 +57,8 @@ def test_candidates_keep_the_columns_of_the_input(run, write_csv, tmp_path):
     assert counts["candidates"] == {name: sum(row["regime"] == name for row in rows) for name in ("random", "edited")}
     assert sum(counts["candidates"].values()) + sum(counts["declined"].values()) == 8
     assert run("judge", "candidates", table, "--regimes", "matched").code == 2
+    again = run("judge", "candidates", tmp_path / "pairs.jsonl", "--report-column", "report", "--output", "-")
+    assert "the output replaces input columns of the same name: candidate, regime" in again.err
 
 
 def test_rules_label_pairs_with_context_and_source(run, pairs, output, tmp_path):

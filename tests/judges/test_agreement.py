@@ -69,6 +69,8 @@ def test_evaluations_survive_a_file(tmp_path: Path) -> None:
         ({"evaluation": []}, "an evaluation must be a mapping"),
         ({"context": "82"}, "context must be a mapping, got str"),
         ({"candidate": 3}, "candidate must be a text, got int"),
+        ({"judge": None}, "judge must be a text, got NoneType"),
+        ({"context": {"age": [82]}}, "context: 'age' must be a text, got list"),
     ],
 )
 def test_wrong_rows_are_named(tmp_path: Path, change: dict[str, object], message: str) -> None:

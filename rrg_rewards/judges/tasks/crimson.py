@@ -71,7 +71,7 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     - a matched candidate finding is at most one level less significant than its reference finding, so that a finding
       that costs nothing if it is false earns nothing from a weighty one;
     - except with ``prompt="crimson-score"``, a candidate finding matches at most two reference findings, one on each
-    side;
+      side;
     - a report's list contains no finding twice, and not more findings than the report has words;
     - each finding is stated in its report in similar words, with its numbers
       (:data:`rrg_rewards.judges.tasks.grounding.GROUNDING`);

@@ -171,10 +171,9 @@ class WrongDetailTask(PromptTask[WrongDetail, Rewording]):
         """Return the replacement, with the name of the attribute as its kind."""
         found = self._read(answer)
         before, after = found.before.strip(), found.after.strip()
-        if not before or item.report.count(before) != 1:
-            raise AnswerError(
-                "inconsistent", f"the words to be replaced occur {item.report.count(before or 'x')} times, not once"
-            )
+        occurrences = item.report.count(before) if before else 0
+        if occurrences != 1:
+            raise AnswerError("inconsistent", f"the words to be replaced occur {occurrences} times, not once")
         if not _grade(before, item.item):
             raise AnswerError("inconsistent", "the words to be replaced do not state the attribute")
         if not set(_words(after)) - set(_words(before)):

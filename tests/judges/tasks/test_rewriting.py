@@ -90,7 +90,6 @@ def test_one_wrong_attribute_is_accepted(finding: str, attribute: str, before: s
     ("finding", "attribute", "before", "after", "message"),
     [
         ("Lung nodule", "size", "13 mm", "24 mm", "occur 0 times, not once"),
-        ("Lung nodule", "size", "", "24 mm", "times, not once"),
         ("Lung nodule", "size", "l", "24 mm", "times, not once"),
         ("Lung nodule", "size", "Spiculated", "Smooth", "do not state the attribute"),
         ("Lung nodule", "size", "12 mm", "1.3 cm", "no wrong answer on the attribute"),
@@ -131,3 +130,10 @@ def test_the_prompts() -> None:
     assert block(wrong["content"], "detail").splitlines()[::3] == ['finding: "Lung nodule"', 'value: "12 mm"']
     assert "{{" not in system["content"]
     assert ParaphraseTask().prompt_hash != WrongDetailTask().prompt_hash
+
+
+def test_no_words_occur_nowhere() -> None:
+    report = "Nodule of 8 x 6 mm in the left lung."
+    size = next(item for item in build_items(report) if item.attribute == "size")
+    with pytest.raises(AnswerError, match="the words to be replaced occur 0 times, not once"):
+        WrongDetailTask().parse(WrongDetail(report, size), json.dumps({"before": " ", "after": "24 mm"}))
