@@ -117,6 +117,8 @@ def _check(args: argparse.Namespace) -> None:
     """Check the options that no table is needed for."""
     if not args.scores and not args.metrics:
         raise UsageError("one of --metrics and --scores is needed")
+    if args.with_text and not args.metrics:
+        raise UsageError("argument --with-text: needs --metrics; with --scores alone, no report is read")
     check_file_options(args, "markdown", "latex")
     check_html(args)
     check_outputs(args)

@@ -21,7 +21,7 @@ def comparison_page(
     studies = tables.studies
     texts: dict[str, Sequence[str | None]] = {}
     references: list[str | None] | None = None
-    if args.with_text and args.metrics:
+    if args.with_text:
         first = {run.system: run for run in reversed(tables.runs)}
         texts = {system: studies.texts(first[system].column) for system in result.systems}
         columns = [studies.texts(name) for name in args.reference_column or ["reference"] if name in studies.columns]

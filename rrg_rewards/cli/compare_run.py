@@ -116,7 +116,7 @@ def _by_system(runs: Sequence[SystemRun], scores: Sequence[Scores]) -> dict[str,
 
 def _columns(args: argparse.Namespace, tables: ComparedTables, metrics: Sequence[str]) -> list[MetricRuns]:
     names = list(tables.runs[0].scores)
-    lower = args.lower_is_better.split(",") if args.lower_is_better else []
+    lower = [name.strip() for name in args.lower_is_better.split(",")] if args.lower_is_better else []
     if unknown := [name for name in lower if name not in names]:
         raise UsageError(f"argument --lower-is-better: {unknown[0]!r} is not among --scores {','.join(names)}")
     if twice := [name for name in names if name in metrics]:

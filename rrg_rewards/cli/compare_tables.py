@@ -110,12 +110,14 @@ def _from_columns(
         run = SystemRun(name or column, column, path)
         if args.metrics:
             table.texts(column)
-        for score in _names(args):
+        for score in dict.fromkeys(_names(args)):
             if _PLACEHOLDER not in score:
                 raise UsageError(
                     f"argument --scores: with one table, {score!r} must contain {_PLACEHOLDER}, which stands for the "
                     "column of --prediction-column"
                 )
+            if _score_name(score) in run.scores:
+                raise UsageError(f"argument --scores: two columns have the name {_score_name(score)!r}")
             run.scores[_score_name(score)] = _scores(table, score.replace(_PLACEHOLDER, column), range(len(table)))
         runs.append(run)
     return ComparedTables(replace(table, delimiter=","), runs)

@@ -43,7 +43,7 @@ def run_page(folder: str | Path, with_text: bool = False) -> Page:
         with_text: Whether the page contains the held-out reports before and after training.
 
     Raises:
-        TableError: If the folder contains none of the files.
+        TableError: If the folder contains none of the files, or one is not JSON.
     """
     folder = Path(folder)
     read = {name: _read(folder / f"{name}.json") for name in ("run", "history", "evaluation", "reward_watch", "attack")}
@@ -66,7 +66,10 @@ def run_page(folder: str | Path, with_text: bool = False) -> Page:
 
 
 def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise TableError(f"{path}: not a JSON document: {error}") from error
 
 
 def _lead(read: Mapping[str, Any]) -> str:

@@ -1,10 +1,12 @@
 """Scores and texts of report pairs, collected while a table is scored, as the rows of a page."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
+from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation
 from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.scores import Scores
@@ -37,6 +39,7 @@ class ScoreRows:
         self._names: list[str] = []
         self._predictions: list[str | None] = []
         self._references: list[str | None] = []
+        self._joined = False
 
     def __len__(self) -> int:
         return len(self._names)
@@ -62,6 +65,9 @@ class ScoreRows:
         if self.with_text:
             self._predictions += predictions
             self._references += [one_text(reference) for reference in references]
+            self._joined |= any(
+                isinstance(reference, Sequence) and not isinstance(reference, str) for reference in references
+            )
         for name, one in scores.items():
             self._scores.setdefault(name, []).append(one)
 
@@ -97,6 +103,8 @@ class ScoreRows:
         evaluations = [
             evaluation for one in batches if isinstance(one, CrimsonScores) for evaluation in one.evaluations
         ]
+        if self._joined:
+            evaluations = [one and _without_reference_places(one) for one in evaluations]
         texts: Sequence[tuple[str | None, str | None]] = (
             list(zip(self._references, self._predictions, strict=True))
             if self.with_text
@@ -106,6 +114,12 @@ class ScoreRows:
             None if evaluation is None else highlights(evaluation, *pair)
             for evaluation, pair in zip(evaluations, texts, strict=True)
         ]
+
+
+def _without_reference_places(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
+    """Remove the places in the reference: they are those in one of several references, not in their joined text."""
+    findings = tuple(replace(finding, spans=()) for finding in evaluation.reference_findings)
+    return replace(evaluation, reference_findings=findings)
 
 
 def _cells(values: Sequence[Tensor]) -> list[Cell]:

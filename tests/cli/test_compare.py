@@ -221,6 +221,7 @@ def test_a_table_of_predictions_needs_no_references_if_it_has_a_key(run, system,
         (("a.csv", "b.csv", "--metrics", "rouge", "--scores", "rouge"), "'rouge' is also a metric"),
         (("a.csv", "--prediction-column", "a", "--prediction-column", "b", "--scores", "len"), "must contain {column}"),
         (("a.csv", "--prediction-column", "a", "--prediction-column", "a", "--metrics", "crg"), "named more than once"),
+        (("a.csv", "b.csv", "--scores", "len", "--html", "p.html", "--with-text"), "--with-text: needs --metrics"),
     ],
 )
 def test_wrong_command_lines(run, system, tmp_path, monkeypatch, arguments, message):
@@ -272,3 +273,14 @@ def test_predictions_are_never_read_from_the_table_of_references(run, write_csv)
     assert (
         "both.csv: unknown column 'reference'" in run("score", both, "--prediction-column", "reference", *options).err
     )
+
+
+def test_names_of_scores(run, write_csv):
+    columns = ["study", "a", "b", "a_len", "b_len", "len_a", "len_b"]
+    table = write_csv("both.csv", columns, *((study, "x", "y", 1, 2, 3, 4) for study in STUDIES))
+    arguments = [table, "--prediction-column", "a", "--prediction-column", "b", "--scores"]
+    found = result_of(run, *arguments, "{column}_len,{column}_len", "--lower-is-better", " len")
+    (metric,) = found["groups"][0]["metrics"]
+    assert (metric["metric"], metric["higher_is_better"]) == ("len", False)
+    error = run("compare", *arguments, "{column}_len,len_{column}").err
+    assert "argument --scores: two columns have the name 'len'" in error

@@ -88,6 +88,18 @@ def test_several_references_are_one_text(pairs):
     assert data["panes"][0]["texts"][0] == "Large left pneumothorax.\n\nSmall left pneumothorax."
 
 
+def test_places_of_findings_are_those_in_the_joined_references(tmp_path):
+    path = tmp_path / "pairs.csv"
+    columns = {"prediction": ["Large left pneumothorax."], "reference": ["Cardiomegaly."]}
+    write_table(Table({**columns, "second": columns["prediction"]}), path)
+    options = ("--reference-column", "reference", "--reference-column", "second", "--best-reference", "--with-text")
+    data = score(path, *options, metrics="crimson")
+    assert data["panes"][0]["texts"] == ["Cardiomegaly.\n\nLarge left pneumothorax."]
+    for pane, _, status, *_, places in data["findings"][0]:
+        text = data["panes"][pane]["texts"][0]
+        assert (status, [text[start:end] for start, end in places]) == ("matched", ["pneumothorax"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -100,6 +100,9 @@ def test_the_command_writes_the_page_again(folder, capsys):
         assert ("after <b> 2" in (folder / "run.html").read_text().replace("\\u003c", "<")) == bool(options)
     assert main(["recipes", "page", str(folder / "no")]) == 1
     assert "none of the files of a run" in capsys.readouterr().err
+    (folder / "attack.json").write_text("{")
+    assert main(["recipes", "page", str(folder)]) == 1
+    assert "attack.json: not a JSON document" in capsys.readouterr().err
 
 
 def test_an_attack_is_read_as_it_was_written(attack):

@@ -19,6 +19,7 @@ STUDY_COLUMN = "study_id"
 """Column of the names of the studies of a ReXrank document."""
 
 _REPORTS, _IMAGE, _REPORT = "generated_reports", "input_image_name", "report"
+_PREDICTION = "model_prediction"
 
 
 def parse_json(file: BinaryIO, source: str, rows: int | None = None) -> Iterator[Table]:
@@ -129,8 +130,8 @@ def write_report_document(
         overwrite: Whether an existing file may be replaced.
 
     Raises:
-        TableError: If a column is missing, a prediction or a name is missing, a name is repeated, or the file cannot be
-            written.
+        TableError: If a column is missing, a prediction or a name is missing, a name is repeated, another column is
+            named ``model_prediction`` (``rexrank``), or the file cannot be written.
         ValueError: If the layout is unknown.
 
     Example:
@@ -157,8 +158,13 @@ def write_report_document(
         }
     else:
         others = [name for name in table.names if name not in (study_column, prediction_column)]
+        if _PREDICTION in others:
+            raise TableError(
+                f"{table.source}: has a column {_PREDICTION!r} besides the predictions, {prediction_column!r}; the "
+                "layout has a key of this name: rename or remove the column"
+            )
         document = {
-            study: {**{name: table.columns[name][row] for name in others}, "model_prediction": predictions[row]}
+            study: {**{name: table.columns[name][row] for name in others}, _PREDICTION: predictions[row]}
             for study, row in studies.items()
         }
     text = json_line(finite(document), indent=2, default=str)

@@ -82,3 +82,10 @@ def test_what_cannot_be_written(tmp_path):
     with pytest.raises(TableError, match="twice: data row 2, column 'study': 'a' is also in"):
         write_report_document(twice, path, "vlm3d", study_column="study")
     assert not path.exists()
+
+
+def test_another_column_of_predictions_is_not_overwritten(tmp_path):
+    table = TABLE.with_columns({"model_prediction": ["other"] * 3})
+    with pytest.raises(TableError, match="has a column 'model_prediction' besides the predictions, 'prediction'"):
+        write_report_document(table, tmp_path / "out.json", "rexrank", study_column="study")
+    write_report_document(table, tmp_path / "out.json", "vlm3d", study_column="study")
