@@ -39,19 +39,20 @@ def positive_findings(labels: FindingLabels, schema: QuestionSchema, where: str 
         frozenset({'Lung nodule'})
     """
     findings = [finding.name for finding in schema.findings]
-    given: Any = labels
+    # Some readers return lists as arrays.
+    given: Any = labels.tolist() if hasattr(labels, "tolist") else labels
     if isinstance(given, str) or not isinstance(given, Mapping | Sequence):
         raise TypeError(f"{where} must be a mapping or a sequence of labels, got {type(given).__name__}")
-    if isinstance(labels, Mapping):
-        values = _by_finding(labels, findings, schema.name, where)
+    if isinstance(given, Mapping):
+        values = _by_finding(given, findings, schema.name, where)
     else:
-        if len(labels) != len(findings):
+        if len(given) != len(findings):
             raise ValueError(
                 f"{where} must have {len(findings)} values of 0 or 1, one for each finding of question schema "
-                f"{schema.name!r} ({', '.join(findings)}); got {len(labels)}. For other columns pass a mapping from "
+                f"{schema.name!r} ({', '.join(findings)}); got {len(given)}. For other columns pass a mapping from "
                 "the names of labels"
             )
-        values = dict(zip(findings, labels, strict=True))
+        values = dict(zip(findings, given, strict=True))
     for finding, label in values.items():
         if isinstance(label, str) or label not in (0, 1):
             raise ValueError(f"{where}: {finding!r} must be 0 or 1, got {label!r}; map uncertain labels first")

@@ -112,6 +112,8 @@ def _read_file(path: str | Path) -> LabelSchema:
     given = content.get("labels")
     if not isinstance(given, list | Mapping):
         raise ValueError(f"{path}, labels: must be a list of names, or a mapping of names and definitions")
+    if wrong := [label for label in given if not isinstance(label, str)]:
+        raise ValueError(f"{path}, labels: must be names, got {wrong[0]!r}; put each name in quotes")
     entries = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
     if len(entries) < len(given):
         raise ValueError(f"{path}, labels: a name occurs twice")

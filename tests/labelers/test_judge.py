@@ -109,6 +109,8 @@ def test_labels_of_your_own(tmp_path: Path) -> None:
     [
         ("name: none", "labels: must be a list of names, or a mapping"),
         ("labels: [A, A]", "labels: a name occurs twice"),
+        ("labels: [{name: A}]", r"labels: must be names, got \{'name': 'A'\}"),
+        ("labels: [A, yes]", "labels: must be names, got True"),
         ("labels: []", "must be one or more names"),
         ("labels: {A: 3}", "label 'A': the definition must be a text, got 3"),
         ("labels: [No Finding]", "has no label of an abnormality"),

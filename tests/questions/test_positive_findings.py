@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from rrg_rewards.questions import get_question_schema, positive_findings
 from rrg_rewards.questions.engine import build_items
@@ -33,6 +34,7 @@ def test_findings_are_the_labels_of_the_data_set_in_their_order(name: str) -> No
     [
         row("Lung nodule", "Emphysema"),
         tuple(map(bool, row("Lung nodule", "Emphysema"))),
+        torch.tensor(row("Lung nodule", "Emphysema")).numpy(),
         {name.upper(): float(value) for name, value in zip(NAMES, row("Lung nodule", "Emphysema"), strict=True)},
         {**dict(zip(NAMES, row("Lung nodule", "Emphysema"), strict=True)), "Fracture": -1},
     ],
