@@ -63,7 +63,11 @@ def check_alike(together: dict[str, Any], alone: dict[str, Any], rows: str) -> N
     for ours, theirs in zip(together["history"], alone["history"], strict=True):
         assert ours == pytest.approx(theirs, abs=2e-3)
     for side in ("test", "best"):
-        assert _flat(together[side]) == pytest.approx(_flat(alone[side]), abs=2e-3)
+        ours, theirs = _flat(together[side]), _flat(alone[side])
+        assert ours.keys() == theirs.keys()
+        for name, value in theirs.items():
+            # A difference of rounding can order two reports differently, and so in many draws of the bootstrap.
+            assert ours[name] == pytest.approx(value, abs=2e-2 if "interval" in name else 2e-3), name
 
 
 def test_crepe_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
@@ -97,6 +101,8 @@ def test_er2score_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
 
 
 def _flat(value: Any, name: str = "") -> dict[str, float]:
+    if isinstance(value, list):
+        value = dict(enumerate(value))
     if not isinstance(value, dict):
         return {} if value is None else {name: value}
     return {key: number for part in value for key, number in _flat(value[part], f"{name}/{part}").items()}
