@@ -44,7 +44,9 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
     elif isinstance(judge, Mapping):
         arguments = dict(judge)
         if "name" not in arguments:
-            raise ValueError(f"a judge's settings must have a name, one of {', '.join(_JUDGES)}; got {dict(judge)}")
+            # Only the keys, because the settings may contain the key of a server.
+            keys = ", ".join(map(str, judge)) or "nothing"
+            raise ValueError(f"a judge's settings must have a name, one of {', '.join(_JUDGES)}; got {keys}")
         name = arguments.pop("name")
     else:
         raise TypeError(f"judge must be a name, a mapping or a judge, got {type(judge).__name__}")

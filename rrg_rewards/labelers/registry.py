@@ -91,5 +91,7 @@ def _from_mapping(settings: Mapping[str, Any]) -> Labeler:
     arguments = dict(settings)
     name = arguments.pop("name", None)
     if not isinstance(name, str):
-        raise ValueError(f"a labeler's settings must have a name, one of {', '.join(_LABELERS)}; got {dict(settings)}")
+        # Only the keys, because the settings of a judge may contain a key of a server.
+        keys = ", ".join(map(str, settings)) or "nothing"
+        raise ValueError(f"a labeler's settings must have a name, one of {', '.join(_LABELERS)}; got {keys}")
     return get_labeler(LABELERS.load(name)(**arguments))

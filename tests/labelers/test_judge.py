@@ -133,8 +133,11 @@ def test_names_and_settings() -> None:
         get_labeler("judge:ct_rate", judge="rules")
     with pytest.raises(ValueError, match="unknown label schema 'ct_rat'; did you mean 'ct_rate'"):
         get_labeler("judge:ct_rat", judge=FAILING)
-    with pytest.raises(ValueError, match="must have a name"):
-        get_labeler({"schema": "ct_rate"})
+    # The message tells no key of a server.
+    with pytest.raises(ValueError, match=r"must have a name, one of rules, radbert, judge; got schema, judge$"):
+        get_labeler({"schema": "ct_rate", "judge": {"name": "openai", "model": "m", "api_key": "SECRET"}})
+    with pytest.raises(ValueError, match=r"must have a name, one of rules, openai, local; got model, api_key$"):
+        get_labeler("judge:ct_rate", judge={"model": "m", "api_key": "SECRET"})
     with pytest.raises(TypeError, match="cannot be set on a labeler object"):
         get_labeler(RuleLabeler(), judge=FAILING)
 
