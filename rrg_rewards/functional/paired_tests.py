@@ -162,6 +162,8 @@ def bootstrap_values(
     while chunk := list(islice(drawn, max(1, _WEIGHTS_AT_ONCE // rows))):
         weights = torch.stack([torch.bincount(one, minlength=rows) for one in chunk]).double()
         found.append(_run_values(runs, statistic, weights))
+    if not found:
+        raise ValueError("draws must contain at least one draw")
     return torch.cat(found)
 
 
@@ -255,7 +257,10 @@ def paired_randomisation(
         chunks = _random_places(len(runs), rows, num_permutations, seed)
     else:
         chunks = (one[None] for one in places)
-    found = torch.cat([_exchanged_difference(runs, len(first), statistic, chunk) for chunk in chunks])
+    differences = [_exchanged_difference(runs, len(first), statistic, chunk) for chunk in chunks]
+    if not differences:
+        raise ValueError("places must contain at least one permutation")
+    found = torch.cat(differences)
     # Means of many scores round: a permutation that exchanges all reports must count as extreme.
     scale = float(_run_values(runs, statistic, torch.ones(1, rows, dtype=torch.float64)).abs().max())
     return PermutationTest(value, permutation_p_value(value, found, scale), *percentile_interval(found))

@@ -97,7 +97,7 @@ def compare_systems(
         seed: Seed of draws and permutations.
 
     Raises:
-        TypeError: If a report is not a text, naming argument and row.
+        TypeError: If a report is not a text, naming system, argument and row.
         ValueError: If there are fewer than two systems, the baseline is unknown, lengths differ, or a system has no
             run.
 
@@ -119,7 +119,7 @@ def compare_systems(
     for name, metric in named.items():
         own = {key: column for key, column in columns.items() if metric.context is None or key in metric.context}
         scores = {
-            system: [score_batch(metric, one, target, best_reference, own) for one in predictions]
+            system: [_scored(system, metric, one, target, best_reference, own) for one in predictions]
             for system, predictions in runs.items()
         }
         signature = signature_with_references(metric, best_reference)
@@ -133,6 +133,14 @@ def compare_systems(
         confidence=confidence,
         seed=seed,
     )
+
+
+def _scored(system: str, metric: ReportMetric, predictions: Predictions, *rest: Any) -> Scores:
+    try:
+        return score_batch(metric, predictions, *rest)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"systems[{system!r}]: {error}") from error
 
 
 def _runs(predictions: Predictions | Sequence[Predictions]) -> Sequence[Predictions]:

@@ -26,7 +26,9 @@
   const place = byId("rows");
   const number = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: false });
   const Noun = data.noun[0].toUpperCase() + data.noun.slice(1);
-  const shown = (cell) => (cell === null ? "-" : typeof cell === "number" ? number.format(cell) : cell);
+  // Whole numbers are counts, which are not rounded.
+  const shown = (cell) => (cell === null ? "-" : typeof cell !== "number" ? cell
+    : Number.isInteger(cell) ? String(cell) : number.format(cell));
   const columns = data.columns.filter((column) => column.shown);
   const numbers = columns.filter((column) => column.number);
   const state = { column: -1, descending: false, words: "", filter: 0, low: null, high: null, size: PAGE_SIZES[0], page: 0 };

@@ -247,6 +247,10 @@ def test_wrong_numbers() -> None:
         paired_randomisation(run, run, num_permutations=0)
     with pytest.raises(ValueError, match="num_resamples must be positive"):
         paired_bootstrap(run, run, num_resamples=0)
+    with pytest.raises(ValueError, match="draws must contain at least one draw"):
+        paired_bootstrap(run, run, draws=[])
+    with pytest.raises(ValueError, match="places must contain at least one permutation"):
+        paired_randomisation(run, run, places=[])
     with pytest.raises(ValueError, match=r"p_values\[1\] must lie in \[0, 1\]"):
         holm_correction([0.5, 1.5])
 

@@ -152,12 +152,18 @@ def test_no_draws_give_values_without_tests() -> None:
         ({"a": ALL}, {}, "at least two systems"),
         ({"a": ALL, "b": ALL}, {"baseline": "c"}, "unknown system as baseline 'c'"),
         ({"a": ALL, "b": ALL}, {"by": {"sex": ["f"]}}, r"by\['sex'\] must have a group for each of 24 reports, got 1"),
-        ({"a": ALL, "b": ALL[1:]}, {}, "same length"),
+        ({"a": ALL, "b": ALL[1:]}, {}, r"systems\['b'\]: .* same length"),
     ],
 )
 def test_wrong_arguments(systems: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compare_systems(systems, TARGET, [ROUGE()], **options)
+
+
+def test_a_report_that_is_no_text_is_named_with_its_system() -> None:
+    systems: Any = {"a": ALL, "b": [ALL, [*ALL[:-1], 3]]}
+    with pytest.raises(TypeError, match=r"systems\['b'\]: preds\[23\] must be a report text, got int"):
+        compare_systems(systems, TARGET, [ROUGE()])
 
 
 def test_runs_of_different_lengths() -> None:

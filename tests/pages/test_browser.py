@@ -5,6 +5,8 @@ import json
 import pytest
 from browser import open_chromium
 
+from rrg_rewards.pages import Column, Page, Rows, write_page
+
 pytestmark = pytest.mark.browser
 
 
@@ -201,3 +203,10 @@ def test_the_other_pages_are_accessible_and_fit_the_window(other_pages, axe, tmp
             for place in ("", "#1"):
                 check(browser, axe, page.as_uri() + place, width)
                 assert browser.title != "attacked"
+
+
+def test_counts_are_not_rounded(chromium, tmp_path):
+    columns = [Column("calls", [12345, 3]), Column("score", [0.1234567, 2.0])]
+    write_page(Page("Counts", "", {}, Rows("row", ["a", "b"], columns)), tmp_path / "page.html")
+    chromium.get((tmp_path / "page.html").as_uri())
+    assert [cells(chromium, column) for column in (1, 2)] == [["12345", "3"], ["0.1235", "2"]]
