@@ -13,6 +13,8 @@ from rrg_rewards.judges.base import JudgeFailure
 
 __all__ = ["judge_agreement"]
 
+_DIGITS = 9
+
 
 def judge_agreement(
     teacher: Sequence[CrimsonEvaluation], results: Sequence[CrimsonEvaluation | JudgeFailure], num_resamples: int = 1000
@@ -58,7 +60,8 @@ def judge_agreement(
 def _columns(evaluations: Sequence[CrimsonEvaluation]) -> dict[str, Tensor]:
     found = crimson_statistics(evaluations)
     return {
-        "score": crimson_score_from_statistics(found.credit, found.reference_weight, found.false_weight),
+        # Scores are quotients of sums of weights; equal ones may differ by rounding, and are ties.
+        "score": crimson_score_from_statistics(*found[:3]).round(decimals=_DIGITS),
         "false_findings": found.num_false,
         "missing_findings": found.num_missing,
         "attribute_errors": found.num_attribute,
@@ -76,7 +79,6 @@ def _compare(ours: Tensor, theirs: Tensor, num_resamples: int) -> dict[str, floa
         "low": low,
         "high": high,
         "mae": differences.mean().item(),
-        # Scores are quotients of sums of weights; equal ones may differ by rounding.
-        "equal": (differences < 1e-9).double().mean().item(),
+        "equal": (differences == 0).double().mean().item(),
     }
     return {name: None if value != value else value for name, value in values.items()}

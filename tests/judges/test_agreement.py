@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from rrg_rewards.data.tables.table import TableError
-from rrg_rewards.functional import crimson_score
+from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding, crimson_score
 from rrg_rewards.judges import ReportPair, RuleJudge
 from rrg_rewards.judges.agreement import judge_agreement
 from rrg_rewards.judges.base import JudgeFailure
@@ -44,6 +44,28 @@ def test_what_is_undefined_is_none() -> None:
     assert (constant["tau"], constant["equal"]) == (None, 1.0)
     with pytest.raises(ValueError, match="got 2 and 1"):
         judge_agreement(TEACHER[:2], TEACHER[:1])
+
+
+def _in_order(*kinds: tuple[str, bool]) -> CrimsonEvaluation:
+    """Return an evaluation whose findings all match, with their levels, and some with a wrong attribute."""
+    listed, found = (
+        tuple(CrimsonFinding(f"{side}{i}", str(i), level) for i, (level, _) in enumerate(kinds)) for side in "RP"
+    )
+    pairs = tuple((f"R{i}", f"P{i}") for i in range(len(kinds)))
+    errors = tuple(
+        CrimsonAttributeError(*pair, "significant", ("location",))
+        for pair, (_, wrong) in zip(pairs, kinds, strict=True)
+        if wrong
+    )
+    return CrimsonEvaluation(listed, found, pairs, attribute_errors=errors)
+
+
+def test_scores_that_differ_by_rounding_are_ties() -> None:
+    wrong, right = ("urgent", True), ("actionable_not_urgent", False)
+    first, last = _in_order(wrong, right, wrong), _in_order(wrong, wrong, right)
+    assert crimson_score(first) != crimson_score(last)
+    found = judge_agreement([first, last], [last, first])["agreement"]["score"]
+    assert (found["tau"], found["mae"], found["equal"]) == (None, 0.0, 1.0)
 
 
 def test_evaluations_survive_a_file(tmp_path: Path) -> None:
