@@ -12,7 +12,7 @@ from typing import Any
 from rrg_rewards.cli.options import UsageError, note_delimiter, read_assignments
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.encoders import arrow_types
-from rrg_rewards.data.tables.table import EMPTY_CELL, Table, TableError, table_format
+from rrg_rewards.data.tables.table import EMPTY_CELL, Table, TableError, is_missing, table_format
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
@@ -114,7 +114,9 @@ class PairReader:
 
     def _check_batch(self, batch: PairBatch) -> None:
         if (name := getattr(self.args, "id_column", None)) is not None:
-            batch.table.column(name)
+            for row, cell in enumerate(batch.table.column(name)):
+                if is_missing(cell):
+                    raise TableError(f"{batch.table.where(row)}, column {name!r}: is empty; each row needs a name")
         # Without a column of references, the metrics still check the predictions.
         for references in [*self._by_column(batch).values()] or [batch.references]:
             for name, metric in self.metrics.items():

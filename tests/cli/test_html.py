@@ -126,6 +126,8 @@ def test_a_missing_column_of_names_is_an_error_before_scoring(pairs, capsys, mon
     monkeypatch.delattr("rrg_rewards.cli.score_run.scored_batches")
     assert main(["score", str(pairs), "--metrics", "rouge", "--html", str(page), "--id-column", "no"]) == 1
     assert "unknown column 'no'" in capsys.readouterr().err
+    assert main(["score", str(pairs), "--metrics", "rouge", "--html", str(page), "--id-column", "reference"]) == 1
+    assert "data row 3 (line 4), column 'reference': is empty; each row needs a name" in capsys.readouterr().err
     assert not page.exists()
 
 
