@@ -147,7 +147,9 @@ def _evaluation(evaluation: Mapping[str, Any], run: Mapping[str, Any]) -> str:
 
 
 def _hacking(folder: Path) -> str:
-    lines = [_attack(_read(path)) for path in sorted(folder.glob("attack*.json"))]
+    results = [_read(path) for path in sorted(folder.glob("attack*.json"))]
+    # Another file of this name must not end a finished run.
+    lines = [_attack(result) for result in results if isinstance(result, dict) and "families" in result]
     if not lines:
         lines.append("- No attack on the rewards is recorded in the folder of the run (`rrg-rewards attack --json`).")
     watch = folder / "reward_watch.json"

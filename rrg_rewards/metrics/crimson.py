@@ -164,8 +164,8 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         **kwargs: Any,
     ) -> None:
         super().__init__(judge, CrimsonTask(prompt), **kwargs)
-        if runs < 1:
-            raise ValueError(f"runs must be positive, got {runs}")
+        if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
+            raise ValueError(f"runs must be a positive integer, got {runs!r}")
         self.runs = runs
         # Raises if the judge has no other run.
         self.judge.rerun(runs - 1)

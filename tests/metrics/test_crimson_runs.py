@@ -103,7 +103,8 @@ def test_one_run_is_as_before() -> None:
     [
         (RuleJudge(), 2, "RuleJudge returns the same result in each run"),
         (OpenAIJudge("m"), 2, "runs at temperature 0 request the same answer"),
-        (RuleJudge(), 0, "runs must be positive, got 0"),
+        (RuleJudge(), 0, "runs must be a positive integer, got 0"),
+        (RuleJudge(), 1.5, "runs must be a positive integer, got 1.5"),
     ],
 )
 def test_errors(judge: Judge, runs: int, message: str) -> None:

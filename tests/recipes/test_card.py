@@ -63,6 +63,11 @@ def test_a_run_writes_a_card_with_its_figures(recipe: Callable[..., Path], table
     assert "| hospital | " in text
     assert str(tmp_path) not in text
 
+    # Another file of the user with this name is no attack.
+    (folder / "attack_notes.json").write_text("[]")
+    assert write_policy_card(folder, "GRPO")
+    assert (folder / "README.md").read_text() == text
+
     # A reward that no report has a score of is no result.
     evaluation["after"]["crg"]["crg"] = dict.fromkeys(("estimate", "low", "high"))
     (folder / "evaluation.json").write_text(json.dumps(evaluation))
