@@ -31,11 +31,11 @@ from rrg_rewards.data import ErrorRecord, grade_by_errors, read_radpref
 from rrg_rewards.functional import agreement_interval, human_agreement
 from rrg_rewards.metrics.er2score import ER2Score
 from rrg_rewards.metrics.reward_agreement import GradedRewards, annotated_totals, rows_with_totals
+from rrg_rewards.models.model_card import number
 from rrg_rewards.recipes import recipe_path
 from rrg_rewards.schemas.scoring import ScoringSystem
 from rrg_rewards.training.metrics import cli
 from rrg_rewards.training.metrics.agreement import preference_agreement, with_preference_intervals
-from rrg_rewards.training.model_card import number
 from rrg_rewards.version import __version__
 
 PUBLISHED = "lam_1.0"

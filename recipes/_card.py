@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.models.model_card import CARD_NAME, base_model, card_table, number, write_model_card
 from rrg_rewards.recipes._data import is_file_name
-from rrg_rewards.training.model_card import CARD_NAME, base_model, card_table, number, write_model_card
 
 __all__ = ["kept_card", "write_policy_card", "write_run_card"]
 
@@ -53,7 +53,7 @@ def write_policy_card(folder: str | Path, method: str) -> bool:
         method: Name of the training method, such as ``GRPO``.
 
     Returns:
-        Whether the card was written; see :func:`~rrg_rewards.training.model_card.write_model_card`.
+        Whether the card was written; see :func:`~rrg_rewards.models.model_card.write_model_card`.
     """
     folder = Path(folder).resolve()
     run = _read(folder / "run.json")

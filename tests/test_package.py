@@ -87,6 +87,15 @@ def test_importing_is_light():
     assert not heavy & (set(json.loads(output)) - set(json.loads(already)))
 
 
+@pytest.mark.slow
+def test_recipes_of_trl_need_no_lightning():
+    code = (
+        "import sys; sys.modules['lightning'] = sys.modules['pytorch_lightning'] = None; "
+        "import rrg_rewards.recipes.grpo, rrg_rewards.recipes.sft"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_importing_the_top_level_imports_no_library():
     code = "import json, sys, rrg_rewards; dir(rrg_rewards); print(json.dumps(sorted(sys.modules)))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

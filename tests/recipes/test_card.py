@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from huggingface_hub import ModelCard
 
+from rrg_rewards.models.model_card import is_written_here
 from rrg_rewards.recipes import grpo, sft
 from rrg_rewards.recipes._card import write_policy_card
-from rrg_rewards.training.model_card import is_written_here
 
 ATTACK = {
     "reward": "crg",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.training.model_card import base_model, card_table, number, write_model_card
+from rrg_rewards.models.model_card import base_model, card_table, number, write_model_card
 
 __all__ = ["write_metric_card"]
 
@@ -25,7 +25,7 @@ def write_metric_card(folder: Path, report: Mapping[str, Any], pretrained: str) 
         pretrained: Folder or Hub id of the pretrained model.
 
     Returns:
-        Whether the card was written; see :func:`~rrg_rewards.training.model_card.write_model_card`.
+        Whether the card was written; see :func:`~rrg_rewards.models.model_card.write_model_card`.
     """
     task = report["task"]
     name = _NAMES[task]

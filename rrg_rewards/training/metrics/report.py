@@ -10,6 +10,7 @@ import torch
 
 from rrg_rewards.data.tables.writers import open_output, write_json
 from rrg_rewards.metrics.reward_agreement import GradedRewards
+from rrg_rewards.models.model_card import number
 from rrg_rewards.training.metrics.agreement import (
     agreement_by_source,
     count_agreement,
@@ -28,7 +29,6 @@ from rrg_rewards.training.metrics.plots import (
     draw_totals,
     write_plots,
 )
-from rrg_rewards.training.model_card import number
 
 __all__ = ["Summary", "crepe_report", "crepe_summary", "er2score_report", "er2score_summary"]
 
