@@ -201,8 +201,15 @@ def test_a_killed_worker_loses_nothing(ray: Any, tmp_path: Path) -> None:
     assert (int(found["length"].num_scored), float(found["length"].score_sum)) == (60, sum(map(len, texts)))
 
 
+def _wait_for_free_cpus(ray: Any, number: int) -> None:
+    """Wait until the cluster counts this number of free CPUs, which it does a moment after actors start or end."""
+    while ray.available_resources().get("CPU", 0) != number:
+        time.sleep(0.1)
+
+
 @pytest.mark.ray
 def test_actors_return_scores_in_order_and_restart(ray: Any, tmp_path: Path) -> None:
+    _wait_for_free_cpus(ray, 2)
     length = CallableMetric("functions:die_once", options={"folder": str(tmp_path)})
     batches = [_Batch([f"{'end' if row == 20 else ''}{'a' * row}"]) for row in range(50)]
     with RayScorers({"length": length}, workers=2) as scorers:
@@ -211,6 +218,7 @@ def test_actors_return_scores_in_order_and_restart(ray: Any, tmp_path: Path) -> 
     assert [batch for batch, _ in found] == batches
     assert [float(scores["length"].value) for _, scores in found] == [len(one.predictions[0]) for one in batches]
     assert ray.is_initialized()
+    _wait_for_free_cpus(ray, 2)
     scorers = RayScorers({"old": CallableMetric("functions:older_than")}, workers=1)
     with scorers, pytest.raises(TypeError, match=r"^older_than needs age"):
         list(scorers.scored([_Batch(["a"], "old")]))
@@ -218,6 +226,7 @@ def test_actors_return_scores_in_order_and_restart(ray: Any, tmp_path: Path) -> 
 
 @pytest.mark.ray
 def test_a_cluster_that_is_too_small_or_busy_is_told_of(ray: Any) -> None:
+    _wait_for_free_cpus(ray, 2)
     with pytest.raises(ValueError, match="3 workers need 3 CPU, but the Ray cluster has 2 CPU"):
         RayScorers({"rouge": ROUGE()}, workers=3)
     dataset = ray.data.from_items([{"prediction": "a", "reference": "a"}])
@@ -227,9 +236,7 @@ def test_a_cluster_that_is_too_small_or_busy_is_told_of(ray: Any) -> None:
     with RayScorers({"rouge": ROUGE()}, workers=1) as first:
         batch = _Batch(["a"], "rouge")
         assert list(first.scored([batch]))
-        # The cluster counts its free resources a moment later.
-        while ray.available_resources().get("CPU", 0) > 1:
-            time.sleep(0.1)
+        _wait_for_free_cpus(ray, 1)
         with pytest.warns(RuntimeWarning, match="2 workers need 2 CPU, but only 1 CPU"):
             RayScorers({"rouge": ROUGE()}, workers=2).close()
 
