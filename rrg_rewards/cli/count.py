@@ -107,7 +107,7 @@ def _dry_run(
     terminal: Terminal,
 ) -> int:
     from rrg_rewards.cli.count_run import held_pairs
-    from rrg_rewards.cli.judge_requests import describe_costs, estimate, show_first_prompt
+    from rrg_rewards.cli.judge_requests import describe_costs, estimate, show_dry_run
     from rrg_rewards.data.tables.writers import write_json
     from rrg_rewards.judges.tasks.counting import CountingTask
 
@@ -118,14 +118,8 @@ def _dry_run(
     if args.json is not None:
         counts = {"prompt_hash": task.prompt_hash, "pairs": len(pairs), "to_ask": len(asked)}
         write_json({**counts, "estimate": asdict(expected)}, args.json, args.overwrite)
-    to_error = args.json == "-"
-    show_first_prompt(task, asked, terminal, to_error)
     line = f"pairs: {len(pairs)}; in the output: {len(pairs) - len(asked)}; to request: {len(asked)}"
-    terminal.show(line, *describe_costs(expected), stderr=to_error)
-    address = getattr(judge, "address", None)
-    if address is not None:
-        terminal.show(f"reports would be sent to {address.host}", stderr=to_error)
-    terminal.note("nothing was sent")
+    show_dry_run(task, asked, [line, *describe_costs(expected)], judge, terminal, args.json == "-")
     return 0
 
 

@@ -148,20 +148,15 @@ def _dry_run(
     terminal: Terminal,
 ) -> int:
     from rrg_rewards.cli.grade_plan import describe_plan, expected_answer, make_plan
-    from rrg_rewards.cli.judge_requests import describe_costs, estimate, show_first_prompt
+    from rrg_rewards.cli.judge_requests import describe_costs, estimate, show_dry_run
     from rrg_rewards.data.tables.writers import write_json
 
     plan = make_plan(task, references, args.per_tier, args.output)
     expected = estimate(task, plan.items, (expected_answer(task, item) for item in plan.items), **limits)
     if args.json is not None:
         write_json({**plan.summary(), "estimate": asdict(expected)}, args.json, args.overwrite)
-    to_error = args.json == "-"
-    show_first_prompt(task, plan.items, terminal, to_error)
-    terminal.show(describe_plan(plan), *describe_costs(expected), stderr=to_error)
-    address = getattr(judge, "address", None)
-    if address is not None:
-        terminal.show(f"reports would be sent to {address.host}", stderr=to_error)
-    terminal.note("nothing was sent")
+    lines = [describe_plan(plan), *describe_costs(expected)]
+    show_dry_run(task, plan.items, lines, judge, terminal, args.json == "-")
     return 0
 
 

@@ -22,7 +22,7 @@ __all__ = [
     "format_money",
     "interruptible",
     "note_destination",
-    "show_first_prompt",
+    "show_dry_run",
     "show_unanswered",
     "usage_of",
     "warn_of_other_answers",
@@ -235,10 +235,22 @@ def interruptible(judge: Judge, terminal: Terminal, command: str) -> Iterator[No
         signal.signal(signal.SIGINT, before)
 
 
-def show_first_prompt(task: JudgeTask[Item, Any], items: Sequence[Item], terminal: Terminal, stderr: bool) -> None:
-    """Show the conversation about the first item."""
+def show_dry_run(
+    task: JudgeTask[Item, Any],
+    items: Sequence[Item],
+    lines: Iterable[str],
+    judge: Judge | None,
+    terminal: Terminal,
+    stderr: bool,
+) -> None:
+    """Show the conversation about the first item, lines on all items, and the machine that would get the reports."""
     for message in task.messages(items[0]) if items else ():
         terminal.show(f"--- {message['role']}\n{message['content']}\n", stderr=stderr)
+    terminal.show(*lines, stderr=stderr)
+    address = getattr(judge, "address", None)
+    if address is not None:
+        terminal.show(f"reports would be sent to {address.host}", stderr=stderr)
+    terminal.note("nothing was sent")
 
 
 def note_destination(judge: Judge, content: str, terminal: Terminal) -> None:

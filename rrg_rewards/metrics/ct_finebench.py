@@ -85,7 +85,7 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             others. It does not change the grades of a judge.
         over_specified: Grade of a correct answer on a place or a category that says more than the true one: ``"right"``
             for 1, as in the paper's prompt, or ``"partial"`` for 0.5, as in its Section 3.3
-            (:func:`rrg_rewards.questions.compare_answers`). A judge is told the same.
+            (:func:`rrg_rewards.questions.compare_answers`). The prompts of judges state the same rule.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
