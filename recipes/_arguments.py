@@ -1,6 +1,6 @@
 """Arguments of the recipes, in addition to those of TRL's trainers and models."""
 
-# ruff: noqa: RUF009 (_option makes a dataclass field)
+# ruff: noqa: RUF009 (option makes a dataclass field)
 
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
@@ -19,12 +19,14 @@ __all__ = [
     "RewardArguments",
     "SupervisedArguments",
     "WatchArguments",
+    "option",
 ]
 
 ALGORITHMS = ("grpo", "rloo")
 
 
-def _option(default: Any, help: str) -> Any:  # noqa: A002 (as in argparse)
+def option(default: Any, help: str) -> Any:  # noqa: A002 (as in argparse)
+    """Return a dataclass field with a default (``MISSING`` for none) and the help text of its option."""
     options = {"default_factory": list} if default == [] else {"default": default}
     return field(metadata={"help": help}, **options)
 
@@ -33,26 +35,26 @@ def _option(default: Any, help: str) -> Any:  # noqa: A002 (as in argparse)
 class DataArguments:
     """Arguments that select the training and held-out rows and format their prompts."""
 
-    dataset: str = _option(MISSING, "CSV, JSONL or Parquet file, or the name of a data set on the Hub.")
-    dataset_config: str | None = _option(None, "Configuration of a data set on the Hub.")
-    dataset_split: str = _option("train", "Split of a data set on the Hub.")
-    input_column: str = _option("findings", "Column that fills {input} in the prompt.")
-    reference_column: str = _option("reference", "Column of reference reports.")
-    image_column: str | None = _option(None, "Column of image paths, absolute or relative to the folder of the table.")
-    label_columns: list[str] | None = _option(None, "Columns of 0 and 1, or one column of lists; read as 'labels'.")
-    label_schema: str | None = _option(None, "Label schema, such as ct_rate, whose labels are the label columns.")
-    system_prompt: str | None = _option(
+    dataset: str = option(MISSING, "CSV, JSONL or Parquet file, or the name of a data set on the Hub.")
+    dataset_config: str | None = option(None, "Configuration of a data set on the Hub.")
+    dataset_split: str = option("train", "Split of a data set on the Hub.")
+    input_column: str = option("findings", "Column that fills {input} in the prompt.")
+    reference_column: str = option("reference", "Column of reference reports.")
+    image_column: str | None = option(None, "Column of image paths, absolute or relative to the folder of the table.")
+    label_columns: list[str] | None = option(None, "Columns of 0 and 1, or one column of lists; read as 'labels'.")
+    label_schema: str | None = option(None, "Label schema, such as ct_rate, whose labels are the label columns.")
+    system_prompt: str | None = option(
         None,
         "System message, or first line of a prompt without chat template; or the path of a .txt file of it, or of "
         "conversation.py of CT-CHAT's code.",
     )
-    prompt_template: str = _option("{input}", "Prompt; {input} is the input column, {NAME} is another column.")
-    conversational: bool = _option(True, "Format prompts with the model's chat template.")
-    max_input_words: int | None = _option(None, "Leave out rows whose input has more words.")
-    heldout_file: str | None = _option(None, "File of held-out rows, instead of a split.")
-    heldout_fraction: float = _option(0.1, "Fraction of rows that are held out from training.")
-    heldout_seed: int = _option(0, "Seed of the split.")
-    heldout_rows: int = _option(64, "Number of held-out rows to evaluate on; 0 for none.")
+    prompt_template: str = option("{input}", "Prompt; {input} is the input column, {NAME} is another column.")
+    conversational: bool = option(True, "Format prompts with the model's chat template.")
+    max_input_words: int | None = option(None, "Leave out rows whose input has more words.")
+    heldout_file: str | None = option(None, "File of held-out rows, instead of a split.")
+    heldout_fraction: float = option(0.1, "Fraction of rows that are held out from training.")
+    heldout_seed: int = option(0, "Seed of the split.")
+    heldout_rows: int = option(64, "Number of held-out rows to evaluate on; 0 for none.")
 
     @property
     def system_text(self) -> str | None:
@@ -86,35 +88,46 @@ class DataArguments:
 class RewardArguments(DataArguments):
     """Arguments that all reinforcement learning recipes share."""
 
-    rewards: list[str] = _option([], "Names, or mappings with name, weight, as (logged name) and reward options.")
-    heldout_batch_size: int = _option(8, "Number of held-out reports that a process generates in a batch.")
+    rewards: list[str] = option([], "Names, or mappings with name, weight, as (logged name) and reward options.")
+    heldout_batch_size: int = option(8, "Number of held-out reports that a process generates in a batch.")
+    heldout_metrics: list[str] = option(
+        [], "Further metrics of the held-out evaluation, in the same format as rewards; they are not trained on."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.rewards:
             raise ValueError("rewards is empty; set at least one, as in 'rewards: [{name: crg}]'")
-        names = [setting.logged_name for setting in self.reward_settings()]
+        settings = [*self.reward_settings(), *self.heldout_metric_settings()]
+        names = [setting.logged_name for setting in settings]
         if len(set(names)) < len(names):
-            raise ValueError(f"rewards are logged as {', '.join(names)}; give each a different name by 'as: NAME'")
+            raise ValueError(
+                f"rewards and held-out metrics are logged as {', '.join(names)}; give each a different name by "
+                "'as: NAME'"
+            )
 
     def reward_settings(self) -> list[RewardSetting]:
         """Return the parsed rewards."""
         return [parse_reward(reward, self.reference_column) for reward in self.rewards]
+
+    def heldout_metric_settings(self) -> list[RewardSetting]:
+        """Return the parsed metrics of the held-out evaluation."""
+        return [parse_reward(metric, self.reference_column) for metric in self.heldout_metrics]
 
 
 @dataclass
 class WatchArguments(RewardArguments):
     """Arguments that configure the detection of reward hacking."""
 
-    watch: bool = _option(False, "Detect reward hacking and write reward_watch.html.")
-    watch_stop: list[str] = _option([], "Names of checks whose alarms stop the run, or all (default: none).")
-    watch_metrics: list[str] = _option([], "Metrics held out from training, in the same format as rewards.")
-    watch_metric_every: int = _option(1, "Compute held-out metrics every N steps.")
-    watch_labeler: str = _option("rules:ct_rate", "Labeler of the watch, such as rules:chexbert; empty for none.")
-    watch_block_reports: int = _option(64, "Number of completions that are pooled into one value.")
-    watch_baseline_reports: int = _option(320, "Number of first completions, which represent the initial policy.")
-    watch_window_reports: int = _option(320, "Number of latest completions, which are compared with the first.")
-    watch_limits: list[str] = _option([], "Limits of checks: CHECK.OPTION=VALUE, or CHECK=false to disable.")
+    watch: bool = option(False, "Detect reward hacking and write reward_watch.html.")
+    watch_stop: list[str] = option([], "Names of checks whose alarms stop the run, or all (default: none).")
+    watch_metrics: list[str] = option([], "Metrics held out from training, in the same format as rewards.")
+    watch_metric_every: int = option(1, "Compute held-out metrics every N steps.")
+    watch_labeler: str = option("rules:ct_rate", "Labeler of the watch, such as rules:chexbert; empty for none.")
+    watch_block_reports: int = option(64, "Number of completions that are pooled into one value.")
+    watch_baseline_reports: int = option(320, "Number of first completions, which represent the initial policy.")
+    watch_window_reports: int = option(320, "Number of latest completions, which are compared with the first.")
+    watch_limits: list[str] = option([], "Limits of checks: CHECK.OPTION=VALUE, or CHECK=false to disable.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,7 +144,7 @@ class WatchArguments(RewardArguments):
 class RecipeArguments(WatchArguments):
     """Arguments of GRPO and RLOO recipes."""
 
-    algorithm: str = _option("grpo", "grpo or rloo.")
+    algorithm: str = option("grpo", "grpo or rloo.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,7 +156,7 @@ class RecipeArguments(WatchArguments):
 class PPOArguments(RewardArguments):
     """Arguments of PPO recipes."""
 
-    unscorable: float | None = _option(None, "Reward of unscorable completions (default: raise an error).")
+    unscorable: float | None = option(None, "Reward of unscorable completions (default: raise an error).")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,7 +168,7 @@ class PPOArguments(RewardArguments):
 class SupervisedArguments(DataArguments):
     """Arguments of supervised fine-tuning recipes."""
 
-    completion_column: str = _option("", "Column of target reports (default: the reference column).")
+    completion_column: str = option("", "Column of target reports (default: the reference column).")
 
     @property
     def target_column(self) -> str:

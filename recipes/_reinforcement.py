@@ -15,7 +15,9 @@ __all__ = [
     "check_push",
     "describe_rewards",
     "evaluate_stage",
+    "evaluate_written",
     "load_data_and_fit",
+    "make_heldout_metrics",
     "make_rewards",
     "reward_columns",
     "write_results",
@@ -41,6 +43,11 @@ def make_rewards(recipe: RewardArguments) -> tuple[list[Reward], list[float]]:
     """Return the rewards of a recipe and their weights."""
     settings = recipe.reward_settings()
     return [setting.make() for setting in settings], [setting.weight for setting in settings]
+
+
+def make_heldout_metrics(recipe: RewardArguments) -> list[Reward]:
+    """Return the further metrics of the held-out evaluation."""
+    return [setting.make() for setting in recipe.heldout_metric_settings()]
 
 
 def reward_columns(rewards: Sequence[Reward]) -> list[str]:
@@ -86,10 +93,15 @@ def evaluate_stage(
     if not recipe.heldout_rows:
         return None
     reports = greedy_reports(trainer, data.heldout, recipe.heldout_batch_size)
-    evaluation = evaluate_reports(reports, rewards, data.heldout)
+    return evaluate_written(trainer, reports, rewards, data.heldout, stage)
+
+
+def evaluate_written(trainer: Any, reports: list[str], rewards: Sequence[Reward], rows: Any, stage: str) -> Evaluation:
+    """Evaluate the reports of held-out rows, and write the rows with their reports on the main process."""
+    evaluation = evaluate_reports(reports, rewards, rows)
     if trainer.accelerator.is_main_process:
-        rows = [{**row, "report": report} for row, report in zip(data.heldout, reports, strict=True)]
-        write_rows(Path(trainer.args.output_dir) / f"heldout_{stage}.jsonl", rows)
+        written = [{**row, "report": report} for row, report in zip(rows, reports, strict=True)]
+        write_rows(Path(trainer.args.output_dir) / f"heldout_{stage}.jsonl", written)
         for name, summary in evaluation.summary().items():
             logger.info("held out, %s, %s: %s", stage.replace("_", " "), name, format_summary(summary))
     return evaluation

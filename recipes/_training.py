@@ -34,6 +34,7 @@ __all__ = [
     "make_trainer",
     "prepare_policy",
     "show_progress",
+    "start",
     "train_and_save",
     "write_no_card",
 ]
@@ -276,10 +277,8 @@ class ResumableSampling:
         return _OrderByEpoch(super()._get_train_sampler(dataset), self)  # type: ignore[misc]
 
 
-def launch(
-    parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., Any], argv: Sequence[str] | None
-) -> None:
-    """Parse a command line (``None`` for that of the process) and run the recipe.
+def start(parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., Any], argv: Sequence[str] | None) -> Any:
+    """Parse a command line (``None`` for that of the process), run the recipe, and return its trainer.
 
     A mistake in the command line, the recipe's keys or the data ends the process with one line instead of a traceback.
     """
@@ -291,9 +290,16 @@ def launch(
     except (ValueError, OSError, ImportError) as error:
         _exit(error, 2)
     try:
-        trainer = run(*parsed)
+        return run(*parsed)
     except (FileNotFoundError, TableError) as error:
         _exit(error, 1)
+
+
+def launch(
+    parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., Any], argv: Sequence[str] | None
+) -> None:
+    """Run a recipe with a TRL trainer, as :func:`start`, and end its processes."""
+    trainer = start(parse, run, argv)
     accelerator = trainer.accelerator
     engine = getattr(getattr(trainer, "vllm_generation", None), "llm", None)
     # The accelerator's process group must outlive the model, which the trainer refers to.

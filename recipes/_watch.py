@@ -1,6 +1,6 @@
 """Construction of the reward watch from the arguments of a recipe."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,18 @@ def make_watch_metrics(recipe: WatchArguments) -> list[Reward]:
 
 
 def make_watch(
-    recipe: WatchArguments, metrics: Sequence[Reward], folder: str | Path | None
-) -> TrainerRewardWatchCallback | None:
+    recipe: WatchArguments,
+    metrics: Sequence[Reward],
+    folder: str | Path | None,
+    callback: Callable[..., Any] = TrainerRewardWatchCallback,
+) -> Any:
     """Return the callback of a recipe, or ``None`` if the watch is disabled.
 
     Args:
         recipe: The recipe's arguments.
         metrics: Fitted held-out metrics.
         folder: Folder for ``reward_watch.html``.
+        callback: Class of the callback.
 
     Raises:
         ValueError: If a check or limit is unknown, or a number is out of range.
@@ -66,7 +70,7 @@ def make_watch(
         window_reports=recipe.watch_window_reports,
         limits=parse_limits(recipe.watch_limits),
     )
-    return TrainerRewardWatchCallback(
+    return callback(
         metrics,
         watch=watch,
         reference_column=recipe.reference_column,

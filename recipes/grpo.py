@@ -40,6 +40,7 @@ from rrg_rewards.recipes._reinforcement import (
     describe_rewards,
     evaluate_stage,
     load_data_and_fit,
+    make_heldout_metrics,
     make_rewards,
     write_results,
 )
@@ -117,7 +118,8 @@ def run(
         )
     rewards, training.reward_weights = make_rewards(recipe)
     held_out = make_watch_metrics(recipe)
-    data = load_data_and_fit(recipe, [*rewards, *held_out], [recipe.reference_column] if recipe.watch else [])
+    evaluated = [*rewards, *make_heldout_metrics(recipe)]
+    data = load_data_and_fit(recipe, [*evaluated, *held_out], [recipe.reference_column] if recipe.watch else [])
     described = describe(recipe, training, model, data) | describe_rewards(rewards, training.reward_weights)
     watch = make_watch(recipe, held_out, training.output_dir)
     watched = rewards if watch is None else watch.record(rewards)
@@ -130,12 +132,12 @@ def run(
         trainer.add_callback(callback)
     show_progress(trainer, progress)
     write_run_file(trainer, "run.json", described)
-    evaluations = {"before": evaluate_stage(trainer, rewards, data, recipe, "before")}
+    evaluations = {"before": evaluate_stage(trainer, evaluated, data, recipe, "before")}
     train_and_save(trainer)
-    evaluations["after"] = evaluate_stage(trainer, rewards, data, recipe, "after")
+    evaluations["after"] = evaluate_stage(trainer, evaluated, data, recipe, "after")
     if recipe.image_column is not None:
         others = dataclasses.replace(data, heldout=with_images_of_others(data.heldout))
-        evaluations["images_of_others"] = evaluate_stage(trainer, rewards, others, recipe, "images_of_others")
+        evaluations["images_of_others"] = evaluate_stage(trainer, evaluated, others, recipe, "images_of_others")
     write_results(trainer, rewards, trainer.state.log_history, evaluations)
     write_run_card(trainer, recipe.algorithm.upper())
     write_run_page(trainer)

@@ -341,7 +341,8 @@ def _part(setting: Mapping[str, Any], reference_column: str | None) -> RewardPar
     shaping = {key: options.pop(key) for key in SHAPING_OPTIONS if key in options}
     if isinstance(gate := shaping.get("gate"), Mapping):
         try:
-            shaping["gate"] = Gate(**gate)
+            # YAML 1.1, which TRL's parser reads, takes the key `on` for the value true.
+            shaping["gate"] = Gate(**{"on" if key is True else key: value for key, value in gate.items()})
         except TypeError as error:
             raise ValueError(f"gate of part {name!r} takes on, at_least and optional otherwise, got {gate}") from error
     shaping.update({key: tuple(value) for key, value in shaping.items() if isinstance(value, list)})

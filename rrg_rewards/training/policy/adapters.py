@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["adapters_off", "has_adapters"]
+__all__ = ["adapted_layers", "adapters_merged", "adapters_off", "has_adapters"]
 
 
 def _adapted(module: nn.Module) -> list[Any]:
@@ -26,3 +26,33 @@ def adapters_off(module: nn.Module) -> Iterator[None]:
         for part in _adapted(module):
             stack.enter_context(part.disable_adapter())
         yield
+
+
+def adapted_layers(module: nn.Module) -> dict[str, Any]:
+    """Return the layers with an adapter that can be merged into their weights, by name."""
+    return {
+        name: part
+        for name, part in module.named_modules()
+        if hasattr(part, "get_base_layer") and hasattr(part, "merge") and hasattr(part, "base_layer")
+    }
+
+
+@contextmanager
+def adapters_merged(module: nn.Module) -> Iterator[None]:
+    """Merge the adapters of the module into its weights, and restore the weights exactly afterwards.
+
+    The weights with adapters are stored twice meanwhile.
+    """
+    layers = [layer for layer in adapted_layers(module).values() if not layer.merged]
+    stored = [[(part, part.data.clone()) for part in layer.get_base_layer().parameters()] for layer in layers]
+    try:
+        for layer in layers:
+            layer.merge()
+        yield
+    finally:
+        for layer, parts in zip(layers, stored, strict=True):
+            if layer.merged:
+                layer.unmerge()
+            for part, values in parts:
+                # Unmerging subtracts, which leaves rounding errors.
+                part.data.copy_(values)

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from rrg_rewards.training.policy.adapters import adapted_layers
+
 __all__ = ["checkpoint_weights"]
 
 
@@ -23,8 +25,7 @@ def checkpoint_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         >>> [name for name, _ in checkpoint_weights(nn.Sequential(nn.Linear(2, 1)))]
         ['0.weight', '0.bias']
     """
-    # Recognise adapters by attributes instead of PEFT's classes, so that PEFT need not be installed.
-    adapted = {name: module for name, module in model.named_modules() if _has_adapter(module)}
+    adapted = adapted_layers(model)
     for name, parameter in model.named_parameters():
         if not any(name.startswith(f"{layer}.") for layer in adapted) and ".original_module." not in name:
             yield _checkpoint_name(name), parameter.data
@@ -33,10 +34,6 @@ def checkpoint_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         merged.merge()
         for part, parameter in merged.get_base_layer().named_parameters():
             yield _checkpoint_name(f"{name}.{part}"), parameter.data
-
-
-def _has_adapter(module: nn.Module) -> bool:
-    return hasattr(module, "get_base_layer") and hasattr(module, "merge") and hasattr(module, "base_layer")
 
 
 def _checkpoint_name(name: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rrg_rewards.functional import token_entropies, token_log_probs
 
@@ -106,6 +107,26 @@ class TokenScores:
                 # Process single rows, because a float32 copy of all logits would be the largest tensor of the step.
                 entropies = torch.stack([token_entropies(row, temperature) for row in logits.detach()])
         return cls(token_log_probs(logits, completions.tokens, temperature), entropies, hidden)
+
+    @classmethod
+    def joined(cls, parts: Sequence["TokenScores"], rows: Tensor, width: int) -> "TokenScores":
+        """Return the scores of all rows from those of parts, padded with 0 to ``width`` tokens.
+
+        Args:
+            parts: Scores of parts of the rows.
+            rows: Numbers of the rows, in the order of the parts.
+            width: Number of tokens of the result.
+        """
+        order = rows.argsort()
+
+        def join(values: Sequence[Tensor]) -> Tensor:
+            padded = [pad(part, (0, 0) * (part.ndim - 2) + (0, width - part.shape[1])) for part in values]
+            return torch.cat(padded).index_select(0, order)
+
+        log_probs = join([part.log_probs for part in parts])
+        entropies = [part.entropies for part in parts if part.entropies is not None]
+        hidden = [part.hidden for part in parts if part.hidden is not None]
+        return cls(log_probs, join(entropies) if entropies else None, join(hidden) if hidden else None)
 
 
 @runtime_checkable

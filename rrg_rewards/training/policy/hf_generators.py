@@ -1,17 +1,20 @@
 """Hugging Face models as report generators for reinforcement learning."""
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
-from transformers import GenerationConfig, ProcessorMixin
+from transformers import DynamicCache, GenerationConfig, ProcessorMixin
 
+from rrg_rewards.training.policy.adapters import adapters_merged
+from rrg_rewards.training.policy.decoding import sample_completions
 from rrg_rewards.training.policy.generators import Batch, Completions, TokenScores
+from rrg_rewards.training.policy.shared_prompts import Prompts, accepted_arguments, new_cache, parts_of_similar_length
 from rrg_rewards.utilities.processes import num_processes
 
 __all__ = [
@@ -68,24 +71,38 @@ class CausalLMGenerator(_Generator):
     Pass :meth:`collate` to the data module. Rows have a ``prompt``, which is a text or a list of messages, and
     optionally an ``image``.
 
+    If several rows of a batch have the same prompt, as in a rollout, the prompt is computed once, in sampling and in
+    :meth:`log_probs`. This changes results by rounding only. Exceptions are models with sliding windows or recurrent
+    states, gradient checkpointing, and sharded weights (FSDP, ZeRO-3), for which each row is computed.
+
     Args:
         model: A causal language model, or a PEFT model that wraps one.
         processor: The tokenizer of the model, or its processor, which contains a tokenizer.
         max_new_tokens: Maximum length of a completion in tokens.
         temperature: Sampling temperature.
+        merge_adapters: Whether to merge PEFT adapters into the weights during sampling, and to restore the weights
+            afterwards. Sampling is faster, but the weights with adapters are stored twice meanwhile, and weights of 16
+            bits round the samples' probabilities. Completions therefore have the log-probabilities of the sampler, with
+            which :class:`~rrg_rewards.training.PolicyModule` corrects the loss (``sampler_correction``).
 
     Raises:
         ValueError: If a number is not positive, or the tokenizer has no padding or end-of-sequence token.
     """
 
     def __init__(
-        self, model: nn.Module, processor: Any, *, max_new_tokens: int = 256, temperature: float = 1.0
+        self,
+        model: nn.Module,
+        processor: Any,
+        *,
+        max_new_tokens: int = 256,
+        temperature: float = 1.0,
+        merge_adapters: bool = False,
     ) -> None:
         tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
         super().__init__(model, tokenizer, max_new_tokens, temperature)
         self.processor = processor
-        parameters = inspect.signature(getattr(model, "get_base_model", lambda: model)().forward).parameters
-        self._takes = {name for name in ("position_ids", "logits_to_keep") if name in parameters}
+        self.merge_adapters = merge_adapters
+        self._takes = accepted_arguments(model)
 
     @property
     def hidden_size(self) -> int:
@@ -107,28 +124,75 @@ class CausalLMGenerator(_Generator):
     def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:
         """Generate one completion for each row."""
         inputs = _tensors(batch)
-        return self._generate(inputs, inputs["input_ids"].shape[1], greedy)
+        cache = None if greedy or is_sharded(self.model) else new_cache(self.model)
+        if cache is None:
+            return self._generate(inputs, inputs["input_ids"].shape[1], greedy)
+        with torch.no_grad(), adapters_merged(self.model) if self.merge_adapters else nullcontext():
+            prompts = Prompts(inputs)
+            logits = prompts.read(self.model, cache).index_select(0, prompts.index)
+            completions = sample_completions(
+                self.model,
+                prompts.copies(cache, torch.arange(len(prompts.index), device=logits.device)),
+                logits,
+                prompts.mask,
+                max_new_tokens=self.max_new_tokens,
+                temperature=self.temperature,
+                end_token_ids=self.end_token_ids,
+                pad_token_id=self.tokenizer.pad_token_id,
+            )
+        return completions if self.merge_adapters else replace(completions, log_probs=None)
 
     def log_probs(self, batch: Batch, completions: Completions) -> TokenScores:
         """Return the scores of given completions."""
         inputs = _tensors(batch)
-        prompt_mask, count = inputs.pop("attention_mask"), completions.tokens.shape[1]
-        mask = torch.cat([prompt_mask, completions.mask], dim=1)
         # Replace ids at padding, because the model may have no embedding for them.
         tokens = completions.tokens.masked_fill(completions.mask == 0, self.tokenizer.pad_token_id)
-        inputs |= {"input_ids": torch.cat([inputs["input_ids"], tokens], dim=1), "attention_mask": mask}
+        cache = None if is_sharded(self.model) else new_cache(self.model)
+        prompts = None if cache is None else Prompts(inputs)
+        if prompts is None or len(prompts) == len(tokens):
+            return self._scores(inputs, tokens, completions)
+        return self._shared_scores(prompts, cache, tokens, completions)
+
+    def _scores(self, inputs: Mapping[str, Tensor], tokens: Tensor, completions: Completions) -> TokenScores:
+        """Score whole rows."""
+        count, mask = tokens.shape[1], torch.cat([inputs["attention_mask"], completions.mask], dim=1)
+        options: dict[str, Any] = {"logits_to_keep": count + 1} if "logits_to_keep" in self._takes else {}
         if "position_ids" in self._takes:
             # Count positions from the first token that is not padding, as generation does.
-            inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
-        options: dict[str, Any] = {"use_cache": False}
-        if "logits_to_keep" in self._takes:
-            options["logits_to_keep"] = count + 1
+            options["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+        rows = {**inputs, "input_ids": torch.cat([inputs["input_ids"], tokens], dim=1), "attention_mask": mask}
         states: list[Tensor] = []
         with _recording_states(self.model, states):
-            logits = self.model(**inputs, **options).logits[:, -count - 1 : -1]
-        return TokenScores.from_logits(
-            logits, completions, self.temperature, states[-1][:, -count - 1 : -1] if states else None
-        )
+            logits = self.model(**rows, use_cache=False, **options).logits[:, -count - 1 : -1]
+        hidden = states[-1][:, -count - 1 : -1] if states else None
+        return TokenScores.from_logits(logits, completions, self.temperature, hidden)
+
+    def _shared_scores(
+        self, prompts: Prompts, cache: DynamicCache, tokens: Tensor, completions: Completions
+    ) -> TokenScores:
+        """Score rows whose prompts are computed once, in parts of rows of similar length."""
+        states: list[Tensor] = []
+        with _recording_states(self.model, states):
+            first = prompts.read(self.model, cache).unsqueeze(1)
+            of_prompts = [state[:, -1:] for state in states]
+            parts = parts_of_similar_length(completions.lengths)
+            scores = []
+            for rows in parts:
+                own, index = completions.rows(rows), prompts.index[rows]
+                width = own.tokens.shape[1] - 1
+                logits, hidden = [first.index_select(0, index)], [state.index_select(0, index) for state in of_prompts]
+                if width:
+                    states.clear()
+                    logits.append(
+                        prompts.continue_with(self.model, cache, rows, tokens[rows, :width], own.mask[:, :width])
+                    )
+                    hidden += states
+                scores.append(
+                    TokenScores.from_logits(
+                        torch.cat(logits, dim=1), own, self.temperature, torch.cat(hidden, dim=1) if hidden else None
+                    )
+                )
+        return TokenScores.joined(scores, torch.cat(parts), tokens.shape[1])
 
     def _inputs(self, prompts: Sequence[Any], images: Sequence[Any] | None) -> dict[str, Tensor]:
         texts, conversational = render_prompts(self.processor, prompts)
@@ -154,6 +218,7 @@ class CTChatGenerator(CausalLMGenerator):
         processor: The :class:`rrg_rewards.models.CTChatProcessor` of the model.
         max_new_tokens: Maximum length of a completion in tokens.
         temperature: Sampling temperature.
+        merge_adapters: Whether to merge PEFT adapters during sampling, as in :class:`CausalLMGenerator`.
     """
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -288,13 +288,21 @@ class PolicyModule(SamplingModule):
         self.rollout = None if state["rollout"] is None else Rollout.from_state_dict(state["rollout"])
 
     def _minibatch(self, batch_idx: int, epoch: int, index: int) -> Tensor:
-        """Return the rows of one minibatch. Each pass over the rollout has a different order."""
+        """Return the rows of one minibatch. Each pass over the rollout has a different order.
+
+        Minibatches contain whole groups if the number of groups allows it, because the completions of a group share
+        the computation of their prompt.
+        """
         assert self.rollout is not None
         first = batch_idx - batch_idx % self.steps_per_rollout
         generator = torch.Generator().manual_seed(
             hash((self.seed, self.current_epoch, first, epoch, self.global_rank)) % 2**63
         )
-        return torch.randperm(len(self.rollout), generator=generator).chunk(self.minibatches)[index]
+        size = self.num_generations
+        if (len(self.rollout) // size) % self.minibatches:
+            size = 1
+        units = torch.randperm(len(self.rollout) // size, generator=generator).chunk(self.minibatches)[index]
+        return (units.unsqueeze(1) * size + torch.arange(size)).flatten()
 
     def _log_step(self, steps: Mapping[str, Tensor]) -> None:
         assert self.rollout is not None

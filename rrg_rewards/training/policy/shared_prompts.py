@@ -1,0 +1,155 @@
+"""Causal language models on rows that repeat their prompts: each prompt is computed once.
+
+A rollout has several completions per prompt. The keys and values of a prompt do not depend on its completions, so they
+are computed once and copied to the rows of its completions. Log-probabilities and gradients are those of the
+computation on whole rows, up to rounding.
+"""
+
+import copy
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+__all__ = ["Prompts", "accepted_arguments", "new_cache", "parts_of_similar_length"]
+
+# Number of tokens whose computation takes about as long as the overhead of a call of the model.
+_TOKENS_PER_CALL = 64
+_TOKENS_PER_CALL_ON_GPU = 4096
+_ARGUMENTS = ("position_ids", "logits_to_keep", "past_key_values")
+
+
+def accepted_arguments(model: Any) -> frozenset[str]:
+    """Return which optional arguments of causal language models the model accepts."""
+    forward = getattr(model, "get_base_model", lambda: model)().forward
+    return frozenset(_ARGUMENTS) & inspect.signature(forward).parameters.keys()
+
+
+def new_cache(model: Any) -> DynamicCache | None:
+    """Return an empty cache of keys and values, or ``None`` if rows of the model cannot share prompts.
+
+    Layers with a state of another kind, such as sliding windows, cannot. Gradient checkpointing and prompt tuning
+    exclude a cache.
+    """
+    if not {"position_ids", "past_key_values"} <= accepted_arguments(model):
+        return None
+    if model.training and getattr(model, "is_gradient_checkpointing", False):
+        return None
+    adapters = getattr(model, "peft_config", None) or {}
+    if any(getattr(adapter, "is_prompt_learning", False) for adapter in adapters.values()):
+        return None
+    cache = DynamicCache(config=model.config.get_text_config(decoder=True))
+    return cache if all(type(layer) is DynamicLayer for layer in cache.layers) else None
+
+
+class Prompts:
+    """The distinct prompts of a batch.
+
+    Args:
+        inputs: The model's inputs: ``input_ids`` and ``attention_mask`` ``(N, P)``, and other tensors ``(N, ...)``.
+
+    Attributes:
+        inputs: The inputs of the ``U`` distinct prompts.
+        index: Number of the prompt of each row, ``(N,)``.
+
+    Example:
+        >>> ids = torch.tensor([[5, 6], [5, 6], [5, 7]])
+        >>> prompts = Prompts({"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+        >>> prompts.inputs["input_ids"].tolist(), prompts.index.tolist()
+        ([[5, 6], [5, 7]], [0, 0, 1])
+    """
+
+    def __init__(self, inputs: Mapping[str, Tensor]) -> None:
+        inputs = _without_common_padding(inputs)
+        first, self.index = _distinct(inputs)
+        self.inputs = {name: column[first] for name, column in inputs.items()}
+        self.mask = inputs["attention_mask"]
+
+    def __len__(self) -> int:
+        return len(self.inputs["input_ids"])
+
+    def read(self, model: Any, cache: DynamicCache) -> Tensor:
+        """Fill an empty cache with the ``U`` prompts, and return the logits ``(U, V)`` after them."""
+        keep = {"logits_to_keep": 1} if "logits_to_keep" in accepted_arguments(model) else {}
+        positions = (self.inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
+        output = model(**self.inputs, position_ids=positions, past_key_values=cache, use_cache=True, **keep)
+        logits: Tensor = output.logits[:, -1]
+        return logits
+
+    def copies(self, cache: DynamicCache, rows: Tensor) -> DynamicCache:
+        """Return a cache for some rows of the batch, from the cache that :meth:`read` has filled."""
+        copied = copy.copy(cache)
+        copied.layers = [copy.copy(layer) for layer in cache.layers]
+        for layer in copied.layers:
+            # The backward pass of index_select is faster than that of indexing.
+            layer.keys = layer.keys.index_select(0, self.index[rows])
+            layer.values = layer.values.index_select(0, self.index[rows])
+        return copied
+
+    def continue_with(self, model: Any, cache: DynamicCache, rows: Tensor, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Return the logits ``(n, T, V)`` after each token of some rows, which follow the cached prompts.
+
+        Args:
+            model: The model.
+            cache: The cache that :meth:`read` has filled. It is not changed.
+            rows: Numbers of the rows, ``(n,)``.
+            tokens: Token ids ``(n, T)``.
+            mask: ``(n, T)``, 0 at padding on the right.
+        """
+        seen = torch.cat([self.mask[rows], mask], dim=1)
+        logits: Tensor = model(
+            input_ids=tokens,
+            attention_mask=seen,
+            position_ids=(seen.cumsum(1) - 1)[:, -tokens.shape[1] :],
+            past_key_values=self.copies(cache, rows),
+            use_cache=True,
+        ).logits
+        return logits
+
+
+def parts_of_similar_length(lengths: Tensor) -> list[Tensor]:
+    """Divide rows into parts whose rows have similar lengths, such that parts have little padding.
+
+    The number of parts minimises the number of tokens with padding, plus a number of tokens that take as long as a
+    further call of the model.
+
+    Args:
+        lengths: Lengths of the rows, ``(N,)``.
+
+    Example:
+        >>> [part.tolist() for part in parts_of_similar_length(torch.tensor([500, 20, 480, 30]))]
+        [[1, 3], [2, 0]]
+    """
+    order, call = lengths.argsort(), _TOKENS_PER_CALL if lengths.device.type == "cpu" else _TOKENS_PER_CALL_ON_GPU
+    divisions = [order.chunk(count) for count in (1, 2, 4, 8) if count <= len(lengths)]
+    costs = [sum(int(lengths[part[-1]]) * len(part) + call for part in parts) for parts in divisions]
+    return list(divisions[costs.index(min(costs))])
+
+
+def _without_common_padding(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the inputs without the first tokens that are padding in all rows."""
+    start = int(inputs["attention_mask"].any(0).long().argmax())
+    return {**inputs, **{name: inputs[name][:, start:] for name in ("input_ids", "attention_mask")}}
+
+
+def _distinct(inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the first row of each distinct prompt, and the number of the prompt of each row."""
+    first: list[int] = []
+    index: list[int] = []
+    found: dict[tuple[Any, ...], list[int]] = {}
+    ids, mask = inputs["input_ids"].tolist(), inputs["attention_mask"].tolist()
+    others = [column for name, column in inputs.items() if name not in ("input_ids", "attention_mask")]
+    for row, key in enumerate(zip(map(tuple, ids), map(tuple, mask), strict=True)):
+        same = found.setdefault(key, [])
+        number = next((n for n in same if all(torch.equal(part[row], part[first[n]]) for part in others)), None)
+        if number is None:
+            number = len(first)
+            first.append(row)
+            same.append(number)
+        index.append(number)
+    device = inputs["input_ids"].device
+    return torch.tensor(first, device=device), torch.tensor(index, device=device)

@@ -1,0 +1,172 @@
+"""Rows with the same prompt: one computation of the prompt, with the results of computing each row."""
+
+import math
+
+import pytest
+import torch
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
+from tiny_ct_chat import save_volumes, tiny_ct_chat, tiny_processor
+from tiny_generator import tiny_generator, tiny_rows
+from tiny_policy import tiny_model, tiny_tokenizer
+from transformers import MistralConfig, MistralForCausalLM
+
+from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
+from rrg_rewards.training.policy import hf_generators, shared_prompts
+from rrg_rewards.training.policy.adapters import adapters_merged
+from rrg_rewards.training.policy.decoding import sample_tokens
+from rrg_rewards.training.policy.generators import repeat_rows, take_rows
+from rrg_rewards.training.policy.shared_prompts import Prompts, new_cache
+
+
+def _text(**options):
+    generator = tiny_generator(6)
+    generator.merge_adapters = options.get("merge_adapters", False)
+    torch.nn.init.normal_(generator.model.lm_head.weight)
+    return generator, generator.collate(tiny_rows(5))
+
+
+def _ct_chat(folder):
+    processor = tiny_processor()
+    generator = CTChatGenerator(tiny_ct_chat(processor), processor, max_new_tokens=6)
+    # Two rows differ by their volume only.
+    contents = ["report", "report", "report report", "report report report"]
+    rows = [
+        {"prompt": [{"role": "user", "content": content}], "image": path}
+        for content, path in zip(contents, save_volumes(folder, 4), strict=True)
+    ]
+    return generator, generator.collate(rows)
+
+
+@pytest.fixture(params=["text", "ct_chat"])
+def made(request, tmp_path):
+    generator, batch = _text() if request.param == "text" else _ct_chat(tmp_path)
+    return generator.eval(), batch
+
+
+def _scores(generator, batch, completions):
+    generator.zero_grad()
+    scores = generator.log_probs(batch, completions)
+    (scores.log_probs * completions.mask).square().sum().backward()
+    gradient = torch.cat([weight.grad.flatten() for weight in generator.parameters() if weight.grad is not None])
+    return scores, gradient
+
+
+@pytest.mark.parametrize("tokens_per_call", [0, 64])
+def test_scores_and_gradients_are_those_of_whole_rows(made, monkeypatch, tokens_per_call):
+    monkeypatch.setattr(shared_prompts, "_TOKENS_PER_CALL", tokens_per_call)
+    generator, batch = made
+    rows = take_rows(repeat_rows(batch, 3), torch.tensor([4, 0, 9, 3, 5, 1, 8, 10]))
+    torch.manual_seed(1)
+    completions = generator.sample(rows)
+    read = []
+    monkeypatch.setattr(Prompts, "read", lambda self, *args, of=Prompts.read: read.append(len(self)) or of(self, *args))
+    shared, gradient = _scores(generator, rows, completions)
+    monkeypatch.setattr(hf_generators, "new_cache", lambda model: None)
+    whole, expected = _scores(generator, rows, completions)
+    assert read == [4]
+    inside = completions.mask.bool()
+    for name in ("log_probs", "entropies", "hidden"):
+        torch.testing.assert_close(getattr(shared, name)[inside], getattr(whole, name)[inside], atol=1e-5, rtol=1e-5)
+    assert (gradient - expected).norm() < 1e-5 * expected.norm()
+
+
+def test_completions_of_one_token(made):
+    generator, batch = made
+    generator.max_new_tokens = 1
+    rows = repeat_rows(batch, 2)
+    completions = generator.sample(rows)
+    assert completions.tokens.shape == (len(rows["prompt"]), 1)
+    alone = generator.log_probs(take_rows(rows, torch.tensor([2])), completions.rows(torch.tensor([2])))
+    together = generator.log_probs(rows, completions)
+    torch.testing.assert_close(together.log_probs[2:3], alone.log_probs, atol=1e-5, rtol=1e-5)
+
+
+def test_the_samplers_probabilities_are_those_of_the_scores(made):
+    generator, batch = made
+    generator.merge_adapters, generator.temperature = True, 0.8
+    rows = repeat_rows(batch, 8)
+    torch.manual_seed(0)
+    completions = generator.sample(rows)
+    inside = completions.mask.bool()
+    # Some rows end early and are removed from the batch.
+    assert 0 < inside.sum() < inside.numel()
+    expected = generator.log_probs(rows, completions).log_probs
+    torch.testing.assert_close(completions.log_probs[inside], expected[inside], atol=1e-5, rtol=1e-5)
+
+
+def test_samples_have_the_frequencies_of_the_model():
+    generator, batch = _text()
+    generator.eval()
+    generator.max_new_tokens = 2
+    rows = repeat_rows(take_rows(batch, torch.tensor([1])), 4000)
+    torch.manual_seed(0)
+    tokens = generator.sample(rows).tokens
+    one = take_rows(batch, torch.tensor([1]))
+    logits = generator.model(input_ids=one["input_ids"], attention_mask=one["attention_mask"]).logits[0, -1]
+    expected = logits.softmax(0)
+    seen = tokens[:, 0].bincount(minlength=len(expected)) / 4000
+    error = (expected * (1 - expected) / 4000).sqrt()
+    assert ((seen - expected).abs() <= 4 * error + 1e-9).all()
+
+
+def test_rare_tokens_are_drawn_as_often_as_they_should_be():
+    # In float32, probabilities of 1e-8 vanish in a sum near 1.
+    logits = torch.full((1, 200_001), math.log(1e-7))
+    logits[0, 0] = 0.0
+    torch.manual_seed(0)
+    tokens, log_probs = sample_tokens(logits.expand(2000, -1))
+    share = 200_000 * 1e-7 / (1 + 200_000 * 1e-7)
+    assert abs((tokens > 0).float().mean().item() - share) < 4 * math.sqrt(share * (1 - share) / 2000)
+    assert torch.allclose(log_probs, logits[0].log_softmax(0)[tokens], atol=1e-5)
+
+
+def test_a_token_without_probability_is_never_drawn():
+    logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).expand(1000, -1)
+    assert set(sample_tokens(logits)[0].tolist()) == {1, 3}
+
+
+def test_merged_adapters_leave_the_weights_unchanged():
+    torch.manual_seed(0)
+    model = get_peft_model(
+        tiny_model().to(torch.bfloat16), LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    )
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    ids = torch.tensor([[4, 5, 6]])
+    expected = model(input_ids=ids).logits
+    with adapters_merged(model):
+        merged = model(input_ids=ids).logits
+        assert any(not torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    torch.testing.assert_close(merged, expected, atol=0.05, rtol=0.05)
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    assert torch.equal(model(input_ids=ids).logits, expected)
+
+
+def _sliding():
+    config = MistralConfig(
+        vocab_size=14, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, sliding_window=4, pad_token_id=0, eos_token_id=2, bos_token_id=1,
+    )  # fmt: skip
+    return MistralForCausalLM(config)
+
+
+def _checkpointing():
+    model = tiny_model()
+    model.gradient_checkpointing_enable()
+    return model.train()
+
+
+def _prompt_tuning():
+    return get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
+
+
+@pytest.mark.parametrize("make", [_sliding, _checkpointing, _prompt_tuning])
+def test_models_that_cannot_share_compute_whole_rows(make):
+    torch.manual_seed(0)
+    model = make()
+    assert new_cache(model) is None
+    assert new_cache(tiny_model()) is not None
+    generator = CausalLMGenerator(model, tiny_tokenizer(), max_new_tokens=4)
+    rows = repeat_rows(generator.collate(tiny_rows(3)), 2)
+    completions = generator.sample(rows)
+    if make is not _prompt_tuning:
+        assert generator.log_probs(rows, completions).log_probs.shape == completions.tokens.shape
