@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from policy_runs import COMMON, GENERATIONS, GRPO, heldout, mini_generator, read, with_lightning, with_trl
+from policy_runs import COMMON, GENERATIONS, GRPO, heldout, mini_generator, options, read, with_lightning, with_trl
 from policy_vision import collate_volumes, vision_generator, warm_start
 
 from rrg_rewards.data import open_output, read_table, write_json
@@ -38,7 +38,7 @@ _STATISTICS = ("crg", "precision", "recall", "words")
 
 def trl_run(folder: Path, output: Path, steps: int, seed: int, heldout_rows: int) -> dict[str, Any]:
     """Run the GRPO recipe."""
-    rows = with_trl(folder, output, max_steps=steps, seed=seed, heldout_rows=heldout_rows)
+    rows = with_trl(options(folder, output, max_steps=steps, seed=seed, heldout_rows=heldout_rows))
     found = json.loads((output / "evaluation.json").read_text())
     stages = {stage: _of_interest(found[stage]["crg"]) for stage in ("before", "after", "change")}
     return {"side": "trl", "algorithm": "grpo", "seed": seed, **stages, "rewards": [row["reward"] for row in rows]}
@@ -50,7 +50,7 @@ def lightning_run(
     """Train with PolicyModule."""
     before = heldout(generator, reward, data.heldout, collate)
     module = PolicyModule(generator, reward, **settings, **COMMON, seed=seed)
-    rows = with_lightning(module, data.train, steps, seed, collate)
+    rows = with_lightning(module, data.train, steps, seed, collate=collate)
     after = heldout(generator, reward, data.heldout, collate)
     stages = {
         "before": before.summary()["crg"],

@@ -75,11 +75,10 @@ def read(folder: Path, output: Path, **more: Any) -> tuple[RecipeData, Reward]:
     return data, reward
 
 
-def with_trl(folder: Path, output: Path, **more: Any) -> list[dict[str, float]]:
-    """Run the recipe and return the log of each step."""
+def with_trl(chosen: dict[str, Any]) -> list[dict[str, float]]:
+    """Run the recipe with some options and return the log of each step."""
     steps = TrlSteps()
-    command = command_line(options(folder, output, **more))
-    grpo.finish(grpo.run(*grpo.parse(command), callbacks=[steps]).accelerator)
+    grpo.finish(grpo.run(*grpo.parse(command_line(chosen)), callbacks=[steps]).accelerator)
     return steps.rows
 
 
@@ -92,7 +91,13 @@ def mini_generator(folder: Path) -> CTChatGenerator:
 
 
 def with_lightning(
-    module: PolicyModule, rows: Any, steps: int, seed: int, collate: Any = None
+    module: PolicyModule,
+    rows: Any,
+    steps: int,
+    seed: int,
+    batch_size: int = ROWS,
+    collate: Any = None,
+    precision: str = "32-true",
 ) -> list[dict[str, float]]:
     """Train for a number of rollouts and return the log of each step."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
@@ -103,12 +108,13 @@ def with_lightning(
         callbacks=[noted],
         accelerator="cpu",
         gradient_clip_val=1.0,
+        precision=precision,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    trainer.fit(module, PolicyDataModule(rows, batch_size=ROWS, collate=collate, seed=seed))
+    trainer.fit(module, PolicyDataModule(rows, batch_size=batch_size, collate=collate, seed=seed))
     return noted.rows
 
 

@@ -1,53 +1,156 @@
-"""Compare the tokens per second of GRPO in PolicyModule and in TRL, on the same policy and rows.
+"""Compare the tokens per second and the memory of GRPO in PolicyModule and in TRL, on the same policy and rows.
 
-python benchmarks/policy_throughput.py --folder runs/mini_ct_chat [--steps 20] [--rounds 3]
+python benchmarks/policy_throughput.py --mini runs/mini_ct_chat [--steps 20] [--rounds 3]
+python benchmarks/policy_throughput.py --smollm2 runs/smollm2-135m-instruct --reports runs/ct_rate_impressions.csv
 
-The folder contains the output of ``rrg_rewards.recipes.ct_chat.phantom`` and of the recipe ``ct_chat/mini_sft``. The
-script runs both sides in turn; a round is one run of each side. A step generates 128 completions and trains on them.
-The rate is the number of completion tokens per second from the end of the first step to the end of the last.
+``--mini`` is the output of ``rrg_rewards.recipes.ct_chat.phantom`` and of the recipe ``ct_chat/mini_sft``; a step
+generates 128 completions and trains on them. ``--smollm2`` and ``--reports`` are prepared as the header of the recipe
+``smollm2/impression_grpo_crg`` describes; a step has 16 completions of at most 64 tokens, 8 of each report, in bfloat16
+with LoRA. The script runs both sides in turn, each in a process of its own; a round is one run of each side. The rate
+is the number of completion tokens per second from the end of the first step to the end of the last. The memory is the
+largest resident memory of the process.
 """
 
 import argparse
 import json
 import os
 import platform
+import resource
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
 
 import torch
-from policy_runs import COMMON, GENERATIONS, GRPO, ROWS, mini_generator, read, with_lightning, with_trl
+from policy_runs import COMMON, GENERATIONS, GRPO, ROWS, mini_generator, options, read, with_lightning, with_trl
 
 from rrg_rewards.data import write_json
+from rrg_rewards.recipes import grpo, policy
+from rrg_rewards.recipes._data import load_recipe_data
 from rrg_rewards.recipes._outputs import versions
+from rrg_rewards.recipes._parse import command_line
 from rrg_rewards.training import PolicyModule
 
 RESULTS = Path(__file__).parent / "results"
+SIDES = ("trl", "lightning")
+SMOLLM2 = {"rows": 2, "generations": 8, "tokens": 64}
 
 
-def rate(steps: list[dict[str, float]]) -> float:
+def rate(steps: list[dict[str, float]], completions: int) -> float:
     """Return tokens per second after the first step."""
-    tokens = sum(step["completions/mean_length"] for step in steps[1:]) * ROWS * GENERATIONS
+    tokens = sum(step["completions/mean_length"] for step in steps[1:]) * completions
     return tokens / (steps[-1]["ended"] - steps[0]["ended"])
+
+
+def mini_options(arguments: Any, output: str) -> dict[str, Any]:
+    """Return the options of a run of the mini CT-CHAT."""
+    more = {"heldout_rows": 0, "max_steps": arguments.steps, "seed": arguments.seed}
+    return options(arguments.mini, Path(output), **more)
+
+
+def smollm2_options(arguments: Any, output: str) -> dict[str, Any]:
+    """Return the options of a run of SmolLM2."""
+    return {
+        "config": "smollm2/impression_grpo_crg",
+        "model_name_or_path": arguments.smollm2,
+        "dataset": arguments.reports,
+        "dtype": "bfloat16",
+        "bf16": True,
+        "max_input_words": 400,
+        "per_device_train_batch_size": SMOLLM2["rows"] * SMOLLM2["generations"],
+        "num_generations": SMOLLM2["generations"],
+        "max_completion_length": SMOLLM2["tokens"],
+        "heldout_rows": 0,
+        "max_steps": arguments.steps,
+        "save_strategy": "no",
+        "resume_from_checkpoint": "none",
+        "disable_tqdm": True,
+        "seed": arguments.seed,
+        "output_dir": output,
+    }
+
+
+def smollm2_module(command: list[str]) -> tuple[PolicyModule, Any]:
+    """Return the module and the training rows of a run of SmolLM2, with the settings of the recipe for TRL."""
+    recipe, training, model = grpo.parse(command)
+    (setting,) = recipe.reward_settings()
+    reward = setting.make()
+    rows = load_recipe_data(recipe, list(reward.columns)).train
+    reward.fit(**{column: list(rows[column]) for column in reward.columns})
+    settings = SimpleNamespace(
+        max_new_tokens=training.max_completion_length, temperature=training.temperature, merge_adapters=False
+    )
+    return PolicyModule(
+        policy.make_generator(recipe, settings, model),
+        reward,
+        loss={"aggregation": "token_mean"},
+        num_generations=training.num_generations,
+        learning_rate=training.learning_rate,
+        reference_column=recipe.reference_column,
+        seed=training.seed,
+    ), rows
+
+
+def run_side(arguments: Any) -> float:
+    """Run one side in this process and return its rate."""
+    with TemporaryDirectory() as output:
+        if arguments.mini is not None:
+            completions = ROWS * GENERATIONS
+            if arguments.side == "trl":
+                steps = with_trl(mini_options(arguments, output))
+            else:
+                data, reward = read(arguments.mini, Path(output), heldout_rows=0)
+                module = PolicyModule(mini_generator(arguments.mini), reward, **GRPO, **COMMON, seed=arguments.seed)
+                steps = with_lightning(module, data.train, arguments.steps, arguments.seed)
+        else:
+            completions = SMOLLM2["rows"] * SMOLLM2["generations"]
+            chosen = smollm2_options(arguments, output)
+            if arguments.side == "trl":
+                steps = with_trl(chosen)
+            else:
+                module, rows = smollm2_module(command_line(chosen))
+                steps = with_lightning(
+                    module, list(rows), arguments.steps, arguments.seed, SMOLLM2["rows"], precision="bf16-mixed"
+                )
+    return rate(steps, completions)
+
+
+def measure(side: str, seed: int) -> dict[str, float]:
+    """Run one side in a new process and return its rate and its memory in GiB."""
+    command = [sys.executable, __file__, *sys.argv[1:], "--side", side, "--seed", str(seed)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    result: dict[str, float] = json.loads(output.splitlines()[-1])
+    return result
 
 
 def main() -> None:
     """Run both sides in turn and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="folder of the mini CT-CHAT's run")
+    parser.add_argument("--mini", type=Path, help="folder of the mini CT-CHAT's run")
+    parser.add_argument("--smollm2", type=Path, help="folder of SmolLM2-135M-Instruct")
+    parser.add_argument("--reports", type=Path, help="CSV file of findings, impressions and labels, for SmolLM2")
     parser.add_argument("--steps", type=int, default=20, help="steps of a run (default: 20)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side (default: 3)")
-    parser.add_argument("--output", type=Path, default=RESULTS / "policy_throughput.json", help="file to write")
+    parser.add_argument("--output", type=Path, help="file to write (default: in results)")
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    rates: dict[str, list[float]] = {"trl": [], "lightning": []}
-    with TemporaryDirectory() as name:
-        for seed in range(arguments.rounds):
-            more = {"heldout_rows": 0, "max_steps": arguments.steps, "seed": seed}
-            rates["trl"].append(rate(with_trl(arguments.folder, Path(name) / str(seed), **more)))
-            data, reward = read(arguments.folder, Path(name), heldout_rows=0)
-            module = PolicyModule(mini_generator(arguments.folder), reward, **GRPO, **COMMON, seed=seed)
-            rates["lightning"].append(rate(with_lightning(module, data.train, arguments.steps, seed)))
-    ratios = [own / other for own, other in zip(rates["lightning"], rates["trl"], strict=True)]
+    if (arguments.mini is None) == (arguments.smollm2 is None) or (arguments.smollm2 and not arguments.reports):
+        parser.error("give either --mini, or --smollm2 and --reports")
+    if arguments.side:
+        own = run_side(arguments)
+        print(json.dumps({"rate": own, "gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}))
+        return
+    name = "mini" if arguments.mini else "smollm2"
+    runs: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
+    for seed in range(arguments.rounds):
+        for side in SIDES:
+            runs[side].append(measure(side, seed))
+            print(name, seed, side, runs[side][-1], flush=True)
+    ratios = [own["rate"] / other["rate"] for own, other in zip(runs["lightning"], runs["trl"], strict=True)]
     result = {
         "machine": {
             "processor": platform.processor() or platform.machine(),
@@ -56,12 +159,12 @@ def main() -> None:
         },
         "versions": versions(),
         "steps": arguments.steps,
-        "completions_per_step": ROWS * GENERATIONS,
-        "tokens_per_second": {side: [round(value, 1) for value in values] for side, values in rates.items()},
+        "tokens_per_second": {side: [round(run["rate"], 1) for run in runs[side]] for side in SIDES},
+        "memory_gib": {side: round(max(run["gib"] for run in runs[side]), 2) for side in SIDES},
         "ratios": [round(ratio, 3) for ratio in ratios],
         "lightning_to_trl": round(statistics.median(ratios), 3),
     }
-    write_json(result, arguments.output, overwrite=True)
+    write_json(result, arguments.output or RESULTS / f"policy_throughput_{name}.json", overwrite=True)
     print(json.dumps(result, indent=2))
 
 

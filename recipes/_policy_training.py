@@ -1,6 +1,7 @@
 """Arguments and callbacks of training with Lightning."""
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
 
 __all__ = ["HeldoutReports", "History", "PolicyTraining", "checkpoints_of", "last_checkpoint"]
+
+logger = logging.getLogger(__name__)
 
 _CHECKPOINTS = "checkpoints"
 
@@ -76,15 +79,31 @@ def last_checkpoint(training: PolicyTraining) -> Path | None:
 
 
 class History(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Records the logged values of each optimiser step, in the format of the Trainer of transformers."""
+    """Records the logged values of each optimiser step, in the format of the Trainer of transformers.
 
-    def __init__(self) -> None:
+    Args:
+        logging_steps: Every so many steps, the mean reward since the last message is logged as text, for runs whose
+            output is a file.
+    """
+
+    def __init__(self, logging_steps: int = 10) -> None:
+        self.logging_steps = logging_steps
         self.rows: list[dict[str, float]] = []
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Record the values of the step."""
         values = {name: float(value) for name, value in trainer.callback_metrics.items()}
         self.rows.append({"step": trainer.global_step, **values})
+        if trainer.global_step % self.logging_steps == 0:
+            last = self.rows[-self.logging_steps :]
+            mean = {name: sum(row[name] for row in last) / len(last) for name in ("reward", "completions/mean_length")}
+            logger.info(
+                "step %d of %d: reward %.3f, mean length %.1f tokens",
+                trainer.global_step,
+                trainer.max_steps,
+                mean["reward"],
+                mean["completions/mean_length"],
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the recorded values."""

@@ -1,0 +1,117 @@
+"""Tell what reinforcement learning changed in the impressions of held-out CT reports, for one or several runs.
+
+python benchmarks/real_reports.py --run NAME=FOLDER [--run NAME=FOLDER ...]
+
+FOLDER is the output of ``rrg_rewards.recipes.policy`` with the recipe ``smollm2/impression_policy`` or a variant. The
+script writes, for each run, its configuration, history and held-out evaluation without report text, a figure of the
+curves, and a table of the changes of all runs. Intervals are paired bootstrap intervals over held-out reports, 95 %.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from rrg_rewards.data import write_json
+from rrg_rewards.functional import bootstrap_interval
+from rrg_rewards.labelers import RuleLabeler
+
+RESULTS = Path(__file__).parent / "results" / "real_reports"
+# Rows of the table: name, metric of evaluation.json, statistic.
+TABLE = (
+    ("CRG, macro", "crg", "crg"),
+    ("CRG, micro", "crg", "crg_micro"),
+    ("precision of labels", "crg", "precision"),
+    ("recall of labels", "crg", "recall"),
+    ("CRG, macro, labels by hand", "crg_hand", "crg"),
+    ("CRG, micro, labels by hand", "crg_hand", "crg_micro"),
+    ("CT-FineBench, F1", "ct_finebench", "score"),
+    ("CRIMSON by rules (held out)", "crimson", "score"),
+    ("ROUGE-L (held out)", "rouge", "score"),
+    ("words", "crimson", "words"),
+    ("share with nothing found", "labels", "nothing_found"),
+)
+CURVES = ("reward", "total/crg", "total/ct_finebench", "completions/mean_length", "entropy", "crg/recall")
+# Keys of the configuration that name files of the machine.
+PATHS = ("model_name_or_path", "dataset", "output_dir", "heldout_file")
+
+
+def read(folder: Path, name: str) -> Any:
+    """Read a file of a run."""
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def nothing_found(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the share of reports without any label, before, after and the change."""
+    found = {}
+    for stage in ("before", "after"):
+        lines = (folder / f"heldout_{stage}.jsonl").read_text(encoding="utf-8").splitlines()
+        masks = RuleLabeler("ct_rate")([json.loads(line)["report"] for line in lines])
+        found[stage] = (masks.sum(1) == 0).double()
+    found["change"] = found["after"] - found["before"]
+    shares = {}
+    for stage, values in found.items():
+        low, high = bootstrap_interval(torch.mean, [values])
+        shares[stage] = {"nothing_found": {"estimate": float(values.mean()), "low": low, "high": high}}
+    return shares
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """Return the results of a run without report text."""
+    run, evaluation = read(folder, "run.json"), read(folder, "evaluation.json")
+    config = {key: value for key, value in run["config"].items() if key not in PATHS}
+    labels = nothing_found(folder)
+    stages = {stage: {**metrics, "labels": labels[stage]} for stage, metrics in evaluation.items()}
+    return {**run, "config": config, "evaluation": stages, "history": read(folder, "history.json")}
+
+
+def cell(value: Mapping[str, float]) -> str:
+    """Return an estimate with its interval."""
+    return f"{value['estimate']:.3f} ({value['low']:.3f} to {value['high']:.3f})"
+
+
+def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a Markdown table of the changes of all runs."""
+    lines = ["| | before | " + " | ".join(runs) + " |", "|---|---|" + "---|" * len(runs)]
+    for name, metric, statistic in TABLE:
+        first = next(iter(runs.values()))["evaluation"]["before"][metric][statistic]
+        changes = [cell(run["evaluation"]["change"][metric][statistic]) for run in runs.values()]
+        lines.append(f"| {name} | {cell(first)} | " + " | ".join(changes) + " |")
+    return "\n".join(lines)
+
+
+def plot(history: Sequence[Mapping[str, float]], path: Path, window: int = 20) -> None:
+    """Plot the curves of a run, with their mean over the last steps."""
+    figure = Figure(figsize=(11, 5.5), layout="constrained")
+    for axes, name in zip(figure.subplots(2, 3).flat, CURVES, strict=True):
+        points = [(row["step"], row[name]) for row in history if name in row]
+        steps, values = zip(*points, strict=True)
+        means = [sum(values[max(0, i - window + 1) : i + 1]) / min(i + 1, window) for i in range(len(values))]
+        axes.plot(steps, values, color="0.8", linewidth=0.8)
+        axes.plot(steps, means)
+        axes.set(title=name, xlabel="step")
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Write the results of all runs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", action="append", required=True, metavar="NAME=FOLDER", help="name and folder of a run")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder to write")
+    arguments = parser.parse_args()
+    runs = {}
+    for item in arguments.run:
+        name, _, folder = item.partition("=")
+        runs[name] = summary(Path(folder))
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        write_json(runs[name], arguments.output / f"{name}.json", overwrite=True)
+        plot(runs[name]["history"], arguments.output / f"{name}.png")
+    print(table(runs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Recipes of Lightning's PolicyModule end to end, with a policy of random weights."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+pytest.importorskip("lightning.pytorch")
+
+from rrg_rewards.recipes._policy_training import PolicyTraining, last_checkpoint
+from rrg_rewards.recipes.policy import main, parse, run, validate
+
+LABELER = "keywords:edema effusion nodule"
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text())
+
+
+@pytest.fixture
+def policy_recipe(recipe: Callable[..., Path]) -> Callable[..., Path]:
+    """Write a recipe of PolicyModule."""
+    others = (
+        "bf16", "gradient_checkpointing", "per_device_train_batch_size", "max_completion_length", "logging_steps",
+        "report_to", "disable_tqdm",
+    )  # fmt: skip
+    own = {
+        "batch_size": 2, "num_generations": 4, "max_new_tokens": 6, "learning_rate": 0.01, "save_steps": 2,
+        "rewards": [{"name": "crg", "labeler": LABELER, "label_column": "labels"}],
+    }  # fmt: skip
+    return lambda **changes: recipe(**{**dict.fromkeys(others), **own, **changes})
+
+
+def test_a_run_writes_what_the_recipes_of_trl_write(policy_recipe: Callable[..., Path], tmp_path: Path) -> None:
+    path = policy_recipe(
+        max_steps=4,
+        minibatches=2,
+        heldout_metrics=[{"name": "bleu"}],
+        watch=True,
+        watch_metrics=[{"name": "chrf"}],
+        watch_labeler="",
+    )
+    validate(path)
+    main(["--config", str(path)])
+    folder = tmp_path / "run"
+    steps = read(folder, "history.json")
+    assert [entry["step"] for entry in steps] == [1, 2, 3, 4]
+    assert all(entry["reward"] == entry["rewards/crg/mean"] for entry in steps)
+    assert read(folder, "run.json")["rewards"][0]["name"] == "crg"
+    evaluation = read(folder, "evaluation.json")
+    assert evaluation.keys() == {"before", "after", "change"}
+    assert evaluation["after"].keys() == {"crg", "bleu"}
+    rows = [json.loads(line) for line in (folder / "heldout_after.jsonl").read_text().splitlines()]
+    assert len(rows) == read(folder, "run.json")["rows"]["heldout"]
+    for name in ("curve_crg.png", "run.html", "README.md", "reward_watch.html"):
+        assert (folder / name).stat().st_size
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    for row in rows:
+        # The saved policy writes the evaluated reports.
+        ids = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_tensors="pt")["input_ids"]
+        output = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=6, do_sample=False)
+        assert tokenizer.decode(output[0, ids.shape[1] :], skip_special_tokens=True) == row["report"]
+
+
+def test_a_resumed_run_ends_like_an_uninterrupted_one(policy_recipe: Callable[..., Path], tmp_path: Path) -> None:
+    whole = run(*parse(["--config", str(policy_recipe(max_steps=4, heldout_rows=0))]))
+    expected = read(tmp_path / "run", "history.json")
+    path = policy_recipe(max_steps=2, heldout_rows=0, output_dir=str(tmp_path / "again"))
+    run(*parse(["--config", str(path)]))
+    resumed = run(*parse(["--config", str(path), "--max_steps", "4"]))
+    assert read(tmp_path / "again", "history.json") == expected
+    for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_an_adapter_is_trained_and_saved(policy_recipe: Callable[..., Path], tmp_path: Path) -> None:
+    path = policy_recipe(
+        use_peft=True, lora_r=4, lora_target_modules=["q_proj", "v_proj"], merge_adapters=True, beta=0.1, heldout_rows=0
+    )
+    module = run(*parse(["--config", str(path)]))
+    trained = [name for name, weights in module.named_parameters() if weights.requires_grad]
+    assert trained
+    assert all("lora" in name for name in trained)
+    assert (tmp_path / "run" / "adapter_model.safetensors").exists()
+    assert {"kl", "sampling/sampling_logp_difference/mean"} <= read(tmp_path / "run", "history.json")[-1].keys()
+
+
+def test_the_last_checkpoint_is_that_with_the_most_steps(tmp_path: Path) -> None:
+    training = PolicyTraining(output_dir=str(tmp_path))
+    assert last_checkpoint(training) is None
+    for name in ("step=9.ckpt", "step=100.ckpt", "step=20-v1.ckpt", "other.ckpt"):
+        (tmp_path / "checkpoints").mkdir(exist_ok=True)
+        (tmp_path / "checkpoints" / name).touch()
+    assert last_checkpoint(training) == tmp_path / "checkpoints" / "step=100.ckpt"
+    training.resume = False
+    assert last_checkpoint(training) is None
+
+
+def test_an_unknown_key_is_refused(policy_recipe: Callable[..., Path]) -> None:
+    with pytest.raises(ValueError, match="unknown key 'num_iterations'"):
+        parse(["--config", str(policy_recipe(num_iterations=2))])
