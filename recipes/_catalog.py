@@ -17,6 +17,8 @@ _LAUNCHERS = "accelerate_configs"
 _PPO_KEYS = frozenset(
     {"num_ppo_epochs", "response_length", "total_episodes", "unscorable", "vf_coef", "whiten_rewards"}
 )
+# Keys that only Lightning's PolicyModule has.
+_POLICY_KEYS = frozenset({"batch_size", "max_new_tokens", "merge_adapters", "minibatches", "precision"})
 _LAUNCH = re.compile(r"-m (rrg_rewards\.recipes\.[\w.]+)|(?:rrg-rewards|-m rrg_rewards) train (\w+)")
 
 
@@ -38,7 +40,7 @@ def list_recipes() -> list[tuple[str, Path, str]]:
     Example:
         >>> from rrg_rewards.recipes import list_recipes
         >>> [name for name, path, description in list_recipes() if name.startswith("smollm2/")]
-        ['smollm2/impression_grpo_crg']
+        ['smollm2/impression_grpo_crg', 'smollm2/impression_policy', 'smollm2/impression_sft']
     """
     return [
         (name, path, (header_of(path) or [""])[0])
@@ -135,4 +137,6 @@ def _launched_by_keys(path: Path) -> tuple[str | None, str | None]:
         return None, "er2score" if "backbone" in (keys.get("model") or {}) else "crepe"
     if not _PPO_KEYS.isdisjoint(keys):
         return "rrg_rewards.recipes.ppo", None
+    if not _POLICY_KEYS.isdisjoint(keys):
+        return "rrg_rewards.recipes.policy", None
     return f"rrg_rewards.recipes.{'grpo' if 'rewards' in keys else 'sft'}", None

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ require("lightning.pytorch", extra="train")
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
 
-__all__ = ["HeldoutReports", "History", "PolicyTraining", "checkpoints_of", "last_checkpoint"]
+__all__ = ["HeldoutReports", "History", "PolicyTraining", "StepProgress", "checkpoints_of", "last_checkpoint"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class PolicyTraining:
     use_cpu: bool = option(False, "Train on CPU even if there is a GPU.")
     devices: int = option(1, "Number of processes, each with its device.")
     strategy: str = option("auto", "Lightning's strategy, such as ddp.")
-    save_steps: int = option(25, "Save a checkpoint every N steps.")
+    save_steps: int = option(25, "Save a checkpoint every N steps; 0 for none.")
     resume: bool = option(True, "Continue from the last checkpoint in output_dir.")
     seed: int = option(0, "Seed of the rows' order, of sampling and of new adapters.")
 
@@ -112,6 +112,25 @@ class History(Callback):  # type: ignore[misc]  # Lightning is an optional depen
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the recorded values."""
         self.rows = list(state_dict["rows"])
+
+
+class StepProgress(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
+    """Reports the progress of the training.
+
+    Args:
+        advance: Function of the steps completed since its last call, and of the steps added to the total.
+    """
+
+    def __init__(self, advance: Callable[[int, int], None]) -> None:
+        self.advance = advance
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Report the number of steps."""
+        self.advance(0, trainer.max_steps - trainer.global_step)
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Report a step."""
+        self.advance(1, 0)
 
 
 class HeldoutReports(Callback):  # type: ignore[misc]  # Lightning is an optional dependency

@@ -9,7 +9,7 @@ way and writes the same files as :mod:`rrg_rewards.recipes.grpo`. It computes th
 which makes it faster for long prompts (``benchmarks/policy_throughput.py``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,13 +25,14 @@ from rrg_rewards.callbacks import RewardWatchCallback
 from rrg_rewards.data.samplers import UnpaddedDistributedSampler
 from rrg_rewards.recipes._arguments import WatchArguments
 from rrg_rewards.recipes._card import kept_card, write_run_card
-from rrg_rewards.recipes._evaluate import Evaluation
+from rrg_rewards.recipes._evaluate import Evaluation, with_images_of_others
 from rrg_rewards.recipes._outputs import describe, write_run_file, write_run_page
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._policy_training import (
     HeldoutReports,
     History,
     PolicyTraining,
+    StepProgress,
     checkpoints_of,
     last_checkpoint,
 )
@@ -92,13 +93,19 @@ def make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any)
     )
 
 
-def run(recipe: WatchArguments, training: PolicyTraining, model: Any) -> Any:
+def run(
+    recipe: WatchArguments,
+    training: PolicyTraining,
+    model: Any,
+    progress: Callable[[int, int], None] | None = None,
+) -> PolicyModule:
     """Train and evaluate. Every process must call this function.
 
     Args:
         recipe: The recipe's arguments.
         training: Arguments of the training.
         model: TRL's ``ModelConfig``.
+        progress: Function of the steps completed and added, which replaces Lightning's progress bars.
 
     Returns:
         The trained module.
@@ -121,34 +128,41 @@ def run(recipe: WatchArguments, training: PolicyTraining, model: Any) -> Any:
     )
     history, reports = History(), HeldoutReports()
     watch = make_watch(recipe, watched, training.output_dir, RewardWatchCallback)
-    callbacks = [history, reports, checkpoints_of(training), *([] if watch is None else [watch])]
-    trainer = make_trainer(training, callbacks)
+    callbacks = [history, reports, *([] if watch is None else [watch])]
+    trainer = make_trainer(training, callbacks, progress)
     # The functions of the other recipes read these attributes of a trainer.
     results = SimpleNamespace(args=training, accelerator=SimpleNamespace(is_main_process=process_index() == 0))
     write_run_file(results, "run.json", describe(recipe, training, model, data) | describe_rewards(rewards, weights))
 
-    def evaluate(stage: str) -> Evaluation | None:
+    def evaluate(stage: str, heldout: Any) -> Evaluation | None:
         if not recipe.heldout_rows:
             return None
-        trainer.validate(module, heldout_loader(recipe, module, data), verbose=False)
-        return evaluate_written(results, reports.reports, evaluated, data.heldout, stage)
+        trainer.validate(module, heldout_loader(heldout, recipe.heldout_batch_size, module), verbose=False)
+        return evaluate_written(results, reports.reports, evaluated, heldout, stage)
 
-    evaluations = {"before": evaluate("before")}
+    evaluations = {"before": evaluate("before", data.heldout)}
     rows = PolicyDataModule(
         list(data.train), batch_size=training.batch_size, collate=module.generator.collate, seed=training.seed
     )
     trainer.fit(module, rows, ckpt_path=last_checkpoint(training))
     save(module.generator, results)
     write_run_file(results, "history.json", history.rows)
-    evaluations["after"] = evaluate("after")
+    evaluations["after"] = evaluate("after", data.heldout)
+    if recipe.image_column is not None:
+        evaluations["images_of_others"] = evaluate("images_of_others", with_images_of_others(data.heldout))
     write_results(results, evaluated, history.rows, evaluations)
     write_run_card(results, training.algorithm.upper())
     write_run_page(results)
     return module
 
 
-def make_trainer(training: PolicyTraining, callbacks: Sequence[Any]) -> Trainer:
+def make_trainer(
+    training: PolicyTraining, callbacks: Sequence[Any], progress: Callable[[int, int], None] | None
+) -> Trainer:
     """Return Lightning's trainer."""
+    others = [] if progress is None else [StepProgress(progress)]
+    if training.save_steps:
+        others.append(checkpoints_of(training))
     return Trainer(
         accelerator="cpu" if training.use_cpu else "auto",
         devices=training.devices,
@@ -157,19 +171,21 @@ def make_trainer(training: PolicyTraining, callbacks: Sequence[Any]) -> Trainer:
         max_steps=training.max_steps,
         max_epochs=-1,
         gradient_clip_val=training.max_grad_norm,
-        callbacks=list(callbacks),
-        logger=False,
+        callbacks=[*callbacks, *others],
+        enable_checkpointing=bool(training.save_steps),
+        enable_progress_bar=progress is None,
         enable_model_summary=False,
+        logger=False,
     )
 
 
-def heldout_loader(recipe: WatchArguments, module: PolicyModule, data: Any) -> DataLoader[Any]:
+def heldout_loader(heldout: Any, batch_size: int, module: PolicyModule) -> DataLoader[Any]:
     """Return batches of the held-out rows with their numbers, each row in one process."""
-    rows = [{**row, "row": number} for number, row in enumerate(data.heldout)]
+    rows = [{**row, "row": number} for number, row in enumerate(heldout)]
     return DataLoader(
         rows,  # type: ignore[arg-type]  # a sequence is a data set
         sampler=UnpaddedDistributedSampler(rows),
-        batch_size=recipe.heldout_batch_size,
+        batch_size=batch_size,
         collate_fn=module.generator.collate,
     )
 

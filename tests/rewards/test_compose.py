@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,6 +125,12 @@ def test_a_judge_that_is_waited_for_makes_the_whole_asynchronous():
     parts = [{"name": "crimson", "judge": judge}, {"name": "repetition", "weight": 0.1}]
     pytest.importorskip("openai")
     assert isinstance(make_reward("composed", parts=parts), AsyncComposedReward)
+
+
+def test_a_gate_in_yaml_needs_no_quotes():
+    # YAML 1.1 reads the key `on` as true.
+    parts = yaml.safe_load("[{name: crg, prior: 0.2}, {name: rouge, gate: {on: crg, at_least: 0}}]")
+    assert "gate:crg>=0,else:0" in make_reward("composed", parts=parts).signature
 
 
 def test_composed_by_name_as_in_yaml():
