@@ -1,5 +1,6 @@
 """Held-out evaluation: greedy reports, their corpus statistics, and bootstrap intervals."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +14,10 @@ from trl.models.utils import unwrap_model_for_generation
 
 from rrg_rewards.functional import (
     LabelCounts,
-    bootstrap_interval,
     crg_macro_score_from_counts,
     crg_score_from_counts,
 )
+from rrg_rewards.functional.bootstrap import bootstrap_draws, percentile_interval
 from rrg_rewards.metrics import FineBenchScores, LabelScores, Scores
 from rrg_rewards.rewards import Reward
 
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _Statistic = Callable[..., Tensor]
+_NUM_RESAMPLES = 1000
 
 # Each statistic is a function of the column sums of `Evaluation.per_report`. Columns 0 to 2 are the score, the number
 # of reports and the number of words. If the metric counts labels, columns 3 to 6 are tp, fn, fp and tn. For
@@ -91,10 +93,14 @@ def _macro_crg(min_prevalence: float) -> _Statistic:
 
 
 def _intervals(statistics: Mapping[str, _Statistic], *columns: Tensor) -> dict[str, dict[str, float]]:
-    """Return the estimate and bootstrap interval of each statistic."""
+    """Return the estimate and bootstrap interval of each statistic, all from the same draws."""
+    reports = len(columns[0])
+    draws = bootstrap_draws(reports, _NUM_RESAMPLES) if reports > 1 else ()
+    resampled = [[column[rows].sum(0) for column in columns] for rows in draws]
     intervals = {}
     for name, statistic in statistics.items():
-        low, high = bootstrap_interval(lambda *rows, of=statistic: of(*(row.sum(0) for row in rows)), columns)
+        values = [float(statistic(*sums)) for sums in resampled]
+        low, high = percentile_interval(torch.tensor(values or [math.nan], dtype=torch.float64))
         intervals[name] = {
             "estimate": float(statistic(*(column.sum(0) for column in columns))),
             "low": low,

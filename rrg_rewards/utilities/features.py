@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import math
+import mmap
 import struct
 import zipfile
 import zlib
@@ -215,15 +216,17 @@ def _is_finite(features: Array) -> bool:
     return all(bool(np.isfinite(part).all()) for part in features)
 
 
-def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int, fortran: bool = False) -> Array:
+def _map(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int, fortran: bool = False) -> Array:
     """Map an array in a file into memory; changes are not written to the file."""
     needed = offset + dtype.itemsize * math.prod(shape)
-    size = path.stat().st_size
+    size = file.seek(0, io.SEEK_END)
     if needed > size:
         raise FeatureError(f"truncated: needs {needed} bytes, has {size}; copy the file or encode the study again")
     if not math.prod(shape):
         return np.empty(shape, dtype)
-    return np.memmap(path, dtype, mode="c", offset=offset, shape=shape, order="F" if fortran else "C")
+    # Not numpy.memmap, which takes longer to construct and to slice than small features take to read.
+    content = mmap.mmap(file.fileno(), needed, access=mmap.ACCESS_COPY)
+    return np.ndarray(shape, dtype, content, offset, order="F" if fortran else "C")
 
 
 def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -242,8 +245,7 @@ def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 def _read_npy(path: Path) -> Array:
     with path.open("rb") as file:
         shape, fortran, dtype = _npy_header(file)
-        offset = file.tell()
-    return _map(path, dtype, shape, offset, fortran)
+        return _map(file, dtype, shape, file.tell(), fortran)
 
 
 def _read_npz(path: Path) -> Array:
@@ -260,9 +262,9 @@ def _read_npz(path: Path) -> Array:
         file.seek(start)
         shape, fortran, dtype = _npy_header(file)
         offset = file.tell()
-    if offset - start + dtype.itemsize * math.prod(shape) != member.file_size:
-        raise FeatureError(f"the array's shape {shape} does not fit the {member.file_size} bytes of its entry")
-    return _map(path, dtype, shape, offset, fortran)
+        if offset - start + dtype.itemsize * math.prod(shape) != member.file_size:
+            raise FeatureError(f"the array's shape {shape} does not fit the {member.file_size} bytes of its entry")
+        return _map(file, dtype, shape, offset, fortran)
 
 
 def _is_compressed(path: Path) -> bool:
@@ -299,16 +301,16 @@ def _read_safetensors(path: Path) -> Array:
         if length > _MAX_HEADER:
             raise FeatureError("damaged: not a safetensors file; copy the file again")
         header = json.loads(file.read(length))
-    if not isinstance(header, dict):
-        raise FeatureError("damaged: the header is not a JSON object; copy the file again")
-    tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
-    if FEATURE_KEY not in tensors and len(tensors) != 1:
-        raise FeatureError(f"has no tensor {FEATURE_KEY!r}; it contains: {', '.join(tensors) or 'nothing'}")
-    entry = tensors.get(FEATURE_KEY) or next(iter(tensors.values()))
-    return _safetensors_tensor(path, entry, _HEADER_LENGTH.size + length)
+        if not isinstance(header, dict):
+            raise FeatureError("damaged: the header is not a JSON object; copy the file again")
+        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        if FEATURE_KEY not in tensors and len(tensors) != 1:
+            raise FeatureError(f"has no tensor {FEATURE_KEY!r}; it contains: {', '.join(tensors) or 'nothing'}")
+        entry = tensors.get(FEATURE_KEY) or next(iter(tensors.values()))
+        return _safetensors_tensor(file, entry, _HEADER_LENGTH.size + length)
 
 
-def _safetensors_tensor(path: Path, entry: dict[str, Any], data: int) -> Array:
+def _safetensors_tensor(file: BinaryIO, entry: dict[str, Any], data: int) -> Array:
     if entry["dtype"] not in _SAFETENSORS:
         raise FeatureError(f"must be F16, F32 or BF16, got {entry['dtype']}; save it as one of these")
     dtype, shape = _SAFETENSORS[entry["dtype"]], tuple(entry["shape"])
@@ -317,7 +319,7 @@ def _safetensors_tensor(path: Path, entry: dict[str, Any], data: int) -> Array:
         raise FeatureError("damaged: the header has an impossible shape; copy the file again")
     if end - start != dtype.itemsize * math.prod(shape):
         raise FeatureError(f"the tensor's shape {shape} does not fit its {end - start} bytes")
-    tensor = _map(path, dtype, shape, data + start)
+    tensor = _map(file, dtype, shape, data + start)
     if entry["dtype"] != "BF16":
         return tensor
     # A bfloat16 is the upper half of a float32.

@@ -10,7 +10,7 @@ from datasets import Dataset
 from tiny_policy import tiny_model, tiny_tokenizer
 from words import WordLabeler
 
-from rrg_rewards.functional import crg_score
+from rrg_rewards.functional import bootstrap_interval, crg_score, crg_score_from_counts
 from rrg_rewards.recipes._evaluate import Evaluation, _per_report, change, evaluate_reports, greedy_reports
 from rrg_rewards.rewards import CRGReward, MetricReward, make_reward
 
@@ -36,6 +36,28 @@ def test_statistics_are_those_of_the_corpus() -> None:
     assert summary["predicted_positives"]["estimate"] == pytest.approx(3 / 4)
     assert summary["words"]["estimate"] == pytest.approx(3 / 4)
     assert summary["unscorable"] == 1
+
+
+def test_intervals_are_those_of_the_bootstrap_of_reports() -> None:
+    scored = [evaluation(reports).per_report["crg"][:4] for reports in (BEFORE, AFTER)]
+
+    def gain(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+        return crg_score_from_counts(*after.sum(0)[3:]) - crg_score_from_counts(*before.sum(0)[3:])
+
+    def precision(rows: torch.Tensor) -> torch.Tensor:
+        return rows[:, 3].sum() / (rows[:, 3].sum() + rows[:, 5].sum())
+
+    found = evaluation(AFTER).summary()["crg"]["precision"]
+    assert (found["low"], found["high"]) == pytest.approx(bootstrap_interval(precision, scored[1:]))
+    found = change(evaluation(BEFORE), evaluation(AFTER))["crg"]["crg"]
+    assert (found["low"], found["high"]) == pytest.approx(bootstrap_interval(gain, scored))
+
+
+def test_a_single_report_has_no_interval() -> None:
+    found = Evaluation(["edema"], {"crg": evaluation(AFTER).per_report["crg"][:1]}).summary()["crg"]["recall"]
+    assert found["estimate"] == 1
+    assert math.isnan(found["low"])
+    assert math.isnan(found["high"])
 
 
 def test_macro_crg_has_the_published_one_beside_it() -> None:

@@ -19,7 +19,7 @@ from vllm.multimodal.processing import (
 from vllm.renderers import TokenizeParams
 
 from rrg_rewards.models.ct_chat.config import CTChatConfig
-from rrg_rewards.models.ct_chat.processor import IMAGE_TOKEN, tokenize_prompt
+from rrg_rewards.models.ct_chat.processor import IMAGE_TOKEN, tokenize_prompts
 from rrg_rewards.models.ct_chat.volumes import is_volume, read_volume, volumes_of
 
 __all__ = ["CTChatDummyInputs", "CTChatProcessingInfo", "CTChatTokenizeParams", "CTChatVLLMProcessor"]
@@ -85,8 +85,8 @@ class CTChatTokenizeParams(TokenizeParams):  # type: ignore[misc]
         text = prompt.pop(_TEXT, None)
         # Absent if the prompt came as token ids.
         if text is not None:
-            prompt["prompt_token_ids"] = tokenize_prompt(
-                tokenizer, text, self.num_image_tokens, self.add_special_tokens
+            [prompt["prompt_token_ids"]] = tokenize_prompts(
+                tokenizer, [text], self.num_image_tokens, self.add_special_tokens
             )
         if "prompt_token_ids" in prompt and not prompt.get("multi_modal_data"):
             _check_counts(prompt["prompt_token_ids"].count(tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)), 0)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rrg_rewards.models.ct_chat.config import CTChatConfig
-from rrg_rewards.models.ct_chat.processor import tokenize_prompt
+from rrg_rewards.models.ct_chat.processor import tokenize_prompts
 from rrg_rewards.training.policy.hf_generators import render_prompts, with_volume
 from rrg_rewards.utilities.imports import require
 
@@ -76,6 +76,6 @@ class VLLMReports:
 
     def _ids(self, text: str, add_special_tokens: bool) -> list[int]:
         if self._is_ct_chat:
-            return tokenize_prompt(self._tokenizer, text, self.config.num_image_tokens, add_special_tokens)
+            return tokenize_prompts(self._tokenizer, [text], self.config.num_image_tokens, add_special_tokens)[0]
         ids: list[int] = self._tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"]
         return ids

@@ -159,6 +159,8 @@ class _WithoutImageTokens(LogitsProcessorList):  # type: ignore[misc]
         self.in_place_of_image = in_place_of_image
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **kwargs: Any) -> Tensor:
+        if not self:
+            return scores
         text_ids = input_ids.masked_fill(input_ids == self.image_token_id, self.in_place_of_image)
         return super().__call__(text_ids, scores, **kwargs)  # type: ignore[no-any-return]
 

@@ -29,7 +29,7 @@ __all__ = [
     "appended_tokens",
     "chat_format_of",
     "chat_template",
-    "tokenize_prompt",
+    "tokenize_prompts",
 ]
 
 # In the published order; the published vocabulary spells the fourth token this way.
@@ -242,7 +242,7 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
             raise ValueError("text is missing; a prompt is needed")
         texts = [text] if isinstance(text, str) else list(text)
         volumes = _volumes_in_order(images, texts)
-        rows = [tokenize_prompt(self.tokenizer, prompt, self.num_image_tokens, add_special_tokens) for prompt in texts]
+        rows = tokenize_prompts(self.tokenizer, texts, self.num_image_tokens, add_special_tokens)
         if truncation:
             longest = self.tokenizer.model_max_length if max_length is None else max_length
             left = self.tokenizer.truncation_side == "left"
@@ -285,23 +285,37 @@ class CTChatProcessor(ProcessorMixin):  # type: ignore[misc]
         return ["input_ids", "attention_mask", "pixel_values"]
 
 
-def tokenize_prompt(tokenizer: Any, text: str, num_image_tokens: int, add_special_tokens: bool = True) -> list[int]:
-    """Return the token ids of a prompt, with ``num_image_tokens`` image tokens for each ``<image>``.
+def tokenize_prompts(
+    tokenizer: Any, texts: Sequence[str], num_image_tokens: int, add_special_tokens: bool = True
+) -> list[list[int]]:
+    """Return the token ids of each prompt, with ``num_image_tokens`` image tokens for each ``<image>``.
 
-    The text is split at each ``<image>`` and its parts are tokenised separately, as in the published code.
+    A text is split at each ``<image>`` and its parts are tokenised separately, as in the published code.
 
     Args:
         tokenizer: Tokenizer whose vocabulary contains ``<image>``.
-        text: The prompt.
+        texts: The prompts.
         num_image_tokens: Number of soft tokens of a volume.
         add_special_tokens: Whether the tokenizer adds special tokens at the start.
     """
-    first, *rest = text.split(IMAGE_TOKEN)
-    ids = list(tokenizer(first, add_special_tokens=add_special_tokens)["input_ids"])
-    for part in rest:
-        ids += [int(tokenizer.convert_tokens_to_ids(IMAGE_TOKEN))] * num_image_tokens
-        ids += tokenizer(part, add_special_tokens=False)["input_ids"]
-    return ids
+    parts = [text.split(IMAGE_TOKEN) for text in texts]
+    firsts = _ids_by_text(tokenizer, [first for first, *_ in parts], add_special_tokens)
+    others = _ids_by_text(tokenizer, [other for _, *rest in parts for other in rest], False)
+    image = [int(tokenizer.convert_tokens_to_ids(IMAGE_TOKEN))] * num_image_tokens
+    rows = []
+    for first, *rest in parts:
+        ids = list(firsts[first])
+        for other in rest:
+            ids += image + others[other]
+        rows.append(ids)
+    return rows
+
+
+def _ids_by_text(tokenizer: Any, texts: Sequence[str], add_special_tokens: bool) -> dict[str, list[int]]:
+    """Tokenise each distinct text once: in reinforcement learning, all completions of a group have the same prompt."""
+    distinct = list(dict.fromkeys(texts))
+    ids = tokenizer(distinct, add_special_tokens=add_special_tokens)["input_ids"] if distinct else []
+    return dict(zip(distinct, ids, strict=True))
 
 
 def _volumes_in_order(images: Any, texts: Sequence[str]) -> list[Volume]:

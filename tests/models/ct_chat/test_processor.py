@@ -106,6 +106,30 @@ def test_special_tokens_stand_at_the_start_only() -> None:
     assert ids.count(1) == 1
 
 
+def test_a_batch_has_the_tokens_of_each_text_and_tokenises_equal_texts_once() -> None:
+    tokenised: list[str] = []
+
+    class Counting(PreTrainedTokenizerFast):  # type: ignore[misc]
+        def __call__(self, text: Any, **options: Any) -> Any:
+            tokenised.extend([text] if isinstance(text, str) else text)
+            return super().__call__(text, **options)
+
+    vocabulary = {token: place for place, token in enumerate(["<unk>", "<s>", "edema", "heart"])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    tokenizer = Counting(tokenizer_object=backend, bos_token="<s>", unk_token="<unk>")
+    processor = CTChatProcessor.from_tokenizer(tokenizer, "llama3", QUERIES, CHANNELS)
+    image = [processor.image_token_id] * QUERIES
+    texts = ["edema<image>heart<image>", "heart", "edema<image>heart<image>", "<image>edema heart"]
+    ids = processor(text=texts, images=[[volume(0)] * 2, None, [volume(0)] * 2, volume(1)])["input_ids"]
+    twice = [1, 2, *image, 3, *image]
+    assert ids == [twice, [1, 3], twice, [1, *image, 2, 3]]
+    assert sorted(tokenised) == sorted(["edema", "heart", "", "heart", "", "edema heart"])
+    ids[0].append(0)
+    assert ids[2] == twice
+
+
 def test_volumes_come_in_the_order_of_their_prompts(processor: Any, tmp_path: Path) -> None:
     first, second = save_volumes(tmp_path, 2)
     texts = ["edema", "<image> heart", "lungs", "<image>"]
