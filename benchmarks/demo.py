@@ -4,8 +4,7 @@ python benchmarks/demo.py [--seeds 5] [--timed 2] [--folder runs/demo_seeds]
 
 The seeds show the change of CRG by GRPO, and CRG with the volumes of other studies beside its value by chance: the same
 reports, assigned to the held-out studies at random. The timed runs use seed 0 and should be the only load of the
-machine. A part with 0 runs keeps its last results. Progress of an interrupted run is kept: a finished seed in the folder
-is read, not run again.
+machine. A part with 0 runs keeps its last results. A finished seed in the folder is read, not run again.
 """
 
 import argparse

@@ -22,14 +22,14 @@ __all__ = ["add_command"]
 
 _DESCRIPTION = """\
 Train a small report generator by reinforcement learning on this machine. Nothing is downloaded. The run takes about
-five minutes on a machine with two cores.
+two minutes on a machine with two cores.
 
 1. Write synthetic chest-CT studies (the phantom corpus) with their true labels, and with volumes in which each
    abnormality leaves a mark at its location.
 2. Warm start: a mini CT-CHAT learns to write the impression from the volume. It has under half a million parameters
    and the architecture of the published model, which has 8 billion. It imitates impressions with statements left out
    at random, and therefore learns to leave findings out. The model is for this demo only, not for patients.
-3. Train with GRPO (TRL) on the CRG reward, which labels each generated report by rules. The model learns to report the
+3. Train with GRPO (PolicyModule of Lightning) on the CRG reward, which labels each generated report by rules. The model learns to report the
    findings that it left out after step 2.
 
 The command prints CRG, precision and recall on held-out studies before step 3, after it, and with the volumes of other
@@ -52,9 +52,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser = add_command_parser(commands, "demo", _demo, summary, _DESCRIPTION)
     parser.add_argument("--output", metavar="FOLDER", type=Path, help="folder to write (default: runs/demo-DATE-TIME)")
     for name, default, content in (
-        ("steps", 100, "GRPO steps"),
-        ("warm-start-steps", 600, "steps of the warm start"),
-        ("train-rows", 8000, "studies to train on"),
+        ("steps", 45, "GRPO steps"),
+        ("warm-start-steps", 300, "steps of the warm start"),
+        ("train-rows", 6000, "studies to train on"),
         ("heldout-rows", 300, "held-out studies"),
     ):
         summary = f"{content} (default: {default})"
@@ -85,9 +85,13 @@ def _quiet_libraries() -> Iterator[None]:
     os.environ["HF_HUB_OFFLINE"] = "1"
     for library in ("transformers", "datasets"):
         require(f"{library}.utils.logging", extra="demo").disable_progress_bar()
-    logging.getLogger("transformers").setLevel(logging.ERROR)
+    for library in ("transformers", "lightning.pytorch", "lightning.fabric"):
+        # Lightning sets the level of its loggers when it is imported.
+        require(library, extra="demo")
+        logging.getLogger(library).setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
+        warnings.filterwarnings("ignore", module="lightning")
         yield
 
 
@@ -103,7 +107,7 @@ def _stage(terminal: Terminal, start: float, name: str, description: str) -> Ite
 def _train(args: argparse.Namespace, folder: Path, terminal: Terminal, start: float) -> None:
     require("trl", extra="demo")
     require("matplotlib", extra="demo")
-    from rrg_rewards.recipes import grpo, sft
+    from rrg_rewards.recipes import policy, sft
     from rrg_rewards.recipes._parse import command_line
     from rrg_rewards.recipes.ct_chat.phantom import write_corpus, write_model
 
@@ -121,7 +125,7 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal, start: fl
         **tables,
     }
     reinforcement = {
-        "config": "ct_chat/mini_grpo_crg",
+        "config": "ct_chat/mini_policy",
         "model_name_or_path": folder / "sft",
         "output_dir": folder / "grpo",
         "max_steps": args.steps,
@@ -133,7 +137,7 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal, start: fl
         sft.finish(sft.run(*sft.parse(command_line(warm_start)), progress=progress).accelerator)
     steps = f"evaluate, train on CRG for {args.steps} steps, evaluate"
     with _stage(terminal, start, "GRPO", steps) as progress:
-        grpo.finish(grpo.run(*grpo.parse(command_line(reinforcement)), progress=progress).accelerator)
+        policy.run(*policy.parse(command_line(reinforcement)), progress=progress)
 
 
 def _grid(evaluation: Mapping[str, Any], rows: int) -> "Grid":
