@@ -71,11 +71,16 @@ parse, validate = _PARSER.parse, _PARSER.validate
 def make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
     """Load the policy, with a new adapter if the arguments require one."""
     check_model_source(model.model_name_or_path)
-    options = {"revision": model.model_revision, "trust_remote_code": False}
     policy = create_model_from_path(
-        model.model_name_or_path, dtype=model.dtype, attn_implementation=model.attn_implementation, **options
+        model.model_name_or_path,
+        dtype=model.dtype,
+        attn_implementation=model.attn_implementation,
+        revision=model.model_revision,
+        trust_remote_code=False,
     )
-    processor = AutoProcessor.from_pretrained(model.model_name_or_path, padding_side="left", **options)
+    processor = AutoProcessor.from_pretrained(
+        model.model_name_or_path, revision=model.model_revision, padding_side="left", trust_remote_code=False
+    )
     adapter = get_peft_config(model)
     if adapter is not None:
         policy = get_peft_model(policy, adapter)

@@ -29,8 +29,8 @@ two minutes on a machine with two cores.
 2. Warm start: a mini CT-CHAT learns to write the impression from the volume. It has under half a million parameters
    and the architecture of the published model, which has 8 billion. It imitates impressions with statements left out
    at random, and therefore learns to leave findings out. The model is for this demo only, not for patients.
-3. Train with GRPO (PolicyModule of Lightning) on the CRG reward, which labels each generated report by rules. The model learns to report the
-   findings that it left out after step 2.
+3. Train with GRPO (PolicyModule, Lightning) on the CRG reward, which labels each generated report by rules. The model
+   learns to report the findings that it left out after step 2.
 
 The command prints CRG, precision and recall on held-out studies before step 3, after it, and with the volumes of other
 studies, with bootstrap 95 % intervals, and three reports. It writes to the run folder: curves (PNG), evaluations, all
