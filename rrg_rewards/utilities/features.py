@@ -226,7 +226,8 @@ def _map(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], offset: i
         return np.empty(shape, dtype)
     # Not numpy.memmap, which takes longer to construct and to slice than small features take to read.
     content = mmap.mmap(file.fileno(), needed, access=mmap.ACCESS_COPY)
-    return np.ndarray(shape, dtype, content, offset, order="F" if fortran else "C")
+    array: Array = np.ndarray(shape, dtype, content, offset, order="F" if fortran else "C")
+    return array
 
 
 def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

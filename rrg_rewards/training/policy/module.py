@@ -302,7 +302,8 @@ class PolicyModule(SamplingModule):
         if (len(self.rollout) // size) % self.minibatches:
             size = 1
         units = torch.randperm(len(self.rollout) // size, generator=generator).chunk(self.minibatches)[index]
-        return (units.unsqueeze(1) * size + torch.arange(size)).flatten()
+        rows: Tensor = (units.unsqueeze(1) * size + torch.arange(size)).flatten()
+        return rows
 
     def _log_step(self, steps: Mapping[str, Tensor]) -> None:
         assert self.rollout is not None
