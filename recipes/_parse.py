@@ -122,7 +122,7 @@ def check_rewards(recipe: Any) -> None:
         ValueError: If an option is unknown or out of range.
     """
     if isinstance(recipe, RewardArguments):
-        for setting in recipe.reward_settings():
+        for setting in (*recipe.reward_settings(), *recipe.heldout_metric_settings()):
             setting.make()
     if isinstance(recipe, WatchArguments):
         make_watch(recipe, make_watch_metrics(recipe), None)

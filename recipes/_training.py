@@ -31,11 +31,13 @@ __all__ = [
     "finish",
     "launch",
     "load_policy",
+    "load_pretrained",
     "make_trainer",
     "prepare_policy",
     "show_progress",
     "start",
     "train_and_save",
+    "train_in_float32",
     "write_no_card",
 ]
 
@@ -124,32 +126,44 @@ def load_policy(training: Any, model: Any) -> dict[str, Any]:
     Returns:
         Values for the trainer's arguments ``model``, ``processing_class`` and ``quantization_config``.
     """
+    distributed = str(training.distributed_state.distributed_type.value)
+    options = {
+        # With several processes, the default device map would distribute one model over all devices.
+        **({} if distributed in ("NO", "MULTI_CPU") else {"device_map": None}),
+        **(training.model_init_kwargs or {}),
+    }
+    revision = options.get("revision", model.model_revision)
+    # The trainer reads these options again if it loads a reference model.
+    training.model_init_kwargs = {"revision": revision} if revision != "main" else None
+    policy, processor = load_pretrained(model, **options)
+    return {"model": policy, "processing_class": processor, "quantization_config": get_quantization_config(model)}
+
+
+def load_pretrained(model: Any, **options: Any) -> tuple[Any, Any]:
+    """Load a model and its processor.
+
+    Args:
+        model: TRL's ``ModelConfig``.
+        options: Options of ``from_pretrained`` that replace those of ``model``.
+    """
     check_model_source(model.model_name_or_path)
     quantization = get_quantization_config(model)
-    distributed = str(training.distributed_state.distributed_type.value)
     options = {
         "revision": model.model_revision,
         "attn_implementation": model.attn_implementation,
         "dtype": model.dtype,
         **({} if quantization is None else {"quantization_config": quantization}),
-        # With several processes, the default device map would distribute one model over all devices.
-        **({} if distributed in ("NO", "MULTI_CPU") else {"device_map": None}),
-        **(training.model_init_kwargs or {}),
+        **options,
         "trust_remote_code": False,
     }
-    # The trainer reads these options again if it loads a reference model.
-    training.model_init_kwargs = {"revision": options["revision"]} if options["revision"] != "main" else None
-    return {
-        "model": create_model_from_path(model.model_name_or_path, **options),
-        "processing_class": AutoProcessor.from_pretrained(
-            model.model_name_or_path,
-            revision=options["revision"],
-            truncation_side="left",
-            padding_side="left",
-            trust_remote_code=False,
-        ),
-        "quantization_config": quantization,
-    }
+    processor = AutoProcessor.from_pretrained(
+        model.model_name_or_path,
+        revision=options["revision"],
+        truncation_side="left",
+        padding_side="left",
+        trust_remote_code=False,
+    )
+    return create_model_from_path(model.model_name_or_path, **options), processor
 
 
 def prepare_policy(trainer: Any) -> None:
@@ -163,9 +177,14 @@ def prepare_policy(trainer: Any) -> None:
         if not is_deepspeed_zero3_enabled() and not getattr(trainer.model, "is_quantized", False):
             trainer.model.to(trainer.accelerator.device)
     elif is_peft_model(trainer.model) and not trainer.is_fsdp_enabled:
-        for weights in trainer.model.parameters():
-            if weights.requires_grad:
-                weights.data = weights.data.float()
+        train_in_float32(trainer.model)
+
+
+def train_in_float32(model: Any) -> None:
+    """Convert the trained weights of a model with adapters to 32 bits."""
+    for weights in model.parameters():
+        if weights.requires_grad:
+            weights.data = weights.data.float()
 
 
 def make_trainer(cls: type, training: Any, model: Any, train: Any, heldout: Any, **options: Any) -> Any:

@@ -17,9 +17,7 @@ import torch
 from lightning.pytorch import Trainer, seed_everything
 from peft import get_peft_model
 from torch.utils.data import DataLoader
-from transformers import AutoProcessor
 from trl import get_peft_config
-from trl.trainer.utils import create_model_from_path
 
 from rrg_rewards.callbacks import RewardWatchCallback
 from rrg_rewards.data.samplers import UnpaddedDistributedSampler
@@ -44,10 +42,9 @@ from rrg_rewards.recipes._reinforcement import (
     make_rewards,
     write_results,
 )
-from rrg_rewards.recipes._training import start
+from rrg_rewards.recipes._training import load_pretrained, start, train_in_float32
 from rrg_rewards.recipes._watch import make_watch, make_watch_metrics
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule
-from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.processes import process_index
 
 __all__ = ["main", "parse", "run", "validate"]
@@ -70,24 +67,12 @@ parse, validate = _PARSER.parse, _PARSER.validate
 
 def make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
     """Load the policy, with a new adapter if the arguments require one."""
-    check_model_source(model.model_name_or_path)
-    policy = create_model_from_path(
-        model.model_name_or_path,
-        dtype=model.dtype,
-        attn_implementation=model.attn_implementation,
-        revision=model.model_revision,
-        trust_remote_code=False,
-    )
-    processor = AutoProcessor.from_pretrained(
-        model.model_name_or_path, revision=model.model_revision, padding_side="left", trust_remote_code=False
-    )
+    # Lightning moves the model to the device of its process.
+    policy, processor = load_pretrained(model, device_map=None)
     adapter = get_peft_config(model)
     if adapter is not None:
         policy = get_peft_model(policy, adapter)
-        for weights in policy.parameters():
-            if weights.requires_grad:
-                # Small updates would be lost in bfloat16.
-                weights.data = weights.data.float()
+        train_in_float32(policy)
     generator = CausalLMGenerator if recipe.image_column is None else CTChatGenerator
     return generator(
         policy,
@@ -155,7 +140,7 @@ def run(
     evaluations["after"] = evaluate("after", data.heldout)
     if recipe.image_column is not None:
         evaluations["images_of_others"] = evaluate("images_of_others", with_images_of_others(data.heldout))
-    write_results(results, evaluated, history.rows, evaluations)
+    write_results(results, rewards, history.rows, evaluations)
     write_run_card(results, training.algorithm.upper())
     write_run_page(results)
     return module

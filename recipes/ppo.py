@@ -36,6 +36,7 @@ from rrg_rewards.recipes._reinforcement import (
     describe_rewards,
     evaluate_stage,
     load_data_and_fit,
+    make_heldout_metrics,
     make_rewards,
     reward_columns,
     write_results,
@@ -112,7 +113,8 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
     check_model_source(model.model_name_or_path)
     check_push(recipe, training)
     rewards, weights = make_rewards(recipe)
-    data = load_data_and_fit(recipe, rewards)
+    metrics = [*rewards, *make_heldout_metrics(recipe)]
+    data = load_data_and_fit(recipe, metrics)
     tokenizer = AutoTokenizer.from_pretrained(
         model.model_name_or_path, revision=model.model_revision, padding_side="left", trust_remote_code=False
     )
@@ -138,7 +140,7 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
     show_progress(trainer, progress)
     write_run_file(trainer, "run.json", describe(recipe, training, model, data) | describe_rewards(rewards, weights))
     evaluated = _for_evaluation(trainer, tokenizer)
-    before = evaluate_stage(evaluated, rewards, data, recipe, "before")
+    before = evaluate_stage(evaluated, metrics, data, recipe, "before")
     with saved_on_termination(trainer):
         trainer.train()
     if trainer.accelerator.is_main_process:
@@ -146,7 +148,7 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
         with kept_card(trainer):
             evaluated.model_wrapped.save_pretrained(training.output_dir)
         tokenizer.save_pretrained(training.output_dir)
-    after = evaluate_stage(evaluated, rewards, data, recipe, "after")
+    after = evaluate_stage(evaluated, metrics, data, recipe, "after")
     history = trainer.state.log_history
     write_run_file(trainer, "history.json", history)
     write_results(trainer, rewards, _as_others_log(history), {"before": before, "after": after})

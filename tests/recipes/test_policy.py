@@ -104,3 +104,8 @@ def test_the_last_checkpoint_is_that_with_the_most_steps(tmp_path: Path) -> None
 def test_an_unknown_key_is_refused(policy_recipe: Callable[..., Path]) -> None:
     with pytest.raises(ValueError, match="unknown key 'num_iterations'"):
         parse(["--config", str(policy_recipe(num_iterations=2))])
+
+
+def test_a_wrong_option_of_a_heldout_metric_is_refused_before_the_run(policy_recipe: Callable[..., Path]) -> None:
+    with pytest.raises(ValueError, match="average"):
+        validate(policy_recipe(heldout_metrics=[{"name": "crg", "as": "other", "average": "none"}]))

@@ -24,8 +24,8 @@ class Completions:
         tokens: Token ids ``(N, T)``. Ids at padding are never read.
         mask: ``(N, T)``, 1 for the tokens of a completion including its end-of-sequence token, and 0 for padding.
         finished: ``(N,)``, whether a completion has an end-of-sequence token; ``None`` if unknown.
-        log_probs: Log-probabilities ``(N, T)`` of the tokens that the sampler returned, if it is another program than
-            the trainer, such as vLLM.
+        log_probs: Log-probabilities ``(N, T)`` of the tokens that the sampler returned, if its weights differ from
+            those of the trainer by rounding: vLLM, or merged adapters.
     """
 
     tokens: Tensor

@@ -90,13 +90,18 @@ def test_text_is_tokenised_apart_on_both_sides_of_the_volume() -> None:
     assert ids == [2, *[processor.image_token_id] * QUERIES, 3]
 
 
-def test_special_tokens_stand_at_the_start_only() -> None:
+def _word_processor(tokenizer_class: Any = PreTrainedTokenizerFast) -> CTChatProcessor:
+    """Return a processor whose tokenizer knows two words and starts a text with ``<s>``."""
     vocabulary = {token: place for place, token in enumerate(["<unk>", "<s>", "edema", "heart"])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", unk_token="<unk>")
-    processor = CTChatProcessor.from_tokenizer(tokenizer, "llama3", QUERIES, CHANNELS)
+    tokenizer = tokenizer_class(tokenizer_object=backend, bos_token="<s>", unk_token="<unk>")
+    return CTChatProcessor.from_tokenizer(tokenizer, "llama3", QUERIES, CHANNELS)
+
+
+def test_special_tokens_stand_at_the_start_only() -> None:
+    processor = _word_processor()
     image = [processor.image_token_id] * QUERIES
     assert processor(text="<image>heart", images=volume(0))["input_ids"] == [[1, *image, 3]]
     assert processor(text="<image>heart", images=volume(0), add_special_tokens=False)["input_ids"] == [[*image, 3]]
@@ -114,12 +119,7 @@ def test_a_batch_has_the_tokens_of_each_text_and_tokenises_equal_texts_once() ->
             tokenised.extend([text] if isinstance(text, str) else text)
             return super().__call__(text, **options)
 
-    vocabulary = {token: place for place, token in enumerate(["<unk>", "<s>", "edema", "heart"])}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    tokenizer = Counting(tokenizer_object=backend, bos_token="<s>", unk_token="<unk>")
-    processor = CTChatProcessor.from_tokenizer(tokenizer, "llama3", QUERIES, CHANNELS)
+    processor = _word_processor(Counting)
     image = [processor.image_token_id] * QUERIES
     texts = ["edema<image>heart<image>", "heart", "edema<image>heart<image>", "<image>edema heart"]
     ids = processor(text=texts, images=[[volume(0)] * 2, None, [volume(0)] * 2, volume(1)])["input_ids"]

@@ -18,9 +18,8 @@ from rrg_rewards.training.policy.generators import repeat_rows, take_rows
 from rrg_rewards.training.policy.shared_prompts import Prompts, new_cache
 
 
-def _text(**options):
+def _text():
     generator = tiny_generator(6)
-    generator.merge_adapters = options.get("merge_adapters", False)
     torch.nn.init.normal_(generator.model.lm_head.weight)
     return generator, generator.collate(tiny_rows(5))
 
