@@ -21,6 +21,7 @@ from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._card import kept_card
 from rrg_rewards.recipes._outputs import write_run_file
+from rrg_rewards.recipes._precision import warn_of_slow_bfloat16
 from rrg_rewards.recipes._termination import saved_on_termination
 from rrg_rewards.utilities.checks import check_model_source
 
@@ -308,6 +309,7 @@ def start(parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., An
         parsed = parse(sys.argv[1:] if argv is None else argv)
     except (ValueError, OSError, ImportError) as error:
         _exit(error, 2)
+    warn_of_slow_bfloat16(*parsed[1:])
     try:
         return run(*parsed)
     except (FileNotFoundError, TableError) as error:
