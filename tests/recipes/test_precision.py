@@ -13,7 +13,7 @@ from rrg_rewards.recipes._precision import computes_in_bfloat16, warn_of_slow_bf
 
 pytest.importorskip("lightning", reason="needs the extra train")
 
-from rrg_rewards.recipes._policy_training import PolicyTraining  # noqa: E402
+from rrg_rewards.recipes._policy_training import PolicyTraining
 
 
 def _trl(tmp_path: Path, **options: Any) -> GRPOConfig:
