@@ -9,6 +9,7 @@ curves, and a table of the changes of all runs. Intervals are paired bootstrap i
 
 import argparse
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,12 @@ TABLE = (
     ("CRIMSON by rules (held out)", "crimson", "score"),
     ("ROUGE-L (held out)", "rouge", "score"),
     ("words", "crimson", "words"),
-    ("share with nothing found", "labels", "nothing_found"),
+    ("share of reports with nothing found", "texts", "nothing_found"),
+    ("share of function words", "texts", "function_words"),
+    ("share of words that no held-out findings or impressions contain", "texts", "unknown_words"),
 )
 CURVES = ("reward", "total/crg", "total/ct_finebench", "completions/mean_length", "entropy", "crg/recall")
+FUNCTION_WORDS = frozenset(["a", "and", "are", "in", "is", "of", "that", "the", "to", "was", "were", "which", "with"])
 # Keys of the configuration that name files of the machine.
 PATHS = ("model_name_or_path", "dataset", "output_dir", "heldout_file")
 
@@ -45,28 +49,58 @@ def read(folder: Path, name: str) -> Any:
     return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
-def nothing_found(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the share of reports without any label, before, after and the change."""
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return re.findall(r"[a-z]+", text.lower())
+
+
+def properties(rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    """Return properties of the text of each report."""
+    reports = [words(row["report"]) for row in rows]
+    known = {word for row in rows for part in ("prompt", "impression") for word in words(str(row[part]))}
+    counted = {
+        "unknown_words": [[word not in known for word in report] for report in reports],
+        "function_words": [[word in FUNCTION_WORDS for word in report] for report in reports],
+    }
+    masks = RuleLabeler("ct_rate")([row["report"] for row in rows])
+    shares = {name: [sum(marks) / max(1, len(marks)) for marks in values] for name, values in counted.items()}
+    return {name: torch.tensor(values).double() for name, values in shares.items()} | {
+        "nothing_found": (masks.sum(1) == 0).double()
+    }
+
+
+def text_results(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the means of the properties before and after, and of their change."""
     found = {}
     for stage in ("before", "after"):
         lines = (folder / f"heldout_{stage}.jsonl").read_text(encoding="utf-8").splitlines()
-        masks = RuleLabeler("ct_rate")([json.loads(line)["report"] for line in lines])
-        found[stage] = (masks.sum(1) == 0).double()
-    found["change"] = found["after"] - found["before"]
-    shares = {}
+        found[stage] = properties([json.loads(line) for line in lines])
+    found["change"] = {name: found["after"][name] - found["before"][name] for name in found["before"]}
+    results: dict[str, dict[str, dict[str, float]]] = {}
     for stage, values in found.items():
-        low, high = bootstrap_interval(torch.mean, [values])
-        shares[stage] = {"nothing_found": {"estimate": float(values.mean()), "low": low, "high": high}}
-    return shares
+        results[stage] = {}
+        for name, value in values.items():
+            low, high = bootstrap_interval(torch.mean, [value])
+            results[stage][name] = {"estimate": float(value.mean()), "low": low, "high": high}
+    return results
 
 
 def summary(folder: Path) -> dict[str, Any]:
     """Return the results of a run without report text."""
     run, evaluation = read(folder, "run.json"), read(folder, "evaluation.json")
     config = {key: value for key, value in run["config"].items() if key not in PATHS}
-    labels = nothing_found(folder)
-    stages = {stage: {**metrics, "labels": labels[stage]} for stage, metrics in evaluation.items()}
+    texts = text_results(folder)
+    stages = {stage: {**metrics, "texts": texts[stage]} for stage, metrics in evaluation.items()}
     return {**run, "config": config, "evaluation": stages, "history": read(folder, "history.json")}
+
+
+def rounded(value: Any) -> Any:
+    """Return a copy of the results with numbers of five significant digits."""
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def cell(value: Mapping[str, float]) -> str:
@@ -108,7 +142,7 @@ def main() -> None:
         name, _, folder = item.partition("=")
         runs[name] = summary(Path(folder))
         arguments.output.mkdir(parents=True, exist_ok=True)
-        write_json(runs[name], arguments.output / f"{name}.json", overwrite=True)
+        write_json(rounded(runs[name]), arguments.output / f"{name}.json", overwrite=True)
         plot(runs[name]["history"], arguments.output / f"{name}.png")
     print(table(runs))
 
