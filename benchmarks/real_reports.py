@@ -69,6 +69,12 @@ def properties(rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
     }
 
 
+def mean(values: torch.Tensor) -> dict[str, float]:
+    """Return the mean with its interval."""
+    low, high = bootstrap_interval(torch.mean, [values])
+    return {"estimate": float(values.mean()), "low": low, "high": high}
+
+
 def text_results(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
     """Return the means of the properties before and after, and of their change."""
     found = {}
@@ -76,13 +82,7 @@ def text_results(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
         lines = (folder / f"heldout_{stage}.jsonl").read_text(encoding="utf-8").splitlines()
         found[stage] = properties([json.loads(line) for line in lines])
     found["change"] = {name: found["after"][name] - found["before"][name] for name in found["before"]}
-    results: dict[str, dict[str, dict[str, float]]] = {}
-    for stage, values in found.items():
-        results[stage] = {}
-        for name, value in values.items():
-            low, high = bootstrap_interval(torch.mean, [value])
-            results[stage][name] = {"estimate": float(value.mean()), "low": low, "high": high}
-    return results
+    return {stage: {name: mean(value) for name, value in values.items()} for stage, values in found.items()}
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -92,15 +92,6 @@ def summary(folder: Path) -> dict[str, Any]:
     texts = text_results(folder)
     stages = {stage: {**metrics, "texts": texts[stage]} for stage, metrics in evaluation.items()}
     return {**run, "config": config, "evaluation": stages, "history": read(folder, "history.json")}
-
-
-def rounded(value: Any) -> Any:
-    """Return a copy of the results with numbers of five significant digits."""
-    if isinstance(value, Mapping):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [rounded(item) for item in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def cell(value: Mapping[str, float]) -> str:
@@ -142,7 +133,7 @@ def main() -> None:
         name, _, folder = item.partition("=")
         runs[name] = summary(Path(folder))
         arguments.output.mkdir(parents=True, exist_ok=True)
-        write_json(rounded(runs[name]), arguments.output / f"{name}.json", overwrite=True)
+        write_json(runs[name], arguments.output / f"{name}.json", overwrite=True)
         plot(runs[name]["history"], arguments.output / f"{name}.png")
     print(table(runs))
 

@@ -14,7 +14,7 @@ _BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")
 
 
 def computes_in_bfloat16() -> bool | None:
-    """Return whether the CPU has instructions for bfloat16, or ``None`` if this torch cannot tell."""
+    """Return whether the CPU has instructions for bfloat16, or ``None`` if torch does not know."""
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name, False) for name in _BFLOAT16) if capabilities else None
 
