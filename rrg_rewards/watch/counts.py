@@ -3,8 +3,8 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, TypeGuard
 
@@ -16,6 +16,7 @@ from rrg_rewards.watch.instructions import find_instructions
 __all__ = ["Block", "Counts", "count_found", "count_pairs", "count_texts", "count_values"]
 
 _WORD = re.compile(r"\w+")
+_LETTERS = re.compile(r"[^\W\d_]+")
 _NUMBER = re.compile(r"\d+")
 _SENTENCE_END = re.compile(r"[.!?:](?=\s|$)|[\n;]")
 
@@ -34,6 +35,7 @@ class Counts:
         sums: Sums of tuples: (numerator, denominator) of a ratio, or (1, x, y, x², y², xy) for ``agreement/...``.
         distinct: Hashes of distinct items, by name of the ratio whose numerator is the number of distinct items.
         tallies: Numbers of reports that contain each item, by side and hash of the item.
+        words: Numbers of occurrences of each word, by side and hash of the word.
 
     Example:
         >>> counts = Counts()
@@ -45,6 +47,7 @@ class Counts:
     sums: Sums = field(default_factory=dict)
     distinct: dict[str, set[int]] = field(default_factory=dict)
     tallies: dict[str, Counter[int]] = field(default_factory=dict)
+    words: dict[str, Counter[int]] = field(default_factory=dict)
 
     def add(self, name: str, *values: float) -> None:
         """Add a tuple to the sums of a name."""
@@ -64,6 +67,8 @@ class Counts:
             self.distinct.setdefault(name, set()).update(hashes)
         for side, tally in other.tallies.items():
             self.tallies.setdefault(side, Counter()).update(tally)
+        for side, words in other.words.items():
+            self.words.setdefault(side, Counter()).update(words)
 
     @property
     def reports(self) -> int:
@@ -88,8 +93,12 @@ class Counts:
     def state_dict(self) -> dict[str, Any]:
         """Return the counts as plain data."""
         distinct = {name: sorted(hashes) for name, hashes in self.distinct.items()}
-        tallies = {side: sorted(tally.items()) for side, tally in self.tallies.items()}
-        return {"sums": _lists(self.sums), "distinct": distinct, "tallies": tallies}
+        return {
+            "sums": _lists(self.sums),
+            "distinct": distinct,
+            "tallies": {side: _items(tally) for side, tally in self.tallies.items()},
+            "words": {side: _items(words) for side, words in self.words.items()},
+        }
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Counts":
@@ -97,7 +106,8 @@ class Counts:
         return cls(
             _tuples(state["sums"]),
             {name: set(hashes) for name, hashes in state["distinct"].items()},
-            {side: Counter(dict(map(tuple, tally))) for side, tally in state["tallies"].items()},
+            {side: _counter(tally) for side, tally in state["tallies"].items()},
+            {side: _counter(words) for side, words in state["words"].items()},
         )
 
 
@@ -109,25 +119,46 @@ class Block:
         step: Number of the last step.
         reports: Number of completions.
         sums: Sums by name, as :meth:`Counts.closed` returns them.
+        words: Numbers of occurrences of the words of the completions, by hash.
     """
 
     step: int
     reports: int
     sums: Mapping[str, tuple[float, ...]]
+    words: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, step: int, counts: Counts) -> "Block":
+        """Return the block of counts."""
+        return cls(step, counts.reports, counts.closed(), counts.words.get("completions", Counter()))
 
     def ratio(self, name: str) -> tuple[float, float]:
         """Return the numerator and the denominator of a series; both are 0 for an unknown series."""
         values = self.sums.get(name, (0.0, 0.0))
         return values[0], values[1]
 
+    def with_known_words(self, known: Collection[int]) -> "Block":
+        """Return the block with the share of the words of completions that are not known.
+
+        Args:
+            known: Hashes of words.
+        """
+        unknown = sum(number for word, number in self.words.items() if word not in known)
+        share = (float(unknown), float(sum(self.words.values())))
+        return replace(self, sums={**self.sums, "completions/unknown_words": share})
+
+    def history(self) -> dict[str, Any]:
+        """Return the block as plain data, without the words."""
+        return {"step": self.step, "reports": self.reports, "sums": _lists(self.sums)}
+
     def state_dict(self) -> dict[str, Any]:
         """Return the block as plain data."""
-        return {"step": self.step, "reports": self.reports, "sums": _lists(self.sums)}
+        return {**self.history(), "words": _items(self.words)}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Block":
-        """Restore a block from its :meth:`state_dict`."""
-        return cls(int(state["step"]), int(state["reports"]), _tuples(state["sums"]))
+        """Restore a block from its :meth:`state_dict` or :meth:`history`."""
+        return cls(int(state["step"]), int(state["reports"]), _tuples(state["sums"]), _counter(state.get("words", ())))
 
 
 def _lists(sums: Mapping[str, tuple[float, ...]]) -> dict[str, list[float]]:
@@ -138,10 +169,19 @@ def _tuples(sums: Mapping[str, Sequence[float]]) -> Sums:
     return {name: tuple(map(float, values)) for name, values in sums.items()}
 
 
+def _items(counter: Mapping[int, int]) -> list[tuple[int, int]]:
+    return sorted(counter.items())
+
+
+def _counter(items: Iterable[Sequence[int]]) -> Counter[int]:
+    return Counter(dict(map(tuple, items)))
+
+
 def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -> None:
     """Count words, repeated, hedged and equal sentences, distinct n-grams and reports, and instructions to a judge.
 
     Sentences, and whole reports as one sentence, are compared without case, punctuation and the values of numbers.
+    Words are compared without case; numbers are not words.
 
     Args:
         counts: The counts to change.
@@ -149,7 +189,9 @@ def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) ->
         texts: Reports.
         n_gram: Number of words of the counted n-grams.
     """
+    letters: Counter[str] = Counter()
     for text in texts:
+        letters.update(_LETTERS.findall(text.lower()))
         words = _WORD.findall(text.lower())
         grams = [" ".join(words[start : start + n_gram]) for start in range(len(words) - n_gram + 1)]
         sentences = [" ".join(_WORD.findall(part)) for part in _SENTENCE_END.split(text.lower())]
@@ -162,6 +204,7 @@ def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) ->
         counts.tallies.setdefault(side, Counter()).update(same)
         counts.add_distinct(f"{side}/distinct_ngrams", list(map(_hash, grams)))
         counts.add_distinct(f"{side}/distinct_reports", [_hash(" ".join(words))])
+    counts.words.setdefault(side, Counter()).update({_hash(word): number for word, number in letters.items()})
 
 
 def count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:

@@ -25,6 +25,7 @@ _TEXTS = {
     "hedged_findings": "uncertain and alternative findings per report",
     "sizes": "sizes per report",
     "hedged_sentences": "sentences with words of uncertainty, share",
+    "unknown_words": "words that are in no reference, share",
     "instructions": "instructions aimed at a judge, share",
 }
 _STYLE = (

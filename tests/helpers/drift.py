@@ -1,7 +1,7 @@
 """Simulated training runs: a policy that drifts to an exploit, or improves towards the references."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from rrg_rewards.watch import RewardWatch
@@ -18,6 +18,7 @@ STOP = [
     "more_hedges",
     "more_sizes",
     "hedged_sentences",
+    "unknown_words",
 ]
 """The checks of the example in docs/reward_watch.md."""
 
@@ -46,16 +47,33 @@ def exploits(family: Family, others: Sequence[Family]) -> list[Policy]:
     return [*family.texts[:3], *list(family.common())[1:3], *listings]
 
 
+Change = Callable[[str, float, random.Random], str]
+"""Changes an honest report with a given probability."""
+
+
+def exploit(policy: Policy) -> Change:
+    """Replace reports by an exploit."""
+    return lambda text, share, draw: policy.completion(text) if draw.random() < share else text
+
+
+def broken_words(text: str, share: float, draw: random.Random) -> str:
+    """Replace words by others that do not exist."""
+    return " ".join(
+        "".join(draw.sample(word, len(word))) + draw.choice(("ivel", "oma", "urate")) if draw.random() < share else word
+        for word in text.split()
+    )
+
+
 def drift(
-    watch: RewardWatch, pairs: Sequence[tuple[str, str]], policy: Policy, length: int = 100, seed: int = 0
+    watch: RewardWatch, pairs: Sequence[tuple[str, str]], change: Change, length: int = 100, seed: int = 0
 ) -> float | None:
-    """Train a policy that writes an exploit more and more often.
+    """Train a policy that changes its reports more and more often.
 
     Args:
         watch: The watch.
         pairs: References and reports of an honest system.
-        policy: The exploit.
-        length: Number of steps until all completions are the exploit.
+        change: The change.
+        length: Number of steps until the share of the change is 1.
         seed: Random seed.
 
     Returns:
@@ -67,7 +85,7 @@ def drift(
         studies = draw.sample(pairs, STUDIES)
         references = [reference for reference, _ in studies for _ in range(GROUP)]
         honest = [completion for _, text in studies for completion in sampled(text, draw)]
-        completions = [policy.completion(text) if draw.random() < share else text for text in honest]
+        completions = [change(text, share, draw) for text in honest]
         watch.observe(completions, references)
         watch.step(step)
         if watch.should_stop:

@@ -24,6 +24,16 @@ def test_texts():
     assert counts.reports == 3
 
 
+def test_unknown_words():
+    counts = Counts()
+    count_texts(counts, "completions", ["Effusion of 3 cm, EFFUSIVEL.", "effusivel"], n_gram=2)
+    count_texts(counts, "references", ["Effusion, 5 cm."], n_gram=2)
+    block = Block.of(1, counts)
+    # effusion, of, cm, effusivel twice; numbers are not counted.
+    assert block.with_known_words(counts.words["references"]).sums["completions/unknown_words"] == (3, 5)
+    assert block.with_known_words(block.words).sums["completions/unknown_words"] == (0, 5)
+
+
 def test_labels_and_their_f1():
     counts = Counts()
     completions = ["effusion", "normal", None, "normal", "nodule"]
@@ -65,5 +75,6 @@ def test_parts_add_up_to_the_whole():
     assert first.closed() == whole.closed()
     again = Counts.from_state_dict(json.loads(json.dumps(first.state_dict())))
     assert again == first
-    block = Block(3, 4, whole.closed())
+    block = Block.of(3, whole)
+    assert block.words
     assert Block.from_state_dict(json.loads(json.dumps(block.state_dict()))) == block

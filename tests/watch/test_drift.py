@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from drift import SETTINGS, STOP, drift, exploits, improve
+from drift import SETTINGS, STOP, broken_words, drift, exploit, exploits, improve
 
 from rrg_rewards.data import phantom_studies
 from rrg_rewards.watch import RewardWatch
@@ -42,7 +42,7 @@ def check_family(name, pairs, labeler):
     family = next(family for family in families if family.name == name)
     # The longest of the family's texts.
     policy = exploits(family, families)[-1]
-    share = drift(RewardWatch(stop=STOP, labeler=labeler, **SETTINGS), pairs, policy)
+    share = drift(RewardWatch(stop=STOP, labeler=labeler, **SETTINGS), pairs, exploit(policy))
     assert share is not None, policy.text
     assert share <= QUARTER
 
@@ -52,6 +52,17 @@ def check_family(name, pairs, labeler):
 )
 def test_each_family_stops_the_run(name, phantoms):
     check_family(name, phantoms, None)
+
+
+def check_broken_words(pairs):
+    """At most 15 % of the words are broken when the run stops."""
+    share = drift(RewardWatch(stop=["unknown_words"], labeler=None, findings=False, **SETTINGS), pairs, broken_words)
+    assert share is not None
+    assert share <= 0.15
+
+
+def test_broken_words_stop_the_run(phantoms):
+    check_broken_words(phantoms)
 
 
 @pytest.mark.parametrize("steps", [40, pytest.param(200, marks=pytest.mark.slow)])
@@ -80,6 +91,12 @@ def test_honest_improvement_of_real_systems_raises_nothing(shared_data, corpus):
     watch = RewardWatch(stop=True, labeler=labeler, **SETTINGS)
     improve(watch, pairs)
     assert watch.alarms == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", ["ctrg", "ct_rate", "iu_xray"])
+def test_broken_words_stop_a_run_of_a_real_system(shared_data, corpus):
+    check_broken_words(real_pairs(shared_data, corpus)[0])
 
 
 @pytest.mark.slow

@@ -157,6 +157,27 @@ def test_a_baseline_that_is_given():
         watch.set_baseline(["a"] * 90)
 
 
+def test_words_are_known_from_all_references_so_far():
+    watch = RewardWatch(labeler=None, block_reports=2, baseline_reports=6, window_reports=6)
+    for step, own in enumerate(["rare", "rare", "rare", "b", "b", "rare", "bivel", "bivel", "bivel"]):
+        watch.observe([f"Effusion, {own}"] * 2, ["Effusion, a." if step < 5 else "Effusion, rare."] * 2)
+        watch.step(step)
+    shares = [block.ratio("completions/unknown_words")[0] / 4 for block in watch.blocks]
+    # The word of the first blocks is known since step 5. Blocks that are no longer compared keep their value.
+    assert shares == [0, 0, 0, 0.5, 0.5, 0, 0.5, 0.5, 0.5]
+    assert [bool(block.words) for block in watch.blocks] == [True] * 3 + [False] * 3 + [True] * 3
+    numbers = next(verdict for verdict in watch.verdicts if verdict.check == "unknown_words").numbers
+    assert (numbers["start"], numbers["now"], numbers["limit"]) == (0, 0.5, 0.03)
+
+
+def test_without_references_no_word_is_unknown():
+    watch = RewardWatch(labeler=None, block_reports=2, baseline_reports=6, window_reports=6)
+    for step in range(6):
+        watch.observe(["Effusion."] * 2)
+        watch.step(step)
+    assert not any("completions/unknown_words" in block.sums for block in watch.blocks)
+
+
 def test_small_steps_are_pooled_and_large_ones_are_blocks():
     watch = RewardWatch(labeler=None, block_reports=10, baseline_reports=30, window_reports=30)
     for step, rows in enumerate([4, 4, 4, 25, 0, 9, 1]):
