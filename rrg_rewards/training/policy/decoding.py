@@ -1,4 +1,4 @@
-"""Sampling from a causal language model whose prompts are in a cache."""
+"""Generation with a causal language model whose prompts are in a cache."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def sample_completions(
     end_token_ids: Sequence[int],
     pad_token_id: int,
 ) -> Completions:
-    """Sample one completion for each row, with the log-probabilities of its tokens.
+    """Generate one completion for each row, with the log-probabilities of its tokens.
 
     Args:
         model: A causal language model.
@@ -33,7 +33,7 @@ def sample_completions(
         logits: Logits ``(N, V)`` after the prompts.
         mask: ``(N, P)``, 0 at padding of the prompts.
         max_new_tokens: Maximum length of a completion.
-        temperature: Sampling temperature.
+        temperature: Sampling temperature; 0 for the most probable tokens.
         end_token_ids: Ids of the end-of-sequence tokens.
         pad_token_id: Id of the padding token.
     """
@@ -70,10 +70,15 @@ def sample_completions(
 def sample_tokens(logits: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
     """Sample one token for each row of logits ``(N, V)``; return ids and log-probabilities, both ``(N,)``.
 
+    At temperature 0, the token is the most probable one, and its log-probability is 0.
+
     Example:
         >>> sample_tokens(torch.tensor([[0.0, -torch.inf], [-torch.inf, 3.0]]))
         (tensor([0, 1]), tensor([0., 0.]))
     """
+    if not temperature:
+        tokens = logits.argmax(-1)
+        return tokens, torch.zeros_like(tokens, dtype=torch.float32)
     probabilities = (logits.float() / temperature).softmax(-1)
     if logits.device.type == "cpu":
         # By inversion: torch.multinomial draws one random number per token of the vocabulary. In float64, because rare

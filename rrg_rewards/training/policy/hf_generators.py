@@ -52,9 +52,11 @@ class _Generator(nn.Module):
         return texts
 
     def _generate(self, inputs: Mapping[str, Any], start: int, greedy: bool) -> Completions:
-        bent = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+        bent = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
         config = GenerationConfig(
             do_sample=not greedy,
+            num_beams=1,
+            repetition_penalty=1.0,
             max_new_tokens=self.max_new_tokens,
             pad_token_id=self.tokenizer.pad_token_id,
             eos_token_id=self.end_token_ids,
@@ -71,18 +73,19 @@ class CausalLMGenerator(_Generator):
     optionally an ``image``.
 
     If several rows of a batch have the same prompt, as in a rollout, the prompt is computed once, in sampling and in
-    :meth:`log_probs`. This changes results by rounding only. Exceptions are models with sliding windows or recurrent
-    states, gradient checkpointing, and sharded weights (FSDP, ZeRO-3), for which each row is computed.
+    :meth:`log_probs`. Rows that have ended leave the batch. This changes results by rounding only. Exceptions are
+    models with sliding windows or recurrent states, gradient checkpointing, and sharded weights (FSDP, ZeRO-3), for
+    which each row is computed.
 
     Args:
         model: A causal language model, or a PEFT model that wraps one.
         processor: The tokenizer of the model, or its processor, which contains a tokenizer.
         max_new_tokens: Maximum length of a completion in tokens.
         temperature: Sampling temperature.
-        merge_adapters: Whether to merge PEFT adapters into the weights during sampling, and to restore the weights
-            afterwards. Sampling is faster, but the weights with adapters are stored twice meanwhile, and weights of 16
-            bits round the samples' probabilities. Completions therefore have the log-probabilities of the sampler, with
-            which :class:`~rrg_rewards.training.PolicyModule` corrects the loss (``sampler_correction``).
+        merge_adapters: Whether to merge PEFT adapters into the weights during generation, and to restore the weights
+            afterwards. Generation is faster, but the weights with adapters are stored twice meanwhile, and weights of
+            16 bits round the samples' probabilities. Completions therefore have the log-probabilities of the sampler,
+            with which :class:`~rrg_rewards.training.PolicyModule` corrects the loss (``sampler_correction``).
 
     Raises:
         ValueError: If a number is not positive, or the tokenizer has no padding or end-of-sequence token.
@@ -123,7 +126,7 @@ class CausalLMGenerator(_Generator):
     def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:
         """Generate one completion for each row."""
         inputs = _tensors(batch)
-        cache = None if greedy or is_sharded(self.model) else new_cache(self.model)
+        cache = None if is_sharded(self.model) else new_cache(self.model)
         if cache is None:
             return self._generate(inputs, inputs["input_ids"].shape[1], greedy)
         with torch.no_grad(), adapters_merged(self.model) if self.merge_adapters else nullcontext():
@@ -135,11 +138,11 @@ class CausalLMGenerator(_Generator):
                 logits,
                 prompts.mask,
                 max_new_tokens=self.max_new_tokens,
-                temperature=self.temperature,
+                temperature=0.0 if greedy else self.temperature,
                 end_token_ids=self.end_token_ids,
                 pad_token_id=self.tokenizer.pad_token_id,
             )
-        return completions if self.merge_adapters else replace(completions, log_probs=None)
+        return completions if self.merge_adapters and not greedy else replace(completions, log_probs=None)
 
     def log_probs(self, batch: Batch, completions: Completions) -> TokenScores:
         """Return the scores of given completions."""

@@ -84,20 +84,26 @@ def made(request, tmp_path):
     return generator.eval(), batch
 
 
+def _generated(generator, batch, **settings):
+    """Output and completions of the model's own ``generate``."""
+    config = GenerationConfig(
+        max_new_tokens=6, output_logits=True, return_dict_in_generate=True, eos_token_id=generator.end_token_ids,
+        pad_token_id=0, **settings,
+    )  # fmt: skip
+    is_decoder = isinstance(generator, EncoderDecoderGenerator)
+    inputs = {name: column for name, column in batch.items() if isinstance(column, torch.Tensor)}
+    inputs |= {"decoder_start_token_id": 1} if is_decoder else {}
+    output = generator.model.generate(**inputs, generation_config=config)
+    start = 1 if is_decoder else inputs["input_ids"].shape[1]
+    return output, Completions.until_end(output.sequences[:, start:], generator.end_token_ids)
+
+
 def test_log_probs_are_those_that_were_sampled_with(made):
     generator, batch = made
     assert isinstance(generator, ReportGenerator)
-    config = GenerationConfig(
-        do_sample=True, temperature=generator.temperature, top_k=0, max_new_tokens=6, output_logits=True,
-        return_dict_in_generate=True, eos_token_id=generator.end_token_ids, pad_token_id=0,
-    )  # fmt: skip
     is_decoder = isinstance(generator, EncoderDecoderGenerator)
-    more = {"decoder_start_token_id": 1} if is_decoder else {}
-    inputs = {name: column for name, column in batch.items() if isinstance(column, torch.Tensor)}
     torch.manual_seed(0)
-    output = generator.model.generate(**inputs, **more, generation_config=config)
-    start = 1 if is_decoder else inputs["input_ids"].shape[1]
-    completions = Completions.until_end(output.sequences[:, start:], generator.end_token_ids)
+    output, completions = _generated(generator, batch, do_sample=True, temperature=generator.temperature, top_k=0)
     if is_decoder:
         torch.manual_seed(0)
         assert generator.sample(batch).token_lists() == completions.token_lists()
@@ -136,10 +142,20 @@ def test_greedy_is_greedy_and_decoded_without_special_tokens(made):
     first = generator.sample(batch, greedy=True)
     torch.manual_seed(2)
     assert generator.sample(batch, greedy=True).token_lists() == first.token_lists()
+    assert first.token_lists() == _generated(generator, batch, do_sample=False)[1].token_lists()
+    assert first.log_probs is None
     texts = generator.decode(first)
     assert len(texts) == 5
     assert not any("<" in text and "|" in text for text in texts)
     assert not any("<eos>" in text or "<pad>" in text for text in texts)
+
+
+def test_greedy_takes_the_most_probable_tokens_whatever_the_settings_of_the_model(made):
+    generator, batch = made
+    expected = generator.sample(batch, greedy=True).token_lists()
+    generator.model.generation_config.repetition_penalty = 50.0
+    generator.model.generation_config.num_beams = 3
+    assert generator.sample(batch, greedy=True).token_lists() == expected
 
 
 def test_completions_end_with_their_first_end():
