@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.recipes._arguments import RewardArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate_reports, format_summary, greedy_reports
@@ -19,6 +20,7 @@ __all__ = [
     "load_data_and_fit",
     "make_heldout_metrics",
     "make_rewards",
+    "reports_before",
     "reward_columns",
     "write_results",
 ]
@@ -82,17 +84,46 @@ def describe_rewards(rewards: Sequence[Reward], weights: Sequence[float]) -> dic
     }
 
 
+def reports_before(output_dir: str, heldout: Any) -> list[str] | None:
+    """Return the reports before training that an interrupted run wrote for the same rows, or ``None``.
+
+    A resumed run need not generate them again. Each process reads the file, as it reads the checkpoint.
+    """
+    path = _heldout_file(output_dir, "before")
+    if not path.exists():
+        return None
+    written = read_table(path).columns
+    if list(written["prompt"]) != list(heldout["prompt"]):
+        return None
+    logger.info("the reports before training are those of %s", path)
+    return list(written["report"])
+
+
 def evaluate_stage(
-    trainer: Any, rewards: Sequence[Reward], data: RecipeData, recipe: RewardArguments, stage: str
+    trainer: Any,
+    rewards: Sequence[Reward],
+    data: RecipeData,
+    recipe: RewardArguments,
+    stage: str,
+    reports: list[str] | None = None,
 ) -> Evaluation | None:
     """Evaluate the policy on the held-out rows, and write the rows with their reports.
+
+    Args:
+        trainer: The trainer.
+        rewards: Rewards and metrics to compute.
+        data: The rows.
+        recipe: The recipe's arguments.
+        stage: Name of the evaluation.
+        reports: The reports, if they need not be generated.
 
     Returns:
         The evaluation, or ``None`` if no rows are held out.
     """
     if not recipe.heldout_rows:
         return None
-    reports = greedy_reports(trainer, data.heldout, recipe.heldout_batch_size)
+    if reports is None:
+        reports = greedy_reports(trainer, data.heldout, recipe.heldout_batch_size)
     return evaluate_written(trainer, reports, rewards, data.heldout, stage)
 
 
@@ -101,10 +132,14 @@ def evaluate_written(trainer: Any, reports: list[str], rewards: Sequence[Reward]
     evaluation = evaluate_reports(reports, rewards, rows)
     if trainer.accelerator.is_main_process:
         written = [{**row, "report": report} for row, report in zip(rows, reports, strict=True)]
-        write_rows(Path(trainer.args.output_dir) / f"heldout_{stage}.jsonl", written)
+        write_rows(_heldout_file(trainer.args.output_dir, stage), written)
         for name, summary in evaluation.summary().items():
             logger.info("held out, %s, %s: %s", stage.replace("_", " "), name, format_summary(summary))
     return evaluation
+
+
+def _heldout_file(output_dir: str, stage: str) -> Path:
+    return Path(output_dir) / f"heldout_{stage}.jsonl"
 
 
 def write_results(

@@ -86,7 +86,6 @@ def checkpoint_to_resume(training: Any) -> str | None:
             f"{path} was written by {processes} processes and cannot be resumed with {training.world_size}; launch "
             f"{processes} processes, or set another output_dir"
         )
-    logger.info("resuming from %s", found[0] if found else "nothing: there is no complete checkpoint yet")
     return found[0] if found else None
 
 
@@ -258,8 +257,11 @@ def train_and_save(trainer: Any) -> None:
     Raises:
         SystemExit: With code 143, after SIGTERM.
     """
+    checkpoint = checkpoint_to_resume(trainer.args)
+    if trainer.args.resume_from_checkpoint:
+        logger.info("resuming from %s", checkpoint or "nothing: there is no complete checkpoint yet")
     with saved_on_termination(trainer):
-        trainer.train(resume_from_checkpoint=checkpoint_to_resume(trainer.args))
+        trainer.train(resume_from_checkpoint=checkpoint)
     with kept_card(trainer):
         trainer.save_model(trainer.args.output_dir)
     write_run_file(trainer, "history.json", trainer.state.log_history)

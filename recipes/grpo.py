@@ -42,11 +42,13 @@ from rrg_rewards.recipes._reinforcement import (
     load_data_and_fit,
     make_heldout_metrics,
     make_rewards,
+    reports_before,
     write_results,
 )
 from rrg_rewards.recipes._training import (
     ResumableSampling,
     check_processes,
+    checkpoint_to_resume,
     finish,
     launch,
     make_trainer,
@@ -132,7 +134,8 @@ def run(
         trainer.add_callback(callback)
     show_progress(trainer, progress)
     write_run_file(trainer, "run.json", described)
-    evaluations = {"before": evaluate_stage(trainer, evaluated, data, recipe, "before")}
+    known = reports_before(training.output_dir, data.heldout) if checkpoint_to_resume(training) else None
+    evaluations = {"before": evaluate_stage(trainer, evaluated, data, recipe, "before", known)}
     train_and_save(trainer)
     evaluations["after"] = evaluate_stage(trainer, evaluated, data, recipe, "after")
     if recipe.image_column is not None:

@@ -40,6 +40,7 @@ from rrg_rewards.recipes._reinforcement import (
     load_data_and_fit,
     make_heldout_metrics,
     make_rewards,
+    reports_before,
     write_results,
 )
 from rrg_rewards.recipes._training import load_pretrained, start, train_in_float32
@@ -124,17 +125,21 @@ def run(
     results = SimpleNamespace(args=training, accelerator=SimpleNamespace(is_main_process=process_index() == 0))
     write_run_file(results, "run.json", describe(recipe, training, model, data) | describe_rewards(rewards, weights))
 
-    def evaluate(stage: str, heldout: Any) -> Evaluation | None:
+    def evaluate(stage: str, heldout: Any, written: list[str] | None = None) -> Evaluation | None:
         if not recipe.heldout_rows:
             return None
-        trainer.validate(module, heldout_loader(heldout, recipe.heldout_batch_size, module), verbose=False)
-        return evaluate_written(results, reports.reports, evaluated, heldout, stage)
+        if written is None:
+            trainer.validate(module, heldout_loader(heldout, recipe.heldout_batch_size, module), verbose=False)
+            written = reports.reports
+        return evaluate_written(results, written, evaluated, heldout, stage)
 
-    evaluations = {"before": evaluate("before", data.heldout)}
+    checkpoint = last_checkpoint(training)
+    known = None if checkpoint is None else reports_before(training.output_dir, data.heldout)
+    evaluations = {"before": evaluate("before", data.heldout, known)}
     rows = PolicyDataModule(
         list(data.train), batch_size=training.batch_size, collate=module.generator.collate, seed=training.seed
     )
-    trainer.fit(module, rows, ckpt_path=last_checkpoint(training))
+    trainer.fit(module, rows, ckpt_path=checkpoint)
     save(module.generator, results)
     write_run_file(results, "history.json", history.rows)
     evaluations["after"] = evaluate("after", data.heldout)
