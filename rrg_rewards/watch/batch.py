@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.utilities.checks import check_same_length
-from rrg_rewards.watch.counts import Counts, count_found, count_pairs, count_texts, count_values
+from rrg_rewards.watch.counting import count_found, count_pairs, count_texts, count_values
+from rrg_rewards.watch.counts import Counts
 
 __all__ = ["LABEL_METRIC", "Batch"]
 

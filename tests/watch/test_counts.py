@@ -7,7 +7,8 @@ import pytest
 from words import WordLabeler
 
 from rrg_rewards.labelers import RuleLabeler
-from rrg_rewards.watch.counts import Block, Counts, count_pairs, count_texts, count_values
+from rrg_rewards.watch.counting import count_pairs, count_texts, count_values
+from rrg_rewards.watch.counts import Block, Counts
 
 
 def test_texts():
