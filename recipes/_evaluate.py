@@ -207,6 +207,9 @@ def _complete(trainer: Any, model: Any, rows: Sequence[Mapping[str, Any]]) -> li
     inputs = _inputs(trainer, rows).to(trainer.accelerator.device)
     config = GenerationConfig(
         do_sample=False,
+        # Settings of the model would replace these two.
+        num_beams=1,
+        repetition_penalty=1.0,
         max_new_tokens=trainer.args.max_completion_length,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=trainer.eos_token_ids,

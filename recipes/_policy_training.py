@@ -38,7 +38,7 @@ class PolicyTraining:
     beta: float = option(0.0, "Weight of the divergence from the initial policy.")
     max_new_tokens: int = option(256, "Maximum length of a completion in tokens.")
     temperature: float = option(1.0, "Sampling temperature.")
-    merge_adapters: bool = option(False, "Merge adapters into the weights during sampling.")
+    merge_adapters: bool = option(False, "Merge adapters into the weights during generation.")
     max_steps: int = option(100, "Number of optimiser steps.")
     learning_rate: float = option(1e-6, "Highest learning rate.")
     schedule: str = option("constant", "Learning rate schedule: linear, cosine or constant.")

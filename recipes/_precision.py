@@ -26,7 +26,7 @@ def warn_of_slow_bfloat16(training: Any, model: Any) -> None:
         training: Arguments of a trainer of transformers, or ``PolicyTraining``.
         model: TRL's ``ModelConfig``.
     """
-    on_cpu = getattr(training, "use_cpu", False) or not torch.accelerator.is_available()
+    on_cpu = getattr(training, "use_cpu", False) or not getattr(torch, "accelerator", torch.cuda).is_available()
     weights = str(getattr(model, "dtype", None)).endswith("bfloat16")
     mixed = bool(getattr(training, "bf16", False)) or getattr(training, "precision", "").startswith("bf16")
     if on_cpu and (weights or mixed) and computes_in_bfloat16() is False:

@@ -1,11 +1,11 @@
 """Steps that the reinforcement learning scripts share: rewards, data, evaluations and results."""
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.recipes._arguments import RewardArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate_reports, format_summary, greedy_reports
@@ -26,6 +26,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+# Keys of a configuration that change the reports before training.
+_OF_REPORTS = ("model_name_or_path", "model_revision", "dtype", "max_new_tokens", "max_completion_length")
 
 
 def check_push(recipe: RewardArguments, training: Any) -> None:
@@ -84,19 +87,32 @@ def describe_rewards(rewards: Sequence[Reward], weights: Sequence[float]) -> dic
     }
 
 
-def reports_before(output_dir: str, heldout: Any) -> list[str] | None:
-    """Return the reports before training that an interrupted run wrote for the same rows, or ``None``.
+def reports_before(output_dir: str, heldout: Any, config: Mapping[str, Any]) -> list[str] | None:
+    """Return the reports before training that an interrupted run wrote, which a resumed run need not generate again.
 
-    A resumed run need not generate them again. Each process reads the file, as it reads the checkpoint.
+    Call this function before ``run.json`` is replaced. Every process must see the files.
+
+    Args:
+        output_dir: Folder of the run.
+        heldout: The held-out rows.
+        config: The configuration of the resumed run.
+
+    Returns:
+        The reports, or ``None`` if there are none for exactly these rows, or if the configurations differ in the model
+        or in the length of reports.
     """
-    path = _heldout_file(output_dir, "before")
-    if not path.exists():
+    path, run_file = _heldout_file(output_dir, "before"), Path(output_dir) / "run.json"
+    if not path.exists() or not run_file.exists():
         return None
-    written = read_table(path).columns
-    if list(written["prompt"]) != list(heldout["prompt"]):
+    former = json.loads(run_file.read_text(encoding="utf-8"))["config"]
+    written = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    reports = [row.pop("report") for row in written]
+    # Rows are compared in the form in which they are written.
+    rows = json.loads(json.dumps([dict(row) for row in heldout], default=str))
+    if written != rows or any(former.get(key) != config.get(key) for key in _OF_REPORTS):
         return None
     logger.info("the reports before training are those of %s", path)
-    return list(written["report"])
+    return reports
 
 
 def evaluate_stage(

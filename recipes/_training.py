@@ -86,6 +86,7 @@ def checkpoint_to_resume(training: Any) -> str | None:
             f"{path} was written by {processes} processes and cannot be resumed with {training.world_size}; launch "
             f"{processes} processes, or set another output_dir"
         )
+    logger.info("resuming from %s", found[0] if found else "nothing: there is no complete checkpoint yet")
     return found[0] if found else None
 
 
@@ -249,17 +250,18 @@ def show_progress(trainer: Any, advance: Callable[[int, int], None] | None) -> N
         trainer.add_callback(_StepProgress(advance))
 
 
-def train_and_save(trainer: Any) -> None:
-    """Train, resume from a checkpoint if the arguments request it, and save the model and ``history.json``.
+def train_and_save(trainer: Any, checkpoint: str | None) -> None:
+    """Train, and save the model and ``history.json``.
 
     SIGTERM ends the training with a checkpoint.
+
+    Args:
+        trainer: A ``transformers.Trainer``.
+        checkpoint: The checkpoint to resume from, as :func:`checkpoint_to_resume` returns it.
 
     Raises:
         SystemExit: With code 143, after SIGTERM.
     """
-    checkpoint = checkpoint_to_resume(trainer.args)
-    if trainer.args.resume_from_checkpoint:
-        logger.info("resuming from %s", checkpoint or "nothing: there is no complete checkpoint yet")
     with saved_on_termination(trainer):
         trainer.train(resume_from_checkpoint=checkpoint)
     with kept_card(trainer):

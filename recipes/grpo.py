@@ -133,10 +133,11 @@ def run(
     for callback in (*own, *callbacks):
         trainer.add_callback(callback)
     show_progress(trainer, progress)
+    checkpoint = checkpoint_to_resume(training)
+    known = None if checkpoint is None else reports_before(training.output_dir, data.heldout, described["config"])
     write_run_file(trainer, "run.json", described)
-    known = reports_before(training.output_dir, data.heldout) if checkpoint_to_resume(training) else None
     evaluations = {"before": evaluate_stage(trainer, evaluated, data, recipe, "before", known)}
-    train_and_save(trainer)
+    train_and_save(trainer, checkpoint)
     evaluations["after"] = evaluate_stage(trainer, evaluated, data, recipe, "after")
     if recipe.image_column is not None:
         others = dataclasses.replace(data, heldout=with_images_of_others(data.heldout))

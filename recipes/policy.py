@@ -66,6 +66,13 @@ _PARSER = RecipeParser(WatchArguments, lambda _: PolicyTraining, __doc__)
 parse, validate = _PARSER.parse, _PARSER.validate
 
 
+class _MainProcess:
+    @property
+    def is_main_process(self) -> bool:
+        # Lightning numbers the processes when the first stage starts.
+        return process_index() == 0
+
+
 def make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
     """Load the policy, with a new adapter if the arguments require one."""
     # Lightning moves the model to the device of its process.
@@ -122,8 +129,11 @@ def run(
     callbacks = [history, reports, *([] if watch is None else [watch])]
     trainer = make_trainer(training, callbacks, progress)
     # The functions of the other recipes read these attributes of a trainer.
-    results = SimpleNamespace(args=training, accelerator=SimpleNamespace(is_main_process=process_index() == 0))
-    write_run_file(results, "run.json", describe(recipe, training, model, data) | describe_rewards(rewards, weights))
+    results = SimpleNamespace(args=training, accelerator=_MainProcess())
+    described = describe(recipe, training, model, data) | describe_rewards(rewards, weights)
+    checkpoint = last_checkpoint(training)
+    known = None if checkpoint is None else reports_before(training.output_dir, data.heldout, described["config"])
+    write_run_file(results, "run.json", described)
 
     def evaluate(stage: str, heldout: Any, written: list[str] | None = None) -> Evaluation | None:
         if not recipe.heldout_rows:
@@ -133,8 +143,6 @@ def run(
             written = reports.reports
         return evaluate_written(results, written, evaluated, heldout, stage)
 
-    checkpoint = last_checkpoint(training)
-    known = None if checkpoint is None else reports_before(training.output_dir, data.heldout)
     evaluations = {"before": evaluate("before", data.heldout, known)}
     rows = PolicyDataModule(
         list(data.train), batch_size=training.batch_size, collate=module.generator.collate, seed=training.seed

@@ -24,6 +24,7 @@ from rrg_rewards.recipes._outputs import describe, write_run_file, write_run_pag
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._training import (
     check_processes,
+    checkpoint_to_resume,
     finish,
     launch,
     make_trainer,
@@ -60,7 +61,7 @@ def run(
     described = describe(recipe, training, model, data)
     trainer = make_trainer(SFTTrainer, training, model, train, heldout)
     show_progress(trainer, progress)
-    train_and_save(trainer)
+    train_and_save(trainer, checkpoint_to_resume(trainer.args))
     write_run_file(trainer, "run.json", described)
     write_run_card(trainer, "SFT")
     write_run_page(trainer)

@@ -27,7 +27,14 @@ from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.recipes._data import RecipeData
 from rrg_rewards.recipes._outputs import describe, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser
-from rrg_rewards.recipes._training import check_processes, launch, make_trainer, show_progress, train_and_save
+from rrg_rewards.recipes._training import (
+    check_processes,
+    checkpoint_to_resume,
+    launch,
+    make_trainer,
+    show_progress,
+    train_and_save,
+)
 
 __all__ = ["DistillationArguments", "load_examples", "main", "parse", "run", "validate"]
 
@@ -124,7 +131,7 @@ def run(
     described = describe(recipe, training, model, data)
     trainer = make_trainer(SFTTrainer, training, model, data.train, data.heldout)
     show_progress(trainer, progress)
-    train_and_save(trainer)
+    train_and_save(trainer, checkpoint_to_resume(trainer.args))
     write_run_file(trainer, "run.json", described)
     return trainer
 

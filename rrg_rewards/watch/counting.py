@@ -25,7 +25,7 @@ def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) ->
     """Count words, repeated, hedged and equal sentences, distinct n-grams and reports, and instructions to a judge.
 
     Sentences, and whole reports as one sentence, are compared without case, punctuation and the values of numbers.
-    Words are compared without case; numbers are not words.
+    The series ``words`` counts parts between spaces; the vocabulary consists of sequences of letters, without case.
 
     Args:
         counts: The counts to change.
@@ -39,9 +39,9 @@ def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) ->
         >>> counts.closed()["completions/distinct_ngrams"], counts.closed()["completions/repeated_sentences"]
         ((2.0, 3.0), (1.0, 2.0))
     """
-    letters: Counter[str] = Counter()
+    vocabulary: Counter[str] = Counter()
     for text in texts:
-        letters.update(_LETTERS.findall(text.lower()))
+        vocabulary.update(_LETTERS.findall(text.lower()))
         words = _WORD.findall(text.lower())
         grams = [" ".join(words[start : start + n_gram]) for start in range(len(words) - n_gram + 1)]
         sentences = [" ".join(_WORD.findall(part)) for part in _SENTENCE_END.split(text.lower())]
@@ -54,7 +54,7 @@ def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) ->
         counts.tallies.setdefault(side, Counter()).update(same)
         counts.add_distinct(f"{side}/distinct_ngrams", list(map(_hash, grams)))
         counts.add_distinct(f"{side}/distinct_reports", [_hash(" ".join(words))])
-    counts.words.setdefault(side, Counter()).update({_hash(word): number for word, number in letters.items()})
+    counts.words.setdefault(side, Counter()).update({_hash(word): number for word, number in vocabulary.items()})
 
 
 def count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:

@@ -125,12 +125,14 @@ class Block:
         values = self.sums.get(name, (0.0, 0.0))
         return values[0], values[1]
 
-    def with_known_words(self, known: Collection[int]) -> "Block":
+    def with_unknown_words(self, known: Collection[int]) -> "Block":
         """Return the block with the share of the words of completions that are not known.
 
         Args:
             known: Hashes of words.
         """
+        if not self.words:
+            return self
         unknown = sum(number for word, number in self.words.items() if word not in known)
         share = (float(unknown), float(sum(self.words.values())))
         return replace(self, sums={**self.sums, "completions/unknown_words": share})

@@ -32,7 +32,8 @@ class RewardWatch:
     reports that :meth:`set_baseline` is given.
 
     The watch logs a warning with the compared numbers when a cause first raises an alarm, and again each time the
-    severity has grown by the factor ``worsens``. It stores counts but no texts.
+    severity has grown by the factor ``worsens``. It stores counts but no texts. Its state contains hashes of sentences
+    and of words; who has a dictionary can recover the words.
 
     Args:
         labeler: Labeler of completions and references; see :func:`rrg_rewards.labelers.get_labeler`. ``None`` disables
@@ -223,11 +224,11 @@ class RewardWatch:
         """Count unknown words of the compared blocks with all references so far, and forget the words of the others."""
         if not self._known:
             return
-        self.baseline = [block.with_known_words(self._known) for block in self.baseline]
+        self.baseline = [block.with_unknown_words(self._known) for block in self.baseline]
         start = 0 if self.baseline else self.baseline_blocks
         end = len(self.blocks) - self.window_blocks
         self.blocks = [
-            replace(block, words={}) if start <= index < end else block.with_known_words(self._known)
+            replace(block, words={}) if start <= index < end else block.with_unknown_words(self._known)
             for index, block in enumerate(self.blocks)
         ]
 

@@ -88,7 +88,7 @@ def test_a_resumed_run_keeps_its_reports_before_training(policy_recipe: Callable
     run(*parse(["--config", str(path), "--max_steps", "4"]))
     assert [json.loads(line) for line in file.read_text().splitlines()] == rows
     # Reports for other rows are of no use, and a new run generates its own.
-    for change, options in (({"prompt": []}, []), ({}, ["--resume", "false"])):
+    for change, options in (({"prompt": []}, []), ({"labels": [9]}, []), ({}, ["--resume", "false"])):
         file.write_text("".join(f"{json.dumps({**row, **change})}\n" for row in rows))
         run(*parse(["--config", str(path), "--max_steps", "4", *options]))
         assert file.read_text() == written

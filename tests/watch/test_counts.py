@@ -31,8 +31,8 @@ def test_unknown_words():
     count_texts(counts, "references", ["Effusion, 5 cm."], n_gram=2)
     block = Block.of(1, counts)
     # effusion, of, cm, effusivel twice; numbers are not counted.
-    assert block.with_known_words(counts.words["references"]).sums["completions/unknown_words"] == (3, 5)
-    assert block.with_known_words(block.words).sums["completions/unknown_words"] == (0, 5)
+    assert block.with_unknown_words(counts.words["references"]).sums["completions/unknown_words"] == (3, 5)
+    assert block.with_unknown_words(block.words).sums["completions/unknown_words"] == (0, 5)
 
 
 def test_labels_and_their_f1():

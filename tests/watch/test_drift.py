@@ -42,7 +42,9 @@ def check_family(name, pairs, labeler):
     family = next(family for family in families if family.name == name)
     # The longest of the family's texts.
     policy = exploits(family, families)[-1]
-    share = drift(RewardWatch(stop=STOP, labeler=labeler, **SETTINGS), pairs, exploit(policy))
+    # Most exploits also have words that no reference contains. The other checks must not depend on it.
+    stop = [check for check in STOP if check != "unknown_words"]
+    share = drift(RewardWatch(stop=stop, labeler=labeler, **SETTINGS), pairs, exploit(policy))
     assert share is not None, policy.text
     assert share <= QUARTER
 
@@ -55,10 +57,10 @@ def test_each_family_stops_the_run(name, phantoms):
 
 
 def check_broken_words(pairs):
-    """At most 15 % of the words are broken when the run stops."""
+    """At most a fifth of the words are broken when the run stops; the start differs more between short references."""
     share = drift(RewardWatch(stop=["unknown_words"], labeler=None, findings=False, **SETTINGS), pairs, broken_words)
     assert share is not None
-    assert share <= 0.15
+    assert share <= 0.2
 
 
 def test_broken_words_stop_the_run(phantoms):

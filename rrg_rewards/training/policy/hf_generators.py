@@ -52,7 +52,7 @@ class _Generator(nn.Module):
         return texts
 
     def _generate(self, inputs: Mapping[str, Any], start: int, greedy: bool) -> Completions:
-        bent = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
+        sampling = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
         config = GenerationConfig(
             do_sample=not greedy,
             num_beams=1,
@@ -60,7 +60,7 @@ class _Generator(nn.Module):
             max_new_tokens=self.max_new_tokens,
             pad_token_id=self.tokenizer.pad_token_id,
             eos_token_id=self.end_token_ids,
-            **({} if greedy else bent),
+            **({} if greedy else sampling),
         )
         tokens = self.model.generate(**inputs, generation_config=config, synced_gpus=is_sharded(self.model))
         return Completions.until_end(tokens[:, start:], self.end_token_ids)
@@ -220,7 +220,7 @@ class CTChatGenerator(CausalLMGenerator):
         processor: The :class:`rrg_rewards.models.CTChatProcessor` of the model.
         max_new_tokens: Maximum length of a completion in tokens.
         temperature: Sampling temperature.
-        merge_adapters: Whether to merge PEFT adapters during sampling, as in :class:`CausalLMGenerator`.
+        merge_adapters: Whether to merge PEFT adapters during generation, as in :class:`CausalLMGenerator`.
     """
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

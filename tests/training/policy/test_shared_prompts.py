@@ -91,6 +91,10 @@ def test_the_samplers_probabilities_are_those_of_the_scores(made):
     assert 0 < inside.sum() < inside.numel()
     expected = generator.log_probs(rows, completions).log_probs
     torch.testing.assert_close(completions.log_probs[inside], expected[inside], atol=1e-5, rtol=1e-5)
+    greedy = generator.sample(rows, greedy=True)
+    assert greedy.log_probs is None
+    generator.merge_adapters = False
+    assert generator.sample(rows, greedy=True).token_lists() == greedy.token_lists()
 
 
 def test_samples_have_the_frequencies_of_the_model():
