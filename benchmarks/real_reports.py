@@ -1,4 +1,4 @@
-"""Tell what reinforcement learning changed in the impressions of held-out CT reports, for one or several runs.
+"""Summarise the changes of impressions of held-out CT reports by reinforcement learning, for one or several runs.
 
 python benchmarks/real_reports.py --run NAME=FOLDER [--run NAME=FOLDER ...]
 
@@ -24,6 +24,7 @@ from rrg_rewards.labelers import RuleLabeler
 RESULTS = Path(__file__).parent / "results" / "real_reports"
 # Rows of the table: name, metric of evaluation.json, statistic.
 TABLE = (
+    ("total reward", "total", "score"),
     ("CRG, macro", "crg", "crg"),
     ("CRG, micro", "crg", "crg_micro"),
     ("precision of labels", "crg", "precision"),
@@ -31,12 +32,15 @@ TABLE = (
     ("CRG, macro, labels by hand", "crg_hand", "crg"),
     ("CRG, micro, labels by hand", "crg_hand", "crg_micro"),
     ("CT-FineBench, F1", "ct_finebench", "score"),
+    ("CT-FineBench, recall of existence", "ct_finebench", "recall_existence"),
+    ("CT-FineBench, recall of attributes", "ct_finebench", "recall_attributes"),
+    ("CT-FineBench, recall of locations", "ct_finebench", "recall_location"),
     ("CRIMSON by rules (held out)", "crimson", "score"),
     ("ROUGE-L (held out)", "rouge", "score"),
     ("words", "crimson", "words"),
     ("share of reports with nothing found", "texts", "nothing_found"),
     ("share of function words", "texts", "function_words"),
-    ("share of words that no held-out findings or impressions contain", "texts", "unknown_words"),
+    ("share of words that no held-out prompt or impression contains", "texts", "unknown_words"),
 )
 CURVES = ("reward", "total/crg", "total/ct_finebench", "completions/mean_length", "entropy", "crg/recall")
 FUNCTION_WORDS = frozenset(["a", "and", "are", "in", "is", "of", "that", "the", "to", "was", "were", "which", "with"])
