@@ -112,6 +112,7 @@ def test_samples_have_the_frequencies_of_the_model():
     assert ((seen - expected).abs() <= 4 * error + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_rare_tokens_are_drawn_as_often_as_they_should_be():
     # In float32, probabilities of 1e-8 vanish in a sum near 1.
     logits = torch.full((1, 200_001), math.log(1e-7))
