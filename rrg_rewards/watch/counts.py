@@ -163,5 +163,5 @@ def _items(counter: Mapping[int, int]) -> list[tuple[int, int]]:
     return sorted(counter.items())
 
 
-def _counter(items: Iterable[Sequence[int]]) -> Counter[int]:
-    return Counter(dict(map(tuple, items)))
+def _counter(items: Iterable[tuple[int, int]]) -> Counter[int]:
+    return Counter(dict(items))
