@@ -104,12 +104,18 @@ def cell(value: Mapping[str, float]) -> str:
 
 
 def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a Markdown table of the changes of all runs."""
-    lines = ["| | before | " + " | ".join(runs) + " |", "|---|---|" + "---|" * len(runs)]
+    """Return a Markdown table of the changes of all runs, each after the results of the model from which it starts."""
+    columns: dict[str, Mapping[str, Any]] = {}
+    before = None
+    for name, run in runs.items():
+        evaluation = run["evaluation"]
+        if evaluation["before"] != before:
+            before = evaluation["before"]
+            columns[f"before {name}"] = before
+        columns[name] = evaluation["change"]
+    lines = ["| | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     for name, metric, statistic in TABLE:
-        first = next(iter(runs.values()))["evaluation"]["before"][metric][statistic]
-        changes = [cell(run["evaluation"]["change"][metric][statistic]) for run in runs.values()]
-        lines.append(f"| {name} | {cell(first)} | " + " | ".join(changes) + " |")
+        lines.append(f"| {name} | " + " | ".join(cell(stage[metric][statistic]) for stage in columns.values()) + " |")
     return "\n".join(lines)
 
 
