@@ -5,12 +5,14 @@ python benchmarks/real_reports.py --run NAME=FOLDER [--run NAME=FOLDER ...]
 FOLDER is the output of ``rrg_rewards.recipes.policy`` with the recipe ``smollm2/impression_policy`` or a variant. The
 script writes, for each run, its configuration, history and held-out evaluation without report text, a figure of the
 curves, and a table of the changes of all runs. Intervals are paired bootstrap intervals over held-out reports, 95 %.
+A control scores the reports against the references of other studies: what rises there, too, needs no findings.
 """
 
 import argparse
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from matplotlib.figure import Figure
 from rrg_rewards.data import write_json
 from rrg_rewards.functional import bootstrap_interval
 from rrg_rewards.labelers import RuleLabeler
+from rrg_rewards.rewards import make_reward
 
 RESULTS = Path(__file__).parent / "results" / "real_reports"
 # Rows of the table: name, metric of evaluation.json, statistic.
@@ -41,7 +44,18 @@ TABLE = (
     ("share of reports with nothing found", "texts", "nothing_found"),
     ("share of function words", "texts", "function_words"),
     ("share of words that no held-out prompt or impression contains", "texts", "unknown_words"),
+    ("references of other studies: CRG reward", "other_studies", "crg"),
+    ("references of other studies: CT-FineBench, F1", "other_studies", "ct_finebench"),
+    ("references of other studies: CRIMSON", "other_studies", "crimson"),
+    ("references of other studies: ROUGE-L", "other_studies", "rouge"),
 )
+CONTROLS: dict[str, dict[str, Any]] = {
+    "crg": {"average": "macro"},
+    "ct_finebench": {"mode": "f1"},
+    "crimson": {"judge": "rules"},
+    "rouge": {},
+}
+EXCHANGES = 20
 CURVES = ("reward", "total/crg", "total/ct_finebench", "completions/mean_length", "entropy", "crg/recall")
 FUNCTION_WORDS = frozenset(["a", "and", "are", "in", "is", "of", "that", "the", "to", "was", "were", "which", "with"])
 # Keys of the configuration that name files of the machine.
@@ -73,18 +87,33 @@ def properties(rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
     }
 
 
+def scores_of_others(rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    """Return the mean scores of each report against the references of ``EXCHANGES`` other studies."""
+    reports, references = [row["report"] for row in rows], [row["impression"] for row in rows]
+    generator = torch.Generator().manual_seed(0)
+    shifts = (torch.randperm(len(rows) - 1, generator=generator)[:EXCHANGES] + 1).tolist()
+    found = {}
+    for name, options in CONTROLS.items():
+        reward = make_reward(name, reference_column="reference", **options).fit(reference=references)
+        values = [reward(completions=reports, reference=references[n:] + references[:n]) for n in shifts]
+        found[name] = torch.tensor([[math.nan if x is None else x for x in row] for row in values]).double().nanmean(0)
+    return found
+
+
 def mean(values: torch.Tensor) -> dict[str, float]:
     """Return the mean with its interval."""
     low, high = bootstrap_interval(torch.mean, [values])
     return {"estimate": float(values.mean()), "low": low, "high": high}
 
 
-def text_results(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the means of the properties before and after, and of their change."""
+def means_of(
+    folder: Path, measure: Callable[[Sequence[Mapping[str, Any]]], dict[str, torch.Tensor]]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the means of a measure of each report before and after, and of its change."""
     found = {}
     for stage in ("before", "after"):
         lines = (folder / f"heldout_{stage}.jsonl").read_text(encoding="utf-8").splitlines()
-        found[stage] = properties([json.loads(line) for line in lines])
+        found[stage] = measure([json.loads(line) for line in lines])
     found["change"] = {name: found["after"][name] - found["before"][name] for name in found["before"]}
     return {stage: {name: mean(value) for name, value in values.items()} for stage, values in found.items()}
 
@@ -93,8 +122,11 @@ def summary(folder: Path) -> dict[str, Any]:
     """Return the results of a run without report text."""
     run, evaluation = read(folder, "run.json"), read(folder, "evaluation.json")
     config = {key: value for key, value in run["config"].items() if key not in PATHS}
-    texts = text_results(folder)
-    stages = {stage: {**metrics, "texts": texts[stage]} for stage, metrics in evaluation.items()}
+    texts, others = means_of(folder, properties), means_of(folder, scores_of_others)
+    stages = {
+        stage: {**metrics, "texts": texts[stage], "other_studies": others[stage]}
+        for stage, metrics in evaluation.items()
+    }
     return {**run, "config": config, "evaluation": stages, "history": read(folder, "history.json")}
 
 
