@@ -12,7 +12,7 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,10 @@ TABLE = (
     ("share of reports with nothing found", "texts", "nothing_found"),
     ("share of function words", "texts", "function_words"),
     ("share of words that no held-out prompt or impression contains", "texts", "unknown_words"),
-    ("references of other studies: CRG reward", "other_studies", "crg"),
-    ("references of other studies: CT-FineBench, F1", "other_studies", "ct_finebench"),
-    ("references of other studies: CRIMSON", "other_studies", "crimson"),
-    ("references of other studies: ROUGE-L", "other_studies", "rouge"),
+    ("references of other studies: CRG reward", "texts", "other_studies/crg"),
+    ("references of other studies: CT-FineBench, F1", "texts", "other_studies/ct_finebench"),
+    ("references of other studies: CRIMSON", "texts", "other_studies/crimson"),
+    ("references of other studies: ROUGE-L", "texts", "other_studies/rouge"),
 )
 CONTROLS: dict[str, dict[str, Any]] = {
     "crg": {"average": "macro"},
@@ -88,7 +88,10 @@ def properties(rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
 
 
 def scores_of_others(rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-    """Return the mean scores of each report against the references of ``EXCHANGES`` other studies."""
+    """Return the mean scores of each report against the references of ``EXCHANGES`` other studies.
+
+    CRG has the prior of these references, so that every constant text earns -1.
+    """
     reports, references = [row["report"] for row in rows], [row["impression"] for row in rows]
     generator = torch.Generator().manual_seed(0)
     shifts = (torch.randperm(len(rows) - 1, generator=generator)[:EXCHANGES] + 1).tolist()
@@ -96,7 +99,8 @@ def scores_of_others(rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tenso
     for name, options in CONTROLS.items():
         reward = make_reward(name, reference_column="reference", **options).fit(reference=references)
         values = [reward(completions=reports, reference=references[n:] + references[:n]) for n in shifts]
-        found[name] = torch.tensor([[math.nan if x is None else x for x in row] for row in values]).double().nanmean(0)
+        scores = torch.tensor([[math.nan if x is None else x for x in row] for row in values])
+        found[f"other_studies/{name}"] = scores.double().nanmean(0)
     return found
 
 
@@ -106,14 +110,13 @@ def mean(values: torch.Tensor) -> dict[str, float]:
     return {"estimate": float(values.mean()), "low": low, "high": high}
 
 
-def means_of(
-    folder: Path, measure: Callable[[Sequence[Mapping[str, Any]]], dict[str, torch.Tensor]]
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the means of a measure of each report before and after, and of its change."""
+def text_results(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the means of the properties and of the control before and after, and of their change."""
     found = {}
     for stage in ("before", "after"):
         lines = (folder / f"heldout_{stage}.jsonl").read_text(encoding="utf-8").splitlines()
-        found[stage] = measure([json.loads(line) for line in lines])
+        rows = [json.loads(line) for line in lines]
+        found[stage] = properties(rows) | scores_of_others(rows)
     found["change"] = {name: found["after"][name] - found["before"][name] for name in found["before"]}
     return {stage: {name: mean(value) for name, value in values.items()} for stage, values in found.items()}
 
@@ -122,11 +125,8 @@ def summary(folder: Path) -> dict[str, Any]:
     """Return the results of a run without report text."""
     run, evaluation = read(folder, "run.json"), read(folder, "evaluation.json")
     config = {key: value for key, value in run["config"].items() if key not in PATHS}
-    texts, others = means_of(folder, properties), means_of(folder, scores_of_others)
-    stages = {
-        stage: {**metrics, "texts": texts[stage], "other_studies": others[stage]}
-        for stage, metrics in evaluation.items()
-    }
+    texts = text_results(folder)
+    stages = {stage: {**metrics, "texts": texts[stage]} for stage, metrics in evaluation.items()}
     return {**run, "config": config, "evaluation": stages, "history": read(folder, "history.json")}
 
 
