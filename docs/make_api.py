@@ -10,6 +10,7 @@ PAGE = Path(__file__).parent / "api.md"
 PACKAGES = (
     "metrics",
     "rewards",
+    "analysis",
     "callbacks",
     "integrations",
     "labelers",

@@ -13,30 +13,32 @@ from typing import Any
 
 from rrg_rewards.cli.options import CommandParser, UsageError
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.texts import PlaceholderWarning
 from rrg_rewards.version import __version__
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = (
-    "label",
-    "score",
-    "compare",
-    "agreement",
-    "grade",
-    "count",
-    "judge",
-    "finebench",
-    "pairs",
-    "attack",
-    "fit",
-    "train",
-    "generate",
-    "serve",
-    "recipes",
-    "convert",
-    "demo",
-)
+COMMANDS = {
+    "label": "label the abnormalities in reports",
+    "score": "score predicted against reference reports",
+    "compare": "compare systems, with paired tests",
+    "agreement": "compare metrics with human judgements",
+    "grade": "let a language model write reports of graded quality",
+    "count": "let a language model count the errors of existing reports",
+    "judge": "evaluate report pairs with a judge, to train and compare judges",
+    "finebench": "make question items on attributes of findings",
+    "pairs": "turn sampled completions into preference data for DPO and KTO",
+    "attack": "search the texts without an image that a reward pays best",
+    "fit": "measure what a reward estimates from data, for trainers whose workers share no statistics",
+    "train": "train a learned metric",
+    "generate": "generate reports for a table",
+    "serve": "serve a reward over HTTP",
+    "recipes": "list, find, copy and check training recipes",
+    "convert": "convert models and tables of reports",
+    "demo": "train a small CT-CHAT on a CRG reward on this machine",
+}
+"""The commands, each with its line in the help. Only the module of the chosen one is imported."""
 
 _DESCRIPTION = """\
 Clinical metrics for radiology report generation. Run COMMAND --help for the help of a command.
@@ -60,23 +62,35 @@ exit codes: 0 success, 1 error in the data or the run, 2 wrong command line, 130
 """
 
 
-def _parser() -> CommandParser:
+def _parser(chosen: str | None) -> CommandParser:
+    """Return the parser of the command line, in which only the chosen command has its options."""
     parser = CommandParser(prog="rrg-rewards", description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        import_module(f"rrg_rewards.cli.{name}").add_command(commands)
+    for name, summary in COMMANDS.items():
+        if name == chosen:
+            import_module(f"rrg_rewards.cli.{name}").add_command(commands)
+        else:
+            commands.add_parser(name, help=summary, description=summary)
     return parser
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line; ``more`` contains arguments that a command passes to another parser."""
-    parser = _parser()
-    args, more = parser.parse_known_args(argv)
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    parser = _parser(next((argument for argument in arguments if not argument.startswith("-")), None))
+    args, more = parser.parse_known_args(arguments)
     if more and not getattr(args, "takes_more", False):
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     args.more = more
     return args
+
+
+def _usage(error: UsageError | SettingError) -> str:
+    """Return what is wrong with the command line; a setting is the option of its name."""
+    if isinstance(error, SettingError) and error.setting is not None:
+        return f"argument --{error.setting.replace('_', '-')}: {error.problem}"
+    return str(error)
 
 
 def _drop_standard_output() -> None:
@@ -113,9 +127,9 @@ def _run(args: argparse.Namespace) -> int:
             code: int = args.run(args, terminal)
         sys.stdout.flush()
         return code
-    except UsageError as error:
+    except (UsageError, SettingError) as error:
         parser: argparse.ArgumentParser = args.parser
-        parser.error(str(error))
+        parser.error(_usage(error))
     except KeyboardInterrupt:
         terminal.error("interrupted")
         return 130

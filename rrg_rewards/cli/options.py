@@ -3,7 +3,9 @@
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import MISSING, Field, dataclass, fields
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rrg_rewards.cli.terminal import Terminal
 
@@ -12,22 +14,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CommandParser",
+    "Outputs",
     "UsageError",
     "add_command_parser",
     "add_delimiter_option",
+    "add_settings",
     "add_shared_options",
     "add_table_argument",
     "check_file_options",
     "check_outputs",
     "finite_number",
     "metric_settings",
+    "not_negative_int",
     "note_delimiter",
     "positive_int",
     "read_assignments",
     "read_input",
+    "settings_from",
     "with_new_columns",
     "write_outputs",
 ]
+
+
+S = TypeVar("S")
 
 
 class UsageError(Exception):
@@ -52,6 +61,23 @@ class _StoreOnce(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+class _Assign(argparse.Action):
+    """Collect the values ``KEY=VALUE`` of an option in a mapping. Its metavar is their form."""
+
+    def __call__(
+        self,
+        parser: Any,  # noqa: ARG002 (argparse's)
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        try:
+            assigned = read_assignments(str(option_string), str(self.metavar), [values], self.metavar != "NAME=COLUMN")
+        except UsageError as error:
+            raise argparse.ArgumentError(None, str(error)) from error
+        setattr(namespace, self.dest, {**getattr(namespace, self.dest), **assigned})
+
+
 class CommandParser(argparse.ArgumentParser):
     """Parser that keeps the line breaks of its description and accepts no abbreviated options.
 
@@ -68,6 +94,91 @@ class CommandParser(argparse.ArgumentParser):
         )
         for name in (None, "store"):
             self.register("action", name, _StoreOnce)
+
+
+def add_settings(parser: Any, settings: type, *names: str, **changes: Mapping[str, Any]) -> None:
+    """Add an option for each field of a settings dataclass.
+
+    Args:
+        parser: Parser or group of options.
+        settings: A dataclass whose fields are made by :func:`~rrg_rewards.utilities.settings.setting`.
+        names: Fields, in the order of their options. Default: all fields that have a help.
+        changes: Changed arguments of ``add_argument``, by field.
+
+    Example:
+        >>> from rrg_rewards.analysis import PairColumns
+        >>> parser = argparse.ArgumentParser()
+        >>> add_settings(parser, PairColumns, "prediction_column", "context")
+        >>> settings_from(parser.parse_args(["--context", "age=patient_age"]), PairColumns).context
+        {'age': 'patient_age'}
+    """
+    hints = get_type_hints(settings)
+    declared = {one.name: one for one in fields(settings)}
+    for name in names or (name for name, one in declared.items() if "help" in one.metadata):
+        option = {**_option(declared[name], hints[name]), **changes.get(name, {})}
+        parser.add_argument(f"--{name.replace('_', '-')}", **option)
+
+
+def _option(one: "Field[Any]", hint: Any) -> dict[str, Any]:
+    """Return the arguments of ``add_argument`` for a field."""
+    given, kinds = one.metadata, _kinds(hint)
+    option: dict[str, Any] = {"help": given["help"]}
+    if bool in kinds:
+        return {**option, "action": "store_true"}
+    if one.default is MISSING and one.default_factory is MISSING:
+        option["required"] = True
+    elif one.default is not MISSING:
+        option["default"] = one.default
+    if "metavar" in given:
+        option["metavar"] = given["metavar"]
+    if "form" in given:
+        return {**option, "action": _Assign, "default": {}, "metavar": given["form"]}
+    if "separator" in given:
+        return {**option, "type": lambda text: tuple(part.strip() for part in text.split(given["separator"]))}
+    if Sequence in kinds:
+        return {**option, "action": "append", "default": None}
+    if Literal in kinds:
+        return {**option, "choices": get_args(next(kind for kind in _members(hint) if get_origin(kind) is Literal))}
+    if int in kinds:
+        minimum = given.get("minimum")
+        return {**option, "type": int if minimum is None else positive_int if minimum else not_negative_int}
+    return {**option, "type": finite_number} if float in kinds else option
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """Return the members of a union, without ``None``; of another type, the type."""
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return tuple(member for member in members if member is not NoneType)
+
+
+def _kinds(hint: Any) -> set[Any]:
+    return {get_origin(member) or member for member in _members(hint)}
+
+
+def settings_from(args: argparse.Namespace, settings: type[S], **changes: Any) -> S:
+    """Make a settings object from the options of its fields.
+
+    Args:
+        args: Arguments of the command.
+        settings: The dataclass.
+        changes: Values of fields that differ from the options, or have none.
+
+    Raises:
+        SettingError: If the settings are invalid.
+    """
+    given = {one.name: getattr(args, one.name) for one in fields(settings) if hasattr(args, one.name)}  # type: ignore[arg-type]
+    return settings(**{**given, **changes})
+
+
+def not_negative_int(text: str) -> int:
+    """Parse the value of an option that must be 0 or a positive integer.
+
+    Raises:
+        argparse.ArgumentTypeError: If the value is no such number.
+    """
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be 0 or a positive integer, got {text!r}")
+    return int(text)
 
 
 def positive_int(text: str) -> int:
@@ -270,20 +381,74 @@ def metric_settings(texts: Sequence[str], names: Sequence[str]) -> dict[str, dic
     return settings
 
 
+@dataclass(frozen=True)
+class Outputs:
+    """The files that a command writes.
+
+    Args:
+        output: Table of ``--output``; ``-`` is standard output.
+        json: Summary of ``--json``.
+        format: Format of ``--format``.
+        overwrite: Whether to replace files that exist.
+    """
+
+    output: str | None = None
+    json: str | None = None
+    format: str | None = None
+    overwrite: bool = False
+
+    @property
+    def hides_results(self) -> bool:
+        """Whether printed results belong on standard error, because standard output contains data."""
+        return "-" in (self.output, self.json)
+
+    def check(self, **files: str | None) -> None:
+        """Raise before any work is done if a file cannot be written, or two of them are the same.
+
+        Args:
+            files: Files of further options, such as ``latex``, by the name of the option; none may be ``-``.
+
+        Raises:
+            UsageError: If two options name the same file.
+            TableError: If a file exists or its folder does not.
+        """
+        from rrg_rewards.data.tables.table import table_format
+        from rrg_rewards.data.tables.writers import check_output
+        from rrg_rewards.utilities.imports import require
+
+        if self.json is not None and self.json == self.output:
+            raise UsageError(f"--output and --json must differ, got {self.json!r} for both")
+        taken = [self.output, self.json]
+        for option, path in files.items():
+            if path is None:
+                continue
+            if path == "-" or path in taken:
+                raise UsageError(f"argument --{option}: must be a file of its own, got {path!r}")
+            taken.append(path)
+        for path in taken:
+            if path is not None:
+                check_output(path, self.overwrite)
+        if self.output is not None and table_format(self.output, self.format) == "parquet":
+            require("pyarrow", extra="parquet")
+
+    def write(self, table: "Table", summary: Mapping[str, Any]) -> None:
+        """Write the summary and the table, if they are set.
+
+        If one of them cannot be written, the other is written nevertheless, because both are results of a long run.
+        """
+        from rrg_rewards.data.tables.writers import write_json, write_table
+
+        try:
+            if self.json is not None:
+                write_json(summary, self.json, self.overwrite)
+        finally:
+            if self.output is not None:
+                write_table(table, self.output, self.format, self.overwrite)
+
+
 def check_outputs(args: argparse.Namespace) -> None:
     """Raise before any work is done if ``--output`` or ``--json`` cannot be written, or both name the same file."""
-    from rrg_rewards.data.tables.table import table_format
-    from rrg_rewards.data.tables.writers import check_output
-    from rrg_rewards.utilities.imports import require
-
-    if args.json is not None and args.json == args.output:
-        raise UsageError(f"--output and --json must differ, got {args.json!r} for both")
-    if args.output is not None:
-        check_output(args.output, args.overwrite)
-        if table_format(args.output, args.format) == "parquet":
-            require("pyarrow", extra="parquet")
-    if args.json is not None:
-        check_output(args.json, args.overwrite)
+    settings_from(args, Outputs).check()
 
 
 def check_file_options(args: argparse.Namespace, *options: str) -> None:
@@ -293,43 +458,19 @@ def check_file_options(args: argparse.Namespace, *options: str) -> None:
         args: Arguments of the command, with ``output``, ``json`` and ``overwrite``.
         options: Names of the options, without the two dashes.
     """
-    from rrg_rewards.data.tables.writers import check_output
-
-    files = [args.output, args.json]
-    for option in options:
-        path = getattr(args, option)
-        if path is None:
-            continue
-        if path == "-" or path in files:
-            raise UsageError(f"argument --{option}: must be a file of its own, got {path!r}")
-        files.append(path)
-        check_output(path, args.overwrite)
+    settings_from(args, Outputs).check(**{option: getattr(args, option) for option in options})
 
 
 def write_outputs(args: argparse.Namespace, table: "Table", summary: Mapping[str, Any]) -> None:
-    """Write the summary to ``--json`` and the table to ``--output``, if they are set.
-
-    If one of them cannot be written, the other is written nevertheless, because both are results of a long run.
-    """
-    from rrg_rewards.data.tables.writers import write_json, write_table
-
-    try:
-        if args.json is not None:
-            write_json(summary, args.json, args.overwrite)
-    finally:
-        if args.output is not None:
-            write_table(table, args.output, args.format, args.overwrite)
+    """Write the summary to ``--json`` and the table to ``--output``, if they are set."""
+    settings_from(args, Outputs).write(table, summary)
 
 
 def read_input(args: argparse.Namespace, terminal: Terminal) -> "Table":
     """Read the input table; warn if it has no rows."""
-    from rrg_rewards.data.tables.readers import read_table
+    from rrg_rewards.analysis import pairs
 
-    table = read_table(args.table, args.format, args.delimiter)
-    note_delimiter(args, table, terminal)
-    if not len(table):
-        terminal.warn(f"{args.table} has a header and no rows")
-    return table
+    return pairs.read_input(args.table, args.format, args.delimiter, terminal)
 
 
 def note_delimiter(args: argparse.Namespace, table: "Table", terminal: Terminal) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from rrg_rewards.utilities.run_log import Progress, RunLog
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -19,7 +21,7 @@ def _raise_broken_pipe() -> None:
     raise BrokenPipeError
 
 
-class Terminal:
+class Terminal(RunLog):
     """Writes messages, tables and progress bars.
 
     Args:
@@ -80,17 +82,24 @@ class Terminal:
             console.print(result, soft_wrap=isinstance(result, str))
 
     @contextmanager
-    def progress(self, description: str) -> Iterator[Callable[[int, int], None]]:
+    def progress(self, description: str) -> Iterator[Progress]:
         """Show a progress bar on standard error if that is a terminal.
 
         Yields:
             A function of the number of finished items and the number of items to add to the total.
         """
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich import progress
 
         console = self._console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True, disable=self.quiet or not console.is_terminal) as bar:
+        columns = (
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(),
+        )
+        with progress.Progress(
+            *columns, console=console, transient=True, disable=self.quiet or not console.is_terminal
+        ) as bar:
             task = bar.add_task(description, total=None)
             done = expected = 0
 

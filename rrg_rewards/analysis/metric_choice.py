@@ -1,0 +1,123 @@
+"""Metrics, labelers and judges from names and settings; what is wrong is a :class:`SettingError`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from rrg_rewards.analysis.settings import MetricChoice
+from rrg_rewards.judges.base import Judge
+from rrg_rewards.judges.registry import get_judge
+from rrg_rewards.labelers.base import Labeler
+from rrg_rewards.labelers.registry import LabelerSetting, get_labeler, needs_judge
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.registry import make_metric, metric_maker, metric_options, required_options
+from rrg_rewards.utilities.settings import SettingError
+
+__all__ = ["choose_judge", "choose_labeler", "make_metrics"]
+
+
+def choose_judge(setting: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
+    """Return the judge of a setting ``judge``.
+
+    Args:
+        setting: Name, settings as a YAML mapping or as text of one, or a judge.
+        **further: Arguments of the judge from other settings; they override those of the mapping.
+
+    Raises:
+        SettingError: For an unknown name or invalid settings.
+
+    Example:
+        >>> choose_judge("{name: rules}").is_immediate
+        True
+    """
+    if isinstance(setting, str) and setting.lstrip().startswith("{"):
+        try:
+            setting = yaml.safe_load(setting)
+        except yaml.YAMLError as error:
+            raise SettingError("judge", f"cannot read {setting!r} as a mapping") from error
+    try:
+        return get_judge(setting, **further)
+    except (ValueError, TypeError) as error:
+        raise SettingError("judge", str(error)) from error
+
+
+def choose_labeler(setting: LabelerSetting, judge: str | Mapping[str, Any] | Judge | None = None) -> Labeler:
+    """Return the labeler of a setting ``labeler``.
+
+    Args:
+        setting: Name or settings of the labeler, or a labeler.
+        judge: Setting ``judge``, for a labeler with a judge.
+
+    Raises:
+        SettingError: For an unknown name, or a labeler that needs a judge and gets none.
+    """
+    further = {}
+    if needs_judge(setting):
+        if judge is None:
+            raise SettingError("labeler", f"{setting} needs a language model: --judge openai:MODEL or local:MODEL")
+        further["judge"] = choose_judge(judge)
+    try:
+        return get_labeler(setting, **further)
+    except (ValueError, TypeError) as error:
+        raise SettingError("labeler", str(error)) from error
+
+
+def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
+    """Make the metrics of a choice, by name.
+
+    Args:
+        choice: Names and options.
+
+    Raises:
+        SettingError: If a metric is unknown or lacks an option, or an option belongs to no metric.
+
+    Example:
+        >>> list(make_metrics(MetricChoice(metrics=["crg", "bleu"], set={"crg.prior": 0.2})))
+        ['crg', 'bleu']
+    """
+    names = _known_names(choice.metrics)
+    settings = choice.options()
+    judge_is_taken = False
+    for name in _takers(names, "labeler", choice.labeler):
+        labeler = settings[name].get("labeler") or choice.labeler or "rules:ct_rate"
+        judge_is_taken = judge_is_taken or needs_judge(labeler)
+        settings[name]["labeler"] = choose_labeler(labeler, choice.judge)
+    for name in _takers(names, "judge", None if judge_is_taken else choice.judge):
+        settings[name]["judge"] = choose_judge(settings[name].get("judge") or choice.judge or "rules")
+    for name in names:
+        for option in required_options(name):
+            if option not in settings[name]:
+                value = "FOLDER" if option == "model" else "VALUE"
+                raise SettingError("metrics", f"{name} needs --set {name}.{option}={value}")
+    metrics = {}
+    for name in names:
+        try:
+            metric = make_metric(name, **settings[name])
+        except (ValueError, TypeError) as error:
+            raise SettingError(None, str(error)) from error
+        # A path is no name of a column.
+        column = metric.name if ":" in name else name
+        if column in metrics:
+            raise SettingError("metrics", f"two metrics have the name {column!r}; rename one: --set METRIC.name=NEW")
+        metrics[column] = metric
+    return metrics
+
+
+def _known_names(names: Sequence[str]) -> list[str]:
+    for name in names:
+        try:
+            metric_maker(name)
+        except ValueError as error:
+            raise SettingError("metrics", str(error)) from error
+        if list(names).count(name) > 1:
+            raise SettingError("metrics", f"{name} is named more than once")
+    return list(names)
+
+
+def _takers(names: Sequence[str], option: str, given: Any) -> list[str]:
+    """Return the metrics that take an option; raise if the option is set and no metric takes it."""
+    takers = [name for name in names if option in metric_options(name)]
+    if given is not None and not takers:
+        raise SettingError(option, f"no metric among {','.join(names)} takes one")
+    return takers

@@ -1,0 +1,278 @@
+"""Report pairs of a table, read and checked in batches."""
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
+
+from rrg_rewards.analysis.settings import PairColumns
+from rrg_rewards.data.tables.encoders import arrow_types
+from rrg_rewards.data.tables.join import JoinedTable
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import EMPTY_CELL, Table, TableError, is_missing
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.references import check_references
+from rrg_rewards.utilities.run_log import RunLog
+from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
+
+__all__ = ["PairBatch", "PairReader", "join_references", "located", "note_delimiter", "read_input"]
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Report pairs of some rows of a table, with the context columns of each metric."""
+
+    table: Table
+    predictions: Sequence[str | None]
+    references: Sequence[Any]
+    """A reference or ``None`` for each row, or lists of them with several columns of references."""
+    context: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass
+class _Placeholders:
+    """Texts such as ``NaN`` in a column."""
+
+    found: int = 0
+    example: str = ""
+
+
+@dataclass
+class PairReader:
+    """Reads report pairs in batches, after a first pass that checks all of them.
+
+    Args:
+        columns: Where the table has predictions, references and context.
+        batches: The input, which is read twice.
+        metrics: The metrics by name.
+        source: Name of the table in messages.
+        delimiter: Delimiter of CSV input, if it is set; otherwise :meth:`check` names the detected one.
+        keep_types: Whether :meth:`check` collects the types of the columns, for Parquet output.
+
+    Raises:
+        SettingError: If the settings name a context column or reference labels that no metric takes, or several
+            references that a metric does not take.
+
+    Example:
+        >>> from rrg_rewards.metrics import BLEU
+        >>> batches = [Table({"prediction": ["Small effusion."], "report": ["Small left effusion."]})]
+        >>> pairs = PairReader(PairColumns(reference_column="report"), batches, {"bleu": BLEU()}, "reports.csv")
+        >>> pairs.check(RunLog())
+        >>> pairs.rows, [batch.references for batch in pairs]
+        (1, [['Small left effusion.']])
+    """
+
+    columns: PairColumns
+    batches: Iterable[Table]
+    metrics: Mapping[str, ReportMetric]
+    source: str = "table"
+    delimiter: str | None = None
+    keep_types: bool = False
+    rows: int = field(default=0, init=False)
+    reference_columns: list[str] = field(default_factory=list, init=False)
+    types: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._context = _context_columns(self.columns, self.metrics)
+        self._labels = _label_columns(self.columns, self.metrics)
+        _check_several_references(self.columns, self.metrics)
+
+    def __iter__(self) -> Iterator[PairBatch]:
+        """Yield all pairs; there may be a batch without pairs.
+
+        Raises:
+            TableError: If a column is missing, a cell is not of its kind, or the number of rows has changed.
+        """
+        rows = 0
+        for table in self.batches:
+            rows += len(table)
+            if self.rows and rows > self.rows:
+                break
+            yield self._read(table)
+        if self.rows and rows != self.rows:
+            raise TableError(f"{self.source}: changed while it was read; it had {self.rows} rows at first")
+
+    def check(self, log: RunLog) -> None:
+        """Read all pairs once, so that every error in the data is raised before anything is scored.
+
+        Sets ``rows``, ``reference_columns`` and, for Parquet output, the ``types`` of the columns. Warns of missing
+        predictions and of texts that stand for a missing report.
+        """
+        rows = missing = 0
+        words: dict[str, _Placeholders] = {}
+        with log.progress("reading") as progress:
+            for batch in self:
+                if not rows:
+                    note_delimiter(batch.table, self.source, self.delimiter, log)
+                    self.reference_columns = self._reference_columns(batch.table)
+                rows += len(batch.table)
+                missing += list(batch.predictions).count(None)
+                self._check_batch(batch)
+                _count_placeholders(words, self.columns.prediction_column, batch.predictions)
+                for column, references in self._by_column(batch).items():
+                    _count_placeholders(words, column, references)
+                progress(len(batch.table), len(batch.table))
+        self.rows = rows
+        if not rows:
+            log.warn(f"{self.source} has a header and no rows")
+        for column, one in words.items():
+            if one.found:
+                log.warn(placeholder_message(f"column {column!r}", one.found, rows, one.example, EMPTY_CELL))
+        if missing:
+            log.warn(
+                f"{missing} of {rows} predictions ({self.columns.prediction_column}) are missing and left out of the "
+                "corpus value; if the model wrote empty reports, use --missing-prediction score"
+            )
+
+    def _check_batch(self, batch: PairBatch) -> None:
+        if (name := self.columns.id_column) is not None:
+            for row, cell in enumerate(batch.table.column(name)):
+                if is_missing(cell):
+                    raise TableError(f"{batch.table.where(row)}, column {name!r}: is empty; each row needs a name")
+        # Without a column of references, the metrics still check the predictions.
+        for references in [*self._by_column(batch).values()] or [batch.references]:
+            for name, metric in self.metrics.items():
+                with located(batch.table):
+                    metric.check(batch.predictions, references, **batch.context[name])
+        if self.keep_types:
+            self.types = arrow_types(batch.table, self.types)
+
+    def _reference_columns(self, table: Table) -> list[str]:
+        """Return the columns of reference texts; none if it is missing and every metric has reference labels."""
+        named = self.columns.reference_columns
+        if not named and set(self._labels) == set(self.metrics) and "reference" not in table.columns:
+            return []
+        return named or ["reference"]
+
+    def _by_column(self, batch: PairBatch) -> dict[str, Sequence[str | None]]:
+        """Return the references of a batch by their column."""
+        if len(self.reference_columns) < 2:
+            return dict.fromkeys(self.reference_columns, batch.references)
+        return {
+            column: [references[place] for references in batch.references]
+            for place, column in enumerate(self.reference_columns)
+        }
+
+    def _read(self, table: Table) -> PairBatch:
+        columns = self._reference_columns(table)
+        with warnings.catch_warnings():
+            # The first pass counts such texts and warns once.
+            warnings.simplefilter("ignore", PlaceholderWarning)
+            predictions = table.texts(self.columns.prediction_column)
+            texts = [table.texts(column) for column in columns] or [[None] * len(table)]
+        references: Sequence[Any] = texts[0] if len(texts) == 1 else [list(row) for row in zip(*texts, strict=True)]
+        if self.columns.missing_prediction == "score":
+            predictions = [prediction or "" for prediction in predictions]
+        context: dict[str, dict[str, Any]] = {
+            name: {key: table.column(column) for key, column in columns.items()}
+            for name, columns in self._context.items()
+        }
+        for name, labels in self._labels.items():
+            context[name]["target_labels"] = table.labels(labels)
+        return PairBatch(table, predictions, references, context)
+
+
+def _context_columns(columns: PairColumns, metrics: Mapping[str, ReportMetric]) -> dict[str, dict[str, str]]:
+    """Return the context columns of each metric by argument."""
+    context: dict[str, dict[str, str]] = {name: {} for name in metrics}
+    for key, column in columns.context.items():
+        takers = [name for name, metric in metrics.items() if metric.context is None or key in metric.context]
+        if not takers:
+            known = sorted({key for metric in metrics.values() for key in metric.context or ()})
+            raise SettingError(
+                "context", f"no metric among {','.join(metrics)} takes {key!r}; they take: {', '.join(known)}"
+            )
+        for name in takers:
+            context[name][key] = column
+    return context
+
+
+def _label_columns(columns: PairColumns, metrics: Mapping[str, ReportMetric]) -> dict[str, list[str]]:
+    """Return the columns of the reference labels of each metric that takes them, if they are asked for."""
+    if not columns.reference_labels and columns.reference_label_prefix is None:
+        return {}
+    takers = [name for name, metric in metrics.items() if "target_labels" in (metric.context or ())]
+    if not takers:
+        raise SettingError("reference_labels", f"no metric among {','.join(metrics)} uses reference labels")
+    prefix = columns.reference_label_prefix or ""
+    return {name: [prefix + label for label in attrgetter("labeler.labels")(metrics[name])] for name in takers}
+
+
+def _check_several_references(columns: PairColumns, metrics: Mapping[str, ReportMetric]) -> None:
+    """Raise if there are several references of a report and a metric does not take them."""
+    for metric in metrics.values() if columns.best is not None else ():
+        try:
+            check_references(metric, columns.best_reference)
+        except ValueError as error:
+            raise SettingError("reference_column", str(error).replace("best=True", "--best-reference")) from error
+
+
+def _count_placeholders(counts: dict[str, _Placeholders], column: str, texts: Sequence[str | None]) -> None:
+    one = counts.setdefault(column, _Placeholders())
+    words = find_placeholders(texts)
+    one.found += len(words)
+    one.example = one.example or next(iter(words), "")
+
+
+@contextmanager
+def located(table: Table) -> Iterator[None]:
+    """Add the file and the row to the errors of a metric, which number the rows of a batch from 0.
+
+    Raises:
+        TableError: Instead of a TypeError or ValueError inside the block.
+    """
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        named = re.match(r"\w+\[(\d+)\]", str(error))
+        row = int(named[1]) if named else len(table)
+        raise TableError(f"{table.where(row) if row < len(table) else table.where_all()}: {error}") from error
+
+
+def join_references(
+    columns: PairColumns, batches: Iterable[Table], delimiter: str | None = None
+) -> tuple[PairColumns, Iterable[Table]]:
+    """Return columns and batches with the columns of the table of references, if there is one.
+
+    Args:
+        columns: The columns.
+        batches: Batches of the table of predictions.
+        delimiter: Delimiter of CSV tables.
+
+    Raises:
+        SettingError: If ``references`` and ``key`` are not set together.
+        TableError: If the table of references lacks a column, or names are missing or repeated.
+    """
+    if columns.references is None:
+        if columns.key is not None:
+            raise SettingError("key", "needs --references TABLE")
+        return columns, batches
+    key, other_key = columns.keys
+    truth = read_table(columns.references, None, delimiter)
+    first = next(iter(batches))
+    # A column of the other table would become the prediction, and references would be scored as predictions.
+    first.column(columns.prediction_column)
+    named = columns.reference_columns or [name for name in ["reference"] if name in truth.columns]
+    for name in named:
+        truth.column(name)
+    joined = [JoinedTable.column(name, first) for name in named]
+    return replace(columns, reference_column=joined or None), JoinedTable(batches, truth, key, other_key)
+
+
+def note_delimiter(table: Table, source: str, delimiter: str | None, log: RunLog) -> None:
+    """Say if a table is not separated by commas, unless its delimiter is set."""
+    if table.delimiter != "," and delimiter is None:
+        log.note(f"{source} is separated by {'tabs' if table.delimiter == chr(9) else 'semicolons'}")
+
+
+def read_input(path: str, table_format: str | None, delimiter: str | None, log: RunLog) -> Table:
+    """Read a table as :func:`~rrg_rewards.data.read_table`, say how it is separated, and warn if it has no rows."""
+    table = read_table(path, table_format, delimiter)
+    note_delimiter(table, path, delimiter, log)
+    if not len(table):
+        log.warn(f"{path} has a header and no rows")
+    return table

@@ -1,0 +1,150 @@
+"""Settings of the analyses, declared once for Python and the command line. This module imports no heavy package."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rrg_rewards.utilities.settings import SettingError, setting
+
+__all__ = ["MetricChoice", "PairColumns"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairColumns:
+    """Where a table of report pairs has predictions, references and context.
+
+    Args:
+        prediction_column: Column of predictions.
+        reference_column: Column of references, or several columns, each with a reference of every report. Default:
+            ``reference``.
+        best_reference: With several references, metrics that are defined for one reference take the best one.
+        references: Table of the references, their labels and context columns, if they are in another file.
+        key: With ``references``, the column of the names of studies, or ``COLUMN=COLUMN`` for a different name in the
+            table of references.
+        missing_prediction: ``skip`` leaves a pair without prediction out, ``score`` counts it as an empty report.
+        context: Context columns by the name of their argument, such as ``{"age": "patient_age"}``.
+        reference_labels: Read the reference labels from columns named like the labels, not from the reference text.
+        reference_label_prefix: The same, from columns named by this text and the label.
+        id_column: Column of the names of rows; no cell may be missing.
+    """
+
+    prediction_column: str = setting("prediction", "column of predictions (default: prediction)", metavar="NAME")
+    reference_column: str | Sequence[str] | None = setting(
+        None,
+        "column of references (default: reference); may be repeated, for several references of each report",
+        metavar="NAME",
+    )
+    best_reference: bool = setting(
+        False, "with several columns of references: metrics that are defined for one reference take the best one"
+    )
+    references: str | None = setting(
+        None,
+        "table of the references, their labels and context columns, if they are in another file; needs --key",
+        metavar="TABLE",
+    )
+    key: str | None = setting(
+        None, "column that names the study of each row [=its column in --references]", metavar="COLUMN[=COLUMN]"
+    )
+    missing_prediction: Literal["skip", "score"] = setting(
+        "skip", "skip: the pair is unscorable; score: the pair counts as an empty report (default: skip)"
+    )
+    context: Mapping[str, str] = setting(
+        {}, "pass a column as context, for example age=patient_age; may be repeated", form="NAME=COLUMN"
+    )
+    reference_labels: bool = setting(
+        False, "read the reference labels from columns named like the labels, not from the reference text"
+    )
+    reference_label_prefix: str | None = setting(
+        None, "read the reference labels from columns named TEXT + label", metavar="TEXT"
+    )
+    id_column: str | None = setting(None, "column that names the rows of --html (default: numbers)", metavar="NAME")
+
+    def __post_init__(self) -> None:
+        columns = self.reference_columns
+        if self.best_reference and len(columns) < 2:
+            raise SettingError("best_reference", "requires several columns, --reference-column A --reference-column B")
+        if len(set(columns)) < len(columns):
+            raise SettingError("reference_column", f"{', '.join(columns)} names a column more than once")
+        if len(columns) > 1 and (self.reference_labels or self.reference_label_prefix is not None):
+            raise SettingError("reference_column", "reference labels replace one reference, not several")
+
+    @property
+    def reference_columns(self) -> list[str]:
+        """The columns of references that are set; none means ``reference``."""
+        if self.reference_column is None:
+            return []
+        return [self.reference_column] if isinstance(self.reference_column, str) else list(self.reference_column)
+
+    @property
+    def best(self) -> bool | None:
+        """Whether metrics take the best of several references; ``None`` if reports have one reference."""
+        return self.best_reference if len(self.reference_columns) > 1 else None
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """The column of the names of studies, and that of the table of references.
+
+        Raises:
+            SettingError: If there is none.
+        """
+        if self.key is None:
+            raise SettingError("references", "needs --key COLUMN, which names the study of each row")
+        key, _, other = self.key.partition("=")
+        return key, other or key
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricChoice:
+    """Metrics by name, with their options.
+
+    Args:
+        metrics: Names as in :func:`~rrg_rewards.metrics.make_metric`; ``module:Class`` or ``module:function`` is a
+            metric of your own.
+        set: Options by ``METRIC.OPTION``, such as ``{"crg.prior": 0.2}``.
+        labeler: Labeler of all metrics that use one, as in :func:`~rrg_rewards.labelers.get_labeler`. Default:
+            ``rules:ct_rate``.
+        judge: Judge of all metrics that use one, or of a labeler that needs one, as in
+            :func:`~rrg_rewards.judges.get_judge`. Default: ``rules``.
+    """
+
+    metrics: Sequence[str] = setting(
+        (),
+        "metrics to compute, for example crg,crimson; module:Class or module:function is a metric of your own",
+        metavar="NAME[,NAME...]",
+        separator=",",
+    )
+    set: Mapping[str, Any] = setting(
+        {}, "set an option of a metric, for example crg.prior=0.2; may be repeated", form="METRIC.OPTION=VALUE"
+    )
+    labeler: Any = setting(
+        None,
+        "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
+        "judge:SCHEMA (with --judge) or a plug-in (default: rules:ct_rate)",
+        metavar="NAME",
+    )
+    judge: Any = setting(
+        None,
+        "judge, if a metric, reward or labeler uses one: rules, openai:MODEL, local:MODEL, or a YAML mapping of a name "
+        "and settings (default: rules)",
+        metavar="JUDGE",
+    )
+
+    def options(self) -> dict[str, dict[str, Any]]:
+        """Return the options of each metric.
+
+        Raises:
+            SettingError: If an option names a metric that is not among the metrics.
+
+        Example:
+            >>> MetricChoice(metrics=["crg", "crimson"], set={"crg.prior": 0.2}).options()
+            {'crg': {'prior': 0.2}, 'crimson': {}}
+        """
+        options: dict[str, dict[str, Any]] = {name: {} for name in self.metrics}
+        for key, value in self.set.items():
+            # The name of a metric may contain dots: my_package.metrics:overlap.
+            metric, _, option = key.rpartition(".")
+            if metric not in options:
+                named = key.partition(".")[0]
+                raise SettingError("set", f"{named!r} is not among --metrics {','.join(self.metrics)}")
+            options[metric][option] = value
+        return options
