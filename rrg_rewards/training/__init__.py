@@ -13,6 +13,6 @@ require("transformers", extra="train")
 # YAML files may name loaded classes without their path.
 import rrg_rewards.training.metrics.crepe  # noqa: E402
 import rrg_rewards.training.metrics.er2score  # noqa: E402
-import rrg_rewards.training.metrics.error_sources  # noqa: E402, F401
+import rrg_rewards.training.metrics.sources  # noqa: E402, F401
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

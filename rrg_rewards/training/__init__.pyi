@@ -2,13 +2,14 @@ from rrg_rewards.training.metrics.crepe import CrepeModule as CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule as CrepeDataModule
 from rrg_rewards.training.metrics.data import ER2ScoreDataModule as ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule as ER2ScoreModule
-from rrg_rewards.training.metrics.error_sources import ComparedReports as ComparedReports
-from rrg_rewards.training.metrics.error_sources import PhantomErrors as PhantomErrors
-from rrg_rewards.training.metrics.error_sources import ReportErrors as ReportErrors
+from rrg_rewards.training.metrics.sources import ComparedReports as ComparedReports
 from rrg_rewards.training.metrics.sources import GradedReports as GradedReports
 from rrg_rewards.training.metrics.sources import JsonlRecords as JsonlRecords
+from rrg_rewards.training.metrics.sources import PhantomErrors as PhantomErrors
 from rrg_rewards.training.metrics.sources import RecordSource as RecordSource
+from rrg_rewards.training.metrics.sources import ReportErrors as ReportErrors
 from rrg_rewards.training.metrics.sources import ReportSource as ReportSource
+from rrg_rewards.training.policy.data import PolicyDataModule as PolicyDataModule
 from rrg_rewards.training.policy.generators import Completions as Completions
 from rrg_rewards.training.policy.generators import ReportGenerator as ReportGenerator
 from rrg_rewards.training.policy.generators import TokenScores as TokenScores
@@ -16,5 +17,4 @@ from rrg_rewards.training.policy.hf_generators import CausalLMGenerator as Causa
 from rrg_rewards.training.policy.hf_generators import CTChatGenerator as CTChatGenerator
 from rrg_rewards.training.policy.hf_generators import EncoderDecoderGenerator as EncoderDecoderGenerator
 from rrg_rewards.training.policy.module import PolicyModule as PolicyModule
-from rrg_rewards.training.policy.prompts import PolicyDataModule as PolicyDataModule
 from rrg_rewards.training.policy.vllm_generator import VLLMGenerator as VLLMGenerator

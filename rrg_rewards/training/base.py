@@ -1,16 +1,25 @@
-"""Base class of training modules: optimiser, learning rate schedule, and reproducible random numbers."""
+"""Base classes of modules and data modules: optimiser, schedule, reproducible steps, and resumable loaders."""
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import LightningDataModule, LightningModule
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
 
-__all__ = ["OptimizerSettings", "ScheduleName", "TrainingModule", "learning_rate_factor", "parameter_groups"]
+__all__ = [
+    "OptimizerSettings",
+    "ResumableDataModule",
+    "ResumableLoader",
+    "ScheduleName",
+    "TrainingModule",
+    "parameter_groups",
+]
 
 ScheduleName = Literal["linear", "cosine", "constant"]
 
@@ -35,7 +44,7 @@ class OptimizerSettings:
             raise ValueError(f"warmup_ratio must lie in [0, 1), got {self.warmup_ratio}")
 
 
-def learning_rate_factor(step: int, warmup_steps: int, total_steps: int, schedule: ScheduleName) -> float:
+def _learning_rate_factor(step: int, warmup_steps: int, total_steps: int, schedule: ScheduleName) -> float:
     """Return the factor of the learning rate at a step.
 
     The factor rises linearly from 0 to 1 during the warm-up. Afterwards, it is constant, or falls to 0 at the last
@@ -48,7 +57,7 @@ def learning_rate_factor(step: int, warmup_steps: int, total_steps: int, schedul
         schedule: Schedule after the warm-up.
 
     Example:
-        >>> [learning_rate_factor(step, 2, 6, "linear") for step in range(7)]
+        >>> [_learning_rate_factor(step, 2, 6, "linear") for step in range(7)]
         [0.0, 0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
     """
     if step < warmup_steps:
@@ -107,5 +116,56 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         total = int(self.trainer.estimated_stepping_batches) if needs_total else 0
         warmup = math.ceil(total * self.warmup_ratio)
         schedule = self.schedule
-        scheduler = LambdaLR(optimizer, lambda step: learning_rate_factor(step, warmup, total, schedule))
+        scheduler = LambdaLR(optimizer, lambda step: _learning_rate_factor(step, warmup, total, schedule))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+class ResumableLoader(DataLoader[Any]):
+    """A data loader whose position is stored in Lightning's checkpoints.
+
+    Its ``sampler`` has an attribute ``start``: the number of batches that its next iteration skips.
+    """
+
+    _given = 0
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # Lightning needs no more
+        sampler: Any = self.sampler
+        self._given = sampler.start
+        for batch in super().__iter__():
+            self._given += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the number of batches that were returned in the epoch."""
+        return {"given": self._given % len(self)}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Skip the batches that were returned before the checkpoint."""
+        sampler: Any = self.sampler
+        sampler.start = state["given"]
+
+
+class ResumableDataModule(LightningDataModule):  # type: ignore[misc]  # Lightning is an optional dependency
+    """Base class of data modules whose training loader is a :class:`ResumableLoader`.
+
+    Lightning restores the state of a loader only if no schedule of the learning rate has counted the steps, for which
+    it builds the loader too early. The state of a data module is restored before.
+    """
+
+    _resumed: Mapping[str, int] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position of the training loader for a checkpoint."""
+        loader = None if self.trainer is None else self.trainer.train_dataloader
+        return {"train": loader.state_dict()} if isinstance(loader, ResumableLoader) else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the position at the next :meth:`resumed`."""
+        self._resumed = state_dict.get("train")
+
+    def resumed(self, loader: ResumableLoader) -> ResumableLoader:
+        """Return a new training loader at the restored position."""
+        if self._resumed is not None:
+            loader.load_state_dict(self._resumed)
+            self._resumed = None
+        return loader

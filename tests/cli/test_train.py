@@ -21,7 +21,7 @@ def test_keys_are_shown(run, task, own):
 
 
 def test_all_tasks_can_be_chosen(run):
-    from rrg_rewards.training.metrics.tasks import TASKS
+    from rrg_rewards.training.metrics.cli import TASKS
 
     result = run("train", "nothing", "--config", "x")
     assert all(repr(task) in result.err for task in TASKS)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rrg_rewards.models.ct_chat.config import CTChatConfig
 from rrg_rewards.models.ct_chat.processor import tokenize_prompts
-from rrg_rewards.training.policy.rendering import render_prompts, with_volume
+from rrg_rewards.training.policy.hf_generators import render_prompts, with_volume
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["VLLMReports"]

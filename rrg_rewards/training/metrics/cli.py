@@ -2,28 +2,214 @@
 
 import contextlib
 import io
+import math
+import signal
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from rrg_rewards.data.tables.writers import write_json
-from rrg_rewards.training.metrics.card import write_metric_card
-from rrg_rewards.training.metrics.history import History
-from rrg_rewards.training.metrics.report import Summary
-from rrg_rewards.training.metrics.tasks import TASKS
-from rrg_rewards.training.metrics.termination import SaveOnTermination
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.crepe import CREPE
+from rrg_rewards.metrics.er2score import ER2Score
+from rrg_rewards.training.metrics.crepe import CrepeModule
+from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
+from rrg_rewards.training.metrics.er2score import ER2ScoreModule
+from rrg_rewards.training.metrics.report import (
+    Summary,
+    crepe_report,
+    crepe_summary,
+    er2score_report,
+    er2score_summary,
+    write_metric_card,
+)
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
+__all__ = [
+    "TASKS",
+    "History",
+    "SaveOnTermination",
+    "Task",
+    "TrainCLI",
+    "build",
+    "fit",
+    "help_text",
+    "parse",
+    "run",
+    "summary",
+    "validate",
+]
+
+
+class History(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
+    """Stores the logged values of each validation, and saves them in checkpoints.
+
+    Args:
+        report_line: Function that the main process calls with one line after each validation.
+        names: Names of the values in the line.
+
+    Example:
+        >>> History().rows
+        []
+    """
+
+    def __init__(self, report_line: Callable[[str], None] | None = None, names: Sequence[str] = ()) -> None:
+        self.report_line = report_line
+        self.names = tuple(names)
+        self.rows: list[dict[str, float | None]] = []
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Store the values of this validation."""
+        if trainer.sanity_checking or trainer.state.fn != "fit":
+            return
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if "/" in name}
+        row = {"epoch": trainer.current_epoch + 1, "step": trainer.global_step, **metrics}
+        self.rows.append({name: value if math.isfinite(value) else None for name, value in row.items()})
+        if self.report_line is not None and trainer.is_global_zero:
+            self.report_line(_line(self.rows[-1], self.names, trainer.max_epochs))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the state that :meth:`state_dict` returned."""
+        self.rows = list(state_dict["rows"])
+
+
+def _line(row: dict[str, float | None], names: Sequence[str], epochs: int | None) -> str:
+    shown = [f"{name} {row[name]:.4f}" for name in names if row.get(name) is not None]
+    return f"epoch {row['epoch']}{f' of {epochs}' if epochs and epochs > 0 else ''}, {', '.join(shown)}"
+
+
+class SaveOnTermination(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
+    """Save a checkpoint and end the training when a process of the run receives SIGTERM.
+
+    The step is finished first. The processes agree after each step and each validation, because the signal reaches them
+    at different times, or only one of them. Lightning's own handler communicates within the handler; with several
+    processes, its message may meet one of the training, and then the run hangs.
+
+    Args:
+        path: File of the checkpoint.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.received = False
+
+    def receive(self, *_: Any) -> None:
+        """Handle SIGTERM. Further signals change nothing: a launcher and the system may both send one."""
+        self.received = True
+
+    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Replace Lightning's handler, which it restores itself at the end."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self.receive)
+
+    # Without a sanity check.
+    on_train_start = on_sanity_check_start
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
+        """End the training if a process has received the signal.
+
+        Raises:
+            SIGTERMException: In all processes.
+        """
+        received = torch.tensor(int(self.received), device=trainer.strategy.root_device)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.all_reduce(received, op=torch.distributed.ReduceOp.MAX)
+        if received:
+            raise SIGTERMException
+
+    on_validation_end = on_train_batch_end
+
+    def on_validation_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
+        """Do the same within a validation, if there is one process. Others may have other numbers of batches."""
+        if trainer.world_size == 1:
+            self.on_train_batch_end(trainer)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:  # noqa: ARG002
+        """Save a checkpoint from which the run can be resumed within the epoch."""
+        if isinstance(exception, SIGTERMException):
+            # Lightning kills the main process if another process ends with an exit code.
+            getattr(trainer.strategy.launcher, "procs", []).clear()
+            if trainer.state.fn == "fit" and not trainer.sanity_checking:
+                trainer.save_checkpoint(self.path)
+
+
+@dataclass(frozen=True)
+class Task:
+    """The training of a learned metric.
+
+    Args:
+        module: The LightningModule.
+        data: The LightningDataModule.
+        metric: The torchmetrics metric that the exported model is for.
+        logged: Names of the values in the line after each validation, in addition to the losses.
+        pretrained: Argument of the module that is the pretrained model. The data use its tokenizer.
+        shared: Further arguments that must be equal for the module and the data.
+        report: Function that writes the report; see :func:`~rrg_rewards.training.metrics.report.crepe_report`.
+        summary: Function that returns the terminal summary of a report.
+    """
+
+    module: type
+    data: type
+    metric: Callable[..., ReportMetric]
+    logged: tuple[str, ...]
+    pretrained: str
+    shared: tuple[str, ...]
+    report: Callable[..., dict[str, Any]]
+    summary: Callable[[dict[str, Any]], Summary]
+
+    @property
+    def monitor(self) -> str:
+        """Name of the logged value that selects the checkpoint. Higher is better."""
+        return f"val/{self.module.monitor}"  # type: ignore[attr-defined]
+
+    @property
+    def links(self) -> tuple[tuple[str, str], ...]:
+        """Pairs (source, target) of configuration keys whose values must be equal."""
+        shared = ((f"model.{name}", f"data.{name}") for name in self.shared)
+        return ((f"model.{self.pretrained}", "data.tokenizer"), *shared)
+
+
+TASKS = {
+    "crepe": Task(
+        CrepeModule,
+        CrepeDataModule,
+        CREPE,
+        logged=("val/tau", "val/mae"),
+        pretrained="encoder",
+        shared=("revision", "heads"),
+        report=crepe_report,
+        summary=crepe_summary,
+    ),
+    "er2score": Task(
+        ER2ScoreModule,
+        ER2ScoreDataModule,
+        ER2Score,
+        logged=("val/accuracy", "val/kendall"),
+        pretrained="backbone",
+        shared=("revision", "scoring_system", "prompt", "max_length"),
+        report=er2score_report,
+        summary=er2score_summary,
+    ),
+}
+"""The tasks by name."""
+
+
 # Check first, because LightningCLI can be imported without jsonargparse but not used.
 require("jsonargparse", extra="train")
-
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI  # noqa: E402
-
-__all__ = ["TrainCLI", "build", "fit", "help_text", "parse", "run", "summary", "validate"]
 
 
 class TrainCLI(LightningCLI):  # type: ignore[misc]  # Lightning is an optional dependency

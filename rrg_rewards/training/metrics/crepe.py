@@ -8,7 +8,7 @@ from rrg_rewards.metrics.count_agreement import CountAgreement
 from rrg_rewards.models.crepe.model import CrepeModel
 from rrg_rewards.training.base import OptimizerSettings
 from rrg_rewards.training.metrics.base import LearnedMetricModule
-from rrg_rewards.training.metrics.heads import HEADS, Heads
+from rrg_rewards.training.metrics.tokenized import HEADS, Heads
 from rrg_rewards.utilities.options import takes_options
 
 __all__ = ["CrepeModule"]

@@ -1,4 +1,4 @@
-"""Training reports: ``report.json``, a Markdown page and a terminal summary. They contain no report text."""
+"""Results of a training: ``report.json``, a Markdown page, plots, a terminal summary and a model card."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,30 +7,117 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from rrg_rewards.data.tables.writers import open_output, write_json
-from rrg_rewards.metrics.reward_agreement import GradedRewards
-from rrg_rewards.models.model_card import number
-from rrg_rewards.training.metrics.agreement import (
+from rrg_rewards.metrics.reward_agreement import GradedRewards, annotated_totals
+from rrg_rewards.models.model_card import base_model, card_table, number, write_model_card
+from rrg_rewards.training.metrics.crepe import CrepeModule
+from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
+from rrg_rewards.training.metrics.er2score import ER2ScoreModule
+from rrg_rewards.training.metrics.heldout_statistics import (
     agreement_by_source,
     count_agreement,
     preference_agreement,
     tau_interval,
     with_preference_intervals,
 )
-from rrg_rewards.training.metrics.crepe import CrepeModule
-from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
-from rrg_rewards.training.metrics.er2score import ER2ScoreModule
-from rrg_rewards.training.metrics.plots import (
-    draw_accuracy,
-    draw_counts,
-    draw_curve,
-    draw_mae,
-    draw_totals,
-    write_plots,
-)
+from rrg_rewards.utilities.imports import require
 
-__all__ = ["Summary", "crepe_report", "crepe_summary", "er2score_report", "er2score_summary"]
+__all__ = [
+    "Summary",
+    "crepe_report",
+    "crepe_summary",
+    "er2score_report",
+    "er2score_summary",
+    "write_metric_card",
+]
+
+
+def _write_plots(folder: Path, plots: Mapping[str, Callable[[Any], None]]) -> list[str]:
+    """Write plots as PNG files, if matplotlib is installed.
+
+    Args:
+        folder: Folder of the files.
+        plots: Functions that draw on given matplotlib axes, by file name.
+
+    Returns:
+        Names of the files; empty if matplotlib is not installed.
+    """
+    try:
+        figures = require("matplotlib.figure", extra="plot")
+    except ModuleNotFoundError:
+        return []
+    for name, draw in plots.items():
+        figure = figures.Figure(figsize=(6, 4), layout="constrained")
+        axes = figure.subplots()
+        draw(axes)
+        if axes.get_legend_handles_labels()[1]:
+            axes.legend(frameon=False)
+        with open_output(folder / name, overwrite=True) as file:
+            figure.savefig(file, format="png", dpi=150)
+    return list(plots)
+
+
+def _draw_curve(axes: Any, history: Sequence[Mapping[str, float | None]], names: Sequence[str]) -> None:
+    """Draw logged values over epochs."""
+    epochs = [row["epoch"] for row in history]
+    for name in names:
+        axes.plot(epochs, [row.get(name) for row in history], marker=".", label=name)
+    axes.set(xlabel="epoch", title="learning curve")
+
+
+def _draw_counts(axes: Any, counts: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+    """Draw predicted over true total error counts, by source."""
+    noise = torch.Generator().manual_seed(0)
+    highest = 1.0
+    for name, (preds, target) in counts.items():
+        annotated = ~target.isnan().any(1)
+        if bool(annotated.any()):
+            true, predicted = target[annotated].sum(1), preds[annotated].sum(1)
+            # Add jitter, because true counts are integers and points would overlap.
+            jitter = (torch.rand(len(true), generator=noise) - 0.5) * 0.5
+            axes.scatter((true + jitter).tolist(), predicted.tolist(), s=8, alpha=0.4, label=name)
+            highest = max(highest, float(true.max()), float(predicted.max()))
+    axes.plot([0, highest], [0, highest], color="black", linewidth=0.8)
+    axes.set(xlabel="true errors", ylabel="predicted errors", title="held-out pairs")
+
+
+def _draw_mae(axes: Any, categories: Mapping[str, Mapping[str, float | None]]) -> None:
+    """Draw mean absolute errors by category, and those of always predicting the mean."""
+    names = [name for name, row in categories.items() if row["mae"] is not None]
+    positions = range(len(names))
+    for offset, (key, label) in zip((-0.2, 0.2), (("mae", "model"), ("mae_of_mean", "always the mean")), strict=True):
+        axes.bar([x + offset for x in positions], [categories[name][key] for name in names], 0.4, label=label)
+    axes.set_xticks(list(positions), [name.replace("_", "\n") for name in names], fontsize=8)
+    axes.set(ylabel="mean absolute error", title="held-out pairs, by category")
+
+
+def _draw_accuracy(axes: Any, test: Mapping[str, Any]) -> None:
+    """Draw the pairwise accuracy of the total and of each criterion."""
+    bars = {"total": test, **test["criteria"]}
+    known = {name: row for name, row in bars.items() if row["accuracy"] is not None}
+    positions = range(len(known))
+    axes.bar(positions, [row["accuracy"] for row in known.values()])
+    axes.axhline(0.5, color="black", linewidth=0.8, linestyle=":")
+    labels = [f"{name.replace('_', chr(10))}\n({row['pairs']})" for name, row in known.items()]
+    axes.set_xticks(list(positions), labels, fontsize=7)
+    axes.set(ylim=(0, 1), ylabel="ordered correctly", title="held-out pairs (number that differ)")
+
+
+def _draw_totals(axes: Any, rewards: Mapping[str, GradedRewards], base: float) -> None:
+    """Draw predicted over true totals, by source."""
+    ends: list[Tensor] = []
+    for name, graded in rewards.items():
+        predicted, true = annotated_totals(graded.rewards, graded.contributions)
+        if len(true):
+            axes.scatter((base + true).tolist(), (base + predicted).tolist(), s=8, alpha=0.4, label=name)
+            ends += [base + true, base + predicted]
+    if ends:
+        low, high = float(torch.cat(ends).min()), float(torch.cat(ends).max())
+        axes.plot([low, high], [low, high], color="black", linewidth=0.8)
+    axes.set(xlabel="true total", ylabel="predicted total", title="held-out reports")
+
 
 History = Sequence[Mapping[str, float | None]]
 Report = Mapping[str, Any]
@@ -84,9 +171,9 @@ def crepe_report(
     }
     report["test"]["tau_interval"] = tau_interval(counts)
     plots = {
-        "counts.png": lambda axes: draw_counts(axes, counts),
-        "mae.png": lambda axes: draw_mae(axes, report["test"]["categories"]),
-        "curve.png": lambda axes: draw_curve(axes, history, ("train/loss", "val/loss", "val/tau")),
+        "counts.png": lambda axes: _draw_counts(axes, counts),
+        "mae.png": lambda axes: _draw_mae(axes, report["test"]["categories"]),
+        "curve.png": lambda axes: _draw_curve(axes, history, ("train/loss", "val/loss", "val/tau")),
     }
     return _write(folder, report, plots, _crepe_page)
 
@@ -109,9 +196,9 @@ def er2score_report(
     pooled = GradedRewards(*(torch.cat(parts) for parts in zip(*rewards.values(), strict=True)))
     report["test"] = with_preference_intervals(report["test"], pooled, system)
     plots = {
-        "accuracy.png": lambda axes: draw_accuracy(axes, report["test"]),
-        "totals.png": lambda axes: draw_totals(axes, rewards, system.base),
-        "curve.png": lambda axes: draw_curve(axes, history, curves),
+        "accuracy.png": lambda axes: _draw_accuracy(axes, report["test"]),
+        "totals.png": lambda axes: _draw_totals(axes, rewards, system.base),
+        "curve.png": lambda axes: _draw_curve(axes, history, curves),
     }
     return _write(folder, report, plots, _er2score_page)
 
@@ -223,7 +310,7 @@ def _write(
     page: Callable[[Report], list[str]],
 ) -> dict[str, Any]:
     write_json(report, folder / "report.json", overwrite=True)
-    images = [f"![{name}]({name})" for name in write_plots(folder, plots)]
+    images = [f"![{name}]({name})" for name in _write_plots(folder, plots)]
     lines = [f"# {report['task']}: training report", "", *page(report), "", *images]
     with open_output(folder / "report.md", overwrite=True) as file:
         file.write(("\n".join(lines).rstrip() + "\n").encode("utf-8"))
@@ -238,3 +325,101 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a Markdown table with text in the first column and numbers in the other columns."""
     rule = "|".join(["---", *["---:"] * (len(headings) - 1)])
     return [f"| {' | '.join(headings)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+_NAMES = {"crepe": "CREPE", "er2score": "ER2Score"}
+_ABOUT = {
+    "crepe": "predicts the number of errors of a candidate radiology report by category, given its reference report",
+    "er2score": "scores a candidate radiology report by the criteria of a scoring system, given its reference report",
+}
+_SIDES = {"train": "training", "validation": "validation", "test": "held out"}
+
+
+def write_metric_card(folder: Path, report: Mapping[str, Any], pretrained: str) -> bool:
+    """Write the model card of a learned metric beside its checkpoint.
+
+    Args:
+        folder: Folder of the exported model.
+        report: Content of ``report.json``.
+        pretrained: Folder or Hub id of the pretrained model.
+
+    Returns:
+        Whether the card was written; see :func:`~rrg_rewards.models.model_card.write_model_card`.
+    """
+    task = report["task"]
+    name = _NAMES[task]
+    metadata = {
+        "model_name": f"{name} trained with rrg-rewards",
+        "language": "en",
+        "library_name": "rrg-rewards",
+        "tags": ["radiology", "report-evaluation", task, "rrg-rewards"],
+        **base_model(pretrained),
+    }
+    parts = [
+        f"# {name} trained with rrg-rewards",
+        f"This model {_ABOUT[task]}. Trained from `{Path(pretrained).name}` with rrg-rewards "
+        f"{report['versions']['rrg-rewards']}.",
+        "## Use\n\n```python\n"
+        f"from rrg_rewards.metrics import {name}\n\n"
+        f'metric = {name}("PATH_OF_THIS_FOLDER")\n'
+        f'metric.score(["Small left effusion."], ["Large left effusion."]).value\n```',
+        f"Signature, which identifies the weights and the settings of a score:\n\n```\n{report['signature']}\n```",
+        f"## Data\n\n{_data_section(report['data'])}",
+        f"## Agreement\n\n{_agreement_section(report)}",
+        f"## Limits\n\n{_limits_section(report)}",
+    ]
+    return write_model_card(folder, metadata, _card_results(report), "\n\n".join(parts))
+
+
+def _data_section(data: Mapping[str, Any]) -> str:
+    names = sorted({source for side in _SIDES for source in data[side]["by_source"]})
+    rows = [(source, *(str(data[side]["by_source"].get(source, 0)) for side in _SIDES)) for source in names]
+    return card_table(("Source", *(f"{side.capitalize()} rows" for side in _SIDES.values())), rows)
+
+
+def _headline(report: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return key and name of each statistic in the card."""
+    if report["task"] == "crepe":
+        return (("tau", "Kendall's tau of total counts"), ("mae", "Mean absolute error of the total count"))
+    return (("accuracy", "Pairwise accuracy"), ("kendall", "Kendall's tau"), ("spearman", "Spearman's rho"))
+
+
+def _agreement_section(report: Mapping[str, Any]) -> str:
+    statistics = _headline(report)
+    test = report["test"]
+    rows = [("all", str(test["pairs"]), *(number(test[key], test.get(f"{key}_interval")) for key, _ in statistics))]
+    rows += [
+        (source, str(own["pairs"]), *(number(own[key]) for key, _ in statistics))
+        for source, own in report["test_by_source"].items()
+    ]
+    return (
+        "Agreement with the annotations of held-out pairs. In parentheses: percentile bootstrap interval, 95 %.\n\n"
+        + card_table(("Source", "Pairs", *(name for _, name in statistics)), rows)
+    )
+
+
+def _limits_section(report: Mapping[str, Any]) -> str:
+    sources = ", ".join(f"`{source}`" for source in report["test_by_source"])
+    return (
+        f"- The agreement was measured on held-out rows of the sources of the training data ({sources}). Agreement "
+        "with radiologists on other reports may be lower; `rrg-rewards agreement` measures it.\n"
+        "- Before you use the model as a reward, search for texts that it overrates: `rrg-rewards attack`. No result "
+        "is part of this card.\n"
+        "- Not a medical device. Do not use the scores for decisions about patients."
+    )
+
+
+def _card_results(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "task_type": "text-classification",
+            "task_name": "evaluation of radiology reports",
+            "dataset_type": "held-out",
+            "dataset_name": "held-out rows of the training sources",
+            "metric_type": key,
+            "metric_name": name,
+            "metric_value": report["test"][key],
+        }
+        for key, name in _headline(report)
+        if report["test"][key] is not None
+    ]

@@ -1,19 +1,44 @@
-"""Sources of annotated report pairs: base classes, and sources that read files."""
+"""Sources of annotated report pairs: files, injected errors in reports and phantom studies, and compared reports."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
+
+from rrg_rewards.data.phantom.errors import inject_phantom_errors
+from rrg_rewards.data.phantom.studies import FINDINGS_HEADER, IMPRESSION_HEADER, phantom_studies
 from rrg_rewards.data.records.error_records import ErrorRecord, read_error_records
 from rrg_rewards.data.records.graded_reports import GradedReport, grade_by_errors, read_graded_reports
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.findings.comparing.matching import compare_findings
+from rrg_rewards.findings.comparing.significance import clinical_significance
+from rrg_rewards.findings.editing.inject_errors import inject_errors
+from rrg_rewards.findings.editing.injected_report import (
+    LETTERS,
+    WHOLE_EXAMINATION,
+    ErrorEdit,
+    InjectedReport,
+    draw_counts,
+    seeded_draws,
+)
+from rrg_rewards.findings.knowledge.patient import Patient
+from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.schemas.scoring import ScoringSystem
+from rrg_rewards.training.metrics.splits import ExcerptRecord, report_key
+from rrg_rewards.utilities.options import takes_options
 
 __all__ = [
+    "ComparedReports",
     "FileSource",
     "GradedReports",
     "JsonlRecords",
+    "PhantomErrors",
     "RecordSource",
+    "ReportErrors",
     "ReportSource",
     "check_sources",
     "read_graded",
@@ -127,3 +152,258 @@ def read_sources(sources: Sequence[RecordSource]) -> list[ErrorRecord]:
 def read_graded(sources: Sequence[ReportSource], system: ScoringSystem) -> list[GradedReport]:
     """Return the graded reports of all sources in order, and set their ``source`` to its name."""
     return [replace(report, source=source.name) for source in sources for report in source.graded(system)]
+
+
+# A simple pattern that suffices to cut reports into parts. A decimal point is not followed by a space.
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+# Additional errors by category: wrong location, wrong severity, omitted comparison.
+_RARE = (0, 0, 1, 1, 0, 1)
+_SIGNIFICANT = ("urgent", "actionable_not_urgent")
+_CATEGORY_OF_TYPE = {"location": 2, "severity": 3, "measurement": 3}
+
+
+class PhantomErrors(RecordSource):
+    """Phantom studies whose candidate reports contain a known number of errors.
+
+    Args:
+        studies: Number of studies.
+        per_study: Number of candidates per study, with different errors.
+        style: ``full``, or ``compact`` for short reports without a prior study.
+        section: The whole ``report``, or only its ``findings`` section, which contains all counted errors.
+        max_words: Maximum number of words of a reference. Training on short pairs is faster. Default: no limit.
+        seed: Seed of studies and errors.
+        name: Name of the source.
+
+    Example:
+        >>> records = PhantomErrors(studies=2, per_study=3, style="compact").read()
+        >>> len(records), len(records[0].counts)
+        (6, 6)
+    """
+
+    def __init__(
+        self,
+        studies: int,
+        per_study: int = 1,
+        style: str = "compact",
+        section: Literal["report", "findings"] = "report",
+        max_words: int | None = None,
+        seed: int = 0,
+        name: str = "phantom",
+    ) -> None:
+        super().__init__(name)
+        self.section = section
+        self.max_words = max_words
+        self.studies = studies
+        self.per_study = per_study
+        self.style = style
+        self.seed = seed
+
+    def read(self) -> list[ErrorRecord]:
+        """Generate the studies and inject the errors."""
+        records = [
+            _phantom_record(inject_phantom_errors(study, seed=self.seed * self.per_study + draw).report)
+            for study in phantom_studies(self.studies, seed=self.seed, style=self.style)
+            for draw in range(self.per_study)
+        ]
+        if self.section == "findings":
+            records = [_findings_section(record) for record in records]
+        return [record for record in records if not _is_long(record.reference, self.max_words)]
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    """Settings of the sources that read a file of reports; see :class:`ReportErrors`."""
+
+    per_report: int = 1
+    limit: int | None = None
+    max_words: int | None = None
+    seed: int = 0
+
+
+class _ReportsFile(FileSource, RecordSource):
+    """Base class of sources that make records from the reports of a file."""
+
+    def __init__(self, path: str, column: str, name: str | None, settings: ReportSettings) -> None:
+        super().__init__(path, name)
+        self.column = column
+        self.settings = settings
+
+    def reports(self) -> Iterator[str]:
+        """Yield the reports that are not missing, blank or too long."""
+        for report in read_table(self.path).texts(self.column)[: self.settings.limit]:
+            if report is not None and report.strip() and not _is_long(report, self.settings.max_words):
+                yield report
+
+
+class ReportErrors(_ReportsFile):
+    """Real reports with injected errors of which the finding engine is certain.
+
+    Errors are drawn by :func:`rrg_rewards.findings.error_counts`. Reports that the engine cannot read reliably are
+    excluded. An error is clinically significant (``ErrorRecord.significant``) if its finding is urgent or actionable by
+    the rules of ``rrg_rewards/findings/knowledge/concepts.yaml``, without regard to the finding's attributes.
+
+    Args:
+        path: CSV, JSON lines or Parquet file of reports.
+        column: Column of the reports. Missing and blank reports are excluded.
+        per_report: Number of candidates per report, with different errors.
+        limit: Number of reports to use, from the start of the file. Default: all.
+        max_words: Maximum number of words of a report. Training on short pairs is faster. Default: no limit.
+        sentences: Number of sentences of a part. Reports are cut into parts, which are used for training only. Training
+            on parts is much faster, and they contain as many errors as whole reports. Default: whole reports.
+        rare: Whether to request a wrong location, a wrong severity and an omitted comparison for every second
+            candidate, in addition to the drawn errors. Otherwise, these errors are rare, because few findings permit
+            them.
+        seed: Seed of the errors.
+        name: Name of the source. Default: the file name without its suffix.
+
+    Example:
+        >>> ReportErrors("data/train_reports.jsonl", per_report=2).name
+        'train_reports'
+    """
+
+    @takes_options(settings=ReportSettings())
+    def __init__(
+        self,
+        path: str,
+        column: str = "report",
+        *,
+        sentences: int | None = None,
+        rare: bool = True,
+        name: str | None = None,
+        settings: ReportSettings,
+    ) -> None:
+        super().__init__(path, column, name, settings)
+        self.sentences = sentences
+        self.rare = rare
+
+    def read(self) -> list[ErrorRecord]:
+        """Inject the errors."""
+        records = []
+        for report in self.reports():
+            for part in [report] if self.sentences is None else _parts(report, self.sentences):
+                for draw in range(self.settings.per_report):
+                    seed = self.settings.seed * self.settings.per_report + draw
+                    injected = inject_errors(part, self._requested(part, draw), seed=seed)
+                    if injected is not None:
+                        records.append(_record(injected, None if self.sentences is None else report))
+        return records
+
+    def _requested(self, report: str, draw: int) -> tuple[int, ...] | None:
+        if not self.rare or draw % 2 == 0:
+            return None
+        drawn = draw_counts(seeded_draws(self.settings.seed * self.settings.per_report + draw, "requested", report))
+        return tuple(count + more for count, more in zip(drawn, _RARE, strict=True))
+
+
+class ComparedReports(_ReportsFile):
+    """Pairs of reports of different patients, whose errors are counted by the finding engine.
+
+    Candidates with injected errors share most words with their reference, but candidates of models do not. This source
+    draws ``drawn`` reports of other patients at random. The candidate is alternately the first of these reports and the
+    report that has the most words in common with the reference. :func:`rrg_rewards.findings.compare_findings` counts
+    false and missing findings, wrong locations and wrong severities; these counts are approximate. Comparisons are not
+    annotated. The records therefore have no total count and do not affect Kendall's tau.
+
+    Args:
+        path: CSV, JSON lines or Parquet file of reports.
+        column: Column of the reports. Missing and blank reports are excluded.
+        per_report: Number of candidates per report.
+        drawn: Number of reports from which a candidate is chosen.
+        limit: Number of reports to use, from the start of the file. Default: all.
+        max_words: Maximum number of words of a report. Training on short pairs is faster. Default: no limit.
+        seed: Seed of the draws.
+        name: Name of the source.
+
+    Raises:
+        ValueError: If ``drawn`` is not positive. In :meth:`read`, if there are fewer than two different reports.
+
+    Example:
+        >>> ComparedReports("data/train_reports.jsonl").name
+        'compared'
+    """
+
+    @takes_options(settings=ReportSettings())
+    def __init__(
+        self,
+        path: str,
+        column: str = "report",
+        *,
+        drawn: int = 20,
+        name: str = "compared",
+        settings: ReportSettings,
+    ) -> None:
+        super().__init__(path, column, name, settings)
+        if drawn < 1:
+            raise ValueError(f"drawn must be positive, got {drawn}")
+        self.drawn = drawn
+
+    def read(self) -> list[ErrorRecord]:
+        """Draw the pairs and count their errors."""
+        # Remove copies, because a report must not be compared with itself.
+        reports = list({report_key(report): report for report in self.reports()}.values())
+        if len(reports) < 2:
+            raise ValueError(f"{self.path}: has {len(reports)} different reports; at least two are required")
+        words = [frozenset(report_key(report).split()) for report in reports]
+        rng = np.random.default_rng(self.settings.seed)
+        records = []
+        for index, reference in enumerate(reports):
+            for draw in range(self.settings.per_report):
+                drawn = [other + (other >= index) for other in rng.integers(len(reports) - 1, size=self.drawn).tolist()]
+                likeness = [len(words[index] & words[other]) / len(words[index] | words[other]) for other in drawn]
+                nearest = drawn[max(range(self.drawn), key=likeness.__getitem__)]
+                candidate = reports[drawn[0] if (index + draw) % 2 else nearest]
+                records.append(ErrorRecord(reference, candidate, _compared_counts(reference, candidate), self.name))
+        return records
+
+
+def _compared_counts(reference: str, candidate: str) -> tuple[float | None, ...]:
+    comparison = compare_findings(reference, candidate)
+    counts: list[float | None] = [len(comparison.false), len(comparison.missing), 0, 0, None, None]
+    for match in comparison.matches:
+        # Count several errors of the same category in one finding once.
+        for category in {_CATEGORY_OF_TYPE.get(error.type) for error in match.discrepancies if error.significant}:
+            if category is not None:
+                counts[category] = (counts[category] or 0) + 1
+    return tuple(counts)
+
+
+def _findings_section(record: ErrorRecord) -> ErrorRecord:
+    reference, candidate = (
+        text.removeprefix(FINDINGS_HEADER).partition(f"\n{IMPRESSION_HEADER}")[0].strip()
+        for text in (record.reference, record.candidate)
+    )
+    return replace(record, reference=reference, candidate=candidate)
+
+
+def _record(injected: InjectedReport, whole: str | None = None) -> ErrorRecord:
+    fields = (injected.reference, injected.candidate, injected.counts)
+    significant = _significant_counts(injected)
+    if whole is None:
+        return ErrorRecord(*fields, significant=significant)
+    return ExcerptRecord(*fields, significant=significant, whole=whole)
+
+
+def _significant_counts(injected: InjectedReport) -> tuple[int, ...]:
+    """Return the numbers of errors in findings that are urgent or actionable, without regard to their attributes."""
+    made = [edit.category for edit in injected.edits if edit.category is not None and _is_significant(edit)]
+    return tuple(made.count(letter) for letter in LETTERS)
+
+
+def _is_significant(edit: ErrorEdit) -> bool:
+    concept = edit.detail.partition(":")[0]
+    if concept == WHOLE_EXAMINATION:
+        return False
+    return clinical_significance(concept, Attributes(), Patient()) in _SIGNIFICANT
+
+
+def _phantom_record(injected: InjectedReport) -> ErrorRecord:
+    return ErrorRecord(injected.reference, injected.candidate, injected.counts)
+
+
+def _parts(report: str, sentences: int) -> list[str]:
+    found = _SENTENCE_END.split(report.strip())
+    return [" ".join(found[start : start + sentences]) for start in range(0, len(found), sentences)]
+
+
+def _is_long(report: str, max_words: int | None) -> bool:
+    return max_words is not None and len(report.split()) > max_words

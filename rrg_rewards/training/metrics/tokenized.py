@@ -1,9 +1,9 @@
-"""Data sets of tokenised report pairs, graded reports and preference pairs, which return batches."""
+"""Tokenised report pairs with labels, graded reports and preference pairs: data sets that return batches."""
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,12 +14,54 @@ from rrg_rewards.data.records.graded_pairs import GradedPairs
 from rrg_rewards.data.records.graded_reports import GradedReport
 from rrg_rewards.models.crepe.encoding import PairEncoder
 from rrg_rewards.models.er2score.encoding import PromptEncoder
+from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.schemas.scoring import ScoringSystem
-from rrg_rewards.training.metrics.heads import Heads, head_labels
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["TokenizedPairs", "TokenizedPreferences", "TokenizedReports", "load_tokenizer"]
+__all__ = [
+    "HEADS",
+    "Heads",
+    "TokenizedPairs",
+    "TokenizedPreferences",
+    "TokenizedReports",
+    "head_labels",
+    "load_tokenizer",
+]
+
+Heads = Literal["categories", "significance", "total"]
+"""One head for each of the six categories, two for significant and insignificant errors, or one for all errors."""
+
+HEADS: Mapping[Heads, tuple[str, ...]] = {
+    "categories": ERROR_CATEGORIES,
+    "significance": ("significant", "insignificant"),
+    "total": ("errors",),
+}
+"""Names of the heads (CREPE, Section 5.1), which are the error categories of a trained model."""
+
+
+def head_labels(record: ErrorRecord, heads: Heads) -> list[float]:
+    """Return the true numbers of errors of a record for each head, NaN if they were not annotated.
+
+    ``categories`` uses the six counts. ``total`` is the sum of the six counts and of the errors without a category, and
+    requires all six counts, or none of them and a number of errors without a category. ``significance`` requires
+    all six counts and their significance; errors without a category do not count.
+
+    Example:
+        >>> record = ErrorRecord("Clear.", "Edema.", (2, 0, 0, 0, 1, 0), significant=(1, 0, 0, 0, 0, 0))
+        >>> head_labels(record, "significance"), head_labels(record, "total")
+        ([1.0, 2.0], [3.0])
+    """
+    if heads == "categories":
+        return [math.nan if count is None else count for count in record.counts]
+    counts = [count for count in record.counts if count is not None]
+    complete = len(counts) == len(record.counts)
+    if heads == "total":
+        return [record.total if complete or not counts else math.nan]
+    if not complete or record.significant is None:
+        return [math.nan, math.nan]
+    significant = math.fsum(count for count in record.significant if count is not None)
+    return [significant, math.fsum(counts) - significant]
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:
@@ -35,7 +77,7 @@ class TokenizedPairs(Dataset[dict[str, Tensor]]):
 
     For a list of rows, the data set returns a batch padded to its longest pair: ``input_ids``, ``attention_mask``,
     ``token_type_ids`` for encoders that use them, ``labels`` ``(N, C)`` float32, NaN for a head that is not annotated
-    (:func:`rrg_rewards.training.metrics.heads.head_labels`), and ``source`` ``(N,)``, the index of the record's source.
+    (:func:`head_labels`), and ``source`` ``(N,)``, the index of the record's source.
 
     Args:
         records: Records whose ``source`` is one of ``sources``.

@@ -12,10 +12,14 @@ from torch.distributed.tensor import DTensor
 from transformers import DynamicCache, GenerationConfig, ProcessorMixin
 
 from rrg_rewards.training.policy.adapters import adapters_merged
-from rrg_rewards.training.policy.decoding import sample_completions
 from rrg_rewards.training.policy.generators import Batch, Completions, TokenScores
-from rrg_rewards.training.policy.rendering import render_prompts, with_volume
-from rrg_rewards.training.policy.shared_prompts import Prompts, accepted_arguments, new_cache, parts_of_similar_length
+from rrg_rewards.training.policy.shared_prompts import (
+    Prompts,
+    accepted_arguments,
+    new_cache,
+    parts_of_similar_length,
+    sample_completions,
+)
 from rrg_rewards.utilities.processes import num_processes
 
 __all__ = [
@@ -23,7 +27,38 @@ __all__ = [
     "CausalLMGenerator",
     "EncoderDecoderGenerator",
     "is_sharded",
+    "render_prompts",
+    "with_volume",
 ]
+
+
+def render_prompts(processor: Any, prompts: Sequence[Any]) -> tuple[list[str], bool]:
+    """Return prompts as texts, and whether they were messages.
+
+    A chat template renders messages. Its texts contain the special tokens, so the tokenizer must add none.
+
+    Args:
+        processor: Tokenizer or processor of the model.
+        prompts: Texts, or lists of messages.
+    """
+    if isinstance(prompts[0], str):
+        return list(prompts), False
+    texts = [processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in prompts]
+    return texts, True
+
+
+def with_volume(prompt: Any) -> Any:
+    """Return the messages with the volume at the start of the first user message, as in TRL.
+
+    Raises:
+        ValueError: If the prompt is a text.
+    """
+    if isinstance(prompt, str):
+        raise ValueError("a prompt of CT-CHAT must be a list of messages, got a text")
+    first = next(index for index, message in enumerate(prompt) if message["role"] == "user")
+    message = prompt[first]
+    parts = [{"type": "image"}, {"type": "text", "text": message["content"]}]
+    return [*prompt[:first], {**message, "content": parts}, *prompt[first + 1 :]]
 
 
 class _Generator(nn.Module):

@@ -1,8 +1,9 @@
-"""Base class of policy modules, which makes rollouts."""
+"""Rollouts: algorithms by name, advantages, and the base class of policy modules that samples completions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from lightning.pytorch.strategies import FSDPStrategy
@@ -10,10 +11,16 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.functional import pad
 
+from rrg_rewards.functional import (
+    generalized_advantages,
+    greedy_baseline_advantages,
+    group_advantages,
+    kl_estimate,
+    leave_one_out_advantages,
+)
+from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.training.base import TrainingModule
 from rrg_rewards.training.policy.adapters import adapters_off
-from rrg_rewards.training.policy.advantages import against_greedy, against_group, against_others, against_values
-from rrg_rewards.training.policy.algorithms import Algorithm
 from rrg_rewards.training.policy.generators import (
     Batch,
     Completions,
@@ -23,11 +30,119 @@ from rrg_rewards.training.policy.generators import (
     take_rows,
 )
 from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, TrainerState
-from rrg_rewards.training.policy.rollouts import Rollout
-from rrg_rewards.training.policy.statistics import rollout_statistics
-from rrg_rewards.utilities.processes import gather_objects
+from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.processes import gather_objects, process_index
 
-__all__ = ["SamplingModule"]
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "Baseline",
+    "SamplingModule",
+    "get_algorithm",
+]
+
+Baseline = Literal["group", "leave_one_out", "greedy", "value"]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Baseline, loss and use of the divergence of an algorithm.
+
+    Args:
+        baseline: Value that is subtracted from a reward: the mean of the group, the mean of the other rewards in the
+            group, the reward of the greedy completion, or the prediction of a value head.
+        scale: Divisor of the advantages of a group.
+        penalize_reward: Whether the divergence from the reference is subtracted from the reward. Otherwise it is
+            added to the loss.
+        loss: Options of :func:`rrg_rewards.functional.policy_loss`.
+    """
+
+    baseline: Baseline
+    scale: RewardScale = "none"
+    penalize_reward: bool = False
+    loss: Mapping[str, Any] = field(default_factory=dict)
+
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+    "grpo": Algorithm("group", scale="group"),
+    "dr_grpo": Algorithm("group", loss={"aggregation": "constant"}),
+    "rloo": Algorithm("leave_one_out", penalize_reward=True, loss={"level": "sequence_product"}),
+    "scst": Algorithm("greedy", loss={"aggregation": "token_mean"}),
+    "ppo": Algorithm("value", penalize_reward=True, loss={"aggregation": "token_mean"}),
+}
+
+
+def get_algorithm(name: str) -> Algorithm:
+    """Return the algorithm with a name.
+
+    Raises:
+        ValueError: If the name is unknown; the message names the nearest known one.
+
+    Example:
+        >>> get_algorithm("rloo").baseline
+        'leave_one_out'
+    """
+    if name not in ALGORITHMS:
+        raise ValueError(unknown_name_message("algorithm", name, tuple(ALGORITHMS)))
+    return ALGORITHMS[name]
+
+
+def _against_group(rollout: Rollout, group_size: int, scale: RewardScale) -> None:
+    """Set advantages relative to the group mean. The scale ``"batch"`` uses the batches of all processes."""
+    everyone = gather_objects(rollout.total.tolist())
+    advantages = group_advantages(torch.tensor([total for own in everyone for total in own]), group_size, scale=scale)
+    first = sum(map(len, everyone[: process_index()]))
+    rollout.advantages = advantages[first : first + len(rollout)].to(rollout.mask.device)
+
+
+def _against_others(rollout: Rollout, group_size: int, beta: float) -> None:
+    """Set advantages relative to the other rewards of the group, with the divergence subtracted from the rewards."""
+    total = rollout.total.to(rollout.mask.device)
+    if rollout.reference_log_probs is not None:
+        total = total - beta * (_divergences(rollout) * rollout.mask).sum(1)
+    rollout.advantages = leave_one_out_advantages(total, group_size)
+
+
+def _against_greedy(rollout: Rollout, greedy_total: Tensor) -> None:
+    """Set advantages relative to the reward of the greedy completion of each group."""
+    repeated = greedy_total.repeat_interleave(len(rollout) // len(greedy_total))
+    rollout.advantages = greedy_baseline_advantages(rollout.total, repeated).to(rollout.mask.device)
+
+
+def _against_values(rollout: Rollout, beta: float, gamma: float, lam: float) -> None:
+    """Set returns, and whitened advantages of each token relative to a value head.
+
+    The reward of a token is its negated weighted divergence. The reward of the completion is added at the last token.
+    Unscorable completions are removed from the rollout's mask because they have no return.
+    """
+    assert rollout.values is not None
+    scored = ~rollout.total.isnan().to(rollout.mask.device)
+    rollout.mask = rollout.mask * scored.unsqueeze(1)
+    rewards = torch.zeros_like(rollout.values)
+    if rollout.reference_log_probs is not None:
+        rewards -= beta * _divergences(rollout)
+    last = rollout.completions.lengths.unsqueeze(1) - 1
+    rewards.scatter_add_(1, last.clamp(min=0), rollout.total.to(rewards).nan_to_num(0.0).unsqueeze(1))
+    advantages, rollout.returns = generalized_advantages(rewards, rollout.values, rollout.mask, gamma=gamma, lam=lam)
+    rollout.advantages = _whitened(advantages, rollout.mask)
+
+
+def _divergences(rollout: Rollout) -> Tensor:
+    assert rollout.old_log_probs is not None
+    assert rollout.reference_log_probs is not None
+    return kl_estimate(rollout.old_log_probs, rollout.reference_log_probs, "k1").masked_fill(rollout.mask == 0, 0.0)
+
+
+def _whitened(advantages: Tensor, mask: Tensor) -> Tensor:
+    """Whiten over the tokens of all processes."""
+    inside = advantages[mask.bool()].double()
+    parts = gather_objects((len(inside), float(inside.sum()), float(inside.square().sum())))
+    count, total, squares = (sum(column) for column in zip(*parts, strict=True))
+    mean = total / max(count, 1)
+    deviation = max(squares / max(count, 1) - mean**2, 0.0) ** 0.5
+    whitened: Tensor = (advantages - mean) / (deviation + 1e-8) * mask
+    return whitened
 
 
 class SamplingModule(TrainingModule):
@@ -110,14 +225,14 @@ class SamplingModule(TrainingModule):
     def _set_advantages(self, rollout: Rollout, batch: Batch, greedy: Completions | None) -> None:
         baseline = self.algorithm.baseline
         if baseline == "group":
-            against_group(rollout, self.num_generations, self.scale)
+            _against_group(rollout, self.num_generations, self.scale)
         elif baseline == "leave_one_out":
-            against_others(rollout, self.num_generations, self.beta)
+            _against_others(rollout, self.num_generations, self.beta)
         elif baseline == "value":
-            against_values(rollout, self.beta, self.gamma, self.lam)
+            _against_values(rollout, self.beta, self.gamma, self.lam)
         else:
             assert greedy is not None
-            against_greedy(rollout, self._rewarded(batch, greedy, self.generator.decode(greedy)).total)
+            _against_greedy(rollout, self._rewarded(batch, greedy, self.generator.decode(greedy)).total)
 
     def _rewarded(self, batch: Batch, completions: Completions, texts: Sequence[str]) -> RewardTable:
         trainer = self.trainer

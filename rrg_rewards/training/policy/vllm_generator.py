@@ -1,21 +1,22 @@
 """Report generators that sample with vLLM in the training process."""
 
+import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from rrg_rewards.training.policy.engine_weights import checkpoint_weights
+from rrg_rewards.training.policy.adapters import adapted_layers
 from rrg_rewards.training.policy.generators import Batch, Completions, TokenScores, num_rows
 from rrg_rewards.training.policy.hf_generators import CausalLMGenerator, is_sharded
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import num_processes, process_index
 from rrg_rewards.utilities.vllm_cpu import keep_cpu_weights
 
-__all__ = ["VLLMGenerator"]
+__all__ = ["VLLMGenerator", "checkpoint_weights"]
 
 _SEEDS = 2**31
 
@@ -186,3 +187,32 @@ def _completions(outputs: Sequence[Any], end_token_ids: Sequence[int], batch: Ba
 
 def _padded(rows: list[Tensor]) -> Tensor:
     return pad_sequence(rows, batch_first=True)
+
+
+def checkpoint_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights of a model under the names of its checkpoint, with PEFT adapters merged.
+
+    The model is not changed: layers with adapters are copied one at a time, because merging and unmerging in place
+    would add rounding errors to the base weights at each call.
+
+    Args:
+        model: A Hugging Face model, or a PEFT model that wraps one.
+
+    Example:
+        >>> from torch import nn
+        >>> [name for name, _ in checkpoint_weights(nn.Sequential(nn.Linear(2, 1)))]
+        ['0.weight', '0.bias']
+    """
+    adapted = adapted_layers(model)
+    for name, parameter in model.named_parameters():
+        if not any(name.startswith(f"{layer}.") for layer in adapted) and ".original_module." not in name:
+            yield _checkpoint_name(name), parameter.data
+    for name, module in adapted.items():
+        merged: Any = copy.deepcopy(module)
+        merged.merge()
+        for part, parameter in merged.get_base_layer().named_parameters():
+            yield _checkpoint_name(f"{name}.{part}"), parameter.data
+
+
+def _checkpoint_name(name: str) -> str:
+    return name.removeprefix("base_model.model.").replace("modules_to_save.default.", "")

@@ -13,9 +13,8 @@ from transformers import MistralConfig, MistralForCausalLM
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
 from rrg_rewards.training.policy import hf_generators, shared_prompts
 from rrg_rewards.training.policy.adapters import adapters_merged
-from rrg_rewards.training.policy.decoding import sample_tokens
 from rrg_rewards.training.policy.generators import repeat_rows, take_rows
-from rrg_rewards.training.policy.shared_prompts import Prompts, new_cache
+from rrg_rewards.training.policy.shared_prompts import Prompts, new_cache, sample_tokens
 
 
 def _text():

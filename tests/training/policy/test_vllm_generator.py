@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoProcessor
 from vllm_on_cpu import start_engines_quickly
 
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule, VLLMGenerator
-from rrg_rewards.training.policy.engine_weights import checkpoint_weights
+from rrg_rewards.training.policy.vllm_generator import checkpoint_weights
 
 RATIO = 1.5
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import torch
 
-from rrg_rewards.training.metrics.history import History
+from rrg_rewards.training.metrics.cli import History
 
 
 def trainer(**metrics: float) -> Any:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from epochs import check_epochs, of_process
 
-from rrg_rewards.training.metrics import sampling
-from rrg_rewards.training.metrics.sampling import LengthGroupedBatches, LengthSortedBatches
+from rrg_rewards.training.metrics import data
+from rrg_rewards.training.metrics.data import LengthGroupedBatches, LengthSortedBatches
 
 LENGTHS = torch.randint(1, 100, (103,), generator=torch.Generator().manual_seed(0)).tolist()
 
@@ -26,12 +26,12 @@ def test_batches_pad_less_than_shuffled_ones() -> None:
 
 def test_two_processes_share_each_batch_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = LengthGroupedBatches(LENGTHS, 10)
-    alone = of_process(monkeypatch, sampling, batches, 0, 1)
-    first, second = (of_process(monkeypatch, sampling, batches, rank, 2) for rank in (0, 1))
+    alone = of_process(monkeypatch, data, batches, 0, 1)
+    first, second = (of_process(monkeypatch, data, batches, rank, 2) for rank in (0, 1))
     assert [sorted(a + b) for a, b in zip(first, second, strict=True)] == [sorted(batch) for batch in alone]
     assert all(len(a) == len(b) for a, b in zip(first, second, strict=True))
     with pytest.raises(ValueError, match="3 processes cannot share batches of 10 rows evenly"):
-        of_process(monkeypatch, sampling, batches, 0, 3)
+        of_process(monkeypatch, data, batches, 0, 3)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7])
@@ -39,7 +39,7 @@ def test_an_evaluation_holds_each_row_once(monkeypatch: pytest.MonkeyPatch, worl
     batches = LengthSortedBatches(LENGTHS[:5], 2)
     shares = []
     for rank in range(world_size):
-        share = of_process(monkeypatch, sampling, batches, rank, world_size)
+        share = of_process(monkeypatch, data, batches, rank, world_size)
         assert len(batches) == len(share)
         shares += [row for batch in share for row in batch]
     assert sorted(shares) == list(range(5))
@@ -61,11 +61,11 @@ def test_rows_of_a_reference_stay_together(monkeypatch: pytest.MonkeyPatch) -> N
     together = torch.arange(120) // 4
     lengths = (together * 7 % 11 + 1).tolist()
     batches = LengthGroupedBatches(lengths, 10, together=together)
-    whole = of_process(monkeypatch, sampling, batches, 0, 1)
-    shares = [of_process(monkeypatch, sampling, batches, rank, 2) for rank in (0, 1)]
+    whole = of_process(monkeypatch, data, batches, 0, 1)
+    shares = [of_process(monkeypatch, data, batches, rank, 2) for rank in (0, 1)]
     assert sorted(row for batch in whole for row in batch) == list(range(120))
     assert [first + second for first, second in zip(*shares, strict=True)] == whole
     # A batch of 10 rows has 3 references at least, and 4 where both ends are cut.
     assert all(len(set(together[batch].tolist())) <= 4 for batch in whole)
     batches.set_epoch(1)
-    assert of_process(monkeypatch, sampling, batches, 0, 1) != whole
+    assert of_process(monkeypatch, data, batches, 0, 1) != whole

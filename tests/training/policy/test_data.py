@@ -5,16 +5,16 @@ import torch
 from epochs import check_epochs, of_process
 
 from rrg_rewards.training import PolicyDataModule
-from rrg_rewards.training.policy import prompts
-from rrg_rewards.training.policy.prompts import PromptBatches, collate_rows
-from rrg_rewards.training.resumable_loader import ResumableLoader
+from rrg_rewards.training.base import ResumableLoader
+from rrg_rewards.training.policy import data
+from rrg_rewards.training.policy.data import PromptBatches, collate_rows
 
 
 def test_processes_share_the_rows_of_one(monkeypatch):
     batches = PromptBatches(23, batch_size=3, repeats=2)
-    parts = [of_process(monkeypatch, prompts, batches, rank, 2) for rank in (0, 1)]
+    parts = [of_process(monkeypatch, data, batches, rank, 2) for rank in (0, 1)]
     assert [len(rows) for rows in parts[0]] == [len(rows) for rows in parts[1]] == [3, 0] * 3
-    alone = of_process(monkeypatch, prompts, PromptBatches(23, batch_size=6, repeats=2), 0, 1)
+    alone = of_process(monkeypatch, data, PromptBatches(23, batch_size=6, repeats=2), 0, 1)
     assert [first + second for first, second in zip(*parts, strict=True)] == alone
 
 
@@ -71,4 +71,4 @@ def test_settings_that_cannot_be(options, message):
 
 def test_processes_need_a_batch_each(monkeypatch):
     with pytest.raises(ValueError, match="5 rows are fewer than batch_size=3 on each of 2 processes"):
-        of_process(monkeypatch, prompts, PromptBatches(5, batch_size=3), 0, 2)
+        of_process(monkeypatch, data, PromptBatches(5, batch_size=3), 0, 2)

@@ -12,7 +12,7 @@ from rrg_rewards.data import ErrorRecord
 from rrg_rewards.metrics import CREPE
 from rrg_rewards.training import CrepeDataModule, JsonlRecords, ReportErrors
 from rrg_rewards.training.metrics import cli
-from rrg_rewards.training.metrics.heads import HEADS, head_labels
+from rrg_rewards.training.metrics.tokenized import HEADS, head_labels
 
 SIX = (2, 1, 0, 0, 1, 0)
 FULL = ErrorRecord("a", "b", SIX, significant=(2, 0, 0, 0, 0, 0), other=3)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from rrg_rewards.data.samplers import UnpaddedDistributedSampler
-from rrg_rewards.training.resumable_loader import ResumableDataModule, ResumableLoader
+from rrg_rewards.training.base import ResumableDataModule, ResumableLoader
 from rrg_rewards.utilities.processes import num_processes, process_index
 
 __all__ = ["PolicyDataModule", "collate_rows"]
