@@ -8,7 +8,7 @@ from rrg_rewards.rewards.base import Reward
 from rrg_rewards.watch.reward_watch import RewardWatch
 from rrg_rewards.watch.session import WatchSession
 
-__all__ = ["StateCallback", "WatchCallback", "checkpoint_folder", "resumed_checkpoint"]
+__all__ = ["StateCallback", "WatchCallback"]
 
 
 class StateCallback:
@@ -73,14 +73,3 @@ class WatchCallback:
     def watch(self) -> RewardWatch:
         """The watch, with its alarms."""
         return self.session.watch
-
-
-def checkpoint_folder(args: Any, state: Any) -> Path:
-    """Return the folder of the checkpoint that a transformers trainer writes at the current step."""
-    return Path(args.output_dir) / f"checkpoint-{state.global_step}"
-
-
-def resumed_checkpoint(args: Any, state: Any) -> Path:
-    """Return the folder of the checkpoint that a transformers trainer resumes from."""
-    given = args.resume_from_checkpoint
-    return Path(given) if isinstance(given, str) and Path(given).is_dir() else checkpoint_folder(args, state)

@@ -13,16 +13,115 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 from torch import Tensor
 from torchmetrics import MetricCollection
 
-from rrg_rewards.callbacks.report_page import ReportPage
-from rrg_rewards.callbacks.step_output import ReportBatch, StepOutput
-from rrg_rewards.callbacks.worst_reports import WorstReport, WorstReports, keep_worst, log_table, make_table
+from rrg_rewards.callbacks.worst_reports import ReportPage, WorstReport, WorstReports, log_table, make_table
 from rrg_rewards.data.samplers import count_misshared
 from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.crimson import CrimsonScores
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.pages import highlights
+from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.processes import gather_objects
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
 __all__ = ["ReportMetricsCallback"]
+
+
+@dataclass(frozen=True)
+class _ReportBatch:
+    """The reports of one step.
+
+    Args:
+        preds: Candidate reports.
+        target: Reference reports.
+        identifiers: Identifier of each pair, or ``None``.
+        context: Further columns by metric and argument.
+    """
+
+    preds: Sequence[str | None]
+    target: Sequence[str | None]
+    identifiers: Sequence[Any]
+    context: Mapping[str, Mapping[str, Sequence[Any]]]
+
+    def __len__(self) -> int:
+        return len(self.preds)
+
+
+class _StepOutput:
+    """Reads reports and context from the output of a step.
+
+    Args:
+        prediction_key: Key of the candidate reports.
+        reference_key: Key of the reference reports.
+        context_keys: Keys of further columns, either by argument for all metrics, or by metric and argument.
+        id_key: Key of the report identifiers.
+        metrics: Names of the metrics.
+
+    Raises:
+        ValueError: If ``context_keys`` names an unknown metric.
+
+    Example:
+        >>> output = _StepOutput("prediction", "reference", {"target_labels": "labels"}, None, ["crg"])
+        >>> batch = output.read({"prediction": ["a"], "reference": ["b"], "labels": [[0, 1]]}, "validation_step")
+        >>> batch.preds, batch.context
+        (['a'], {'crg': {'target_labels': [[0, 1]]}})
+    """
+
+    def __init__(
+        self,
+        prediction_key: str,
+        reference_key: str,
+        context_keys: Mapping[str, str | Mapping[str, str]],
+        id_key: str | None,
+        metrics: Sequence[str],
+    ) -> None:
+        shared = {argument: key for argument, key in context_keys.items() if isinstance(key, str)}
+        own = {name: dict(keys) for name, keys in context_keys.items() if not isinstance(keys, str)}
+        if unknown := own.keys() - set(metrics):
+            raise ValueError(
+                f"context_keys: unknown metric {', '.join(sorted(unknown))}; the metrics are {', '.join(metrics)}"
+            )
+        self.prediction_key = prediction_key
+        self.reference_key = reference_key
+        self.context_keys = {name: {**shared, **own.get(name, {})} for name in metrics}
+        self.id_key = id_key
+
+    def read(self, outputs: Any, step: str) -> _ReportBatch:
+        """Read the columns from the output of ``step``; tensors are converted to lists.
+
+        Raises:
+            TypeError: If the output is not a dict.
+            ValueError: If the output lacks a key, or the numbers of identifiers and reports differ.
+        """
+        preds, target = (self._column(outputs, step, key) for key in (self.prediction_key, self.reference_key))
+        identifiers: Sequence[Any] = [None] * len(preds)
+        if self.id_key is not None:
+            identifiers = self._column(outputs, step, self.id_key)
+            check_same_length(self.prediction_key, preds, self.id_key, identifiers)
+        return _ReportBatch(
+            preds,
+            target,
+            identifiers,
+            context={
+                name: {argument: self._column(outputs, step, key) for argument, key in keys.items()}
+                for name, keys in self.context_keys.items()
+            },
+        )
+
+    def _column(self, outputs: Any, step: str, key: str) -> Sequence[Any]:
+        wanted = (
+            f"return {{{self.prediction_key!r}: [...], {self.reference_key!r}: [...]}}, "
+            "with empty lists for a batch without reports"
+        )
+        if not isinstance(outputs, Mapping):
+            raise TypeError(f"{step} returned {type(outputs).__name__}, which contains no reports; {wanted}")
+        if key not in outputs:
+            present = ", ".join(map(repr, outputs)) or "nothing"
+            raise ValueError(f"the output of {step} lacks {key!r}; it contains {present}; {wanted}")
+        column = outputs[key]
+        values: Sequence[Any] = column.tolist() if isinstance(column, Tensor) else column
+        return values
+
 
 _Metrics = ReportMetric | MetricCollection | Mapping[str, ReportMetric]
 
@@ -124,7 +223,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         if html_text and html_dir is None:
             raise ValueError("html_text needs html_dir, the folder of the pages")
         self.metrics = _by_name(metrics)
-        self.step_output = StepOutput(prediction_key, reference_key, context_keys or {}, id_key, list(self.metrics))
+        self.step_output = _StepOutput(prediction_key, reference_key, context_keys or {}, id_key, list(self.metrics))
         self.num_worst = num_worst
         self.table_dir = None if table_dir is None else Path(table_dir)
         self.log_tables = log_tables
@@ -195,7 +294,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
                 "`sampler=UnpaddedDistributedSampler(dataset)` from rrg_rewards.callbacks."
             )
 
-    def _warn_of_words(self, batch: ReportBatch) -> None:
+    def _warn_of_words(self, batch: _ReportBatch) -> None:
         texts = {self.step_output.prediction_key: batch.preds, self.step_output.reference_key: batch.target}
         for key, reports in texts.items():
             words = find_placeholders(reports)
@@ -218,14 +317,14 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     def _no_worst(self, name: str) -> WorstReports:
         return WorstReports(self.num_worst, bool(self.metrics[name].higher_is_better))
 
-    def _score(self, trainer: Trainer, pl_module: LightningModule, batch: ReportBatch, loader: int | None) -> None:
+    def _score(self, trainer: Trainer, pl_module: LightningModule, batch: _ReportBatch, loader: int | None) -> None:
         state = self._loader(pl_module, loader)
         for name, metric in state.metrics.items():
             scores = metric.score(batch.preds, batch.target, **batch.context[name])
             metric.add_scores(scores)
             if self._keeps_worst:
                 place = (loader or 0, trainer.global_rank, state.num_reports)
-                keep_worst(state.worst[name], scores, batch, place, self.html_text)
+                _keep_worst(state.worst[name], scores, batch, place, self.html_text)
             if self.html_dir is not None:
                 state.values[name] += scores.value[scores.scored].tolist()
         state.num_reports += len(batch)
@@ -343,3 +442,28 @@ def _clone(metric: ReportMetric, pl_module: LightningModule) -> ReportMetric:
 
 def _logged_name(name: str, loader: int | None) -> str:
     return name if loader is None else f"{name}/dataloader_idx_{loader}"
+
+
+def _keep_worst(
+    worst: WorstReports, scores: Scores, batch: _ReportBatch, place: tuple[int, int, int], with_text: bool
+) -> None:
+    """Store the worst reports of a batch.
+
+    Args:
+        worst: The worst reports so far.
+        scores: Scores of the batch.
+        batch: Reports of the batch.
+        place: Loader, rank and index of the first report.
+        with_text: Whether the findings of the reports contain text.
+    """
+    loader, rank, first = place
+    explanations = scores.explanations
+    evaluations = scores.evaluations if isinstance(scores, CrimsonScores) else [None] * len(scores)
+    rows = zip(scores.value.tolist(), batch.identifiers, batch.target, batch.preds, strict=True)
+    for row, (score, identifier, reference, prediction) in enumerate(rows):
+        if worst.takes(score):
+            why = {kind: texts[row] for kind, texts in explanations.items()}
+            name = None if identifier is None else str(identifier)
+            evaluation, pair = evaluations[row], (reference, prediction) if with_text else (None, None)
+            found = None if evaluation is None else highlights(evaluation, *pair)
+            worst.add(WorstReport(score, loader, rank, first + row, name, reference, prediction, why, found))

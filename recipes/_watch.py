@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from rrg_rewards.callbacks.trainer_reward_watch import TrainerRewardWatchCallback
+from rrg_rewards.callbacks.trainers import TrainerRewardWatchCallback
 from rrg_rewards.recipes._arguments import WatchArguments
 from rrg_rewards.rewards import Reward
 from rrg_rewards.watch import RewardWatch

@@ -28,8 +28,7 @@ from typing import Any
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
-from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
-from rrg_rewards.callbacks.vllm_encoder_cache import ResetVLLMEncoderCache
+from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache, TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._card import write_run_card
 from rrg_rewards.recipes._evaluate import with_images_of_others

@@ -25,7 +25,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 from trl import get_peft_config
 
-from rrg_rewards.callbacks.trainer_reward_state import TrainerRewardStateCallback
+from rrg_rewards.callbacks.trainers import TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import PPOArguments
 from rrg_rewards.recipes._card import kept_card, write_run_card
 from rrg_rewards.recipes._data import RecipeData

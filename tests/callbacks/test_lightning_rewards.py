@@ -1,4 +1,4 @@
-"""The watch in Lightning, and its common parts with the watch for TRL."""
+"""The watch in Lightning, its common parts with the watch for TRL, and states of rewards in checkpoints."""
 
 import json
 import random
@@ -12,8 +12,8 @@ from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 from words import WordLabeler
 
-from rrg_rewards.callbacks import RewardWatchCallback, TrainerRewardWatchCallback
-from rrg_rewards.rewards import make_reward
+from rrg_rewards.callbacks import RewardStateCallback, RewardWatchCallback, TrainerRewardWatchCallback
+from rrg_rewards.rewards import Reward, make_reward
 from rrg_rewards.watch import RewardWatch, WatchSession
 
 SETTINGS: dict[str, Any] = {
@@ -156,11 +156,6 @@ def test_a_watch_or_its_options(callback: Any) -> None:
         callback([make_reward("rouge"), make_reward("rouge")])
 
 
-def test_a_trainer_without_recorded_rewards_is_told() -> None:
-    with pytest.raises(ValueError, match=r"reward_funcs=callback.record\(rewards\)"):
-        TrainerRewardWatchCallback(labeler=None).on_train_begin(None, SimpleNamespace(global_step=0), None)
-
-
 def test_several_rewards_are_watched_with_their_sum() -> None:
     session = WatchSession(RewardWatch(labeler=None), [make_reward("rouge")], metric_every=2)
     for step in (1, 2):
@@ -179,3 +174,26 @@ def test_several_rewards_are_watched_with_their_sum() -> None:
     assert sums["metrics/seen"] == (20, 4)
     # Scored in the second step only.
     assert sums["metrics/rouge"] == (1, 2)
+
+
+BATCH = {"completions": ["Cardiomegaly.", "Normal."], "reference": ["Cardiomegaly.", "Hiatal hernia."]}
+
+
+def stateful_rewards() -> list[Reward]:
+    return [
+        make_reward("composed", parts=[{"name": "crg", "prior": "running", "normalize": True}]),
+        make_reward("repetition"),
+    ]
+
+
+def test_lightning_keeps_states():
+    learned, fresh = RewardStateCallback(stateful_rewards()), RewardStateCallback(stateful_rewards())
+    learned.rewards[0](**BATCH)
+    learned.on_train_batch_end()
+    fresh.load_state_dict(json.loads(json.dumps(learned.state_dict())))
+    assert fresh.rewards[0](**BATCH) == learned.rewards[0](**BATCH)
+
+
+def test_a_checkpoint_of_other_rewards_is_refused():
+    with pytest.raises(ValueError, match="the checkpoint's rewards are crg, those of the run are composed, repetition"):
+        RewardStateCallback(stateful_rewards()).load_state_dict({"crg": {}})

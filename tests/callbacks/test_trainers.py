@@ -1,12 +1,11 @@
-"""States of rewards in the checkpoints of Lightning and of transformers' trainers."""
+"""Callbacks for the trainers of transformers: states of rewards in checkpoints, and recorded rewards."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from rrg_rewards.callbacks import RewardStateCallback, TrainerRewardStateCallback
+from rrg_rewards.callbacks import TrainerRewardStateCallback, TrainerRewardWatchCallback
 from rrg_rewards.rewards import Reward, make_reward
 
 BATCH = {"completions": ["Cardiomegaly.", "Normal."], "reference": ["Cardiomegaly.", "Hiatal hernia."]}
@@ -17,19 +16,6 @@ def rewards() -> list[Reward]:
         make_reward("composed", parts=[{"name": "crg", "prior": "running", "normalize": True}]),
         make_reward("repetition"),
     ]
-
-
-def test_lightning_keeps_states():
-    learned, fresh = RewardStateCallback(rewards()), RewardStateCallback(rewards())
-    learned.rewards[0](**BATCH)
-    learned.on_train_batch_end()
-    fresh.load_state_dict(json.loads(json.dumps(learned.state_dict())))
-    assert fresh.rewards[0](**BATCH) == learned.rewards[0](**BATCH)
-
-
-def test_a_checkpoint_of_other_rewards_is_refused():
-    with pytest.raises(ValueError, match="the checkpoint's rewards are crg, those of the run are composed, repetition"):
-        RewardStateCallback(rewards()).load_state_dict({"crg": {}})
 
 
 def _step(folder: Path, number: int) -> tuple[SimpleNamespace, SimpleNamespace]:
@@ -58,3 +44,8 @@ def test_a_checkpoint_without_states_is_told_of(tmp_path):
         TrainerRewardStateCallback(rewards()).on_train_begin(*_step(tmp_path, 3), None)
     # Rewards without states require no file.
     TrainerRewardStateCallback([make_reward("repetition")]).on_train_begin(*_step(tmp_path, 3), None)
+
+
+def test_a_trainer_without_recorded_rewards_is_told() -> None:
+    with pytest.raises(ValueError, match=r"reward_funcs=callback.record\(rewards\)"):
+        TrainerRewardWatchCallback(labeler=None).on_train_begin(None, SimpleNamespace(global_step=0), None)

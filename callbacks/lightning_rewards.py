@@ -1,11 +1,11 @@
-"""A Lightning callback that detects reward hacking."""
+"""Lightning callbacks of rewards: their states in checkpoints, and the detection of reward hacking."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from rrg_rewards.callbacks.base import WatchCallback
+from rrg_rewards.callbacks.base import StateCallback, WatchCallback
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.utilities.imports import require
@@ -16,7 +16,32 @@ require("lightning.pytorch", extra="lightning")
 
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 
-__all__ = ["RewardWatchCallback"]
+__all__ = ["RewardStateCallback", "RewardWatchCallback"]
+
+
+class RewardStateCallback(StateCallback, Callback):  # type: ignore[misc]  # Lightning is an optional dependency
+    """Synchronises the statistics of rewards after each batch and saves them in Lightning's checkpoints.
+
+    Rewards that normalise (:class:`rrg_rewards.rewards.ComposedReward`) or have a running prior collect statistics.
+    Without this callback, processes scale rewards differently, and a resumed run starts with empty statistics.
+
+    Args:
+        rewards: The rewards of the run. These must be the objects that are called in training.
+
+    Example:
+        >>> from rrg_rewards.callbacks import RewardStateCallback
+        >>> from rrg_rewards.rewards import make_reward
+        >>> RewardStateCallback([make_reward("crg", prior="running")]).state_dict()
+        {'crg': {'positives': 0, 'labels': 0}}
+    """
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Synchronise the rewards; every process runs this hook after each batch."""
+        self.synchronize()
+
+
+# Check first: the error message names the extra that installs Lightning.
+require("lightning.pytorch", extra="lightning")
 
 
 class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lightning is an optional dependency
