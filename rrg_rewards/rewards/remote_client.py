@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from rrg_rewards.judges.server.address import check_address
+from rrg_rewards.judges.server.http_client import check_address
 from rrg_rewards.judges.server.retries import CallError, retry_after_seconds
 from rrg_rewards.utilities.imports import require
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from rrg_rewards.integrations.serve.errors import RequestError, busy
 from rrg_rewards.integrations.serve.settings import ServerOptions
-from rrg_rewards.judges.server.concurrency import within
+from rrg_rewards.utilities.concurrency import within
 
 __all__ = ["Bodies", "json_object"]
 

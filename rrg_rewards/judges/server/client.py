@@ -1,32 +1,199 @@
-"""HTTP calls to an OpenAI-compatible server."""
+"""HTTP calls to an OpenAI-compatible server, and their counts."""
 
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from copy import copy
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
-from rrg_rewards.judges.base import STOPPED, Item, JudgeTask
-from rrg_rewards.judges.server.concurrency import within
+from rrg_rewards.judges.base import STOPPED, FailureKind, Item, JudgeTask
+from rrg_rewards.judges.server.http_client import ReplyRefusedError, make_http_client
 from rrg_rewards.judges.server.rate_limit import RateLimiter, RateStoppedError, expected_tokens
-from rrg_rewards.judges.server.reply_limit import UNCOMPRESSED, ReplyRefusedError, limit_reply
-from rrg_rewards.judges.server.requests import reply_text, reply_tokens, request_body
-from rrg_rewards.judges.server.response_format import FormatChoice, is_format_refusal
+from rrg_rewards.judges.server.requests import FormatChoice, is_format_refusal, reply_text, reply_tokens, request_body
 from rrg_rewards.judges.server.retries import CallError, Retries, ServerWatch, retry_after_seconds
-from rrg_rewards.judges.server.session import Session, Sessions
 from rrg_rewards.judges.server.settings import ServerSettings
-from rrg_rewards.judges.server.usage import UsageCounter
+from rrg_rewards.utilities.concurrency import within
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["ChatClient"]
+__all__ = ["ChatClient", "Session", "Usage", "UsageCounter"]
 
+# Maximum size of a reply. An answer of 2,048 tokens has about 10 KB, with log-probabilities up to 4 MB.
+_MOST_BYTES = 8 * 2**20
 # Statuses other than 5xx after which a retry may succeed.
 _PASSING_STATUSES = frozenset({408, 409, 425, 429})
 # An error code such as model_not_found. Other text of the server may repeat the report.
 _ERROR_CODE = re.compile(r"[a-z0-9_.-]{1,40}", re.IGNORECASE)
+# Number of iterations of the event loop in which a call sends its request.
+_ITERATIONS = 12
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Counts since a judge was made.
+
+    Args:
+        calls: Requests sent, including retries.
+        cached: Items answered by the cache or by another evaluation's request.
+        retries: Requests repeated after an error or after a rejected answer.
+        failures: Items without a result, by kind of failure.
+        prompt_tokens: Tokens of prompts, as counted by the server.
+        completion_tokens: Tokens of answers, as counted by the server, including those of rejected answers.
+        cost: Cost of the tokens; ``None`` without a price.
+    """
+
+    calls: int = 0
+    cached: int = 0
+    retries: int = 0
+    failures: Mapping[FailureKind, int] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+
+
+class UsageCounter:
+    """Counts calls, tokens and failures; may be used from several threads.
+
+    Args:
+        price: Price of a million prompt tokens and of a million completion tokens, in any currency.
+
+    Example:
+        >>> counter = UsageCounter(price=(1.0, 4.0))
+        >>> counter.add(calls=1, prompt_tokens=500_000, completion_tokens=250_000)
+        >>> counter.fail("deadline")
+        >>> counter.usage().cost, counter.usage().failures
+        (1.5, {'deadline': 1})
+    """
+
+    def __init__(self, price: tuple[float, float] | None = None) -> None:
+        self._price = price
+        self._counts: Counter[str] = Counter()
+        self._failures: Counter[FailureKind] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, **counts: int) -> None:
+        """Add to the counts, which are named as in :class:`Usage`."""
+        with self._lock:
+            self._counts.update(counts)
+
+    def fail(self, kind: FailureKind) -> None:
+        """Count a failed item."""
+        with self._lock:
+            self._failures[kind] += 1
+
+    def usage(self) -> Usage:
+        """Return the current counts."""
+        with self._lock:
+            counts, failures = dict(self._counts), dict(self._failures)
+        cost = None
+        if self._price is not None:
+            prompt, completion = self._price
+            cost = (prompt * counts.get("prompt_tokens", 0) + completion * counts.get("completion_tokens", 0)) / 1e6
+        return Usage(**counts, failures=failures, cost=cost)
+
+
+class Session:
+    """A client of one event loop, with a limit of simultaneous calls and with the pending answers.
+
+    Args:
+        client: Client of the package openai, whose connections belong to the event loop.
+        concurrency: Maximum number of simultaneous calls.
+    """
+
+    def __init__(self, client: Any, concurrency: int) -> None:
+        self.client = client
+        self.users = 0
+        self._slots = asyncio.Semaphore(concurrency)
+        self._start = asyncio.Lock()
+        self._pending: dict[str, asyncio.Future[str | None]] = {}
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for a free slot, and start calls one after another.
+
+        Calls that start together take turns in the event loop, and send their requests only when the last is ready.
+        Their answers then arrive together, and the calls stay synchronised.
+        """
+        async with self._slots:
+            await self._start.acquire()
+            self._release_after(_ITERATIONS)
+            yield
+
+    def _release_after(self, iterations: int) -> None:
+        if iterations:
+            asyncio.get_running_loop().call_soon(self._release_after, iterations - 1)
+        else:
+            self._start.release()
+
+    async def pending_answer(self, key: str) -> str | None:
+        """Return an answer that another evaluation is requesting, or ``None`` if no evaluation gets one."""
+        while (pending := self._pending.get(key)) is not None:
+            # Awaiting the future itself would cancel it for all evaluations if this caller is cancelled.
+            await asyncio.wait([pending])
+            if (text := pending.result()) is not None:
+                return text
+        return None
+
+    @contextmanager
+    def announced(self, key: str) -> Iterator[Callable[[str], None]]:
+        """Let other evaluations wait for an answer that is requested inside the block.
+
+        Yields:
+            A function that publishes the answer. If it is not called, one of the waiting evaluations requests the
+            answer.
+        """
+        pending: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._pending[key] = pending
+        try:
+            yield pending.set_result
+        finally:
+            del self._pending[key]
+            if not pending.done():
+                pending.set_result(None)
+
+
+class _Sessions:
+    """One session per event loop, which is closed after its last use.
+
+    A client works only in the event loop in which it was created. A trainer has one loop for all rewards, and a metric
+    creates a loop for each call.
+
+    Args:
+        open_client: Function that opens a client.
+        concurrency: Maximum number of simultaneous calls in each loop.
+    """
+
+    def __init__(self, open_client: Callable[[], Any], concurrency: int) -> None:
+        self._open_client = open_client
+        self._concurrency = concurrency
+        self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
+        self._lock = threading.Lock()
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """Use the session of the running event loop inside a block."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            session = self._sessions.get(loop)
+            if session is None:
+                session = self._sessions[loop] = Session(self._open_client(), self._concurrency)
+            session.users += 1
+        try:
+            yield session
+        finally:
+            with self._lock:
+                session.users -= 1
+                is_last = session.users == 0
+                if is_last:
+                    del self._sessions[loop]
+            if is_last:
+                await session.client.close()
 
 
 class _FormatError(CallError):
@@ -39,7 +206,7 @@ class ChatClient:
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self.usage = UsageCounter(settings.price)
-        self.sessions = Sessions(self._open, settings.concurrency)
+        self.sessions = _Sessions(self._open, settings.concurrency)
         self._format = FormatChoice(settings.response_format)
         self._retries = Retries(settings.max_retries, settings.first_pause, longest_hold=settings.timeout)
         self._rate = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
@@ -130,17 +297,11 @@ class ChatClient:
     def _open(self) -> Any:
         openai = require("openai", extra="judge")
         settings = self.settings
-        connections = type(openai.DEFAULT_CONNECTION_LIMITS)(
-            max_connections=settings.concurrency, max_keepalive_connections=settings.concurrency
-        )
-        http_client = openai.DefaultAsyncHttpxClient(
-            limits=connections,
-            headers=UNCOMPRESSED,
-            event_hooks={"response": [limit_reply]},
-            # `_send` limits the time of a whole call. The client would limit the time of each read.
-            timeout=None,
-            # A redirect or a proxy could send report text to a host that the user did not allow.
-            follow_redirects=False,
+        http_client = make_http_client(
+            openai.DefaultAsyncHttpxClient,
+            type(openai.DEFAULT_CONNECTION_LIMITS),
+            connections=settings.concurrency,
+            most_bytes=_MOST_BYTES,
             trust_env=not settings.address.is_loopback,
             # Plain HTTP has no certificate to verify, and loading the system's certificates takes 35 ms per client.
             verify=settings.address.is_encrypted,

@@ -1,16 +1,25 @@
-"""Build requests to a chat server, and parse its replies."""
+"""Build requests to a chat server, with the constraint of the answer that the server accepts, and parse its replies."""
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rrg_rewards.judges.base import AnswerError, Item, JudgeTask
-from rrg_rewards.judges.server.response_format import ResponseFormat, response_format_field
-from rrg_rewards.judges.server.settings import ServerSettings
+from rrg_rewards.judges.server.settings import RESPONSE_FORMATS, ResponseFormat, ServerSettings
 from rrg_rewards.utilities.texts import encodable_text
 
-__all__ = ["Tokens", "answer_key", "hash_json", "reply_text", "reply_tokens", "request_body"]
+__all__ = [
+    "FormatChoice",
+    "Tokens",
+    "answer_key",
+    "hash_json",
+    "is_format_refusal",
+    "reply_text",
+    "reply_tokens",
+    "request_body",
+]
 
 # Minimum temperature of a request after a rejected answer. At 0, the seed has no effect.
 _REASK_TEMPERATURE = 0.5
@@ -18,6 +27,8 @@ _REASK_TEMPERATURE = 0.5
 _SEEDS_OF_RUN = 1000
 # Greater counts are not believed. JSON holds integers of thousands of digits, with which rates and costs overflow.
 _MOST_TOKENS = 2**31
+# Words in error messages of servers that refuse a response format.
+_REFUSAL = re.compile(r"response_format|json_schema|json_object|guided|grammar|structured.?output", re.IGNORECASE)
 
 
 def hash_json(value: object) -> str:
@@ -68,7 +79,7 @@ def request_body(
         "temperature": temperature,
         "max_tokens": settings.max_tokens,
         "seed": seed,
-        "response_format": response_format_field(response_format, task),
+        "response_format": _response_format(response_format, task),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -124,3 +135,69 @@ def reply_text(reply: object) -> str:
 
 def _count(tokens: object) -> int:
     return tokens if isinstance(tokens, int) and 0 < tokens <= _MOST_TOKENS else 0
+
+
+def _response_format(response_format: ResponseFormat, task: JudgeTask[Any, Any]) -> dict[str, Any] | None:
+    """Return the value of ``response_format`` in a request, or ``None`` if the request has no such field."""
+    if response_format == "json_schema":
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", task.name)[:64]
+        return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(task.schema), "strict": True}}
+    if response_format == "schema_object":
+        return {"type": "json_object", "schema": dict(task.schema)}
+    if response_format == "json_object":
+        return {"type": "json_object"}
+    return None
+
+
+def is_format_refusal(status: int, body: object) -> bool:
+    """Whether a server refused a request because of its response format.
+
+    Example:
+        >>> is_format_refusal(400, {"error": {"message": "response_format.type is not supported"}})
+        True
+    """
+    text = _messages(body)
+    # llama-cpp-python reports a request that it cannot validate as an internal error.
+    return "response_format" in text if status == 500 else status in (400, 422) and _REFUSAL.search(text) is not None
+
+
+def _messages(body: object) -> str:
+    """Return the texts in an error body, without the quoted request."""
+    if isinstance(body, Mapping):
+        return " ".join(_messages(value) for key, value in body.items() if key not in ("input", "ctx"))
+    if isinstance(body, list):
+        return " ".join(map(_messages, body))
+    return body if isinstance(body, str) else ""
+
+
+class FormatChoice:
+    """Finds the strictest response format that a server accepts, and keeps it.
+
+    Args:
+        response_format: ``auto``, or the only format to use.
+
+    Example:
+        >>> choice = FormatChoice("auto")
+        >>> choice.after("json_schema")
+        'schema_object'
+        >>> choice.settle("schema_object")
+        >>> choice.first, choice.after("schema_object")
+        ('schema_object', None)
+    """
+
+    def __init__(self, response_format: ResponseFormat) -> None:
+        self._settled = response_format != "auto"
+        self.first: ResponseFormat = RESPONSE_FORMATS[0] if response_format == "auto" else response_format
+        """Format of the first request."""
+
+    def settle(self, response_format: ResponseFormat) -> None:
+        """Record that the server accepted a format; later refusals have another cause."""
+        if not self._settled:
+            self.first, self._settled = response_format, True
+
+    def after(self, refused: ResponseFormat) -> ResponseFormat | None:
+        """Return the format to try after a refusal, or ``None`` if all were refused."""
+        if self._settled:
+            return None if refused == self.first else self.first
+        following = RESPONSE_FORMATS[RESPONSE_FORMATS.index(refused) + 1 :]
+        return following[0] if following else None

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rrg_rewards.judges.base import FailureKind
 
-__all__ = ["CallError", "Retries", "ServerWatch", "retry_after_seconds"]
+__all__ = ["CallError", "Retries", "ServerWatch", "backoff_seconds", "retry_after_seconds"]
 
 # Longest pause, in multiples of the first.
 _LONGEST_PAUSE = 16
@@ -63,6 +63,23 @@ def retry_after_seconds(header: str | None, now: datetime) -> float | None:
         return max(0.0, (moment - now).total_seconds())
     except (ValueError, OverflowError):  # No date, or one beyond the range of datetime.
         return None
+
+
+def backoff_seconds(attempt: int, first_pause: float) -> float:
+    """Return the pause before a retry.
+
+    Each pause is twice as long as the one before, up to 16 times the first. Up to half of it is removed at random, so
+    that calls do not retry at the same moment.
+
+    Args:
+        attempt: Number of earlier retries.
+        first_pause: Seconds of the longest first pause.
+
+    Example:
+        >>> 4.0 <= backoff_seconds(3, first_pause=1.0) <= 8.0
+        True
+    """
+    return first_pause * min(1 << attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
 
 
 class ServerWatch:
@@ -164,5 +181,4 @@ class Retries:
             # `ready` then delays the next attempt of every call.
             watch.hold(min(error.retry_after, self.longest_hold))
             return
-        longest = self.first_pause * min(2**attempt, _LONGEST_PAUSE)
-        await asyncio.sleep(longest * random.uniform(0.5, 1.0))
+        await asyncio.sleep(backoff_seconds(attempt, self.first_pause))

@@ -5,13 +5,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
-from rrg_rewards.judges.server.address import Address, check_address
-from rrg_rewards.judges.server.response_format import RESPONSE_FORMATS, ResponseFormat
+from rrg_rewards.judges.server.http_client import Address, check_address
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["ServerSettings"]
+__all__ = ["RESPONSE_FORMATS", "ResponseFormat", "ServerSettings"]
+
+ResponseFormat = Literal["auto", "json_schema", "schema_object", "json_object", "text"]
+"""Constraint of an answer; ``auto`` is the strictest that the server accepts."""
+
+RESPONSE_FORMATS: tuple[ResponseFormat, ...] = ("json_schema", "schema_object", "json_object", "text")
+"""All formats except ``auto``, the strictest first."""
 
 _MINIMUM = {"concurrency": 1, "cache_size_limit": 1, "max_retries": 0, "first_pause": 0, "max_reasks": 0, "run": 0}
 _POSITIVE = ("timeout", "batch_deadline", "max_tokens")

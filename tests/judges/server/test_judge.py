@@ -532,7 +532,7 @@ def test_a_locked_cache_does_not_outlast_the_deadline(tmp_path):
 
 
 def test_replies_are_read_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr("rrg_rewards.judges.server.reply_limit.MOST_BYTES", 1000)
+    monkeypatch.setattr("rrg_rewards.judges.server.client._MOST_BYTES", 1000)
     bomb = reply_bytes(gzip.compress(b" " * 10**6), Content_Encoding="gzip")
     script = {
         "a": [says("x" * 1001)],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rrg_rewards.judges.server.address import check_address
+from rrg_rewards.judges.server.http_client import check_address
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rrg_rewards.judges.server.concurrency import for_each, within
+from rrg_rewards.utilities.concurrency import for_each, within
 
 GUARD = 120
 

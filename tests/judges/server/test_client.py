@@ -2,7 +2,7 @@
 
 import threading
 
-from rrg_rewards.judges.server.usage import Usage, UsageCounter
+from rrg_rewards.judges.server.client import Usage, UsageCounter
 
 
 def test_counts_from_many_threads():
