@@ -24,7 +24,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import psutil
 from timing import machine
 
@@ -67,15 +66,49 @@ def until_all_listen(process: psutil.Process, workers: int) -> None:
         time.sleep(0.1)
 
 
+class Connection:
+    """A connection that writes requests to a socket, which takes less processor time than an HTTP client.
+
+    Args:
+        url: Address of the server.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._host, _, self._port = url.removeprefix("http://").partition(":")
+
+    async def open(self) -> "Connection":
+        """Connect to the server."""
+        self._reader, self._writer = await asyncio.open_connection(self._host, int(self._port))
+        return self
+
+    async def request(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """Send a request, and return the body of the reply.
+
+        Raises:
+            SystemExit: If the status of the reply is not 200.
+        """
+        head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
+        self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        reply = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        content = await self._reader.readexactly(int(reply.split(b"content-length:")[1].split(b"\r\n")[0]))
+        if b" 200 " not in reply.split(b"\r\n")[0]:
+            raise SystemExit(f"the server answered {reply.splitlines()[0]!r}: {content!r}")
+        return content
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()
+
+
 async def until_ready(url: str) -> None:
     """Wait until the server answers."""
-    async with aiohttp.ClientSession() as session:
-        while True:
-            with contextlib.suppress(aiohttp.ClientError):
-                async with session.get(url + "/health") as reply:
-                    if reply.status == 200:
-                        return
-            await asyncio.sleep(0.1)
+    while True:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            connection = await Connection(url).open()
+            await connection.request("GET", "/health")
+            connection.close()
+            return
+        await asyncio.sleep(0.1)
 
 
 async def single_requests(
@@ -86,19 +119,18 @@ async def single_requests(
     seconds = [0.0] * len(completions)
     rows = iter(range(len(completions)))
 
-    async def client(session: aiohttp.ClientSession) -> None:
+    async def client() -> None:
+        connection = await Connection(url).open()
         for row in rows:
-            body = {"completions": [completions[row]], "reference": [references[row]]}
+            body = json.dumps({"completions": [completions[row]], "reference": [references[row]]}).encode()
             began = time.perf_counter()
-            async with session.post(url + "/rewards", json=body) as reply:
-                reply.raise_for_status()
-                (rewards[row],) = (await reply.json())["rewards"]
+            (rewards[row],) = json.loads(await connection.request("POST", "/rewards", body))["rewards"]
             seconds[row] = time.perf_counter() - began
+        connection.close()
 
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=clients)) as session:
-        began = time.perf_counter()
-        await asyncio.gather(*(client(session) for _ in range(clients)))
-        return rewards, seconds, time.perf_counter() - began
+    began = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return rewards, seconds, time.perf_counter() - began
 
 
 def processor_seconds(process: psutil.Process) -> float:

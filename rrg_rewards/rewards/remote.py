@@ -1,26 +1,79 @@
-"""A reward of a server."""
+"""A reward of one or several servers, and the HTTP calls to them."""
 
 import asyncio
 import json
 import math
+import os
+import random
+import ssl
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cache
 from typing import Any
 
 import torch
 
 from rrg_rewards.judges.base import JudgeFailure
-from rrg_rewards.judges.server.retries import CallError
+from rrg_rewards.judges.server.http_client import ReplyRefusedError, check_address, make_http_client
+from rrg_rewards.judges.server.retries import CallError, backoff_seconds, retry_after_seconds
 from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
 from rrg_rewards.rewards.asynchronous import AsyncReward
 from rrg_rewards.rewards.completions import Completion, completion_texts
-from rrg_rewards.rewards.remote_client import RemoteOptions, RewardClient, TooLongError
 from rrg_rewards.utilities.checks import check_same_length
+from rrg_rewards.utilities.concurrency import for_each, within
+from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.options import takes_options
 from rrg_rewards.utilities.processes import run_coroutine
 
-__all__ = ["RemoteReward", "RemoteRewardWarning"]
+__all__ = ["RemoteOptions", "RemoteReward", "RemoteRewardWarning"]
+
+_HTTP = "httpx2"
+# A reply has some hundred bytes for each completion.
+_MOST_BYTES = 64 * 2**20
+# Statuses other than 5xx after which a retry may succeed.
+_PASSING_STATUSES = frozenset({408, 425, 429})
+_TOO_LONG = 413
+_SHOWN = 300
+
+
+@dataclass(frozen=True)
+class RemoteOptions:
+    """Addresses and limits of a :class:`rrg_rewards.rewards.RemoteReward`, which takes each as a keyword argument.
+
+    Args:
+        allow_remote: Whether report text may be sent to another machine.
+        token_variable: Environment variable with the token of the servers, read at each call.
+        batch_size: Maximum number of completions in a request.
+        concurrency: Maximum number of requests at a time in a call.
+        timeout: Maximum seconds of a request.
+        deadline: Maximum seconds of a call with all its requests and retries; ``None`` for no limit.
+        max_retries: How often a request is repeated after it failed at all addresses.
+        first_pause: Seconds before the first repetition. Each further pause is twice as long, up to 16 times the first.
+            Up to half of each pause is removed at random. A server's ``Retry-After`` replaces the pause.
+
+    Raises:
+        ValueError: If a limit is out of its range.
+    """
+
+    allow_remote: bool = False
+    token_variable: str = "RRG_REWARDS_TOKEN"
+    batch_size: int = 64
+    concurrency: int = 16
+    timeout: float = 60.0
+    deadline: float | None = None
+    max_retries: int = 4
+    first_pause: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, least in {"batch_size": 1, "concurrency": 1, "max_retries": 0, "first_pause": 0}.items():
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        for name in ("timeout", "deadline"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
 
 
 class RemoteRewardWarning(UserWarning):
@@ -49,12 +102,12 @@ class RemoteReward(AsyncReward):
             the server to those in the data set.
         name: Name under which trainers log the reward.
         log_details: Log the failures by kind.
-        options: Fields of :class:`rrg_rewards.rewards.remote_client.RemoteOptions`.
+        options: Fields of :class:`rrg_rewards.rewards.remote.RemoteOptions`.
 
     Raises:
         ValueError: If an address is not a plain HTTP address, or is on another machine without ``allow_remote``; when
             called, if a column is missing, a server refuses the request, or servers serve different rewards.
-        ModuleNotFoundError: When called, if aiohttp is not installed, naming the pip command.
+        ModuleNotFoundError: When called, if httpx2 is not installed, naming the pip command.
 
     Example:
         >>> from rrg_rewards.rewards import RemoteReward
@@ -80,7 +133,7 @@ class RemoteReward(AsyncReward):
         super().__init__(name, log_details=log_details)
         if isinstance(context_columns, str):
             raise TypeError(f"context_columns must be a list of names or a mapping, got {context_columns!r}")
-        self._client = RewardClient(urls, options)
+        self._client = _RewardClient(urls, options)
         context = context_columns if isinstance(context_columns, Mapping) else {one: one for one in context_columns}
         self._sent = {**({} if reference_column is None else {"reference": reference_column}), **context}
         self._served: str | None = None
@@ -123,40 +176,25 @@ class RemoteReward(AsyncReward):
     async def _replies(self, rows: Sequence[Mapping[str, Any]]) -> list["_Reply"]:
         """Return the reply to each row. Rows without one in time have a failure."""
         options = self._client.options
-        slots = asyncio.Semaphore(options.concurrency)
-        starts = range(0, len(rows), options.batch_size)
+        deadline = None if options.deadline is None else asyncio.get_running_loop().time() + options.deadline
+        replies: list[_Reply] = [JudgeFailure("deadline", f"no reward within {options.deadline} s")] * len(rows)
         async with self._client.session() as session:
 
-            async def ask(start: int) -> list[_Reply]:
-                async with slots:
-                    return await self._ask(session, rows[start : start + options.batch_size])
+            async def ask(start: int) -> None:
+                batch = slice(start, start + options.batch_size)
+                replies[batch] = await self._ask(session, rows[batch])
 
-            tasks = [asyncio.ensure_future(ask(start)) for start in starts]
-            try:
-                if tasks:
-                    await asyncio.wait(tasks, timeout=options.deadline, return_when=asyncio.FIRST_EXCEPTION)
-                late = JudgeFailure("deadline", f"no reward within {options.deadline} s")
-                found: list[_Reply] = []
-                # An error is raised before a task that it has cut short counts as late.
-                for task in sorted(tasks, key=lambda task: not (task.done() and task.exception())):
-                    if task.done():
-                        task.result()
-                for start, task in zip(starts, tasks, strict=True):
-                    number = len(rows[start : start + options.batch_size])
-                    found += task.result() if task.done() else [late] * number
-                return found
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            starts = range(0, len(rows), options.batch_size)
+            await for_each(starts, ask, workers=options.concurrency, deadline=deadline)
+        return replies
 
     async def _ask(self, session: Any, rows: Sequence[Mapping[str, Any]]) -> list["_Reply"]:
         body = {name: [row[name] for row in rows] for name in rows[0]}
         content = json.dumps(body, default=_plain).encode()
         try:
             reply = await self._client.call(session, "POST", "/rewards", content)
-            parsed = _parse(reply, len(rows))
-        except TooLongError:
+            parsed = _rows_of(reply, len(rows))
+        except _TooLongError:
             if len(rows) == 1:
                 return [JudgeFailure("status", "the completion is too long for the server")]
             half = len(rows) // 2
@@ -206,7 +244,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"columns that are sent to a reward server must be JSON, got {type(value).__name__}")
 
 
-def _parse(reply: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
+def _rows_of(reply: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
     """Return reward, sub-scores and failure of each completion.
 
     Raises:
@@ -255,3 +293,125 @@ def _scores(replies: Sequence[_Reply], results: tuple[JudgeFailure | None, ...])
 
 def _tensor(values: Sequence[float | None]) -> torch.Tensor:
     return torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float64)
+
+
+class _TooLongError(Exception):
+    """A request is too long for the server."""
+
+
+class _RewardClient:
+    """Calls reward servers that serve the same reward.
+
+    Args:
+        urls: Addresses of the servers.
+        options: Limits.
+
+    Raises:
+        ValueError: If there is no address, or one is not a plain HTTP address or is on another machine without
+            ``allow_remote``.
+    """
+
+    def __init__(self, urls: str | Sequence[str], options: RemoteOptions) -> None:
+        given = [urls] if isinstance(urls, str) else list(urls)
+        if not given:
+            raise ValueError("urls must contain at least one address")
+        addresses = [check_address(url, options.allow_remote, "urls", "the token in token_variable") for url in given]
+        self.urls = [address.url for address in addresses]
+        self._is_encrypted = any(address.is_encrypted for address in addresses)
+        self.options = options
+        self._turn = random.randrange(len(self.urls))
+
+    def session(self) -> Any:
+        """Return an HTTP client, which is an asynchronous context manager."""
+        httpx = require(_HTTP, extra="remote")
+        token = os.environ.get(self.options.token_variable)
+        return make_http_client(
+            httpx.AsyncClient,
+            httpx.Limits,
+            connections=self.options.concurrency,
+            most_bytes=_MOST_BYTES,
+            # Environment variables with proxies are ignored: a proxy would see the reports.
+            trust_env=False,
+            verify=_certificates() if self._is_encrypted else False,
+            headers={
+                "Content-Type": "application/json",
+                **({"Authorization": f"Bearer {token}".encode()} if token else {}),
+            },
+        )
+
+    async def call(self, session: Any, method: str, path: str, content: bytes | None) -> Any:
+        """Return the JSON of a reply, from the first address that gives one.
+
+        Args:
+            session: Result of :meth:`session`.
+            method: ``GET`` or ``POST``.
+            path: Path at each address.
+            content: Body of the request.
+
+        Raises:
+            CallError: If all attempts failed.
+            _TooLongError: If the request is too long.
+            ValueError: If a server refuses the request, which it would do again.
+        """
+        self._turn += 1
+        first = self._turn
+        for attempt in range(self.options.max_retries + 1):
+            errors = []
+            for place in range(len(self.urls)):
+                url = self.urls[(first + place) % len(self.urls)]
+                try:
+                    return await self._call_address(session, method, url + path, content)
+                except CallError as error:
+                    errors.append(error)
+            if attempt < self.options.max_retries:
+                await asyncio.sleep(self._pause(attempt, errors))
+        raise errors[-1]
+
+    def _pause(self, attempt: int, errors: Sequence[CallError]) -> float:
+        requested = [error.retry_after for error in errors if error.retry_after is not None]
+        if len(requested) == len(errors):
+            return min([*requested, self.options.timeout])
+        return backoff_seconds(attempt, self.options.first_pause)
+
+    async def _call_address(self, session: Any, method: str, url: str, content: bytes | None) -> Any:
+        try:
+            response = await within(self.options.timeout, session.request(method, url, content=content))
+        except asyncio.TimeoutError:
+            raise CallError("deadline", f"no reply within {self.options.timeout:g} s") from None
+        except ReplyRefusedError as error:
+            raise CallError("malformed", str(error)) from None
+        except (require(_HTTP, extra="remote").HTTPError, OSError) as error:
+            raise CallError("connection", f"the connection failed ({type(error).__name__})") from None
+        status, reply = response.status_code, _json_object(response.content)
+        if status == 200:
+            if reply is None:
+                raise CallError("malformed", "the reply is not a JSON object")
+            return reply
+        _raise_refusal(url, status, reply)
+        retry_after = retry_after_seconds(response.headers.get("Retry-After"), datetime.now(timezone.utc))
+        raise CallError("status", f"the server answered HTTP {status}", retry_after=retry_after)
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return the certificates of the system, which take 35 ms to load."""
+    return ssl.create_default_context()
+
+
+def _json_object(body: bytes) -> dict[str, Any] | None:
+    try:
+        reply = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return reply if isinstance(reply, dict) else None
+
+
+def _raise_refusal(url: str, status: int, reply: Any) -> None:
+    """Raise an error for a status after which a retry cannot succeed."""
+    if status == _TOO_LONG:
+        raise _TooLongError
+    if status in _PASSING_STATUSES or status >= 500:
+        return
+    # The messages of `rrg-rewards serve` contain no text of the request.
+    told = f": {str(reply['error'])[:_SHOWN]}" if isinstance(reply, dict) and "error" in reply else ""
+    raise ValueError(f"the reward server at {url} refuses the request with HTTP {status}{told}")

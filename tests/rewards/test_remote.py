@@ -213,6 +213,21 @@ def test_reports_stay_on_this_machine():
         RemoteReward("http://me:secret@localhost:8787")
 
 
+def test_proxies_of_the_environment_are_not_used(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with Served() as served:
+        assert rewarded(RemoteReward(served.url, max_retries=0)) == [1.0, 2.0]
+
+
+def test_long_replies_are_not_read(monkeypatch):
+    monkeypatch.setattr("rrg_rewards.rewards.remote._MOST_BYTES", 50)
+    with Served() as served, pytest.warns(RemoteRewardWarning, match="malformed 2; first: .* longer than 50 bytes"):
+        assert rewarded(RemoteReward(served.url, max_retries=0)) == [None, None]
+
+
 def test_it_is_a_reward_among_others(monkeypatch):
     with Served() as served:
         remote = make_reward("remote", urls=served.url, reference_column="report", name="served")
