@@ -4,7 +4,7 @@ import pytest
 
 from rrg_rewards.findings import Finding, abnormal_findings, compare_findings, extract_findings
 from rrg_rewards.findings.comparing import matching
-from rrg_rewards.findings.reading import causes, merge_mentions
+from rrg_rewards.findings.reading import merge_mentions
 from rrg_rewards.findings.reading.engine import FindingEngine
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from tests.helpers.operations import count_operations
@@ -72,8 +72,7 @@ def test_comparing_twice_the_findings_takes_twice_the_work(monkeypatch: pytest.M
 
 def test_merging_twice_the_mentions_takes_twice_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     # All mentions are different findings, and more than a mention is compared with.
-    for module in (causes, merge_mentions):
-        monkeypatch.setattr(module, "MOST_COMPARED", 10)
+    monkeypatch.setattr(merge_mentions, "_MOST_COMPARED", 10)
     work = {}
     for size in (60, 60, 120):
         text, mentions = findings(size)

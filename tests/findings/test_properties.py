@@ -97,7 +97,7 @@ def test_memory_changes_nothing(parts, lexicon):
     remembering = FindingEngine(load_lexicon(lexicon))
     forgetting = FindingEngine(load_lexicon(lexicon), memory=0)
     assert remembering.masks([report]) == remembering.masks([report]) == forgetting.masks([report])
-    assert not forgetting._masks
+    assert not forgetting._masks.results
 
 
 @given(st.lists(sentences, max_size=6), lexicons)

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 
 from rrg_rewards.findings.knowledge.concepts import Relation
 from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.reading.finding import Attributes, Finding, Place
+from rrg_rewards.findings.reading.finding import LUNG_LEVELS, Attributes, Finding, Place
 
 __all__ = [
-    "LUNG_LEVELS",
     "AttributeDiscrepancy",
     "attribute_discrepancies",
     "density",
@@ -20,7 +19,6 @@ __all__ = [
     "stated_places",
 ]
 
-LUNG_LEVELS = frozenset({"upper", "middle", "lower"})
 _SEVERITIES = {"minimal": 0, "mild": 1, "moderate": 2, "severe": 3}
 # Number of severity steps that is significant for every finding: from "small" to "large".
 _SIGNIFICANT_STEPS = 2

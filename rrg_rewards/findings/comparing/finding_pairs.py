@@ -1,7 +1,6 @@
 """Pairs of findings of two reports: how they are related, whether they may be one finding, and how much they differ."""
 
 from rrg_rewards.findings.comparing.attribute_errors import (
-    LUNG_LEVELS,
     density,
     is_among,
     is_nodule,
@@ -13,7 +12,7 @@ from rrg_rewards.findings.comparing.open_findings import open_relation
 from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph, organs_differ
 from rrg_rewards.findings.knowledge.organs import finding_organ
 from rrg_rewards.findings.knowledge.patient import Patient
-from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding
+from rrg_rewards.findings.reading.finding import LUNG_LEVELS, OTHER, Attributes, Finding
 
 __all__ = ["are_apart", "covers", "match_cost", "relation_of"]
 

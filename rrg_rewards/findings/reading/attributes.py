@@ -1,16 +1,15 @@
-"""Assign the words that state attributes to the findings of a sentence."""
+"""Assign the words that state attributes to the findings of a sentence, and read the places of each finding."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
-from rrg_rewards.findings.reading.finding import Attributes
+from rrg_rewards.findings.reading.finding import LUNG_LEVELS, LUNG_PARTS, Attributes, Place
 from rrg_rewards.findings.reading.modifiers import PLACING, Modifier, modifier_reader
-from rrg_rewards.findings.reading.places import NOWHERE, Whereabouts, are_joined, whereabouts
 from rrg_rewards.findings.reading.statements import statement_numbers
 
 __all__ = ["AttributeReader", "Span", "attribute_reader"]
@@ -20,13 +19,15 @@ _TUPLES = ("location", "morphology")
 _SHARED = ("laterality", "location", "change", "device_position", "places")
 # Attributes before the first of several findings that belong to all of them.
 _PLACE = ("laterality", "location", "places")
+# Kinds of modifiers that state a place.
 _PLACED = frozenset({"laterality", "location", "segment", "implied"})
 _NOTHING = Attributes()
-# Parts of each lung; and those of them that every lobe has.
-_LEVELS = frozenset({"upper", "middle", "lower", "central", "peripheral"})
-_WITHIN_LOBES = frozenset({"central", "peripheral"})
+# The parts that every lobe of the lung has.
+_WITHIN_LOBES = LUNG_PARTS - LUNG_LEVELS
 # Number of words after the last finding in which "around it" ties it to the finding before.
 _PRONOUN_REACH = 6
+# Number of words before a place in which a word such as "largest" singles out a part of the finding.
+_EMPHASIS_REACH = 8
 
 
 class Span(NamedTuple):
@@ -35,6 +36,26 @@ class Span(NamedTuple):
     start: int
     end: int
     first: int | None = None
+
+
+class _Whereabouts(NamedTuple):
+    """Where a finding is.
+
+    Attributes:
+        laterality: Its side.
+        location: Its location.
+        places: Its places, if it has several with different sides.
+        is_emphasis: Whether the side is only where the finding is largest or most prominent.
+    """
+
+    laterality: str | None
+    location: tuple[str, ...]
+    places: tuple[Place, ...] = ()
+    is_emphasis: bool = False
+
+
+# Where a finding is of which no place is stated.
+_NOWHERE = _Whereabouts(None, ())
 
 
 class AttributeReader:
@@ -70,49 +91,49 @@ class AttributeReader:
         self._separating = self._separators - frozenset(config["links"]["alternative"])
         self.links = {word: kind for kind, words in config["links"].items() for word in words}
 
-    def owned(self, tokens: Sequence[str], places: Sequence[Span]) -> list[tuple[Modifier, int]]:
-        """Return the modifiers of the findings at distinct, ordered ``places``, each with the index of its finding."""
+    def owned(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[tuple[Modifier, int]]:
+        """Return the modifiers of the findings at distinct, ordered ``spans``, each with the index of its finding."""
         modifiers = self._modifiers(tokens)
-        owners = self.owners(tokens, places) if modifiers else []
-        return [(found, owners[found.start]) for found in modifiers if owners[found.start] >= 0]
+        owners = self.owners(tokens, spans) if modifiers else []
+        return [(modifier, owners[modifier.start]) for modifier in modifiers if owners[modifier.start] >= 0]
 
     def attributes(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[Attributes]:
         """Return the attributes of the findings at ordered ``spans``, which may repeat."""
         modifiers = self._modifiers(tokens)
         if not modifiers:
             return [_NOTHING] * len(spans)
-        places = list({span.end: span for span in spans}.values())
-        numbers = _statements(tokens, places)
-        found: list[list[Modifier]] = [[] for _ in places]
-        owners = self._owners(tokens, places, numbers)
+        distinct = list({span.end: span for span in spans}.values())
+        numbers = _statements(tokens, distinct)
+        owned: list[list[Modifier]] = [[] for _ in distinct]
+        owners = self._owners(tokens, distinct, numbers)
         for modifier in modifiers:
             if owners[modifier.start] >= 0:
-                found[owners[modifier.start]].append(modifier)
-        where = [whereabouts(tokens, own) if own else NOWHERE for own in found]
-        result = [_collect(own, at) if own else _NOTHING for own, at in zip(found, where, strict=True)]
-        if len(places) > 1:
-            self._share_trailing(tokens, places, result, where, found)
-            self._share_leading(tokens, places, result, found, numbers)
-        by_end = dict(zip((place.end for place in places), result, strict=True))
+                owned[owners[modifier.start]].append(modifier)
+        where = [_whereabouts(tokens, own) if own else _NOWHERE for own in owned]
+        result = [_collect(own, at) if own else _NOTHING for own, at in zip(owned, where, strict=True)]
+        if len(distinct) > 1:
+            self._share_trailing(tokens, distinct, result, where, owned)
+            self._share_leading(tokens, distinct, result, owned, numbers)
+        by_end = dict(zip((span.end for span in distinct), result, strict=True))
         return [by_end[span.end] for span in spans]
 
     def _share_trailing(
         self,
         tokens: Sequence[str],
-        places: Sequence[Span],
+        spans: Sequence[Span],
         result: list[Attributes],
-        where: Sequence[Whereabouts],
-        found: Sequence[list[Modifier]],
+        where: Sequence[_Whereabouts],
+        owned: Sequence[list[Modifier]],
     ) -> None:
         """Share what follows the last finding of a list: "consolidation and effusion in the right lower lobe"."""
         following: Attributes | None = None
-        for k in range(len(places) - 2, -1, -1):
-            join = self._join(tokens, places, k, following is not None)
+        for k in range(len(spans) - 2, -1, -1):
+            join = self._join(tokens, spans, k, following is not None)
             if join is None:
                 following = None
                 continue
-            trailing = [modifier for modifier in found[k + 1] if modifier.start >= places[k + 1].end]
-            own = _collect(trailing, whereabouts(tokens, trailing))
+            trailing = [modifier for modifier in owned[k + 1] if modifier.start >= spans[k + 1].end]
+            own = _collect(trailing, _whereabouts(tokens, trailing))
             following = own if following is None else own.filled(following)
             if where[k].is_emphasis and following.laterality:
                 # "More prominent on the right, there are consolidation and atelectasis in both lungs."
@@ -123,53 +144,53 @@ class AttributeReader:
     def _share_leading(
         self,
         tokens: Sequence[str],
-        places: Sequence[Span],
+        spans: Sequence[Span],
         result: list[Attributes],
-        found: Sequence[list[Modifier]],
+        owned: Sequence[list[Modifier]],
         numbers: Sequence[int],
     ) -> None:
         """Share what precedes the first of several findings: "on the right there are consolidation and effusion"."""
-        leading = [self._leading(tokens, own, place) for own, place in zip(found, places, strict=True)]
-        for k in range(1, len(places)):
-            if result[k].laterality or not _LEVELS.issuperset(result[k].location):
+        leading = [self._leading(tokens, own, span) for own, span in zip(owned, spans, strict=True)]
+        for k in range(1, len(spans)):
+            if result[k].laterality or not LUNG_PARTS.issuperset(result[k].location):
                 continue
-            if leading[k - 1] and numbers[places[k].start] == numbers[places[k - 1].start]:
-                earlier = _collect(leading[k - 1], whereabouts(tokens, leading[k - 1]))
+            if leading[k - 1] and numbers[spans[k].start] == numbers[spans[k - 1].start]:
+                earlier = _collect(leading[k - 1], _whereabouts(tokens, leading[k - 1]))
                 result[k] = _placed_as(result[k], earlier)
                 leading[k] = leading[k - 1]
-            elif result[k - 1].laterality == "bilateral" and self._join(tokens, places, k - 1, False) == _SHARED:
+            elif result[k - 1].laterality == "bilateral" and self._join(tokens, spans, k - 1, False) == _SHARED:
                 # "Bilateral pleural effusion and pleural thickening"
                 result[k] = _sharing(result[k], result[k - 1], ("laterality",))
-            elif self._is_in_parentheses(tokens, places, k):
+            elif self._is_in_parentheses(tokens, spans, k):
                 result[k] = _sharing(result[k], result[k - 1], ("laterality",))
-            elif not self._pronouns.isdisjoint(self._surroundings(tokens, places, k)):
+            elif not self._pronouns.isdisjoint(self._surroundings(tokens, spans, k)):
                 # "The left lower bronchus is dilated, and opacities are seen around it."
                 result[k] = _placed_as(result[k], result[k - 1])
 
     def _leading(self, tokens: Sequence[str], own: Sequence[Modifier], span: Span) -> list[Modifier]:
         """Return the modifiers of a finding that state a place ahead of it: "in the left and right lung, nodules"."""
-        found: list[Modifier] = []
+        leading: list[Modifier] = []
         for modifier in own:
             if self._introduces(tokens, modifier.start, span) or (
-                found
+                leading
                 and modifier.start < span.start
                 and not _WITHIN_LOBES.intersection(dict(modifier.values).get("location", ()))
-                and are_joined(tokens, found[-1].end, modifier.start)
+                and _are_joined(tokens, leading[-1].end, modifier.start)
             ):
-                found.append(modifier)
-        return found
+                leading.append(modifier)
+        return leading
 
-    def _is_in_parentheses(self, tokens: Sequence[str], places: Sequence[Span], k: int) -> bool:
+    def _is_in_parentheses(self, tokens: Sequence[str], spans: Sequence[Span], k: int) -> bool:
         """Whether finding ``k`` is in parentheses after the finding before: "hypodense lesion in the liver (cyst?)"."""
-        between = tokens[places[k - 1].end : places[k].start]
+        between = tokens[spans[k - 1].end : spans[k].start]
         return "(" in between and ")" not in between
 
-    def _surroundings(self, tokens: Sequence[str], places: Sequence[Span], k: int) -> Sequence[str]:
+    def _surroundings(self, tokens: Sequence[str], spans: Sequence[Span], k: int) -> Sequence[str]:
         """Return the words around finding ``k`` that can tie it to the finding before."""
-        stop = places[k + 1].start if k + 1 < len(places) else len(tokens)
-        return tokens[places[k - 1].end : min(stop, places[k].end + _PRONOUN_REACH)]
+        end = spans[k + 1].start if k + 1 < len(spans) else len(tokens)
+        return tokens[spans[k - 1].end : min(end, spans[k].end + _PRONOUN_REACH)]
 
-    def _join(self, tokens: Sequence[str], places: Sequence[Span], k: int, is_chained: bool) -> tuple[str, ...] | None:
+    def _join(self, tokens: Sequence[str], spans: Sequence[Span], k: int, is_chained: bool) -> tuple[str, ...] | None:
         """Return the names of the attributes after finding ``k + 1`` that also belong to finding ``k``, or ``None``.
 
         Findings with only words such as "and" between them share all of these. Other findings of a list share its
@@ -178,23 +199,23 @@ class AttributeReader:
 
         Args:
             tokens: Tokens of the sentence.
-            places: Spans of the findings.
+            spans: Spans of the findings.
             k: Index of the first of the two findings.
             is_chained: Whether finding ``k + 1`` is joined with the next.
         """
-        first, second = places[k], places[k + 1]
+        first, second = spans[k], spans[k + 1]
         between = tokens[first.end : second.start if second.first is None else second.first]
         if self._is_part(between):
             return _PLACE
         is_bare = "," in between and "and" not in between and not is_chained
-        if is_bare and self._verbs.isdisjoint([*tokens[: places[0].start], *tokens[second.end :]]):
+        if is_bare and self._verbs.isdisjoint([*tokens[: spans[0].start], *tokens[second.end :]]):
             return None
         if all(token in self._joining or token in self._fillers for token in between):
             return _SHARED
         if (
             not self._is_joined(between)
             or not self._unlisted.isdisjoint(between)
-            or any(_PLACED.intersection(dict(found.values)) for found in self._modifiers(between))
+            or any(_PLACED.intersection(dict(modifier.values)) for modifier in self._modifiers(between))
         ):
             return None
         return _PLACE
@@ -218,8 +239,8 @@ class AttributeReader:
         """Whether the place at a token is ahead of the statement: "in the right lung there is a nodule"."""
         if start >= span.end:
             return False
-        begin = span.start if span.first is None else span.first
-        return not PLACING.isdisjoint(tokens[max(0, start - 2) : start]) or ":" in tokens[start:begin]
+        phrase = span.start if span.first is None else span.first
+        return not PLACING.isdisjoint(tokens[max(0, start - 2) : start]) or ":" in tokens[start:phrase]
 
     def owners(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
         """Return, for each token, the index of the finding that it belongs to, or -1.
@@ -238,12 +259,12 @@ class AttributeReader:
         owners = [-1] * len(tokens)
         # The numbers ascend.
         is_one = not numbers or not numbers[-1]
-        for k, (first, stop) in enumerate(pairwise([*starts, len(tokens)])):
+        for k, (start, end) in enumerate(pairwise([*starts, len(tokens)])):
             if is_one:
-                owners[first:stop] = [k] * (stop - first)
+                owners[start:end] = [k] * (end - start)
                 continue
             own = numbers[spans[k].end - 1] if spans[k].end else 0
-            owners[first:stop] = [k if number == own else -1 for number in numbers[first:stop]]
+            owners[start:end] = [k if number == own else -1 for number in numbers[start:end]]
         for k, span in enumerate(spans):
             # Words before the boundary that are in the statement of the second finding.
             i = starts[k] - 1
@@ -267,12 +288,12 @@ class AttributeReader:
         first = next((k for k, token in enumerate(part) if token not in self._separators or token in self._denied), 0)
         return not self._denied.isdisjoint(part[first : first + 1]) and self._changes.isdisjoint(part)
 
-    def _boundary(self, tokens: Sequence[str], begin: int, stop: int) -> int:
+    def _boundary(self, tokens: Sequence[str], start: int, end: int) -> int:
         """Return the index of the first token between two findings that belongs to the second."""
-        for i in range(stop - 1, begin - 1, -1):
+        for i in range(end - 1, start - 1, -1):
             if tokens[i] in self._separators:
                 return i
-        return stop if begin < stop and tokens[begin] in self._prepositions else begin
+        return end if start < end and tokens[start] in self._prepositions else start
 
     def link(self, tokens: Sequence[str]) -> str | None:
         """Return the link between two findings: ``stated``, ``doubted``, ``alternative`` or ``None``.
@@ -298,7 +319,7 @@ def _sharing(own: Attributes, other: Attributes, names: Sequence[str]) -> Attrib
     return replace(own, **missing) if missing else own
 
 
-def _collect(modifiers: Sequence[Modifier], where: Whereabouts) -> Attributes:
+def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
     """Combine the modifiers of one finding."""
     values: dict[str, Any] = {}
     for modifier in modifiers:
@@ -328,3 +349,149 @@ def _placed_as(own: Attributes, other: Attributes) -> Attributes:
 def attribute_reader() -> AttributeReader:
     """Return the reader of the attributes in ``knowledge/attributes.yaml``, one per process."""
     return AttributeReader(load_knowledge("attributes"))
+
+
+@dataclass(slots=True)
+class _Part:
+    """One place while it is read, from token ``start`` to ``end``."""
+
+    start: int
+    end: int
+    side: str | None = None
+    implied: str | None = None
+    location: list[str] = field(default_factory=list)
+    segments: list[str] = field(default_factory=list)
+    is_emphasised: bool = False
+
+    def fits(self, values: dict[str, Any]) -> bool:
+        """Whether the values can be of this place: it has one side."""
+        return self.side is None or values.get("laterality", self.side) == self.side
+
+    def add(self, values: dict[str, Any], end: int) -> None:
+        """Add the values of a modifier that ends at token ``end``."""
+        self.end = end
+        self.side = self.side or values.get("laterality")
+        self.implied = self.implied or values.get("implied")
+        if "segment" in values:
+            self.segments.append(values["segment"])
+        location = values.get("location", ())
+        self.location += [location] if isinstance(location, str) else location
+
+    @property
+    def levels(self) -> list[str]:
+        """Its location, from the segments if no lobe is named."""
+        return self.location if LUNG_LEVELS.intersection(self.location) else self.segments + self.location
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    return frozenset(load_knowledge("attributes")[name])
+
+
+def _whereabouts(tokens: Sequence[str], modifiers: Iterable[Modifier]) -> _Whereabouts:
+    """Return where a finding is.
+
+    Args:
+        tokens: Tokens of the sentence.
+        modifiers: The modifiers of the finding, in any order.
+
+    Example:
+        >>> tokens = "nodules in the right upper and left lower lobe".split()
+        >>> where = _whereabouts(tokens, modifier_reader().modifiers(tokens))
+        >>> where.laterality, where.location, [place.location for place in where.places]
+        ('bilateral', ('upper', 'lower'), [('upper',), ('lower',)])
+    """
+    ordered = sorted(modifiers, key=lambda modifier: modifier.start)
+    parts = _parts(tokens, ordered)
+    if not parts:
+        return _NOWHERE
+    _complete(tokens, parts)
+    if len(parts) == 1:
+        (part,) = parts
+        return _Whereabouts(part.side, tuple(dict.fromkeys(part.levels)), (), part.side is None or part.is_emphasised)
+    stated = [part for part in parts if not part.is_emphasised]
+    # "Nodules in the lungs, the largest on the right": the emphasised place says what the others leave open.
+    sided = [part for part in stated if part.side] or [part for part in parts if part.side]
+    sides = {part.side for part in sided}
+    if "bilateral" not in sides:
+        # "Stones in the right kidney, the largest in the left": an emphasised place on the other side adds its side.
+        sided = [part for part in parts if part.side and (part in sided or part.side not in sides)]
+        sides = {part.side for part in sided}
+    located = stated if any(part.levels for part in stated) else parts
+    location = tuple(dict.fromkeys(level for part in located for level in part.levels))
+    side = None if not sides else sides.copy().pop() if len(sides) == 1 else "bilateral"
+    is_emphasis = all(part.is_emphasised for part in sided)
+    if len(sides) < 2:
+        return _Whereabouts(side, location, (), is_emphasis)
+    sizes = _sizes(sided, ordered)
+    places = tuple(
+        Place(part.side or "", tuple(dict.fromkeys(part.levels)), size) for part, size in zip(sided, sizes, strict=True)
+    )
+    informative = any(place.location or place.size_mm for place in places)
+    return _Whereabouts(side, location, places if informative else (), is_emphasis)
+
+
+def _parts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> list[_Part]:
+    """Return the places in the order of the text."""
+    parts: list[_Part] = []
+    for modifier in modifiers:
+        for kind, _ in modifier.values:
+            if kind in _PLACED:
+                break
+        else:
+            continue
+        values = dict(modifier.values)
+        gap = tokens[parts[-1].end : modifier.start] if parts else None
+        if gap is None or not _words("within_place").issuperset(gap) or not parts[-1].fits(values):
+            part = _Part(modifier.start, modifier.end)
+            part.is_emphasised = _is_emphasised(tokens, parts[-1] if parts else None, modifier.start)
+            parts.append(part)
+        parts[-1].add(values, modifier.end)
+    return parts
+
+
+def _is_emphasised(tokens: Sequence[str], previous: _Part | None, start: int) -> bool:
+    """Whether a place is where a finding is largest or most prominent, and not where it is."""
+    gap = tokens[max(0, start - _EMPHASIS_REACH, previous.end if previous else 0) : start]
+    if previous is not None and previous.is_emphasised and _are_joined(tokens, previous.end, start):
+        return True
+    # "right more than left" compares two places.
+    return not _words("emphasis").isdisjoint(gap) and "than" not in gap
+
+
+def _are_joined(tokens: Sequence[str], start: int, end: int) -> bool:
+    """Whether only words such as "and" and "lobe of the" are between two places."""
+    return all(token in _words("within_place") or token in _words("between_places") for token in tokens[start:end])
+
+
+def _complete(tokens: Sequence[str], parts: Sequence[_Part]) -> None:
+    """Give places the side or level that they leave out: "right upper and lower lobe", "right and left lower lobe"."""
+    for part in parts:
+        part.side = part.side or part.implied
+    if len(parts) == 1:
+        return
+    for before, part in pairwise(parts):
+        if part.side is None and part.levels and _are_joined(tokens, before.end, part.start):
+            part.side = before.side
+    for part, after in reversed(list(pairwise(parts))):
+        gap = tokens[part.end : after.start]
+        if part.side is None and part.levels and _are_joined(tokens, part.end, after.start):
+            part.side = after.side
+        elif part.side and after.side and not part.levels and _words("between_places").issuperset(gap):
+            part.location = list(after.location)
+            part.segments = list(after.segments)
+
+
+def _sizes(parts: Sequence[_Part], modifiers: Sequence[Modifier]) -> list[float | None]:
+    """Return the size at each place: "4 mm in the right and 6 mm in the left lung"."""
+    sizes = [
+        (modifier.start, dict(modifier.values)["size_mm"])
+        for modifier in modifiers
+        if "size_mm" in dict(modifier.values)
+    ]
+    starts = [part.start for part in parts]
+    order = sorted([(start, False) for start in starts] + [(start, True) for start, _ in sizes])
+    is_alternating = all(first[1] != second[1] for first, second in pairwise(order))
+    if len(sizes) != len(parts) or not is_alternating:
+        return [None] * len(parts)
+    return [size for _, size in sizes]

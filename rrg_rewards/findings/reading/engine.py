@@ -5,19 +5,22 @@ from dataclasses import replace
 from functools import cache
 from itertools import chain, filterfalse
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
+from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.knowledge.organs import finding_organ, varies_in_organ
+from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
-from rrg_rewards.findings.reading.compositions import composed_concept
-from rrg_rewards.findings.reading.continuations import continued, further_attributes, has_items
-from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding, Presence
+from rrg_rewards.findings.reading.finding import LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, find_mentions, mention_spans, sentence_codes
+from rrg_rewards.findings.reading.merge_mentions import is_countable
+from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
 from rrg_rewards.findings.reading.tokens import locate, tokenise
+from rrg_rewards.findings.reading.wordings import composed_concept
 
 __all__ = ["FindingEngine", "engine_of", "extract_findings", "get_engine"]
 
@@ -29,6 +32,85 @@ _MAX_REMEMBERED_LENGTH = 1_000
 _FINDINGS_PER_MASK = 0.1
 # Maximum number of reports that are tokenised together.
 _BATCH = 256
+# Units in which the size of a list item is stated.
+_UNITS = ("mm", "cm")
+
+Key = TypeVar("Key", str, tuple[str, ...])
+Value = TypeVar("Value")
+
+
+class _Memory(Generic[Key, Value]):
+    """Remembers the results of texts that occur in several reports.
+
+    Args:
+        size: Maximum number of results; the memory is emptied when it is full.
+
+    Attributes:
+        results: The results, by text or by tokens. Several threads may read and add them; none is ever removed.
+    """
+
+    def __init__(self, size: float) -> None:
+        self._size = size
+        self.results: dict[Key, Value] = {}
+
+    def add(self, key: Key, result: Value) -> None:
+        """Remember a result, unless its text is long."""
+        if self._size and len(key) <= _MAX_REMEMBERED_LENGTH:
+            if len(self.results) >= self._size:
+                # Replaced instead of cleared, because another thread may be reading the old dictionary.
+                self.results = {}
+            self.results[key] = result
+
+
+class _TokenFinding(NamedTuple):
+    """A finding at tokens ``start`` to ``end`` of a sentence; its attributes are read with ``span``.
+
+    It is open if no phrase of the lexicon names it.
+    """
+
+    concept: str
+    presence: int
+    start: int
+    end: int
+    span: Span
+    organ: str | None
+    words: tuple[str, ...] = ()
+    is_open: bool = False
+
+
+class _TokenReading(NamedTuple):
+    """What the tokens of a sentence state.
+
+    Attributes:
+        findings: The findings with their attributes.
+        continuation: Attributes that the sentence adds to the last finding of the preceding sentences; ``None`` if it
+            names a finding itself or does not continue them.
+        item: Attributes of a further lesion like the one before, if the sentence states only its size and place.
+    """
+
+    findings: list[tuple[_TokenFinding, Attributes]]
+    continuation: Attributes | None = None
+    item: Attributes | None = None
+
+
+class _UnitFinding(NamedTuple):
+    """A finding at characters ``start`` to ``end`` of a unit."""
+
+    concept: str
+    presence: Presence
+    start: int
+    end: int
+    attributes: Attributes
+    organ: str | None
+    words: tuple[str, ...]
+
+
+class _SentenceReading(NamedTuple):
+    """What a sentence of a unit states; as :class:`_TokenReading`."""
+
+    findings: tuple[_UnitFinding, ...]
+    continuation: Attributes | None = None
+    item: Attributes | None = None
 
 
 class FindingEngine:
@@ -52,38 +134,36 @@ class FindingEngine:
 
     def __init__(self, lexicon: Lexicon, memory: int = _MEMORY, open_findings: bool = False) -> None:
         self.lexicon = lexicon
-        self.memory = memory
         self.open_findings = open_findings
-        self._masks: dict[str, int] = {}
-        self._units: dict[str, tuple[_SentenceReading, ...]] = {}
-        self._sentences: dict[tuple[str, ...], _TokensReading] = {}
+        self._masks: _Memory[str, int] = _Memory(memory)
+        self._units: _Memory[str, tuple[_SentenceReading, ...]] = _Memory(memory * _FINDINGS_PER_MASK)
+        self._sentences: _Memory[tuple[str, ...], _TokenReading] = _Memory(memory * _FINDINGS_PER_MASK)
 
     def masks(self, reports: Sequence[str]) -> list[int]:
         """Return, for each report, the bit mask of its present and uncertain concepts.
 
         A sentence that several reports contain is read once.
         """
-        found: list[int] = []
+        masks: list[int] = []
         for start in range(0, len(reports), _BATCH):
-            found += self._batch_masks(reports[start : start + _BATCH])
-        return found
+            masks += self._batch_masks(reports[start : start + _BATCH])
+        return masks
 
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
-        # Other threads may add entries to this dictionary meanwhile. No entry is ever removed.
-        known = self._masks
+        remembered = self._masks.results
         split = [report_units(report) for report in reports]
-        fresh = list(filterfalse(known.__contains__, set(chain.from_iterable(split))))
+        fresh = list(filterfalse(remembered.__contains__, set(chain.from_iterable(split))))
         new = dict(zip(fresh, map(self._unit_mask, tokenise_units(fresh)), strict=True)) if fresh else {}
-        found = []
+        masks = []
         for units in split:
             union = 0
             for unit in units:
-                mask = known.get(unit)
+                mask = remembered.get(unit)
                 union |= new[unit] if mask is None else mask
-            found.append(union)
-        if self.memory:
-            self._remember(new)
-        return found
+            masks.append(union)
+        for unit, mask in new.items():
+            self._masks.add(unit, mask)
+        return masks
 
     def _unit_mask(self, unit: list[list[str]]) -> int:
         mask = 0
@@ -93,36 +173,23 @@ class FindingEngine:
                     mask |= 1 << (2 * mention.concept + mention.presence)
         return mask
 
-    def _remember(self, new: dict[str, int]) -> None:
-        known = self._masks
-        for unit, mask in new.items():
-            if len(unit) <= _MAX_REMEMBERED_LENGTH:
-                if len(known) >= self.memory:
-                    # Replaced instead of cleared, because another thread may be reading the old dictionary.
-                    self._masks = known = {}
-                known[unit] = mask
-
     def extract(self, report: str) -> list[Finding]:
         """Return all mentions in a report with their attributes, in the order of the text."""
         findings: list[Finding] = []
-        known, index, offset = self._units, 0, 0
+        index, offset = 0, 0
         for unit in report_units(report):
-            readings = known.get(unit)
+            readings = self._units.results.get(unit)
             if readings is None:
                 readings = tuple(self._read_sentence(*sentence) for sentence in split_unit(unit))
-                if self.memory and len(unit) <= _MAX_REMEMBERED_LENGTH:
-                    if len(known) >= self.memory * _FINDINGS_PER_MASK:
-                        # As in _remember.
-                        self._units = known = {}
-                    known[unit] = readings
+                self._units.add(unit, readings)
             for reading in readings:
                 if reading.continuation is not None and findings:
-                    findings[-1] = continued(findings[-1], reading.continuation)
-                elif reading.item is not None and findings and has_items(findings[-1], index):
+                    findings[-1] = _continued(findings[-1], reading.continuation)
+                elif reading.item is not None and findings and _has_items(findings[-1], index):
                     # The name is that of the finding before.
                     findings.append(replace(findings[-1], sentence=index, attributes=reading.item))
-                for concept, presence, begin, stop, attributes, organ, words in reading.findings:
-                    start, end = begin + offset, stop + offset
+                for concept, presence, unit_start, unit_end, attributes, organ, words in reading.findings:
+                    start, end = unit_start + offset, unit_end + offset
                     # From the report, because wrapped lines are joined in the unit.
                     text = report[start:end]
                     findings.append(Finding(concept, presence, start, end, index, text, attributes, (), organ, words))
@@ -130,153 +197,175 @@ class FindingEngine:
             offset += len(unit) + len(UNIT_SEPARATOR)
         return findings
 
-    def _read_sentence(self, offset: int, sentence: str) -> "_SentenceReading":
+    def _read_sentence(self, offset: int, sentence: str) -> _SentenceReading:
         """Read a sentence that starts at character ``offset`` of its unit."""
         tokens = tokenise(sentence)
-        stated, attributes, item = self._read_tokens(tuple(tokens))
-        if not stated:
-            return _SentenceReading((), attributes[0] if attributes else None, item)
-        places = locate(sentence, tokens[: max(found.end for found in stated)])
+        findings, continuation, item = self._read_tokens(tuple(tokens))
+        if not findings:
+            return _SentenceReading((), continuation, item)
+        bounds = locate(sentence, tokens[: max(finding.end for finding, _ in findings)])
         return _SentenceReading(
             tuple(
                 [
-                    _Read(
-                        found.concept,
-                        _PRESENCES[found.presence],
-                        offset + places[found.start][0],
-                        offset + places[found.end - 1][1],
-                        own,
-                        found.organ,
-                        found.words,
+                    _UnitFinding(
+                        finding.concept,
+                        _PRESENCES[finding.presence],
+                        offset + bounds[finding.start][0],
+                        offset + bounds[finding.end - 1][1],
+                        attributes,
+                        finding.organ,
+                        finding.words,
                     )
-                    for found, own in zip(stated, attributes, strict=True)
+                    for finding, attributes in findings
                 ]
-            ),
-            None,
+            )
         )
 
-    def _read_tokens(self, tokens: tuple[str, ...]) -> "_TokensReading":
-        """Return the findings of a sentence, the attributes of each, and those of a further lesion like the one before.
+    def _read_tokens(self, tokens: tuple[str, ...]) -> _TokenReading:
+        """Read the tokens of a sentence. Sentences that differ in case and punctuation only are read once."""
+        reading = self._sentences.results.get(tokens)
+        if reading is None:
+            findings = self._attributed_findings(list(tokens))
+            reading = _TokenReading(findings) if findings else _TokenReading([], *_further_attributes(tokens))
+            self._sentences.add(tokens, reading)
+        return reading
 
-        Without findings, the attributes are those that the sentence adds to the finding before; empty for none.
-        Sentences that differ in case and punctuation only are read once.
-        """
-        known = self._sentences
-        found = known.get(tokens)
-        if found is None:
-            found = self._stated_attributes(list(tokens))
-            if self.memory and len(tokens) <= _MAX_REMEMBERED_LENGTH:
-                if len(known) >= self.memory * _FINDINGS_PER_MASK:
-                    # As in _remember.
-                    self._sentences = known = {}
-                known[tokens] = found
-        return found
-
-    def _stated_attributes(self, tokens: Sequence[str]) -> "_TokensReading":
+    def _attributed_findings(self, tokens: Sequence[str]) -> list[tuple[_TokenFinding, Attributes]]:
+        """Return the named and the open findings of a sentence with their attributes."""
         reader = attribute_reader()
         if self.lexicon.exclusive:
-            stated = self._statements(tokens)
-            attributes = reader.attributes(tokens, [found.span for found in stated]) if stated else []
+            findings = self._findings(tokens)
+            attributes = reader.attributes(tokens, [finding.span for finding in findings]) if findings else []
         else:
             # Phrases overlap. The attributes of each phrase are read separately.
-            mentions = sorted(find_mentions(self.lexicon, tokens)[0], key=lambda found: (found.start, found.end))
-            stated = [self._named(found, Span(found.start, found.end)) for found in mentions]
-            attributes = [reader.attributes(tokens, [found.span])[0] for found in stated]
-        if not stated:
-            return stated, *further_attributes(tokens)
-        own = [_untimed(own) if found.is_open else own for found, own in zip(stated, attributes, strict=True)]
-        return stated, own, None
+            mentions = sorted(find_mentions(self.lexicon, tokens)[0], key=lambda mention: (mention.start, mention.end))
+            findings = [self._named(mention, Span(mention.start, mention.end)) for mention in mentions]
+            attributes = [reader.attributes(tokens, [finding.span])[0] for finding in findings]
+        return [
+            (finding, _untimed(stated) if finding.is_open else stated)
+            for finding, stated in zip(findings, attributes, strict=True)
+        ]
 
-    def _statements(self, tokens: Sequence[str]) -> list["_Stated"]:
+    def _findings(self, tokens: Sequence[str]) -> list[_TokenFinding]:
         """Return the named and the open findings of a sentence, in order."""
         lexicon = self.lexicon
         mentions, scope = find_mentions(lexicon, tokens)
         named = [] if scope is None else mention_spans(mentions, scope.codes, exclusive=True)
         reader = open_statement_reader()
-        found = [self._named(mention, span, scope) for mention, span in named]
+        findings = [self._named(mention, span, scope) for mention, span in named]
         taken = {i for mention, _ in named for i in range(mention.start, mention.end)}
         roles = reader.roles(tokens, taken) if self.open_findings else {}
         if roles:
             scope = scope or NegationScope(sentence_codes(lexicon, tokens))
             sites = ((i, lexicon.organ(code)) for i, code in enumerate(scope.codes) if code & lexicon.sites)
             organs = {i: organ for i, organ in sites if organ}
-            for stated in reader.statements(tokens, roles, scope, organs, taken):
-                found.append(_open(stated))
-        return sorted(found, key=lambda one: (one.span.end, one.start))
+            findings += map(_open, reader.statements(tokens, roles, scope, organs, taken))
+        return sorted(findings, key=lambda finding: (finding.span.end, finding.start))
 
-    def _site(self, scope: NegationScope, mention: Mention) -> str | None:
-        """Return the organ that the clause of a mention names nearest to it."""
-        begin, stop = scope.context(mention.start, self.lexicon.rules.heads, self.lexicon.sites)
-        return self.lexicon.organ(scope.nearest(self.lexicon.sites, mention.start, mention.end, begin, stop))
-
-    def _named(self, mention: Mention, span: Span, scope: NegationScope | None = None) -> "_Stated":
+    def _named(self, mention: Mention, span: Span, scope: NegationScope | None = None) -> _TokenFinding:
         concept = self.lexicon.concepts[mention.concept]
         organ = None
         if self.lexicon.sites:
             # The site is only looked for if it matters.
             organ = finding_organ(concept, self._site(scope, mention) if scope and varies_in_organ(concept) else None)
-        return _Stated(concept, mention.presence, mention.start, mention.end, span, organ)
+        return _TokenFinding(concept, mention.presence, mention.start, mention.end, span, organ)
+
+    def _site(self, scope: NegationScope, mention: Mention) -> str | None:
+        """Return the organ that the clause of a mention names nearest to it."""
+        sites = self.lexicon.sites
+        context = scope.context(mention.start, self.lexicon.rules.heads, sites)
+        return self.lexicon.organ(scope.nearest(sites, mention.start, mention.end, context))
 
 
-class _Stated(NamedTuple):
-    """A finding at tokens ``start`` to ``end`` of a sentence; its attributes are read with ``span``.
-
-    It is open if no phrase of the lexicon names it.
-    """
-
-    concept: str
-    presence: int
-    start: int
-    end: int
-    span: Span
-    organ: str | None
-    words: tuple[str, ...] = ()
-    is_open: bool = False
-
-
-def _open(stated: OpenStatement) -> _Stated:
+def _open(statement: OpenStatement) -> _TokenFinding:
     """Return the finding of an open statement: of the concept that its words and its organ make, if there is one."""
-    start, end, presence, organ, words, *_ = stated
+    start, end, presence, organ, words, *_ = statement
     span = Span(end - 1, end, start)
-    concept = composed_concept(organ, stated.signals, stated.clause, stated.subject)
+    concept = composed_concept(organ, statement.signals, statement.clause, statement.subject)
     if concept is None:
-        return _Stated(OTHER, presence, start, end, span, organ, words, is_open=True)
-    return _Stated(concept, presence, start, end, span, finding_organ(concept, organ), is_open=True)
-
-
-class _Read(NamedTuple):
-    """A finding at characters ``start`` to ``end`` of a unit."""
-
-    concept: str
-    presence: Presence
-    start: int
-    end: int
-    attributes: Attributes
-    organ: str | None
-    words: tuple[str, ...]
-
-
-_TokensReading = tuple[list[_Stated], list[Attributes], Attributes | None]
-
-
-class _SentenceReading(NamedTuple):
-    """The result of reading one sentence.
-
-    Attributes:
-        findings: The findings.
-        continuation: Attributes that the sentence adds to the last finding of the preceding sentences; ``None`` if it
-            names a finding itself or does not continue them.
-        item: Attributes of a further lesion like the one before, if the sentence states only its size and place.
-    """
-
-    findings: tuple[_Read, ...]
-    continuation: Attributes | None
-    item: Attributes | None = None
+        return _TokenFinding(OTHER, presence, start, end, span, organ, words, is_open=True)
+    return _TokenFinding(concept, presence, start, end, span, finding_organ(concept, organ), is_open=True)
 
 
 def _untimed(attributes: Attributes) -> Attributes:
     """Return attributes without growth: "the density of the liver has decreased" describes the liver."""
     return replace(attributes, change=None) if attributes.change in ("increased", "decreased") else attributes
+
+
+def _further_attributes(tokens: Sequence[str]) -> tuple[Attributes | None, Attributes | None]:
+    """Return what a sentence without a finding says of others.
+
+    Returns:
+        The attributes that it adds to the finding before, and those of a further lesion like this one; ``None`` for
+        none.
+
+    Example:
+        >>> _further_attributes("another of 3 mm in the left upper lobe".split())
+        (None, Attributes(laterality='left', location=('upper',), size_mm=3.0))
+    """
+    if _continues(tokens):
+        return attribute_reader().attributes(tokens, [Span(0, 0)])[0], None
+    item = _item(tokens)
+    # "The largest, subpleural in the left lower lobe, is about 6 mm."
+    if item is not None and not cue_words("comparisons", "largest").isdisjoint(tokens[:2]):
+        return item, None
+    return None, item
+
+
+def _continues(tokens: Sequence[str]) -> bool:
+    """Whether a sentence describes the last finding: "It measures 5 mm", "The tip is in ..."."""
+    if not tokens:
+        return False
+    has_article = tokens[0] in cue_words("continuations", "article")
+    first, *after = tokens[has_article : has_article + 3] or [""]
+    is_measured = first in cue_words("continuations", "measured") and not cue_words(
+        "continuations", "measuring"
+    ).isdisjoint(after)
+    return (has_article and first == "tip") or is_measured or tokens[0] in cue_words("continuations", "sentence")
+
+
+def _continued(finding: Finding, more: Attributes) -> Finding:
+    """Return a finding with the size, position and place that the next sentence states."""
+    stated = Attributes(
+        laterality=more.laterality,
+        size_mm=more.size_mm,
+        short_axis_mm=more.short_axis_mm,
+        device_position=more.device_position,
+        location=more.location,
+    )
+    if more.device_position == "malpositioned":
+        # "The tip is in the right atrium. It should be withdrawn."
+        return replace(finding, attributes=replace(finding.attributes, device_position=None).filled(stated))
+    return replace(finding, attributes=finding.attributes.filled(stated))
+
+
+def _item(tokens: Sequence[str]) -> Attributes | None:
+    """Return the attributes of a list item, or ``None`` if the sentence is none.
+
+    An item leaves out the name of the lesion: "nodules: 4 mm in the RUL. 3 mm in the LUL". It states a size and a place
+    in the lung, and nothing else.
+    """
+    if not any(token.endswith(_UNITS) for token in tokens):
+        return None
+    stated = {i for modifier in modifier_reader().modifiers(tokens) for i in range(modifier.start, modifier.end)}
+    if not all(i in stated or token in _fillers() or token[0].isdigit() for i, token in enumerate(tokens)):
+        return None
+    attributes = attribute_reader().attributes(tokens, [Span(0, 0)])[0]
+    if attributes.size_mm is None or not LUNG_PARTS.issuperset(attributes.location):
+        return None
+    if not (attributes.laterality or attributes.location or "fissure" in tokens):
+        return None
+    return attributes
+
+
+def _has_items(finding: Finding, sentence: int) -> bool:
+    """Whether a sentence can be an item of a list of lesions that this finding is in."""
+    return finding.presence != "absent" and finding.sentence == sentence - 1 and is_countable(finding)
+
+
+@cache
+def _fillers() -> frozenset[str]:
+    return cue_words("continuations", "item").union(load_knowledge("attributes")["within_place"])
 
 
 def get_engine(lexicon: str | Path, open_findings: bool = False) -> FindingEngine:

@@ -4,13 +4,23 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["MOST_COMPARED", "OTHER", "Attributes", "Finding", "Place", "Presence", "may_be_same"]
+__all__ = [
+    "LUNG_LEVELS",
+    "LUNG_PARTS",
+    "OTHER",
+    "Attributes",
+    "Finding",
+    "Place",
+    "Presence",
+    "may_be_same",
+]
 
 OTHER = "other_finding"
 """Concept of an open finding, which no concept of the lexicon names."""
-MOST_COMPARED = 200
-"""Number of earlier findings that a mention is compared with, so that time is linear in the number of mentions. Reports
-of patients contain fewer than a hundred findings."""
+LUNG_LEVELS = frozenset({"upper", "middle", "lower"})
+"""Locations that are levels of the lung."""
+LUNG_PARTS = LUNG_LEVELS | {"central", "peripheral"}
+"""Locations that are parts of the lung."""
 # Number of letters by which word forms are compared.
 _STEM = 5
 

@@ -135,13 +135,13 @@ def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationSco
         return False
     if rule.not_within and rule.not_within & union(codes[start:end]):
         return False
-    begin, stop = (0, len(codes)) if rule.wide else scope.context(start, lexicon.rules.heads, lexicon.sites)
+    context = range(len(codes)) if rule.wide else scope.context(start, lexicon.rules.heads, lexicon.sites)
     if rule.needs or rule.bars:
-        around = scope.union(begin, stop)
+        around = scope.union(context.start, context.stop)
         if around & rule.needs != rule.needs or around & rule.bars:
             return False
     if rule.at or rule.not_at:
-        site = scope.nearest(lexicon.sites, start, end, begin, stop)
+        site = scope.nearest(lexicon.sites, start, end, context)
         if rule.at and not site & rule.at:
             return False
         if site & rule.not_at:

@@ -3,17 +3,17 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache, lru_cache
+from typing import Literal
 
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import attribute_reader
-from rrg_rewards.findings.reading.causes import explained_finding, with_alternative, without_requests
-from rrg_rewards.findings.reading.finding import MOST_COMPARED, Attributes, Finding, may_be_same
-from rrg_rewards.findings.reading.references import is_countable, is_group, is_part_of, reference_to
+from rrg_rewards.findings.reading.finding import Attributes, Finding, may_be_same
 from rrg_rewards.findings.reading.tokens import tokenise
 
-__all__ = ["abnormal_findings"]
+__all__ = ["abnormal_findings", "is_countable"]
 
 # The words of a heading after a finding that it names: "Nodes/esophagus:".
 _HEADING_END = re.compile(r"(?: ?(?:/|,|&|\band\b) ?[A-Za-z]+){0,2} ?:")
@@ -21,6 +21,20 @@ _HEADING_END = re.compile(r"(?: ?(?:/|,|&|\band\b) ?[A-Za-z]+){0,2} ?:")
 _DEVICE = "medical_device"
 # Densities of a nodule; two nodules of different density are not one.
 _DENSITIES = frozenset({"solid", "part_solid", "ground_glass", "calcified"})
+# Number of earlier findings that a mention is compared with, so that time is linear in the number of mentions. Reports
+# of patients contain fewer than a hundred findings.
+_MOST_COMPARED = 200
+# Number of characters around a mention in which its sentence can say that it is about the cause of a finding.
+_CAUSE_REACH = 80
+# Number of characters, and of words, before a mention in which an article is looked for.
+_REFERENCE_SEARCHED = 80
+_REFERENCE_REACH = 6
+# Number of characters after a mention that can contain "size".
+_SIZE_SEARCHED = 16
+# Number of characters before an apposition that can contain "the largest".
+_LARGEST_SEARCHED = 150
+_PHRASE_END = re.compile(r"[.,;:()\n]")
+_PLURALS, _SINGULARS = ("s", "ae"), ("ss", "is", "us")
 
 
 def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]:
@@ -37,8 +51,8 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
     Example:
         >>> from rrg_rewards.findings import extract_findings
         >>> report = "Right basilar opacity, likely atelectasis. No effusion. Mild atelectasis."
-        >>> found = abnormal_findings(report, extract_findings(report))
-        >>> [(finding.concept, finding.attributes) for finding in found]
+        >>> findings = abnormal_findings(report, extract_findings(report))
+        >>> [(finding.concept, finding.attributes) for finding in findings]
         [('atelectasis', Attributes(laterality='right', location=('lower',), severity='mild', certainty='likely'))]
     """
     findings: list[Finding] = []
@@ -53,12 +67,12 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
         if merged is not None:
             findings[-1] = last = merged
             continue
-        if (place := explained_finding(findings, mention, report)) is not None:
-            findings[place] = with_alternative(findings[place], mention)
+        if (explained := _explained_finding(findings, mention, report)) is not None:
+            findings[explained] = _with_alternative(findings[explained], mention)
             continue
         findings.append(mention)
         last = mention
-    return _distinct(without_requests(findings, report), report)
+    return _distinct(_without_requests(findings, report), report)
 
 
 def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
@@ -88,7 +102,7 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
         return replace(second, attributes=second.attributes.filled(first.attributes))
     if link == "doubted" and not explained:
         return None
-    return with_alternative(first, second)
+    return _with_alternative(first, second)
 
 
 def _is_heading(first: Finding, second: Finding, report: str) -> bool:
@@ -162,14 +176,14 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
         kin = family(finding.concept)
         similar: list[int] = []
         if not kin.isdisjoint(seen):
-            similar = [i for i in range(max(0, len(kept) - MOST_COMPARED), len(kept)) if kept[i].concept in kin]
+            similar = [i for i in range(max(0, len(kept) - _MOST_COMPARED), len(kept)) if kept[i].concept in kin]
         seen.add(finding.concept)
         if not similar:
             kept.append(finding)
             continue
-        reference = reference_to(finding, report)
-        if reference == "definite" and (place := _antecedent(kept, similar, finding)) is not None:
-            kept[place] = _detailed(kept[place], finding)
+        reference = _reference_to(finding, report)
+        if reference == "definite" and (antecedent := _antecedent(kept, similar, finding)) is not None:
+            kept[antecedent] = _detailed(kept[antecedent], finding)
             continue
         for i in similar:
             earlier = kept[i]
@@ -204,7 +218,7 @@ def _antecedent(kept: Sequence[Finding], similar: Sequence[int], finding: Findin
             or (earlier.concept in wider(finding.concept) and is_countable(finding))
         )
         if is_kind and (
-            is_part_of(finding.attributes, earlier)
+            _is_part_of(finding.attributes, earlier)
             or (
                 _may_be_one(earlier.attributes, finding.attributes)
                 and not _densities_differ(earlier.attributes, finding.attributes)
@@ -220,7 +234,7 @@ def _detailed(earlier: Finding, finding: Finding) -> Finding:
     if ours.size_mm is not None and theirs.size_mm is not None and theirs.size_mm > ours.size_mm:
         ours = replace(ours, size_mm=None, short_axis_mm=None)
     concept = earlier.concept
-    if finding.concept != concept and concept in concept_graph().wider(finding.concept) and not is_group(earlier):
+    if finding.concept != concept and concept in concept_graph().wider(finding.concept) and not _is_group(earlier):
         concept = finding.concept
     return replace(earlier, concept=concept, attributes=ours.filled(theirs))
 
@@ -289,5 +303,150 @@ def _may_be_one(first: Attributes, second: Attributes) -> bool:
         and (first.size_mm is None or second.size_mm is None or first.size_mm == second.size_mm)
         and (
             first.device_position is None or first.device_position == (second.device_position or first.device_position)
+        )
+    )
+
+
+def _explained_finding(findings: Sequence[Finding], mention: Finding, report: str) -> int | None:
+    """Return the index of the last finding that a statement about its cause can explain, or ``None``.
+
+    "Ground glass areas in both lungs. No effusion. Viral pneumonia is considered in the etiology."
+    """
+    if mention.attributes.location or not findings:
+        return None
+    if findings[-1].sentence == mention.sentence and cue_words("causes", "after").isdisjoint(_after(mention, report)):
+        return None
+    graph = concept_graph()
+    for i in range(len(findings) - 1, max(-1, len(findings) - 1 - _MOST_COMPARED), -1):
+        if graph.explains(findings[i].concept, mention.concept) and may_be_same(findings[i], mention):
+            return i if _is_near(mention, report, "words") else None
+    return None
+
+
+def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]:
+    """Return the findings with a suspected cause, stated before its finding, as an alternative of the finding.
+
+    "In terms of viral pneumonia, clinical correlation is recommended. Ground glass areas are seen in both lungs."
+    """
+    graph, kept = concept_graph(), list(findings)
+    for cause in findings:
+        if cause.attributes.location or cause.attributes.laterality:
+            continue
+        if not _is_near(cause, report, "requests"):
+            continue
+        for i, finding in enumerate(kept):
+            if (
+                finding.sentence > cause.sentence
+                and graph.explains(finding.concept, cause.concept)
+                and may_be_same(finding, cause)
+            ):
+                kept[i] = _with_alternative(finding, cause)
+                kept.remove(cause)
+                break
+    return kept
+
+
+def _with_alternative(first: Finding, second: Finding) -> Finding:
+    """Return a finding with the concept of a second mention as an alternative, and the attributes of both."""
+    attributes = first.attributes.filled(second.attributes)
+    return replace(first, attributes=attributes, alternatives=(*first.alternatives, second.concept))
+
+
+def _is_near(mention: Finding, report: str, name: str) -> bool:
+    """Whether a word of its sentence around a mention is in a list of ``causes`` in ``cues.yaml``."""
+    before = tokenise(report[max(0, mention.start - _CAUSE_REACH) : mention.start].rpartition(". ")[2])
+    return not cue_words("causes", name).isdisjoint(before + _after(mention, report))
+
+
+def _after(mention: Finding, report: str) -> list[str]:
+    return tokenise(report[mention.end : mention.end + _CAUSE_REACH].partition(". ")[0].rstrip("."))
+
+
+def _reference_to(finding: Finding, report: str) -> Literal["definite", "indefinite"] | None:
+    """Return whether the words around a mention say that its finding was mentioned before, or that it was not.
+
+    Example:
+        >>> from rrg_rewards.findings import extract_findings
+        >>> report = "A nodule is seen. The largest nodule is on the left. Calcified nodule."
+        >>> [_reference_to(finding, report) for finding in extract_findings(report)]
+        ['indefinite', 'definite', None]
+    """
+    before = _PHRASE_END.split(report[max(0, finding.start - _REFERENCE_SEARCHED) : finding.start])[-1]
+    after = _PHRASE_END.split(report[finding.end : finding.end + _SIZE_SEARCHED], maxsplit=1)[0]
+    found = _reference(before, after)
+    if found is None and _is_apposition(report[max(0, finding.start - _LARGEST_SEARCHED) : finding.start], before):
+        return "definite"
+    return found
+
+
+def _is_apposition(text: str, before: str) -> bool:
+    """Whether a name without an article describes the lesion before: "the largest is on the right, solid nodule"."""
+    sentence = text.rpartition(". ")[2]
+    place = sentence.rfind("largest")
+    if place < 0 or not sentence.removesuffix(before).rstrip().endswith((",", ")")):
+        return False
+    return "and" not in tokenise(sentence[place:]) and cue_words("adjectives", "descriptive").issuperset(
+        tokenise(before)
+    )
+
+
+# Reports repeat their sentences.
+@lru_cache(maxsize=1 << 16)
+def _reference(text_before: str, text_after: str) -> Literal["definite", "indefinite"] | None:
+    sizes = cue_words("references", "sizes")
+    if not sizes.isdisjoint(tokenise(text_after)[:1]):
+        return "definite"
+    before = tokenise(text_before)
+    places = cue_words("references", "places")
+    has_place = False
+    for k in range(len(before) - 1, max(-1, len(before) - 1 - _REFERENCE_REACH), -1):
+        word = before[k]
+        if word in cue_words("references", "indefinite"):
+            return "indefinite"
+        if word in cue_words("references", "definite"):
+            is_of_place = has_place and k and before[k - 1] in cue_words("references", "placing")
+            return None if is_of_place else "definite"
+        if word == "of":
+            return "definite" if k and before[k - 1] in sizes else None
+        if word in cue_words("references", "ends"):
+            return None
+        has_place = has_place or word in places
+    return None
+
+
+@cache
+def _countable() -> tuple[str, ...]:
+    return tuple(stem.rstrip("*") for stem in cue_words("references", "countable"))
+
+
+def is_countable(finding: Finding) -> bool:
+    """Whether a mention names lesions that can be counted, such as nodules."""
+    return _names_countable(finding.text)
+
+
+@lru_cache(maxsize=1 << 12)
+def _names_countable(text: str) -> bool:
+    return any(word.startswith(_countable()) for word in tokenise(text))
+
+
+def _is_group(finding: Finding) -> bool:
+    """Whether a mention names several lesions."""
+    attributes, text = finding.attributes, finding.text.lower()
+    is_plural = text.endswith(_PLURALS) and not text.endswith(_SINGULARS)
+    return is_plural or attributes.extent == "multiple" or attributes.laterality == "bilateral"
+
+
+def _is_part_of(attributes: Attributes, group: Finding) -> bool:
+    """Whether a lesion with these attributes can be one of a group."""
+    own = group.attributes
+    return (
+        _is_group(group)
+        and is_countable(group)
+        and own.laterality in (None, "bilateral", attributes.laterality or own.laterality)
+        and (
+            own.laterality == "bilateral"
+            or not own.location
+            or not attributes.location
+            or not set(own.location).isdisjoint(attributes.location)
         )
     )

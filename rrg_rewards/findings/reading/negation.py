@@ -1,45 +1,61 @@
-"""Decide from the cues in a clause whether a mention is present, uncertain or absent."""
+"""Split a sentence into clauses, and decide from their cues whether a mention is present, uncertain or absent."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 
-from rrg_rewards.findings.reading.clauses import (
-    ABNORMAL,
-    ASKING,
-    BE,
-    BOUNDARY,
-    BREAKING,
-    COMMA,
-    CURRENT,
-    DENYING,
-    DOUBT,
-    EXIST,
-    FORMER,
-    HAVE,
-    HISTORY,
-    JOINT,
-    NORMAL,
-    NOT,
-    OPEN,
-    PLACE,
-    PURPOSE,
-    QUERY,
-    REQUEST,
-    STATING,
-    SURGERY,
-    UNSTATED,
-    VERB,
-    WOULD,
-    Clauses,
-    any_between,
-    first_between,
-)
+from rrg_rewards.findings.reading.lexicon import CUES
 
 __all__ = ["ABSENT", "PRESENT", "UNCERTAIN", "NegationScope"]
 
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
+(
+    BOUNDARY,
+    COMMA,
+    JOINT,
+    VERB,
+    PREDICATE,
+    BE,
+    HAVE,
+    EXIST,
+    SHOW,
+    RELATIVE,
+    NOT,
+    NONE,
+    ENDED,
+    HISTORY,
+    FORMER,
+    CURRENT,
+    OTHER,
+    OPEN,
+    DOUBT,
+    QUERY,
+    NORMAL,
+    ABNORMAL,
+    PLACE,
+    DEGREE,
+    WITH,
+    SURGERY,
+    PURPOSE,
+    REQUEST,
+    UNSTATED,
+    ASKING,
+    WOULD,
+) = (1 << i for i in range(len(CUES)))
+_CUE_MASK = (1 << len(CUES)) - 1
+STATING = VERB | PREDICATE | EXIST | SHOW
+DENYING = NOT | NONE | ENDED
+BREAKING = BOUNDARY | COMMA | JOINT
+# Cues that divide a sentence into clauses and lists.
+_PARTING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH
+_UNASSERTED = REQUEST | UNSTATED | ASKING
 # Maximum distances in tokens.
+# Between "not" and the verb that it negates: "was not clearly observed".
+_NOT_REACH = 3
+# Between "not" and the earlier examination that it applies to: "not observed in the previous examination".
+_FORMER_REACH = 5
 # Between a word of doubt and the mention: "suspicious for early pneumonia".
 _DOUBT_REACH = 6
 # Between "history of" and the mention: "history of mild centrilobular emphysema".
@@ -48,10 +64,204 @@ _HISTORY_REACH = 4
 _PREDICATE_REACH = 4
 # Between a mention and the verb that calls it normal, and between this verb and "normal": "thickness is within normal".
 _NORMAL_REACH = 3
-_UNASSERTED = REQUEST | UNSTATED | ASKING
 
 
-class NegationScope(Clauses):
+class _Clauses:
+    """The clauses of one sentence and the cues in them.
+
+    A clause ends at words such as "but". It also ends at a comma or "and" if there is a verb both before and after it.
+
+    Args:
+        codes: Codes of the sentence's tokens.
+        label: Bits of the sites that a label before the sentence names.
+    """
+
+    def __init__(self, codes: Sequence[int], label: int = 0) -> None:
+        self.codes = codes
+        self.label = label
+        self.size = len(codes)
+        kinds = 0
+        self.verbs: list[int] = []
+        # Cues that negate the words after them ("no"), and cues that negate the words before them ("was not observed").
+        self.ahead: list[int] = []
+        self.back: list[int] = []
+        # Whether the sentence denies a finding for an earlier examination only; the finding is then new.
+        self.has_news = False
+        self.starts = [0]
+        self.breaks: list[int] = []
+        # Verbs with a preceding subject, words before which a list ends, and words that continue a list.
+        self.spoken: list[int] = []
+        self.openers: list[int] = []
+        self.others: list[int] = []
+        self._unions: dict[tuple[int, int], int] = {}
+        self._contexts: dict[int, range] = {}
+        self._sites: list[int] | None = None
+        for i, code in enumerate([code & _CUE_MASK for code in codes]):
+            kinds |= code
+            if not code & _PARTING or (code & BOUNDARY and self._is_answered(i)):
+                continue
+            if code & STATING and self._is_finite(i):
+                self.verbs.append(i)
+            if code & DENYING:
+                self._add_denial(i)
+            if code & BREAKING:
+                self.breaks.append(i)
+                if code & COMMA and i + 1 < self.size and codes[i + 1] & OPEN:
+                    self.openers.append(i)
+            elif code & (BE | HAVE):
+                if not (i and codes[i - 1] & RELATIVE):
+                    self.spoken.append(i)
+            elif code & OTHER:
+                self.others.append(i)
+            # "no pneumothorax with a small effusion", "no mass and mild emphysema"
+            if code & (WITH | JOINT) and i + 1 < self.size and codes[i + 1] & DEGREE:
+                self.openers.append(i)
+        self.kinds = kinds
+        if self.breaks:
+            self._split(self.breaks)
+
+    def _is_finite(self, i: int) -> bool:
+        """Whether a verb makes a statement, as in "was observed" but not in "nodules observed earlier"."""
+        codes = self.codes
+        if codes[i] & (EXIST | SHOW):
+            return True
+        for j in range(i - 1, max(-1, i - 4), -1):
+            if codes[j] & BE:
+                return not (j and codes[j - 1] & RELATIVE)
+        return False
+
+    def _is_answered(self, i: int) -> bool:
+        """Whether only "no" follows a boundary, as in "effusion: no, pneumothorax: no"."""
+        return i + 1 < self.size and bool(self.codes[i + 1] & NONE) and self._ends_at(i + 2)
+
+    def _ends_at(self, i: int) -> bool:
+        return i >= self.size or bool(self.codes[i] & (COMMA | BOUNDARY))
+
+    def _add_denial(self, i: int) -> None:
+        code = self.codes[i]
+        if code & NOT:
+            # "new nodules, which were not observed in the previous examination"
+            if any(code & FORMER for code in self.codes[i + 1 : i + 1 + _FORMER_REACH]):
+                self.has_news = True
+                return
+            for j in range(i + 1, min(self.size, i + 1 + _NOT_REACH)):
+                if self.codes[j] & (SHOW | VERB):
+                    (self.ahead if self.codes[j] & SHOW else self.back).append(i)
+                    break
+        else:
+            leads = i == 0 or bool(self.codes[i - 1] & BOUNDARY)
+            looks_back = not leads if code & ENDED else i > 0 and self._ends_at(i + 1)
+            (self.back if looks_back else self.ahead).append(i)
+
+    def _split(self, breaks: list[int]) -> None:
+        """Collect the index of the first token of each clause."""
+        codes, start = self.codes, 0
+        if not self.verbs and not self.kinds & BOUNDARY:
+            # A clause without a verb does not end at a comma or "and".
+            return
+        last_verb = self.verbs[-1] if self.verbs else -1
+        for i, following in zip(breaks, [*breaks[1:], self.size], strict=True):
+            if not codes[i] & BOUNDARY:
+                # The list ends at the next verb: "there is no effusion, edema, or nodule, and the heart is normal".
+                if self._opens_denied_list(start) and not self._states(i, following):
+                    continue
+                # A statement such as "is normal," is complete; after other verbs a list may continue.
+                if not 0 < i < self.size - 1 or (i > last_verb and not codes[i - 1] & PREDICATE):
+                    continue
+                # The words after the comma have no subject: "nodules seen earlier, were not observed".
+                if codes[i + 1] & BE or not _any_between(self.verbs, start, i):
+                    continue
+            self.starts.append(i)
+            start = i
+
+    def _opens_denied_list(self, start: int) -> bool:
+        """Whether a clause starts with "there is no"."""
+        verb = _first_between(self.verbs, start, start + 3)
+        return verb >= 0 and bool(self.codes[verb] & EXIST) and any(c & NONE for c in self.codes[verb : verb + 4])
+
+    def _states(self, start: int, end: int) -> bool:
+        """Whether there is a verb of any kind between two tokens."""
+        return bool(self.union(start, end) & (STATING | BE | HAVE))
+
+    def clause(self, i: int) -> range:
+        """Return the tokens of the clause that contains token ``i``."""
+        k = bisect_right(self.starts, i)
+        return range(self.starts[k - 1], self.starts[k] if k < len(self.starts) else self.size)
+
+    def union(self, start: int, end: int) -> int:
+        """Return the union of the codes from ``start`` to before ``end``."""
+        codes = self._unions.get((start, end))
+        if codes is None:
+            codes = self._unions[start, end] = reduce(or_, self.codes[start:end], 0)
+        return codes
+
+    def context(self, i: int, heads: int, places: int) -> range:
+        """Return the tokens that can belong to the mention at token ``i``.
+
+        These are the words of the clause. In a list of findings without a verb, they are the list items from the
+        mention to the next finding: "dilated aorta, plaques in the left, right coronary".
+
+        Args:
+            i: Token of the mention.
+            heads: Bits of the words that can begin a finding.
+            places: Bits of the words that name organs. A list item of places only belongs to the finding before it.
+        """
+        context = self._contexts.get(i)
+        if context is None:
+            context = self._contexts[i] = self._context(i, heads, places | PLACE)
+        return context
+
+    def _context(self, i: int, heads: int, places: int) -> range:
+        clause = self.clause(i)
+        start, end = clause.start, clause.stop
+        if not self.kinds & COMMA or _any_between(self.verbs, start, end):
+            return clause
+        codes, breaks = self.codes, self.breaks
+        after = bisect_left(breaks, i)
+        for j in range(after - 1, -1, -1):
+            if breaks[j] < start:
+                break
+            if codes[breaks[j]] & COMMA:
+                start = breaks[j]
+                break
+        comma = -1
+        for j in range(after, len(breaks)):
+            if breaks[j] >= end:
+                break
+            if codes[breaks[j]] & COMMA:
+                if comma >= 0 and self._names_finding(comma, breaks[j], heads, places):
+                    return range(start, comma)
+                comma = breaks[j]
+        return range(start, comma if comma >= 0 and self._names_finding(comma, end, heads, places) else end)
+
+    def _names_finding(self, comma: int, end: int, heads: int, places: int) -> bool:
+        """Whether the words after a comma can name a finding, and not only its place."""
+        return any(code & heads and not code & places for code in self.codes[comma + 1 : end])
+
+    def nearest(self, sites: int, start: int, end: int, context: range) -> int:
+        """Return the bits of the site nearest to the phrase at tokens ``start`` to ``end``, or else those of the label.
+
+        Args:
+            sites: Bits of all sites.
+            start: First token of the phrase.
+            end: Token after the phrase.
+            context: Tokens among which the site is looked for.
+        """
+        if self._sites is None:
+            self._sites = [i for i, code in enumerate(self.codes) if code & sites]
+        named = self._sites
+        after = bisect_left(named, start)
+        best, distance = 0, self.size + 1
+        if after and named[after - 1] >= context.start:
+            best, distance = named[after - 1], start - named[after - 1]
+        elif after == len(named) or named[after] >= context.stop:
+            return self.label & sites
+        if after < len(named) and named[after] < context.stop and max(0, named[after] - end + 1) < distance:
+            best = named[after]
+        return self.codes[best] & sites
+
+
+class NegationScope(_Clauses):
     """The clauses of one sentence, and what their cues of negation, doubt and history say about its mentions.
 
     Args:
@@ -68,84 +278,86 @@ class NegationScope(Clauses):
         kinds, codes = self.kinds, self.codes
         if not kinds & (DENYING | HISTORY | FORMER | DOUBT | QUERY | NORMAL | SURGERY | _UNASSERTED):
             return PRESENT
-        begin, stop = self.bounds(start)
-        if kinds & _UNASSERTED and self._is_unasserted(begin, stop, start, end):
+        clause = self.clause(start)
+        if kinds & _UNASSERTED and self._is_unasserted(clause, start, end):
             return ABSENT
         # "not thickened", "not significantly thickened"
-        if kinds & NOT and any(codes[i] & NOT for i in range(max(begin, start - 2), end)):
+        if kinds & NOT and any(codes[i] & NOT for i in range(max(clause.start, start - 2), end)):
             return ABSENT
-        if (self.ahead or self.back) and self._is_denied(begin, stop, start, end):
+        if (self.ahead or self.back) and self._is_denied(clause, start, end):
             return ABSENT
         # "the septa are of normal thickness"
-        if kinds & NORMAL and (any(codes[i] & NORMAL for i in range(start, end)) or self._is_normal(end, stop)):
+        if kinds & NORMAL and (any(codes[i] & NORMAL for i in range(start, end)) or self._is_normal(end, clause.stop)):
             return ABSENT
-        if kinds & (HISTORY | SURGERY) and self._is_history(begin, stop, start, end):
+        if kinds & (HISTORY | SURGERY) and self._is_history(clause, start, end):
             return ABSENT
-        if kinds & FORMER and not self.has_news and self._is_former(begin, stop, start, end):
+        if kinds & FORMER and not self.has_news and self._is_former(clause, start, end):
             return ABSENT
-        if kinds & DOUBT and any(codes[i] & DOUBT for i in range(max(begin, start - _DOUBT_REACH), start)):
+        if kinds & DOUBT and any(codes[i] & DOUBT for i in range(max(clause.start, start - _DOUBT_REACH), start)):
             return UNCERTAIN
-        if kinds & QUERY and any(codes[i] & QUERY for i in range(end, min(stop, end + 2))):
+        if kinds & QUERY and any(codes[i] & QUERY for i in range(end, min(clause.stop, end + 2))):
             return UNCERTAIN
         return PRESENT
 
-    def _is_unasserted(self, begin: int, stop: int, start: int, end: int) -> bool:
+    def _is_unasserted(self, clause: range, start: int, end: int) -> bool:
         """Whether the clause asks for the mention, makes it a condition, or is about someone else."""
         codes, kinds = self.codes, self.kinds
-        if kinds & UNSTATED and any(code & UNSTATED for code in codes[begin:stop]):
+        if kinds & UNSTATED and any(code & UNSTATED for code in codes[clause.start : clause.stop]):
             return True
-        if kinds & REQUEST and any(code & REQUEST for code in codes[begin:start]):
+        if kinds & REQUEST and any(code & REQUEST for code in codes[clause.start : start]):
             return True
         if not codes[0] & ASKING or (self.size > 1 and codes[1] & (BE | VERB | NOT)):
             return False
         # "Is there a nodule?", "Were there a nodule, it would be seen", "Should a nodule grow, ..."
         return any(code & WOULD for code in codes) or any(code & QUERY for code in codes[end:])
 
-    def _is_denied(self, begin: int, stop: int, start: int, end: int) -> bool:
-        """Whether a negation in the clause from ``begin`` to ``stop`` covers the mention."""
+    def _is_denied(self, clause: range, start: int, end: int) -> bool:
+        """Whether a negation in the clause covers the mention."""
         # Only the nearest negation of each kind matters, because words that block it also block all farther ones.
-        place = first_between(self.back, end, stop)
+        denial = _first_between(self.back, end, clause.stop)
         # A statement in between blocks the negation: "there is effusion and it was not drained".
-        if place >= 0 and not any_between(self.verbs, end, place - 1) and not self._has_own_statement(end, place):
+        if denial >= 0 and not _any_between(self.verbs, end, denial - 1) and not self._has_own_statement(end, denial):
             return True
         later = bisect_left(self.ahead, end)
-        if later and (place := self.ahead[later - 1]) >= begin and not self._list_ended(place, start, stop):
-            return True
+        if later:
+            denial = self.ahead[later - 1]
+            if denial >= clause.start and not self._list_ended(denial, start, clause.stop):
+                return True
         return (
             later < len(self.ahead)
-            and self.ahead[later] < stop
-            and self._is_denied_with_next(begin, self.ahead[later], end)
+            and self.ahead[later] < clause.stop
+            and self._is_denied_with_next(clause.start, self.ahead[later], end)
         )
 
     def _has_own_statement(self, end: int, denial: int) -> bool:
         """Whether the mention has a verb before the denial: "effusion has decreased and edema has resolved"."""
-        verb = first_between(self.spoken, end, denial)
-        end = first_between(self.breaks, verb, denial) if verb >= 0 else -1
+        verb = _first_between(self.spoken, end, denial)
+        stop = _first_between(self.breaks, verb, denial) if verb >= 0 else -1
         # After "and", a verb without a subject continues the statement: "has decreased and was not seen today".
-        return 0 <= end < denial - 1 and not self.codes[end + 1] & (BE | HAVE)
+        return 0 <= stop < denial - 1 and not self.codes[stop + 1] & (BE | HAVE)
 
-    def _list_ended(self, denial: int, start: int, stop: int) -> bool:
+    def _list_ended(self, denial: int, start: int, clause_end: int) -> bool:
         """Whether a word between denial and mention begins a new statement: "no effusion, mild edema"."""
-        openers = [first_between(self.openers, denial, start), first_between(self._list_closers(), denial, start)]
+        openers = [_first_between(self.openers, denial, start), _first_between(self._list_closers(), denial, start)]
         opener = max(openers) if min(openers) < 0 else min(openers)
         # "no consolidation, large effusion or pneumothorax" is one list.
-        return opener >= 0 and not any_between(self.others, opener, stop)
+        return opener >= 0 and not _any_between(self.others, opener, clause_end)
 
     def _list_closers(self) -> list[int]:
         """Return the commas and "and" that end a denied list by what surrounds them."""
         if self._closers is None:
             self._closers = [
-                place
-                for place, following in pairwise([*self.breaks, self.size])
-                if self._has_own_predicate(place, following)
-                or (self.codes[place] & COMMA and (self._is_complete(place) or self._has_own_place(place, following)))
+                i
+                for i, following in pairwise([*self.breaks, self.size])
+                if self._has_own_predicate(i, following)
+                or (self.codes[i] & COMMA and (self._is_complete(i) or self._has_own_place(i, following)))
             ]
         return self._closers
 
-    def _has_own_predicate(self, begin: int, stop: int) -> bool:
+    def _has_own_predicate(self, start: int, end: int) -> bool:
         """Whether the words after a comma or "and" describe a subject: "no effusion and the heart is enlarged"."""
-        verb = next((i for i in range(begin + 2, stop) if self.codes[i] & BE), stop)
-        return any(code & ABNORMAL for code in self.codes[verb : min(stop, verb + _PREDICATE_REACH)])
+        verb = next((i for i in range(start + 2, end) if self.codes[i] & BE), end)
+        return any(code & ABNORMAL for code in self.codes[verb : min(end, verb + _PREDICATE_REACH)])
 
     def _is_complete(self, comma: int) -> bool:
         """Whether a denial and its verb precede a comma: "no mass was seen in the liver, cysts in the kidneys"."""
@@ -153,42 +365,43 @@ class NegationScope(Clauses):
         verbs = bisect_left(self.verbs, comma)
         return before > 0 and verbs > 0 and self.verbs[verbs - 1] > self.ahead[before - 1]
 
-    def _has_own_place(self, comma: int, stop: int) -> bool:
+    def _has_own_place(self, comma: int, end: int) -> bool:
         """Whether a list item has its own place: "no effusion, nodules in the right lung are seen"."""
-        for code in self.codes[comma + 2 : stop]:
+        for code in self.codes[comma + 2 : end]:
             if code & (BE | VERB):
                 return False
             if code & PLACE:
                 return True
         return False
 
-    def _is_denied_with_next(self, begin: int, denial: int, end: int) -> bool:
+    def _is_denied_with_next(self, clause_start: int, denial: int, end: int) -> bool:
         """Whether "no" after a mention also denies the mention: "infiltration, no consolidation was observed"."""
         if denial - end > 1 or (denial > end and not self.codes[end] & COMMA):
             return False
         # "Mild emphysema, no consolidation was observed": the mention is a separate statement.
-        if self.codes[begin] & (BOUNDARY | OPEN) or any(code & JOINT for code in self.codes[begin:denial]):
+        codes = self.codes[clause_start:denial]
+        if codes[0] & (BOUNDARY | OPEN) or any(code & JOINT for code in codes):
             return False
         return bool(self.verbs) and self.verbs[-1] > denial and self.verbs[0] >= end
 
-    def _is_normal(self, end: int, stop: int) -> bool:
+    def _is_normal(self, end: int, clause_end: int) -> bool:
         """Whether the words after the mention call it normal: "wall thickness is normal"."""
         codes = self.codes
-        for i in range(end, min(stop, end + _NORMAL_REACH)):
+        for i in range(end, min(clause_end, end + _NORMAL_REACH)):
             if codes[i] & BREAKING:
                 return False
             if codes[i] & BE:
-                following = codes[i + 1 : min(stop, i + 1 + _NORMAL_REACH)]
+                following = codes[i + 1 : min(clause_end, i + 1 + _NORMAL_REACH)]
                 return any(code & NORMAL for code in following) and not any(c & (BREAKING | NOT) for c in following)
         return False
 
-    def _is_history(self, begin: int, stop: int, start: int, end: int) -> bool:
+    def _is_history(self, clause: range, start: int, end: int) -> bool:
         """Whether the mention is only the reason for an earlier operation, or follows "history of"."""
         codes = self.codes
         # "cancer surgery"
-        if end < stop and codes[end] & SURGERY:
+        if end < clause.stop and codes[end] & SURGERY:
             return True
-        for i in range(start - 1, max(begin, start - _HISTORY_REACH) - 1, -1):
+        for i in range(start - 1, max(clause.start, start - _HISTORY_REACH) - 1, -1):
             if codes[i] & (STATING | BE | HAVE | COMMA):
                 return False
             # "resection of a mass", "lobectomy for cancer"
@@ -196,17 +409,28 @@ class NegationScope(Clauses):
                 return True
         return False
 
-    def _is_former(self, begin: int, stop: int, start: int, end: int) -> bool:
+    def _is_former(self, clause: range, start: int, end: int) -> bool:
         """Whether the clause describes an earlier examination only."""
-        place = self._former(begin, stop, start, end)
+        past = self._first_past(clause, start, end)
         # "In the previous examination there were nodules", or "there were nodules in the previous examination".
-        return 0 <= place <= begin + 1 or (
-            place > start and any(begin <= verb < start and self.codes[verb] & EXIST for verb in self.verbs)
+        return 0 <= past <= clause.start + 1 or (
+            past > start and any(clause.start <= verb < start and self.codes[verb] & EXIST for verb in self.verbs)
         )
 
-    def _former(self, begin: int, stop: int, start: int, end: int) -> int:
+    def _first_past(self, clause: range, start: int, end: int) -> int:
         """Return the first token that places a clause in the past; -1 if there is none or the clause is about now."""
         # "increased" in "increased markings" is a part of the name.
-        if any(self.codes[i] & CURRENT for i in range(begin, stop) if not start <= i < end):
+        if any(self.codes[i] & CURRENT for i in clause if not start <= i < end):
             return -1
-        return next((i for i in range(begin, stop) if self.codes[i] & FORMER), -1)
+        return next((i for i in clause if self.codes[i] & FORMER), -1)
+
+
+def _first_between(indices: list[int], start: int, end: int) -> int:
+    """Return the first of ascending indices in [``start``, ``end``), or -1."""
+    i = bisect_left(indices, start)
+    return indices[i] if i < len(indices) and indices[i] < end else -1
+
+
+def _any_between(indices: list[int], start: int, end: int) -> bool:
+    """Whether one of ascending indices is in [``start``, ``end``)."""
+    return _first_between(indices, start, end) >= 0

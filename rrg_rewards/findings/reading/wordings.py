@@ -1,14 +1,14 @@
-"""Classes of words that say the same of an organ, for findings that no concept of the lexicon names."""
+"""Classes of words that say the same of an organ, and the concepts that they make together with the organ."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.phrases import WordBits, union
 from rrg_rewards.utilities.package_data import package_yaml
 
-__all__ = ["Wording", "head_bits", "is_focal", "lesion_bits", "opposite_bits", "quantities", "wording"]
+__all__ = ["Wording", "composed_concept", "lesion_bits", "opposite_bits", "wording"]
 
 # Letters of two words that have no class in ``knowledge/wordings.yaml`` and are equal in their first letters.
 _STEM = 6
@@ -18,7 +18,7 @@ class Wording(NamedTuple):
     """What some words say.
 
     Attributes:
-        heads: One bit for each of the ``heads`` in ``wordings.yaml`` that the words say; see :func:`head_bits`.
+        heads: One bit for each of the ``heads`` in ``wordings.yaml`` that the words say; see :func:`_head_bits`.
         stems: Stems of the words that no class contains.
         is_general: Whether a word can stand for any lesion.
     """
@@ -51,7 +51,7 @@ def wording(words: tuple[str, ...]) -> Wording:
     """Return what some words say.
 
     Example:
-        >>> wording(("increased", "caliber")).heads == wording(("dilated",)).heads == head_bits("large")
+        >>> wording(("increased", "caliber")).heads == wording(("dilated",)).heads == _head_bits("large")
         True
     """
     table = _classes()
@@ -71,20 +71,20 @@ def wording(words: tuple[str, ...]) -> Wording:
     )
 
 
-def is_focal(words: Iterable[str]) -> bool:
+def _is_focal(words: Iterable[str]) -> bool:
     """Whether a word stands for a part of an organ, as distinct from the organ as a whole."""
     table = _classes()
     return any(table.words[word] & table.bits["focal"] for word in words)
 
 
-def quantities(words: Iterable[str]) -> list[str]:
+def _quantities(words: Iterable[str]) -> list[str]:
     """Return the words that name a quantity."""
     table = _classes()
     named = union(quantity for _, quantity, _ in table.combinations)
     return [word for word in words if table.words[word] & named]
 
 
-def head_bits(*names: str) -> int:
+def _head_bits(*names: str) -> int:
     """Return the union of the bits of some heads."""
     return union(_classes().bits[name] for name in names)
 
@@ -92,13 +92,13 @@ def head_bits(*names: str) -> int:
 @cache
 def lesion_bits() -> int:
     """Return the bits of the heads that a general word is wider than."""
-    return head_bits(*load_knowledge("wordings")["lesions"])
+    return _head_bits(*load_knowledge("wordings")["lesions"])
 
 
 @cache
 def opposite_bits() -> Sequence[tuple[int, int]]:
     """Return the bits of each two heads that contradict each other."""
-    return tuple((head_bits(first), head_bits(second)) for first, second in load_knowledge("wordings")["opposites"])
+    return tuple((_head_bits(first), _head_bits(second)) for first, second in load_knowledge("wordings")["opposites"])
 
 
 @cache
@@ -128,4 +128,85 @@ def _classes() -> _Classes:
             for amount in rules["amounts"]
         ),
         tuple((bits[name], bits[amount["alone"]]) for name, amount in rules["amounts"].items()),
+    )
+
+
+class _Composition(NamedTuple):
+    """A rule of ``knowledge/compositions.yaml``: bits of heads and of words."""
+
+    heads: int
+    is_focal: bool
+    part: int
+    unless: int
+    concept: str
+
+    def applies(self, heads: int, focal: bool, words: int) -> bool:
+        """Whether a statement with these heads and words is of this concept."""
+        return (
+            heads & self.heads == self.heads
+            and (focal or not self.is_focal)
+            and (not self.part or bool(words & self.part))
+            and not words & self.unless
+        )
+
+
+def composed_concept(
+    organ: str | None, signals: Sequence[str], clause: Sequence[str], subject: Sequence[str] = ()
+) -> str | None:
+    """Return the concept that the words of a statement about an organ name, or ``None``.
+
+    Args:
+        organ: The organ that the statement is about.
+        signals: The words that make the statement abnormal.
+        clause: All words of its clause.
+        subject: Words of the clauses before, from the one that names the organ.
+
+    Example:
+        >>> composed_concept("aorta", ["increased"], "arch is of increased caliber".split())
+        'aortic_aneurysm'
+        >>> words = ["dilated"]
+        >>> composed_concept("kidney", words, words, ["collecting", "system"]), composed_concept("kidney", words, words)
+        ('hydronephrosis', None)
+    """
+    rules = _compositions().get(organ)
+    if not rules:
+        return None
+    named = _quantities(clause) or _quantities(subject)
+    heads, focal = wording((*signals, *named)).heads, _is_focal(clause)
+    if not (heads or focal):
+        return None
+    words = union(_parts()[word] for word in (*clause, *subject))
+    return next((rule.concept for rule in rules if rule.applies(heads, focal, words)), None)
+
+
+@cache
+def _parts() -> WordBits:
+    """Return the words of all conditions, with one bit for each word of the file."""
+    words = WordBits()
+    for word, bit in _bits().items():
+        words.add(word, bit)
+    return words
+
+
+@cache
+def _bits() -> dict[str, int]:
+    rules = [rule for rules in load_knowledge("compositions").values() for rule in rules]
+    named = dict.fromkeys(word for rule in rules for key in ("part", "unless") for word in rule.get(key, ()))
+    return {word: 1 << i for i, word in enumerate(named)}
+
+
+@cache
+def _compositions() -> dict[str | None, tuple[_Composition, ...]]:
+    return {
+        None if organ == "none" else organ: tuple(map(_composition, rules))
+        for organ, rules in load_knowledge("compositions").items()
+    }
+
+
+def _composition(rule: dict[str, Any]) -> _Composition:
+    names = rule["says"].split()
+    bits = _bits()
+    part, unless = (union(bits[word] for word in rule.get(key, ())) for key in ("part", "unless"))
+    return _Composition(
+        _head_bits(*(name for name in names if name != "focal")), "focal" in names, part, unless, rule["concept"]
     )

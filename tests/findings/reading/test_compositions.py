@@ -4,7 +4,7 @@ import pytest
 
 from rrg_rewards.findings import abnormal_findings, extract_findings
 from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.reading.compositions import composed_concept
+from rrg_rewards.findings.reading.wordings import composed_concept
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 
 LARGE = [

@@ -291,13 +291,13 @@ def test_memory_is_bounded():
     engine = FindingEngine(load_lexicon("chest_ct"), memory=3)
     for number in range(20):
         engine.masks([f"emphysema {number}. hernia {number}"])
-        assert len(engine._masks) <= 3
+        assert len(engine._masks.results) <= 3
 
 
 def test_long_sentences_are_not_remembered():
     engine = FindingEngine(load_lexicon("chest_ct"))
     engine.masks(["emphysema " * 1_000])
-    assert not engine._masks
+    assert not engine._masks.results
 
 
 def test_another_thread_may_fill_the_memory_in_between(monkeypatch):
@@ -312,7 +312,7 @@ def test_another_thread_may_fill_the_memory_in_between(monkeypatch):
 
     monkeypatch.setattr("rrg_rewards.findings.reading.engine.tokenise_units", interrupted)
     assert engine.masks(["Emphysema. Hiatal hernia. Clear"]) == [expected]
-    assert len(engine._masks) <= 2
+    assert len(engine._masks.results) <= 2
 
 
 def test_threads_share_a_memory():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rrg_rewards.findings import extract_findings
-from rrg_rewards.findings.reading.layout import unwrap
+from rrg_rewards.findings.reading.sentences import unwrap
 from rrg_rewards.findings.reading.sentences import report_units
 from rrg_rewards.labelers import RuleLabeler
 
