@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from rrg_rewards.findings.comparing.attribute_errors import LUNG_LEVELS
 from rrg_rewards.findings.editing.injected_report import ErrorEdit
 from rrg_rewards.findings.editing.prior_study import comparison_words
 from rrg_rewards.findings.editing.report_view import Proposal, ReportView
@@ -12,6 +11,7 @@ from rrg_rewards.findings.editing.text_edits import Replacement, drop_sentence, 
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
+from rrg_rewards.findings.reading.finding import LUNG_LEVELS
 from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from rrg_rewards.findings.editing.word_lists import word_pattern
 from rrg_rewards.findings.reading.finding import Finding
-from rrg_rewards.findings.reading.sentences import unwrap
-from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, split_unit
+from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, split_unit, unwrap
 from rrg_rewards.utilities.random_draws import Draws
 
 __all__ = [

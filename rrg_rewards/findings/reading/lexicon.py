@@ -30,6 +30,15 @@ CUES = (
     *("normal", "abnormal", "place", "degree", "with", "surgery", "purpose"),
     *("request", "unstated", "asking", "would"),
 )
+# Sections of a lexicon file, those that an extended lexicon adds to, and keys of a rule.
+_SECTIONS = ("name", "extends", "exclusive", "groups", "sites", "compounds", "concepts", "labels")
+_MERGED = ("groups", "sites", "compounds", "concepts")
+_CHOICES = ("with", "without", "not_next", "not_previous", "not_within")
+_SITES = ("at", "not_at")
+_RULE = ("phrase", *_CHOICES, *_SITES, "says", "scope")
+# The only label that follows from the others.
+_NO_FINDING = "No Finding"
+_GAP = re.compile(r"<\d{1,2},?>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +193,8 @@ _of_files: dict[str, Lexicon] = {}
 @cache
 def shipped_lexicon(name: str) -> Lexicon:
     """Return a lexicon of this package, compiled once per process."""
-    return _compile(name, package_yaml_digest(_PACKAGE, _SHARED, name), _shipped_content(name))
+    content = _shipped_content(name)
+    return _compile(name, package_yaml_digest(_PACKAGE, _SHARED, name), content)
 
 
 def _shipped_content(name: str) -> Mapping[str, Any]:
@@ -232,16 +242,6 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         organs=organs,
         exclusive=content.get("exclusive", False),
     )
-
-
-_SECTIONS = ("name", "extends", "exclusive", "groups", "sites", "compounds", "concepts", "labels")
-_MERGED = ("groups", "sites", "compounds", "concepts")
-_CHOICES = ("with", "without", "not_next", "not_previous", "not_within")
-_SITES = ("at", "not_at")
-_RULE = ("phrase", *_CHOICES, *_SITES, "says", "scope")
-# The only label that follows from the others.
-_NO_FINDING = "No Finding"
-_GAP = re.compile(r"<\d{1,2},?>")
 
 
 def _read_file(path: Path) -> dict[str, Any]:

@@ -1,9 +1,13 @@
-"""The lexicon files fit the engine and the label schemas."""
+"""The lexicon files fit the engine and the label schemas, and wrong entries of files of users are named."""
 
 import re
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
+from rrg_rewards.findings import extract_findings
+from rrg_rewards.findings.reading.engine import get_engine
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.schemas import CHEXBERT, CT_RATE
 
@@ -42,3 +46,93 @@ def test_words_met_are_bounded(monkeypatch):
     words.add("nodul*", 1)
     assert [words[f"nodule{number}"] for number in range(20)] == [1] * 20
     assert len(words) == 5
+
+
+OWN = """
+extends: chest_ct
+groups: {azygos: azygos azygous}
+concepts:
+  azygos_lobe: ["{azygos} lobe|fissure"]
+  stent: [{phrase: stent|stents, at: [coronary, heart], without: [biliary]}]
+labels: {Azygos lobe: [azygos_lobe], Coronary stent: [stent], Hiatal hernia: [hiatal_hernia]}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "my_lexicon.yaml"
+    path.write_text(OWN)
+    return path
+
+
+@pytest.mark.parametrize("name", ["chest", "chest_ct", "chest_xray", "abdomen"])
+def test_the_files_of_the_package_are_in_the_format(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.yaml"
+    path.write_bytes(files("rrg_rewards.findings.lexicon").joinpath(f"{name}.yaml").read_bytes())
+    theirs, ours = load_lexicon(name), load_lexicon(path)
+    assert (ours.name, ours.concepts, ours.labels) == (name, theirs.concepts, theirs.labels)
+    assert ours.rules.phrases == theirs.rules.phrases
+
+
+def test_a_file_adds_to_a_lexicon_and_replaces_its_labels(path: Path) -> None:
+    lexicon = load_lexicon(path)
+    assert tuple(lexicon.labels) == ("Azygos lobe", "Coronary stent", "Hiatal hernia")
+    found = extract_findings("Azygous fissure. No stent in the LAD. Emphysema.", path)
+    assert [(one.concept, one.presence) for one in found] == [
+        ("azygos_lobe", "present"),
+        ("medical_material", "absent"),
+        ("stent", "absent"),
+        ("emphysema", "present"),
+    ]
+
+
+def test_an_edited_file_is_read_anew(path: Path) -> None:
+    before = get_engine(path)
+    assert get_engine(path) is before
+    path.write_text(OWN.replace("azygos azygous", "azygos"))
+    assert get_engine(path).lexicon.digest != before.lexicon.digest
+    assert extract_findings("Azygous fissure.", path) == []
+
+
+WRONG = {
+    "concepts: [a]": "concepts must be a mapping",
+    "conceptz: {}": "unknown key 'conceptz'; did you mean 'concepts'?",
+    "labels: {}": "lacks concepts",
+    "concepts: {a: [b]}\nconcepts: {a: [c]}": "line 2: the key 'concepts' is repeated",
+    "concepts: {a: [b]": "while parsing",
+    "- a": "must be a mapping of keys and values, got list",
+    "concepts: {a: b}": "concept 'a': must be a list of phrases",
+    "concepts: {a: []}": "concept 'a': must be a list of phrases",
+    "concepts: {a: [no]}": "concept 'a', phrase 1: must be a text or a mapping with the key phrase, got False",
+    "concepts: {a: [{phrases: b}]}": "concept 'a', phrase 1: unknown key 'phrases'; did you mean 'phrase'?",
+    "concepts: {a: [{with: [b]}]}": "concept 'a', phrase 1: lacks phrase",
+    "concepts: {a: [b, Ground-Glass]}": "concept 'a', phrase 2: 'Ground-Glass' matches no word.*write 'ground glass'",
+    "concepts: {a: ['b {lrage}']}": "concept 'a', phrase 1: unknown group 'lrage'",
+    "concepts: {a: ['b <two> c']}": "a gap must be <n>",
+    "concepts: {a: ['<2> c']}": "the gap <2> must lie between two words",
+    "concepts: {a: ['~c']}": "unknown compound '~c'",
+    "concepts: {a: ['b||c']}": "matches no word",
+    "concepts: {a: [{phrase: b, with: c}]}": "with must be a list of words, got 'c'",
+    "concepts: {a: [{phrase: b, at: [lungs]}]}\nsites: {lung: lungs}": "at: unknown site .lungs.; did you mean .lung.",
+    "concepts: {a: [{phrase: b, says: present}]}": "says must be absent or be left out",
+    "concepts: {a: [b]}\nlabels: {A: [c]}": "label 'A': unknown concept 'c'",
+    "concepts: {a: [b]}\nlabels: {A: []}": "label 'A': has no concept",
+    "concepts: {a: [b]}\nlabels: {A: a}": "label 'A': must be a list of concepts",
+    "concepts: {a: [b]}\ngroups: {c: '{d}', d: 'e {c}'}": "group 'c': contains itself",
+    "concepts: {a: [b]}\nextends: chest_cd": "extends: unknown lexicon 'chest_cd'; did you mean 'chest_ct'?",
+    "concepts: {a: [b]}\nexclusive: maybe": "exclusive: must be true or false",
+}
+
+
+@pytest.mark.parametrize("content", WRONG)
+def test_a_wrong_entry_is_named_with_the_file_and_the_remedy(content: str, path: Path) -> None:
+    path.write_text(content)
+    with pytest.raises(ValueError, match=WRONG[content]) as caught:
+        load_lexicon(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_a_missing_file_is_named_with_a_similar_one(path: Path) -> None:
+    wanted = path.with_name("my_lexikon.yaml")
+    with pytest.raises(FileNotFoundError, match=re.escape(f"{wanted}: no such file; did you mean {path}?")):
+        load_lexicon(wanted)

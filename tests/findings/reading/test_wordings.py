@@ -1,222 +1,121 @@
-"""Two wordings of one statement are read as the same findings."""
+"""Statements that say the same of an organ in other words are of one concept."""
 
 import pytest
 
-from rrg_rewards.findings import extract_findings
-from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
+from rrg_rewards.findings import abnormal_findings, extract_findings
+from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.reading.lexicon import load_lexicon
+from rrg_rewards.findings.reading.wordings import composed_concept
 
-PAIRS = [
-    ("There is an 8 mm nodule in the right upper lobe.", "RUL nodule, 8 mm."),
-    ("A nodule measuring 6 x 4 mm is seen in the left lower lobe.", "6x4mm LLL nodule."),
-    ("A 5 mm nodule is present in the right middle lobe.", "RML: 0.5 cm nodule."),
-    ("Multiple small nodules in both lungs.", "Both lungs contain multiple small nodules."),
-    ("Ground-glass opacity in the left upper lobe.", "GGO, LUL."),
-    ("Ground glass opacities are observed in both lower lobes.", "Bilateral lower lobe GGOs."),
-    ("Consolidation in the right lower lobe.", "RLL consolidation."),
-    ("There is consolidation of the left lower lobe with air bronchograms.", "LLL consolidation w/ air bronchograms."),
-    ("Small right pleural effusion.", "There is a small amount of pleural fluid on the right."),
-    ("Bilateral pleural effusions.", "Pleural effusion is present on both sides."),
-    ("Left-sided pneumothorax.", "There is a pneumothorax on the left."),
-    ("The right pleura is thickened.", "Thickening of the right pleura."),
-    ("Emphysema in both upper lobes.", "Bilateral upper lobe emphysematous changes."),
-    ("Centrilobular emphysema is seen in both lungs.", "Both lungs show centrilobular emphysema."),
-    ("Bronchiectasis in the right middle lobe.", "The bronchi of the right middle lobe are dilated."),
-    ("Bronchial wall thickening in both lungs.", "The walls of the bronchi are thickened in both lungs."),
-    ("Linear atelectasis in the left lower lobe.", "Bands of linear atelectasis, LLL."),
-    ("Fibrotic bands in the right lung apex.", "Fibrotic strands at the apex of the right lung."),
-    ("Scarring in the right upper lobe.", "RUL scar."),
-    (
-        "Interlobular septal thickening is seen in both lower lobes.",
-        "The interlobular septa are thickened in both lower lobes.",
-    ),
-    ("Mosaic attenuation in both lungs.", "Both lungs have a mosaic pattern of attenuation."),
-    ("The heart is enlarged.", "Cardiomegaly."),
-    ("Cardiac enlargement is noted.", "Enlargement of the heart."),
-    ("Pericardial effusion.", "There is fluid in the pericardium."),
-    ("Pericardial effusion of 8 mm.", "8 mm of pericardial fluid."),
-    ("Calcification of the coronary arteries.", "Coronary artery calcification."),
-    ("LAD calcification.", "Calcified plaques in the left anterior descending artery."),
-    ("Atherosclerotic calcification of the aorta.", "Calcified atheroma of the aortic wall."),
-    ("The ascending aorta is dilated, 45 mm.", "Dilatation of the ascending aorta to 4.5 cm."),
-    ("Enlarged mediastinal lymph nodes.", "Mediastinal lymphadenopathy."),
-    ("Enlarged right hilar lymph node, 14 mm.", "Right hilar LN enlarged at 1.4 cm."),
-    ("A filling defect is seen in the right pulmonary artery.", "Embolus in the right pulmonary artery."),
-    ("The main pulmonary artery is dilated.", "Dilatation of the main pulmonary artery."),
-    ("Sliding hiatal hernia.", "Hiatus hernia of sliding type."),
-    ("The esophageal wall is thickened.", "Oesophageal wall thickening."),
-    ("Hepatic steatosis.", "Fatty liver."),
-    ("Fatty infiltration of the liver.", "The liver shows diffuse fatty change."),
-    ("A cyst in the right kidney, 20 mm.", "2 cm right renal cyst."),
-    ("Stones in the gallbladder.", "Cholelithiasis."),
-    ("Gallstones are seen.", "The gallbladder contains stones."),
-    ("A stone in the left kidney, 5 mm.", "Left nephrolithiasis, 5 mm."),
-    ("Nodule in the left adrenal gland, 15 mm.", "15 mm left adrenal nodule."),
-    ("Thyroid nodule on the right, 12 mm.", "Right thyroid lobe nodule, 1.2 cm."),
-    ("Splenomegaly.", "The spleen is enlarged."),
-    ("Hepatomegaly.", "The liver is enlarged."),
-    ("Fracture of the left fifth rib.", "Left 5th rib fracture."),
-    ("Compression fracture of T12.", "The T12 vertebral body is compressed by a fracture."),
-    ("Osteophytes are seen in the vertebrae.", "Vertebral osteophytosis."),
-    ("Scoliosis of the thoracic spine.", "The thoracic spine is scoliotic."),
-    ("Ascites.", "Free fluid in the abdomen."),
-    ("Pneumonia cannot be excluded in the left lower lobe.", "Possible pneumonia in the LLL."),
-    ("Findings are consistent with pneumonia in the right upper lobe.", "RUL findings c/w pneumonia."),
-    ("The lungs are without consolidation.", "No consolidation in the lungs."),
-    ("No pleural effusion, mild emphysema in both lungs.", "Both lungs mildly emphysematous w/o pleural effusion."),
-    ("There is no pneumothorax.", "Pneumothorax is not seen."),
-    ("The heart is not enlarged.", "No cardiomegaly."),
-    ("No enlarged lymph nodes are seen in the mediastinum.", "No mediastinal lymphadenopathy."),
-    ("The previously seen effusion has resolved.", "The pleural effusion noted before is no longer visible."),
-    ("Mass in the right upper lobe, 35 mm.", "A 3.5 cm mass occupies the right upper lobe."),
-    ("Spiculated mass of 4 cm in the left upper lobe.", "LUL: 40 mm mass with spiculated margins."),
-    ("Cavitary lesion in the right upper lobe.", "A cavity is present in the right upper lobe."),
-    ("Reticular opacities in both lower lobes.", "Bilateral lower lobe reticulation."),
-    ("Honeycombing in both lower lobes.", "Both lower lobes show honeycomb change."),
-    ("Tree-in-bud nodules in the right lower lobe.", "RLL tree-in-bud opacities."),
-    ("Elevation of the right hemidiaphragm.", "The right hemidiaphragm is raised."),
-    ("A central venous catheter with its tip in the SVC.", "CVC tip in the superior vena cava."),
-    ("Pacemaker in the left chest wall.", "Left chest wall pacemaker."),
-    ("Sternal wires after sternotomy.", "Median sternotomy wires."),
-    ("Goitre.", "The thyroid gland is enlarged."),
-    ("Pneumomediastinum.", "Air in the mediastinum."),
-    ("Subcutaneous emphysema of the left chest wall.", "Air in the subcutaneous tissue of the left chest wall."),
-    ("Air trapping in both lungs.", "Both lungs show air trapping."),
-    ("Pleural plaques on both sides, calcified.", "Bilateral calcified pleural plaques."),
-    ("A bulla in the right upper lobe, 3 cm.", "RUL bulla measuring 30 mm."),
-    ("Left lower lobe collapse.", "The left lower lobe is collapsed."),
-    (
-        "Nodule in the right lung, stable since the previous scan.",
-        "Right lung nodule, no change compared with the prior scan.",
-    ),
-    ("Rib metastases on the right.", "Metastatic lesions in the right ribs."),
-    ("Multiple hypodense lesions in the liver.", "The liver contains multiple low-density lesions."),
-    ("Diffuse osteopenia.", "Bone density is diffusely reduced."),
-    ("Varicose bronchiectasis in both lower lobes.", "Both lower lobes show varicose bronchial dilatation."),
-    ("Minimal bilateral pleural effusion.", "Trace pleural fluid bilaterally."),
-    ("Dependent atelectasis in both lungs.", "Atelectasis in the dependent portions of both lungs."),
-    (
-        "Patchy consolidation and ground-glass opacities are seen in both lower lobes.",
-        "In both lower lobes there are patchy areas of consolidation and GGO.",
-    ),
-    (
-        "The right upper lobe contains a 7 mm solid nodule.",
-        "A solid nodule with a diameter of 7 mm is located in the upper lobe of the right lung.",
-    ),
-    (
-        "Two nodules are seen in the left lung, the larger measuring 6 mm.",
-        "The left lung has two nodules; the largest is 6 mm.",
-    ),
-    (
-        "Multiple nodules in both lungs, the largest 9 mm in the right lower lobe.",
-        "Bilateral pulmonary nodules are noted, up to 9 mm in the RLL.",
-    ),
-    (
-        "The trachea and main bronchi are patent; there is a 5 mm nodule in the lingula.",
-        "Patent central airways. 5 mm lingular nodule.",
-    ),
-    (
-        "Moderate right pleural effusion; no pneumothorax.",
-        "Right-sided pleural effusion, moderate in volume, w/o pneumothorax.",
-    ),
-    ("Fluid is seen in the right pleural space.", "There is right pleural fluid."),
-    ("Bilateral pleural fluid measuring 20 mm on the right.", "Pleural effusion on both sides, 2 cm on the right."),
-    (
-        "The walls of the aorta and coronary arteries are calcified.",
-        "Calcification of the aortic wall and coronary arteries.",
-    ),
-    (
-        "Atheromatous plaques are observed in the thoracic aorta and coronary arteries.",
-        "Atheroma of the thoracic aorta and the coronaries.",
-    ),
-    ("Heart size is increased.", "The heart is larger than normal."),
-    ("The cardiothoracic ratio is increased in favour of the heart.", "Increased cardiothoracic ratio."),
-    ("Minimal pericardial effusion.", "A trace of pericardial fluid is present."),
-    ("Mediastinal lymph nodes with a short axis of 12 mm.", "Mediastinal LNs, short axis 12 mm."),
-    ("Enlarged lymph nodes in the axilla, on the left.", "Left axillary lymphadenopathy."),
-    ("The esophagus is dilated.", "Dilatation of the oesophagus."),
-    ("Pleuroparenchymal sequelae are seen at both apices.", "Biapical pleuroparenchymal scarring."),
-    ("Linear opacities in the left lower lobe.", "Streaky opacities, left lower lobe."),
-    ("Crazy paving in the right lung.", "The right lung shows a crazy-paving pattern."),
-    ("The bronchial walls are thickened in the lower lobes.", "Thickened bronchial walls, lower lobes."),
-    ("Mucus plugging in the left lower lobe bronchi.", "Left lower lobe bronchi are filled with mucus."),
-    ("Paraseptal emphysema at both apices.", "Biapical paraseptal emphysematous changes."),
-    ("There is a 25 mm bulla at the left apex.", "Left apical bulla (2.5 cm)."),
-    ("The left lung has lost volume.", "Volume loss of the left lung."),
-    ("Mediastinal shift to the right.", "The mediastinum is displaced to the right."),
-    ("Dissection of the aortic arch.", "There is an aortic arch dissection flap."),
-    (
-        "Pulmonary embolism in the right lower lobe artery.",
-        "A thrombus is seen in the right lower lobe pulmonary artery.",
-    ),
-    ("The pulmonary trunk is wider than normal at 34 mm.", "Pulmonary trunk dilated to 34 mm."),
-    ("The liver has a hypodense lesion of 11 mm.", "11 mm hypoattenuating liver lesion."),
-    ("A simple cyst is seen in the liver, 15 mm.", "15 mm hepatic cyst."),
-    (
-        "The density of the liver is decreased, consistent with steatosis.",
-        "Hepatic attenuation is reduced c/w fatty liver.",
-    ),
-    ("A cyst of 3 cm in the left kidney.", "Left renal cyst, 30 mm."),
-    ("Calculi are seen in both kidneys.", "Bilateral renal stones."),
-    ("Gallbladder stones are noted.", "Calculi in the gallbladder."),
-    ("The gallbladder was not observed (operated).", "Status post cholecystectomy."),
-    ("The left adrenal gland is thickened.", "Thickening of the left adrenal gland."),
-    ("A 2 cm adenoma in the right adrenal.", "Right adrenal adenoma 20 mm."),
-    ("An accessory spleen of 10 mm.", "10 mm accessory spleen."),
-    ("Hypodense nodules are seen in both thyroid lobes.", "Both lobes of the thyroid contain hypodense nodules."),
-    ("Calcification in the left thyroid lobe.", "The left lobe of the thyroid is calcified."),
-    ("Old fractures of the right ribs.", "Healed right rib fractures."),
-    ("Loss of height of the T8 vertebral body.", "The T8 vertebral body has lost height."),
-    ("Sclerotic lesion in the sternum.", "The sternum contains a sclerotic lesion."),
-    ("Lytic lesions in the vertebrae.", "Vertebral lytic lesions."),
-    ("Schmorl nodes in the thoracic vertebrae.", "Thoracic vertebral Schmorl's nodes."),
-    ("Increased thoracic kyphosis.", "Thoracic kyphosis is increased."),
-    ("Port catheter with its tip in the superior vena cava.", "Port-a-cath, tip in the SVC."),
-    ("The tip of the endotracheal tube is 4 cm above the carina.", "ETT tip 4 cm above carina."),
-    ("A chest tube in the right hemithorax.", "Right-sided chest drain."),
-    ("Coronary stents.", "Stents are seen in the coronary arteries."),
-    ("Prosthetic aortic valve.", "The aortic valve has been replaced by a prosthesis."),
-    ("A nodule in the right breast of 12 mm.", "12 mm right breast nodule."),
-    ("Bilateral gynecomastia.", "Gynaecomastia on both sides."),
-    ("Small amount of free fluid around the liver.", "Small perihepatic free fluid."),
-    ("The appearance suggests viral pneumonia.", "Findings suggestive of viral pneumonia."),
-    ("Lungs are clear. No pleural effusion.", "Clear lungs, no pleural effusion."),
-    ("There is neither pleural effusion nor pneumothorax.", "No pleural effusion or pneumothorax."),
-    ("No nodule or mass in either lung.", "Both lungs are free of nodules and masses."),
-    ("No pericardial effusion or thickening.", "Pericardial effusion-thickening was not observed."),
-    ("No lytic or destructive bone lesion.", "Lytic-destructive lesions were not detected in the bones."),
-    ("The pleural effusion on the left has decreased.", "Decreased left pleural effusion."),
-    (
-        "New consolidation in the right lower lobe.",
-        "Consolidation in the right lower lobe which was not present before.",
-    ),
-    ("Air bronchograms within the left upper lobe consolidation.", "LUL consolidation containing air bronchograms."),
-    ("Partial collapse of the right middle lobe.", "RML partial atelectasis."),
-    ("Lung cancer in the right upper lobe, 5 cm.", "Right upper lobe lung carcinoma measuring 50 mm."),
-    ("Cavity of 3 cm in the left upper lobe.", "Left upper lobe cavitary lesion, 30 mm."),
-    ("Bilateral hilar lymphadenopathy.", "Enlarged lymph nodes at both hila."),
-    (
-        "Thickening of the left adrenal gland and a right renal cyst.",
-        "Left adrenal thickening; cyst in the right kidney.",
-    ),
-    ("Increased lung markings bilaterally.", "The markings of both lungs are increased."),
-    ("A subpleural nodule, 4 mm, in the right lower lobe.", "RLL subpleural 4-mm nodule."),
-    ("Ground-glass nodule of 8 mm in the left upper lobe.", "LUL GGN, 8 mm."),
-    ("Part-solid nodule of 12 mm in the right lower lobe.", "12 mm subsolid nodule with a solid component, RLL."),
+LARGE = [
+    "The {} is dilated.",
+    "Dilated {}.",
+    "Dilatation of the {}.",
+    "Widening of the {}.",
+    "The {} appears prominent.",
+    "The caliber of the {} is increased.",
+    "Increased caliber of the {}.",
+    "The diameter of the {} has increased.",
+    "The {} is wider than normal.",
+    "The {} measures 45 mm and is dilated.",
+    "The {} is distended.",
+    "The {} is of increased width.",
+]
+THICK = [
+    "The {} is thickened.",
+    "Thickening of the {}.",
+    "The thickness of the {} is increased.",
+    "Increased thickness of the {}.",
+    "The {} appears thicker than normal.",
+]
+LOW_FOCUS = [
+    "Hypodense lesion in the {}.",
+    "Low density shadow in the {}.",
+    "A focus of low attenuation in the {}.",
+    "Hypodensity in the {}.",
+    "Area of decreased attenuation in the {}.",
+    "Hypodense focal lesion, {}.",
+]
+SMALL = ["The {} is atrophic.", "Small {}.", "Decreased size of the {}.", "The volume of the {} is reduced."]
+CALCIFIED = [
+    "Calcification in the {}.",
+    "Calcified focus in the {}.",
+    "Punctate hyperdensity in the {}.",
+    "Punctate high density shadow in the {}.",
+    "Small calcifications of the {}.",
 ]
 
 
-def _said(report):
-    """What a report says of each concept: side, levels and size of the abnormal ones, and which are denied."""
-    mentions = extract_findings(report)
-    abnormal = {
-        (found.concept, found.presence, found.laterality, frozenset(found.location), found.size_mm)
-        for found in abnormal_findings(report, mentions)
-    }
-    return abnormal, {found.concept for found in mentions if found.presence == "absent"}
+def concepts(text: str) -> list[str]:
+    return [finding.concept for finding in abnormal_findings(text, extract_findings(text, open_findings=True))]
 
 
-@pytest.mark.parametrize(("wording", "other"), PAIRS)
-def test_wordings_say_the_same(wording, other):
-    abnormal, denied = said = _said(wording)
-    assert abnormal or denied
-    assert _said(other) == said
+@pytest.mark.parametrize(
+    ("wordings", "organ", "concept"),
+    [
+        (LARGE, "pulmonary artery", "pulmonary_hypertension"),
+        (LARGE, "ascending aorta", "aortic_aneurysm"),
+        (LARGE, "left atrium", "cardiomegaly"),
+        (LARGE, "liver", "hepatomegaly"),
+        (LARGE, "spleen", "splenomegaly"),
+        (LARGE, "esophagus", "esophageal_dilatation"),
+        (LARGE, "common bile duct", "biliary_dilatation"),
+        (LARGE, "renal pelvis", "hydronephrosis"),
+        (LARGE, "pancreatic duct", "pancreatic_duct_dilatation"),
+        (LARGE, "ventricles of the brain", "brain_atrophy"),
+        (LARGE, "stomach", "bowel_dilatation"),
+        (THICK, "pleura", "pleural_thickening"),
+        (THICK, "pericardium", "pericardial_thickening"),
+        (THICK, "gallbladder wall", "gallbladder_thickening"),
+        (THICK, "esophageal wall", "esophageal_thickening"),
+        (THICK, "fissure", "pleural_thickening"),
+        (LOW_FOCUS, "liver", "hepatic_low_density"),
+        (LOW_FOCUS, "right kidney", "renal_cyst"),
+        (LOW_FOCUS, "spleen", "spleen_lesion"),
+        (LOW_FOCUS, "left adrenal gland", "adrenal_nodule"),
+        (SMALL, "pancreas", "pancreatic_atrophy"),
+        (SMALL, "kidney", "renal_atrophy"),
+        (CALCIFIED, "liver", "hepatic_calcification"),
+        (CALCIFIED, "spleen", "spleen_calcification"),
+        (CALCIFIED, "left lung", "calcified_nodule"),
+        (CALCIFIED, "aortic wall", "arterial_calcification"),
+    ],
+)
+def test_all_wordings_name_one_concept(wordings: list[str], organ: str, concept: str) -> None:
+    found = {wording: concepts(wording.format(organ)) for wording in wordings}
+    assert found == {wording: [concept] for wording in wordings}
+
+
+@pytest.mark.parametrize(
+    ("text", "concept"),
+    [
+        # the size of a lesion is none of its organ
+        ("Large abscess in the pancreas.", "other_finding"),
+        ("Small calcifications of the pancreas.", "other_finding"),
+        # the organ as a whole, and a part of it
+        ("The liver has a low density.", "hepatic_steatosis"),
+        ("There are areas of low density in the liver.", "hepatic_low_density"),
+        # the markings of the bronchi, and not their walls
+        ("Coarse bronchovascular markings of the lungs (reticulated).", "increased_markings"),
+        # the part is named in the clause before
+        ("The left renal collecting system is only partly covered, but is wider than normal.", "hydronephrosis"),
+    ],
+)
+def test_composition_depends_on_what_is_said(text: str, concept: str) -> None:
+    assert concepts(text) == [concept]
+
+
+@pytest.mark.parametrize("text", ["The pulmonary artery is not dilated.", "Aorta of normal caliber, not increased."])
+def test_a_denied_statement_names_no_concept(text: str) -> None:
+    assert concepts(text) == []
+
+
+def test_rules_name_known_organs_and_concepts() -> None:
+    known = set(load_lexicon("chest").concepts)
+    for organ, rules in load_knowledge("compositions").items():
+        assert organ == "none" or organ in load_knowledge("organs")["organs"]
+        assert {rule["concept"] for rule in rules} <= known
+
+
+def test_an_unknown_organ_makes_no_concept() -> None:
+    assert composed_concept("toe", ["dilated"], ["dilated"]) is None

@@ -1,8 +1,14 @@
-"""Each finding of a chest CT is read as its concept, in the wordings of several hospitals, and in its own organ."""
+"""Each finding of a chest CT is read as its concept and in its own organ, in the wordings of several hospitals.
+
+It is not read if it is denied.
+"""
+
+from pathlib import Path
 
 import pytest
+import yaml
 
-from rrg_rewards.findings import extract_findings
+from rrg_rewards.findings import abnormal_findings, extract_findings
 
 # Sentence, and the concepts that it states.
 CHEST = [
@@ -156,3 +162,92 @@ def test_concepts_of_chest_ct(sentence, concepts):
 )
 def test_normal_anatomy_is_no_concept(sentence):
     assert [found.concept for found in extract_findings(sentence) if found.presence == "present"] == []
+
+
+# Wordings of the findings outside the lungs.
+BODY_WORDINGS = yaml.safe_load(Path(__file__).with_name("body_wordings.yaml").read_text(encoding="utf-8"))
+BODY_NORMAL = BODY_WORDINGS.pop("normal")
+BODY_VERBS = frozenset(
+    {"is", "are", "was", "were", "has", "have", "shows", "show", "contains", "contain", "end", "being"}
+)
+ARTICLES = ("A", "An", "The")
+# Operations and replaced organs are not denied in these forms.
+OPERATIONS = frozenset({"postsurgical_change", "cholecystectomy", "prosthetic_valve"})
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a block."""
+    return [f"{sentence}." for sentence in text.rstrip(".").split(". ")]
+
+
+def concepts(sentence: str) -> list[str]:
+    """Return the concepts of the abnormal findings of a sentence."""
+    found = abnormal_findings(sentence, extract_findings(sentence, open_findings=True))
+    return [finding.concept for finding in found]
+
+
+def denials(sentence: str) -> list[str]:
+    """Return denials of a sentence that is a noun phrase, and none for other sentences."""
+    words = sentence.rstrip(".").split()
+    if ":" in sentence or BODY_VERBS.intersection(word.lower() for word in words):
+        return []
+    phrase = " ".join(words[1:] if words[0] in ARTICLES else words)
+    phrase = phrase if phrase[:2].isupper() else phrase[0].lower() + phrase[1:]
+    return [f"No {phrase}.", f"No evidence of {phrase}.", f"{phrase[0].upper()}{phrase[1:]} was not detected."]
+
+
+@pytest.mark.parametrize("concept", BODY_WORDINGS)
+def test_each_wording_of_the_body_is_its_concept(concept):
+    wrong = {text: found for text in sentences(BODY_WORDINGS[concept]) if (found := concepts(text)) != [concept]}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("concept", sorted(BODY_WORDINGS.keys() - OPERATIONS))
+def test_a_denied_wording_of_the_body_is_no_finding(concept):
+    denied = [denial for text in sentences(BODY_WORDINGS[concept]) for denial in denials(text)]
+    assert denied
+    assert {text: found for text in denied if (found := concepts(text))} == {}
+
+
+def test_normal_sentences_on_the_body_state_no_finding():
+    assert {text: found for text in sentences(BODY_NORMAL) if (found := concepts(text))} == {}
+
+
+# Wordings of the findings of lungs, airways and pleura, by many radiologists.
+LUNG_WORDINGS = yaml.safe_load(Path(__file__).with_name("lung_wordings.yaml").read_text(encoding="utf-8"))
+LUNG_NORMAL = LUNG_WORDINGS.pop("normal")
+LUNG_DENIALS = ("No {}.", "There is no evidence of {}.", "Without {}.")
+LUNG_VERBS = frozenset(
+    {"is", "are", "has", "have", "can", "lies", "appear", "appears", "sits", "harbour", "show", "shows"}
+)
+LUNG_VERBS |= {"surrounds", "accumulates", "tracks", "reaching", "contain", "layer"}
+
+
+def _denied(wording):
+    """A wording without a verb, as it follows a denial."""
+    first, *rest = wording.split()
+    return " ".join([first if first[1:2].isupper() or first == "A" else first.lower(), *rest])
+
+
+@pytest.mark.parametrize("concept", LUNG_WORDINGS)
+def test_each_wording_of_the_chest_is_its_concept(concept):
+    read = {wording: concepts(f"{wording}.") for wording in LUNG_WORDINGS[concept]}
+    assert {wording: found for wording, found in read.items() if found != [concept]} == {}
+
+
+@pytest.mark.parametrize("concept", LUNG_WORDINGS)
+def test_a_denied_wording_of_the_chest_is_no_finding(concept):
+    denied = [
+        denial.format(_denied(wording))
+        for wording in LUNG_WORDINGS[concept]
+        if LUNG_VERBS.isdisjoint(wording.split()) and ":" not in wording and "," not in wording
+        for denial in LUNG_DENIALS
+    ]
+    read = {sentence: concepts(sentence) for sentence in denied}
+    assert denied
+    assert {sentence: found for sentence, found in read.items() if found} == {}
+
+
+def test_normal_sentences_on_the_chest_state_no_finding():
+    read = {wording: concepts(f"{wording}.") for wording in LUNG_NORMAL}
+    assert {wording: found for wording, found in read.items() if found} == {}

@@ -1,14 +1,14 @@
-"""Line ends: those that wrap a sentence are blanks, those between sentences stay."""
+"""Sentences and line ends: where a sentence ends, and which line ends wrap one."""
 
 import textwrap
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rrg_rewards.findings import extract_findings
-from rrg_rewards.findings.reading.sentences import unwrap
-from rrg_rewards.findings.reading.sentences import report_units
+from rrg_rewards.findings.reading.sentences import report_units, split_unit, tokenise_units, unwrap
+from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.labelers import RuleLabeler
 
 # Line ends written as "|" wrap, those written as "/" separate.
@@ -105,3 +105,47 @@ def test_an_abbreviation_ends_no_sentence() -> None:
     assert (nodule.size_mm, nodule.laterality, nodule.location) == (4.0, "right", ("lower",))
     text = "Nodule on the rt. no effusion. A nodule of approx. 5 mm"
     assert report_units(text) == ["Nodule on the rt", "no effusion", "A nodule of approx  5 mm"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        ("Clear lungs", ["Clear lungs"]),
+        ('Clear lungs." Hernia', ["Clear lungs", " Hernia"]),
+        ("Window; clear", ["Window", " clear"]),
+        ("Size 2.5 mm", ["Size 2.5 mm"]),
+        ("Clear.Hernia", ["Clear", "Hernia"]),
+        ("• Hernia • Effusion", [" Hernia ", " Effusion"]),
+        ("one\ntwo\r\nthree", ["one", "two", "three"]),
+        ("", []),
+        ("...", []),
+    ],
+)
+def test_sentences_end_at_boundaries(unit, expected):
+    assert [piece for _, piece in split_unit(unit)] == expected
+
+
+def test_parts_of_an_endless_sentence_are_bounded_and_complete():
+    unit = "nodule " * 5_000
+    found = split_unit(unit)
+    assert max(len(piece) for _, piece in found) <= 2_000
+    assert "".join(piece for _, piece in found) == unit
+
+
+@given(st.text())
+def test_sentences_lie_where_they_say(unit):
+    assert all(unit[start : start + len(piece)] == piece for start, piece in split_unit(unit))
+
+
+texts = st.text(
+    alphabet=st.sampled_from(["a", "B", "2", " ", ".", ",", ";", "\n", '"', "•", "(", "\x1e", "é", "-", "m", "*"]),
+    max_size=20,
+)
+
+
+@given(st.lists(texts, max_size=5))
+# the asterisk in the second unit is no sign of dimensions, whatever the first one contains
+@example(["6*4 mm", "length in mm * 2"])
+def test_units_read_together_are_units_read_alone(parts):
+    alone = [[tokens for _, piece in split_unit(part) if (tokens := tokenise(piece))] for part in parts]
+    assert [[tokens for tokens in unit if tokens] for unit in tokenise_units(parts)] == alone
