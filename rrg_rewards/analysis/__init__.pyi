@@ -1,5 +1,11 @@
+from rrg_rewards.analysis.labelling import LabelledTable as LabelledTable
+from rrg_rewards.analysis.labelling import label_in_batches as label_in_batches
+from rrg_rewards.analysis.labelling import label_table as label_table
+from rrg_rewards.analysis.metric_choice import choose_reward as choose_reward
 from rrg_rewards.analysis.metric_choice import make_metrics as make_metrics
 from rrg_rewards.analysis.pairs import PairBatch as PairBatch
 from rrg_rewards.analysis.pairs import PairReader as PairReader
+from rrg_rewards.analysis.settings import LabelSettings as LabelSettings
 from rrg_rewards.analysis.settings import MetricChoice as MetricChoice
 from rrg_rewards.analysis.settings import PairColumns as PairColumns
+from rrg_rewards.analysis.settings import RewardChoice as RewardChoice

@@ -1,20 +1,23 @@
-"""Metrics, labelers and judges from names and settings; what is wrong is a :class:`SettingError`."""
+"""Metrics, rewards, labelers and judges from names and settings; what is wrong is a :class:`SettingError`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from rrg_rewards.analysis.settings import MetricChoice
+from rrg_rewards.analysis.settings import MetricChoice, RewardChoice
+from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler, needs_judge
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.registry import make_metric, metric_maker, metric_options, required_options
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.registry import make_reward
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["choose_judge", "choose_labeler", "make_metrics"]
+__all__ = ["choose_judge", "choose_labeler", "choose_reward", "make_metrics", "reward_columns"]
 
 
 def choose_judge(setting: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
@@ -61,6 +64,52 @@ def choose_labeler(setting: LabelerSetting, judge: str | Mapping[str, Any] | Jud
         return get_labeler(setting, **further)
     except (ValueError, TypeError) as error:
         raise SettingError("labeler", str(error)) from error
+
+
+def choose_reward(choice: RewardChoice) -> Reward:
+    """Make the reward of a choice.
+
+    Args:
+        choice: Name and options.
+
+    Raises:
+        SettingError: If the reward or an option is unknown or invalid.
+
+    Example:
+        >>> choose_reward(RewardChoice(reward="crimson", context={"age": "PatientAge"})).columns
+        ('reference', 'PatientAge')
+    """
+    options = dict(choice.set)
+    if choice.labeler is not None:
+        options["labeler"] = choice.labeler
+    if "labeler" in options and needs_judge(options["labeler"]):
+        options["labeler"] = choose_labeler(options["labeler"], choice.judge)
+    elif choice.judge is not None:
+        options["judge"] = choose_judge(choice.judge)
+    if choice.context:
+        options["context_columns"] = dict(choice.context)
+    try:
+        return make_reward(choice.reward, reference_column=choice.reference_column, **options)
+    except (ValueError, TypeError) as error:
+        raise SettingError(None, str(error)) from error
+
+
+def reward_columns(reward: Reward, table: Table, reference_column: str = "reference") -> dict[str, Sequence[Any]]:
+    """Return the columns of a table that a reward reads.
+
+    Args:
+        reward: The reward.
+        table: The table.
+        reference_column: Column of report texts. In tables written by pandas, its missing cells are NaN.
+
+    Raises:
+        TableError: If a column does not exist, or a cell of the references is not a text.
+
+    Example:
+        >>> reward_columns(make_reward("rouge"), Table({"reference": ["Normal.", float("nan")]}))
+        {'reference': ['Normal.', None]}
+    """
+    return {name: table.texts(name) if name == reference_column else table.column(name) for name in reward.columns}
 
 
 def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:

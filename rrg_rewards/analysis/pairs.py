@@ -19,7 +19,7 @@ from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
-__all__ = ["PairBatch", "PairReader", "join_references", "located", "note_delimiter", "read_input"]
+__all__ = ["PairBatch", "PairReader", "join_references", "located", "note_delimiter", "read_input", "with_new_columns"]
 
 
 @dataclass(frozen=True)
@@ -276,3 +276,15 @@ def read_input(path: str, table_format: str | None, delimiter: str | None, log: 
     if not len(table):
         log.warn(f"{path} has a header and no rows")
     return table
+
+
+def with_new_columns(table: Table, columns: Mapping[str, Sequence[Any]], prefix: str, log: RunLog) -> Table:
+    """Return the table with columns added as ``prefix`` + name; warn if they replace input columns."""
+    named = {prefix + name: cells for name, cells in columns.items()}
+    replaced = [name for name in named if name in table.columns]
+    if replaced:
+        log.warn(
+            f"the output replaces {len(replaced)} input column(s) of the same name: {', '.join(replaced)}; "
+            "--prefix TEXT keeps both"
+        )
+    return table.with_columns(named)

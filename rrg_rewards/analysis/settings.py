@@ -4,9 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rrg_rewards.utilities.settings import SettingError, setting
+from rrg_rewards.schemas import get_label_schema
+from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
 
-__all__ = ["MetricChoice", "PairColumns"]
+__all__ = ["LabelSettings", "MetricChoice", "PairColumns", "RewardChoice"]
+
+_LABELER = (
+    "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
+    "judge:SCHEMA (with --judge) or a plug-in (default: rules:ct_rate)"
+)
+_JUDGE = (
+    "judge, if a metric, reward or labeler uses one: rules, openai:MODEL, local:MODEL, or a YAML mapping of a name "
+    "and settings (default: rules)"
+)
+_CONTEXT = "pass a column as context, for example age=patient_age; may be repeated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +59,7 @@ class PairColumns:
     missing_prediction: Literal["skip", "score"] = setting(
         "skip", "skip: the pair is unscorable; score: the pair counts as an empty report (default: skip)"
     )
-    context: Mapping[str, str] = setting(
-        {}, "pass a column as context, for example age=patient_age; may be repeated", form="NAME=COLUMN"
-    )
+    context: Mapping[str, str] = setting({}, _CONTEXT, form="NAME=COLUMN")
     reference_labels: bool = setting(
         False, "read the reference labels from columns named like the labels, not from the reference text"
     )
@@ -116,18 +125,8 @@ class MetricChoice:
     set: Mapping[str, Any] = setting(
         {}, "set an option of a metric, for example crg.prior=0.2; may be repeated", form="METRIC.OPTION=VALUE"
     )
-    labeler: Any = setting(
-        None,
-        "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
-        "judge:SCHEMA (with --judge) or a plug-in (default: rules:ct_rate)",
-        metavar="NAME",
-    )
-    judge: Any = setting(
-        None,
-        "judge, if a metric, reward or labeler uses one: rules, openai:MODEL, local:MODEL, or a YAML mapping of a name "
-        "and settings (default: rules)",
-        metavar="JUDGE",
-    )
+    labeler: Any = setting(None, _LABELER, metavar="NAME")
+    judge: Any = setting(None, _JUDGE, metavar="JUDGE")
 
     def options(self) -> dict[str, dict[str, Any]]:
         """Return the options of each metric.
@@ -148,3 +147,68 @@ class MetricChoice:
                 raise SettingError("set", f"{named!r} is not among --metrics {','.join(self.metrics)}")
             options[metric][option] = value
         return options
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardChoice:
+    """A reward by name, with its options.
+
+    Args:
+        reward: Name as in :func:`~rrg_rewards.rewards.make_reward`; ``module:Class`` is a reward of your own.
+        reference_column: Column of references.
+        set: Options of the reward, such as ``{"prior": 0.2}``.
+        labeler: Labeler of the reward, as in :func:`~rrg_rewards.labelers.get_labeler`.
+        judge: Judge of the reward, or of a labeler that needs one, as in :func:`~rrg_rewards.judges.get_judge`.
+        context: Context columns by the name of their argument, such as ``{"age": "patient_age"}``.
+    """
+
+    reward: str = setting(help="reward, for example crg", metavar="NAME")
+    reference_column: str = setting("reference", "column of references (default: reference)", metavar="NAME")
+    set: Mapping[str, Any] = setting(
+        {}, "set an option of the reward, for example prior=0.2; may be repeated", form="OPTION=VALUE"
+    )
+    labeler: Any = setting(None, _LABELER, metavar="NAME")
+    judge: Any = setting(None, _JUDGE, metavar="JUDGE")
+    context: Mapping[str, str] = setting({}, _CONTEXT, form="NAME=COLUMN")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSettings:
+    """How the reports of a table are labelled.
+
+    Args:
+        text_column: Column of the report texts.
+        schema: Label set. With the labelers ``rules`` and ``judge`` it chooses their labels (default: ``ct_rate``);
+            another labeler must have these labels.
+        labeler: Name of a labeler as in :func:`~rrg_rewards.labelers.get_labeler`, or a labeler.
+        judge: Judge of a labeler that needs one, as in :func:`~rrg_rewards.judges.get_judge`.
+        prefix: Text before the names of new columns.
+        batch_size: Maximum number of reports in a batch.
+    """
+
+    text_column: str
+    schema: str | None = setting(
+        None,
+        "label set: ct_rate or chexbert; for a judge also merlin or a YAML file (default: ct_rate)",
+        metavar="NAME",
+    )
+    labeler: Any = setting(
+        "rules",
+        "labeler: rules (no model), a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, or judge, a language model "
+        "(default: rules); rules:SCHEMA and judge:SCHEMA are rules and judge with --schema SCHEMA",
+        metavar="NAME",
+    )
+    judge: Any = setting(
+        None,
+        "language model of --labeler judge: openai:MODEL, local:MODEL, or a YAML mapping of settings",
+        metavar="JUDGE",
+    )
+    prefix: str = ""
+    batch_size: int = setting(256, minimum=1)
+
+    def __post_init__(self) -> None:
+        check_minimums(self)
+        try:
+            get_label_schema(self.schema or "ct_rate")
+        except (ValueError, FileNotFoundError) as error:
+            raise SettingError("schema", str(error)) from error

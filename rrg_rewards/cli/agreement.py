@@ -61,9 +61,9 @@ examples:
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``agreement`` to the command line."""
-    parser = add_command_parser(commands, "agreement", _run, "compare metrics with human judgements", _DESCRIPTION)
+    parser = add_command_parser(commands, "agreement", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "TABLE", "scores and judgements")
     parser.add_argument("--human", required=True, metavar="COLUMN[,COLUMN...]", help="columns of human judgements")
     parser.add_argument("--scores", metavar="COLUMN[,COLUMN...]", help="columns of scores")

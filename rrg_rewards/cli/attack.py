@@ -59,9 +59,8 @@ contains these only with --with-text.
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``attack`` to the command line."""
-    summary = "search the texts without an image that a reward pays best"
     parser = add_command_parser(commands, "attack", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "references")
     parser.add_argument("--reward", required=True, metavar="NAME", help="reward to attack, for example crg")

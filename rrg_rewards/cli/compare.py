@@ -61,9 +61,9 @@ examples:
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``compare`` to the command line."""
-    parser = add_command_parser(commands, "compare", _run, "compare systems, with paired tests", _DESCRIPTION)
+    parser = add_command_parser(commands, "compare", _run, summary, _DESCRIPTION)
     parser.add_argument(
         "tables",
         nargs="+",

@@ -39,9 +39,9 @@ example:
 _DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``convert`` to the command line."""
-    parser = commands.add_parser("convert", help="convert models and tables of reports", description=_DESCRIPTION)
+    parser = commands.add_parser("convert", help=summary, description=_DESCRIPTION)
     models = parser.add_subparsers(title="what to convert", metavar="KIND", required=True)
     add_reports(models)
 

@@ -44,9 +44,8 @@ exit codes: 0 success, 1 counts were requested but none was written, 2 wrong com
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``count`` to the command line."""
-    summary = "let a language model count the errors of existing reports"
     parser = add_command_parser(commands, "count", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "references and candidates")
     for name in ("reference", "prediction"):

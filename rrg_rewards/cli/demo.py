@@ -46,9 +46,8 @@ examples:
 _NUM_REPORTS = 3
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``demo`` to the command line."""
-    summary = "train a small CT-CHAT on a CRG reward on this machine"
     parser = add_command_parser(commands, "demo", _demo, summary, _DESCRIPTION)
     parser.add_argument("--output", metavar="FOLDER", type=Path, help="folder to write (default: runs/demo-DATE-TIME)")
     for name, default, content in (

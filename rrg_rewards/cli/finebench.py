@@ -59,9 +59,8 @@ examples:
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``finebench`` to the command line."""
-    summary = "make question items on attributes of findings"
     parser = commands.add_parser("finebench", help=summary, description=_DESCRIPTION)
     tasks = parser.add_subparsers(title="tasks", metavar="TASK", required=True)
 

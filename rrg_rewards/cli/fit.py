@@ -35,9 +35,8 @@ examples:
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``fit`` to the command line."""
-    summary = "measure what a reward estimates from data, for trainers whose workers share no statistics"
     parser = add_command_parser(commands, "fit", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "TABLE", "the training set")
     given = parser.add_mutually_exclusive_group(required=True)

@@ -44,9 +44,9 @@ examples:
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``generate`` to the command line."""
-    parser = add_command_parser(commands, "generate", _run, "generate reports for a table", _DESCRIPTION)
+    parser = add_command_parser(commands, "generate", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "TABLE", "prompts or volumes")
     parser.add_argument("--model", required=True, metavar="MODEL", help="folder or Hub id of a model")
     parser.add_argument("--revision", help="revision of a model on the Hub")

@@ -54,9 +54,8 @@ exit codes: 0 success, 1 reports were requested but none was written, 2 wrong co
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``grade`` to the command line."""
-    summary = "let a language model write reports of graded quality"
     parser = add_command_parser(commands, "grade", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "REPORTS", "reference reports")
     parser.add_argument(

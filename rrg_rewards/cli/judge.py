@@ -72,9 +72,8 @@ examples:
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``judge`` to the command line."""
-    summary = "evaluate report pairs with a judge, to train and compare judges"
     parser = commands.add_parser("judge", help=summary, description=_DESCRIPTION)
     tasks = parser.add_subparsers(title="tasks", metavar="TASK", required=True)
 

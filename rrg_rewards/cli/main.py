@@ -69,7 +69,7 @@ def _parser(chosen: str | None) -> CommandParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         if name == chosen:
-            import_module(f"rrg_rewards.cli.{name}").add_command(commands)
+            import_module(f"rrg_rewards.cli.{name}").add_command(commands, summary)
         else:
             commands.add_parser(name, help=summary, description=summary)
     return parser

@@ -54,9 +54,8 @@ the reward.
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``pairs`` to the command line."""
-    summary = "turn sampled completions into preference data for DPO and KTO"
     parser = add_command_parser(commands, "pairs", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "SAMPLES", "completions")
     parser.add_argument(

@@ -22,9 +22,8 @@ examples:
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``recipes`` to the command line."""
-    summary = "list, find, copy and check training recipes"
     parser = commands.add_parser("recipes", help=summary, description=_DESCRIPTION)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 

@@ -112,9 +112,9 @@ def _description(name: str) -> list[str]:
     ]
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``score`` to the command line."""
-    parser = add_command_parser(commands, "score", _run, "score predicted against reference reports", _DESCRIPTION)
+    parser = add_command_parser(commands, "score", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "report pairs")
     parser.add_argument(
         "--metrics",

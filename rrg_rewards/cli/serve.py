@@ -54,9 +54,9 @@ From Python, RemoteReward("http://127.0.0.1:8787") is the served reward. docs/se
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``serve`` to the command line."""
-    parser = add_command_parser(commands, "serve", _run, "serve a reward over HTTP", _DESCRIPTION)
+    parser = add_command_parser(commands, "serve", _run, summary, _DESCRIPTION)
     given = parser.add_mutually_exclusive_group(required=True)
     given.add_argument("--reward", metavar="NAME", help="reward to serve, for example crg")
     given.add_argument("--config", metavar="FILE", help="YAML file of settings, or what rrg-rewards fit has written")

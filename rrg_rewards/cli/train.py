@@ -35,9 +35,9 @@ examples:
 """
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``train`` to the command line."""
-    parser = add_command_parser(commands, "train", _train, "train a learned metric", _DESCRIPTION)
+    parser = add_command_parser(commands, "train", _train, summary, _DESCRIPTION)
     parser.add_argument("task", choices=("crepe", "er2score"), help="learned metric to train")
     parser.add_argument("--config", metavar="FILE", help="YAML file, or name of a recipe (see rrg-rewards recipes ls)")
     parser.add_argument("--keys", action="store_true", help="show all keys of the YAML file and exit")

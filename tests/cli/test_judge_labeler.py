@@ -17,6 +17,7 @@ def judge(monkeypatch):
     """Replace the judge of ``--judge`` by one that answers from rules and fails on one report."""
     made = LabelJudge({"spiculated": "inconsistent"})
     monkeypatch.setattr("rrg_rewards.cli.labeler_options.judge_from_option", lambda setting: made)
+    monkeypatch.setattr("rrg_rewards.analysis.metric_choice.choose_judge", lambda setting: made)
     return made
 
 

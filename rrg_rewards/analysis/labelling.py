@@ -1,0 +1,146 @@
+"""Labels of the reports of a table."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rrg_rewards.analysis.metric_choice import choose_labeler
+from rrg_rewards.analysis.pairs import with_new_columns
+from rrg_rewards.analysis.settings import LabelSettings
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.judges.base import JudgeFailure
+from rrg_rewards.labelers.base import Labeler, LabelledReports, label_reports
+from rrg_rewards.labelers.registry import needs_judge
+from rrg_rewards.schemas import get_label_schema
+from rrg_rewards.utilities.run_log import RunLog
+from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.version import __version__
+
+__all__ = ["LabelledTable", "label_in_batches", "label_table"]
+
+
+@dataclass(frozen=True)
+class LabelledTable:
+    """A table with a 0/1 column for each label.
+
+    Args:
+        table: The input columns and those of the labels; the label cells of a report without labels are ``None``.
+        text_column: Column of the report texts.
+        labeler: Signature of the labeler.
+        labelled: Number of labelled reports.
+        failed: Number of reports on which a judge failed, by kind of failure.
+        positives: Number of reports with each label.
+    """
+
+    table: Table
+    text_column: str
+    labeler: str
+    labelled: int
+    failed: Mapping[str, int]
+    positives: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as plain data."""
+        return {
+            "version": __version__,
+            "table": self.table.source,
+            "text_column": self.text_column,
+            "labeler": self.labeler,
+            "rows": len(self.table),
+            "labelled": self.labelled,
+            "unscorable": len(self.table) - self.labelled,
+            **({"failed": dict(self.failed)} if self.failed else {}),
+            "positives": dict(self.positives),
+        }
+
+
+def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None) -> LabelledTable:
+    """Label the reports of a table. A missing or blank report has no labels, nor has one on which a judge fails.
+
+    Args:
+        table: The table, as :func:`~rrg_rewards.data.read_table` returns it.
+        settings: The labeler and the column of the reports.
+        log: Receives warnings and progress. Default: Python warnings.
+
+    Raises:
+        SettingError: If the labeler or the judge is unknown, or the labeler lacks the labels of the schema.
+        TableError: If the column does not exist, or a cell is not a text.
+
+    Example:
+        >>> table = Table({"report": ["Hiatal hernia.", "Normal chest."]})
+        >>> labelled = label_table(table, LabelSettings(text_column="report"))
+        >>> labelled.table.columns["Hiatal hernia"], labelled.positives["Hiatal hernia"]
+        ([1, 0], 1)
+    """
+    log = log or RunLog()
+    texts = table.texts(settings.text_column)
+    reports = {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
+    labeler = _labeler(settings)
+    found = label_in_batches(labeler, list(reports.values()), settings.batch_size, log)
+    failures = found.failures or ()
+    failed = Counter(failure.kind for failure in failures if failure is not None)
+    if blank := len(table) - len(reports):
+        log.warn(f"{blank} of {len(table)} reports are missing or blank: their label cells are empty")
+    if failed:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
+        log.warn(
+            f"the judge failed on {failed.total()} of {len(reports)} reports ({kinds}): their label cells are empty"
+        )
+    columns: dict[str, list[int | None]] = {label: [None] * len(table) for label in labeler.labels}
+    for row, failure, cells in zip(reports, failures, found.labels.int().tolist(), strict=True):
+        if failure is None:
+            for label, cell in zip(labeler.labels, cells, strict=True):
+                columns[label][row] = cell
+    return LabelledTable(
+        with_new_columns(table, columns, settings.prefix, log),
+        settings.text_column,
+        labeler.signature,
+        len(reports) - failed.total(),
+        dict(sorted(failed.items())),
+        dict(zip(labeler.labels, found.labels.sum(0).tolist(), strict=True)),
+    )
+
+
+def _labeler(settings: LabelSettings) -> Labeler:
+    name, schema = settings.labeler, settings.schema
+    setting = f"{name}:{schema or 'ct_rate'}" if name in ("rules", "judge") else name
+    if settings.judge is not None and not needs_judge(setting):
+        raise SettingError("judge", f"the labeler {name} takes none; --labeler judge:SCHEMA does")
+    labeler = choose_labeler(setting, settings.judge)
+    if schema is not None and tuple(labeler.labels) != get_label_schema(schema).labels:
+        raise SettingError(
+            None, f"--labeler {name} does not have the labels of --schema {schema}; omit one of the two options"
+        )
+    return labeler
+
+
+def label_in_batches(
+    labeler: Labeler, reports: Sequence[str], batch_size: int = 256, log: RunLog | None = None
+) -> LabelledReports:
+    """Label ``batch_size`` reports at a time, so that memory does not grow with their number.
+
+    Args:
+        labeler: The labeler.
+        reports: ``N`` report texts.
+        batch_size: Maximum number of reports in a batch.
+        log: Receives the progress.
+
+    Example:
+        >>> from rrg_rewards.labelers import RuleLabeler
+        >>> label_in_batches(RuleLabeler("ct_rate"), ["Hiatal hernia.", "Normal."]).failures
+        (None, None)
+    """
+    labels = torch.zeros(len(reports), len(labeler.labels), dtype=torch.bool)
+    failures: list[JudgeFailure | None] = []
+    with (log or RunLog()).progress("labelling") as progress:
+        progress(0, len(reports))
+        for start in range(0, len(reports), batch_size):
+            batch = reports[start : start + batch_size]
+            found = label_reports(labeler, batch)
+            labels[start : start + len(batch)] = found.labels
+            failures += found.failures or (None,) * len(batch)
+            progress(len(batch), 0)
+    return LabelledReports(labels, tuple(failures))
