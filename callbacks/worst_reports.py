@@ -8,9 +8,8 @@ from typing import Any
 
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.pages import Column, Page, Pane, Rows, write_page
-from rrg_rewards.pages.charts import curves, histogram
-from rrg_rewards.pages.markup import Markup, element, table
-from rrg_rewards.pages.numbers import shown_number
+from rrg_rewards.pages.charts import Curves, Histogram
+from rrg_rewards.pages.markup import Markup, element, shown_number, table
 from rrg_rewards.utilities.texts import encodable_text
 
 __all__ = ["ReportPage", "WorstReport", "WorstReports", "log_table", "make_table"]
@@ -198,7 +197,9 @@ class ReportPage:
             "Summary": [table(["Value", "Step", "Last"], last, "Corpus values")] if last else [],
             "Curves": [
                 element(
-                    "div", *(curves(name, {name: points}) for name, points in self.values.items()), class_="cards wide"
+                    "div",
+                    *(Curves(name, {name: points}).svg() for name, points in self.values.items()),
+                    class_="cards wide",
                 )
             ],
             "Distribution by report": [element("div", *_distributions(scores), class_="cards")],
@@ -244,7 +245,7 @@ def _name(place: _Place) -> str:
 
 def _distributions(scores: Mapping[str, Sequence[float]]) -> list[Markup]:
     return [
-        histogram(f"{name}: reports by score; line: mean", values, sum(values) / len(values))
+        Histogram(f"{name}: reports by score; line: mean", values, sum(values) / len(values)).svg()
         for name, values in scores.items()
         if values
     ]

@@ -224,8 +224,9 @@ def _warn_of_single_units(result: Mapping[str, Any], terminal: Terminal) -> None
 
 def _write_files(args: argparse.Namespace, result: Mapping[str, Any]) -> None:
     """Write the LaTeX table and the plot, if they are set."""
-    from rrg_rewards.cli.agreement_output import draw_agreement, latex_table
+    from rrg_rewards.cli.agreement_output import latex_table
     from rrg_rewards.data.tables.writers import open_output
+    from rrg_rewards.pages.agreement_page import draw_agreement
 
     if args.latex is not None:
         with open_output(args.latex, args.overwrite) as file:

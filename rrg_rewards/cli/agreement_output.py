@@ -1,6 +1,5 @@
-"""Output of ``rrg-rewards agreement``: printed tables, rows of ``--output``, LaTeX and a plot."""
+"""Output of ``rrg-rewards agreement``: printed tables, rows of ``--output`` and LaTeX."""
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,14 +7,12 @@ from rich.table import Table as Grid
 
 from rrg_rewards.cli.agreement_columns import ALL_ROWS
 from rrg_rewards.cli.table_text import latex_row, latex_text, number_text, p_text
-from rrg_rewards.utilities.imports import require
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["agreement_grids", "agreement_rows", "draw_agreement", "latex_table"]
+__all__ = ["agreement_grids", "agreement_rows", "latex_table"]
 
-_TITLES = {"kendall": "Kendall", "spearman": "Spearman", "pearson": "Pearson"}
 _LATEX_TITLES = {"kendall": r"Kendall's $\tau_b$", "spearman": r"Spearman's $\rho$", "pearson": "Pearson's $r$"}
 
 
@@ -147,52 +144,3 @@ def _latex_cell(scores: Mapping[str, Mapping[str, Any]], name: str) -> str:
     value = f"{entry['value']:.3f}"
     shown = rf"\textbf{{{value}}}" if entry["value"] == best else value
     return shown if entry["low"] is None else f"{shown} [{entry['low']:.3f}, {entry['high']:.3f}]"
-
-
-def draw_agreement(result: Mapping[str, Any]) -> bytes:
-    """Draw the correlations of all columns as a heatmap, and the first statistic with intervals, as PNG.
-
-    Raises:
-        ModuleNotFoundError: If matplotlib is not installed. The message contains the pip command.
-    """
-    entry = result["groups"][ALL_ROWS]
-    heat, humans = entry["correlations"], entry["human"]
-    size = len(heat["names"])
-    figure = require("matplotlib.figure", extra="plot").Figure(
-        figsize=(3 + 0.6 * size + 3.2 * len(humans), 2 + 0.5 * size), layout="constrained"
-    )
-    widths = [3 + 0.6 * size, *([3.2] * len(humans))]
-    first, *others = figure.subplots(1, 1 + len(humans), squeeze=False, width_ratios=widths)[0]
-    _draw_heatmap(figure, first, heat)
-    for axes, (human, found) in zip(others, humans.items(), strict=True):
-        statistic, scores = next(iter(found["agreement"].items()))
-        for place, one in enumerate(scores.values()):
-            if one["value"] is not None:
-                axes.plot(one["value"], place, "o", color="tab:blue")
-            if one["low"] is not None:
-                axes.plot([one["low"], one["high"]], [place, place], color="tab:blue")
-        axes.set_yticks(range(len(scores)), list(scores), fontsize=8)
-        axes.invert_yaxis()
-        if statistic != "binary":
-            axes.axvline(0.5 if statistic in ("accuracy", "preference") else 0, color="black", linewidth=0.8)
-        axes.set_title(f"{human}: {_TITLES.get(statistic, statistic)}, {found['rows']} rows", fontsize=9)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
-
-
-def _draw_heatmap(figure: Any, axes: Any, heat: Mapping[str, Any]) -> None:
-    values = [[float("nan") if value is None else value for value in row] for row in heat["values"]]
-    image = axes.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r")
-    places = range(len(heat["names"]))
-    axes.set_xticks(places, heat["names"], rotation=45, ha="right", fontsize=8)
-    axes.set_yticks(places, heat["names"], fontsize=8)
-    for row in places:
-        for column in places:
-            value = heat["values"][row][column]
-            color = "white" if value is not None and abs(value) > 0.6 else "black"
-            axes.text(
-                column, row, "-" if value is None else f"{value:.2f}", ha="center", va="center", fontsize=7, color=color
-            )
-    axes.set_title(f"{_TITLES[heat['statistic']]} between columns, {heat['rows']} rows", fontsize=9)
-    figure.colorbar(image, ax=axes, shrink=0.8)

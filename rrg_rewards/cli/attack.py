@@ -163,7 +163,7 @@ def _grid(result: "AttackResult") -> "Grid":
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.data.tables.writers import check_output, open_output, write_json
-    from rrg_rewards.watch import draw_attack
+    from rrg_rewards.pages.attack_page import draw_attack
 
     if args.against == "honest" and args.honest_column is None:
         raise UsageError("argument --against: honest needs --honest-column")

@@ -9,7 +9,7 @@ from rrg_rewards.metrics.comparing_systems import MetricRuns
 from rrg_rewards.metrics.system_comparison import SystemComparison
 from rrg_rewards.pages.compare_page import compare_page, compared_findings
 from rrg_rewards.pages.page import Page, Pane
-from rrg_rewards.pages.score_rows import one_text
+from rrg_rewards.pages.score_page import one_text
 
 __all__ = ["comparison_page"]
 

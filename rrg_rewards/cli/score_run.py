@@ -20,8 +20,7 @@ from rrg_rewards.data.tables.writers import open_table, partial_path
 from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.page import Page
-from rrg_rewards.pages.score_page import score_page
-from rrg_rewards.pages.score_rows import ScoreRows
+from rrg_rewards.pages.score_page import ScoreRows, score_page
 
 __all__ = ["ScoreRun"]
 

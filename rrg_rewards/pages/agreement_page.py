@@ -1,14 +1,14 @@
-"""The page of ``rrg-rewards agreement --html``."""
+"""The page of ``rrg-rewards agreement --html``, and the plot of ``--png``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rrg_rewards.pages.charts import Interval, intervals, matrix, scatter
-from rrg_rewards.pages.markup import Markup, element, table
-from rrg_rewards.pages.numbers import shown_interval, shown_number, shown_p
+from rrg_rewards.pages.charts import Interval, Intervals, Matrix, Scatter
+from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Page, Rows
+from rrg_rewards.pages.plots import draw_png
 
-__all__ = ["agreement_page"]
+__all__ = ["agreement_page", "draw_agreement"]
 
 # Points of a plot; more cannot be told apart.
 _MOST_POINTS = 1000
@@ -34,9 +34,7 @@ def agreement_page(
         for name, found in entry["human"].items():
             where = "" if group == next(iter(groups)) else f", {result['group']} {group}"
             sections[f"Agreement with {name}{where}"] = list(_agreement(found))
-    heat = next(iter(groups.values()))["correlations"]
-    title = f"{heat['statistic'].capitalize()} between columns, {heat['rows']} rows"
-    sections["Correlation of all columns"] = [matrix(title, heat["names"], heat["values"])]
+    sections["Correlation of all columns"] = [_correlations(result).svg()]
     sections["Distribution by report"] = _points(columns, human)
     facts = {
         "Table": str(result["table"]),
@@ -53,21 +51,49 @@ def _scores(columns: Mapping[str, Sequence[float]], human: Sequence[str]) -> lis
     return [name for name in columns if name not in human]
 
 
+def draw_agreement(result: Mapping[str, Any]) -> bytes:
+    """Draw the correlations of all columns, and the first statistic with intervals for each judgement, as PNG.
+
+    Args:
+        result: What ``--json`` contains.
+
+    Raises:
+        ModuleNotFoundError: If matplotlib is not installed. The message contains the pip command.
+    """
+    matrix = _correlations(result)
+    charts: list[Intervals | Matrix] = [matrix]
+    for human, found in next(iter(result["groups"].values()))["human"].items():
+        statistic, scores = next(iter(found["agreement"].items()))
+        charts.append(_intervals(f"{human}: {statistic.capitalize()}, {found['rows']} rows", statistic, scores))
+    widths = [3 + 0.6 * len(matrix.names), *([3.2] * (len(charts) - 1))]
+    return draw_png(charts, (sum(widths), 2 + 0.5 * len(matrix.names)), columns=len(charts), widths=widths)
+
+
+def _correlations(result: Mapping[str, Any]) -> Matrix:
+    heat = next(iter(result["groups"].values()))["correlations"]
+    title = f"{heat['statistic'].capitalize()} between columns, {heat['rows']} rows"
+    return Matrix(title, heat["names"], heat["values"])
+
+
+def _intervals(title: str, statistic: str, scores: Mapping[str, Mapping[str, Any]]) -> Intervals:
+    """Return the values of a statistic by score, with a line at its value without agreement."""
+    rows = [
+        Interval(name, entry["value"], entry["low"], entry["high"])
+        for name, entry in scores.items()
+        if entry["value"] is not None
+    ]
+    # That of "binary" depends on the shares of positive scores and judgements.
+    chance = 0.5 if statistic in ("accuracy", "preference") else 0.0
+    return Intervals(title, rows, {} if statistic == "binary" else {"zero": chance})
+
+
 def _agreement(found: Mapping[str, Any]) -> Iterator[Markup]:
     yield element("p", f"{found['rows']} rows with this judgement and all scores.", class_="note")
     for statistic, scores in found["agreement"].items():
-        marks = [
-            Interval(name, entry["value"], entry["low"], entry["high"])
-            for name, entry in scores.items()
-            if entry["value"] is not None
-        ]
-        title = f"{statistic.capitalize()} with 95 % intervals"
-        if marks and statistic == "binary":
-            # Its value without agreement depends on the shares of positive scores and judgements.
-            yield intervals(title, marks)
-        elif marks:
-            chance = 0.5 if statistic in ("accuracy", "preference") else 0.0
-            yield intervals(f"{title}; line: no agreement", marks, {"zero": chance})
+        line = "" if statistic == "binary" else "; line: no agreement"
+        chart = _intervals(f"{statistic.capitalize()} with 95 % intervals{line}", statistic, scores)
+        if chart.rows:
+            yield chart.svg()
     cells = [
         [
             name,
@@ -105,5 +131,5 @@ def _points(columns: Mapping[str, Sequence[float]], human: Sequence[str]) -> lis
             part = f"every {step}th of {len(known)} rows" if step > 1 else f"{len(known)} rows"
             if shown:
                 across, up = zip(*shown, strict=True)
-                plots.append(scatter(f"{judgement} and {name}, {part}", (name, across), (judgement, up)))
+                plots.append(Scatter(f"{judgement} and {name}, {part}", (name, across), (judgement, up)).svg())
     return [element("div", *plots, class_="cards")]

@@ -1,14 +1,14 @@
-"""The page of ``rrg-rewards attack --html``."""
+"""The page of ``rrg-rewards attack --html``, and the plot of ``--png``."""
 
 import math
 
-from rrg_rewards.pages.charts import Interval, intervals
-from rrg_rewards.pages.markup import Markup, element, table
-from rrg_rewards.pages.numbers import shown_number
+from rrg_rewards.pages.charts import Interval, Intervals
+from rrg_rewards.pages.markup import Markup, element, shown_number, table
 from rrg_rewards.pages.page import Column, Page, Pane, Rows
+from rrg_rewards.pages.plots import draw_png
 from rrg_rewards.watch.attack.results import AttackResult
 
-__all__ = ["attack_page", "attack_sections"]
+__all__ = ["attack_page", "attack_sections", "draw_attack"]
 
 
 def attack_page(result: AttackResult, with_text: bool = False) -> Page:
@@ -58,19 +58,39 @@ def attack_sections(result: AttackResult) -> dict[str, list[Markup]]:
     }
 
 
+def draw_attack(result: AttackResult) -> bytes:
+    """Draw the gain of each family with its interval, and return the plot as PNG.
+
+    Args:
+        result: Result of :func:`rrg_rewards.watch.attack_reward`.
+
+    Raises:
+        ModuleNotFoundError: If matplotlib is not installed. The message contains the pip command.
+    """
+    honest = "" if result.honest is None else f", honest {result.honest:.3g}"
+    title = (
+        f"{result.reward}: blank {result.blank:.3g}{honest}, reference {result.reference:.3g}\n"
+        "gain on references not searched (dashed: threshold; dotted: the references themselves)"
+    )
+    chart = _gain_chart(title, result)
+    return draw_png([chart], (8, 1.5 + 0.28 * len(chart.rows)))
+
+
 def _gains(result: AttackResult) -> list[Markup]:
-    marks = [
+    chart = _gain_chart(
+        f"Gain of the best text of each family over {result.baseline}, with 95 % intervals. "
+        "Dashed: threshold; dotted: the references themselves",
+        result,
+    )
+    return [chart.svg() if chart.rows else element("p", "No family has a gain.")]
+
+
+def _gain_chart(title: str, result: AttackResult) -> Intervals:
+    rows = [
         Interval(family.family.replace("_", " "), family.gain, *family.interval, family.outcome)
         for family in result.families
         if math.isfinite(family.gain) and all(map(math.isfinite, family.interval))
     ]
-    if not marks:
-        return [element("p", "No family has a gain.")]
     base = result.honest if result.baseline == "honest" and result.honest is not None else result.blank
-    lines = {"zero": 0.0, "threshold": float(result.settings["threshold"]), "reference": result.reference - base}
-    title = (
-        f"Gain of the best text of each family over {result.baseline}, with 95 % intervals. "
-        "Dashed: threshold; dotted: the references themselves"
-    )
-    finite = {name: value for name, value in lines.items() if math.isfinite(value)}
-    return [intervals(title, marks, finite)]
+    marks = {"zero": 0.0, "threshold": float(result.settings["threshold"]), "reference": result.reference - base}
+    return Intervals(title, rows, {name: value for name, value in marks.items() if math.isfinite(value)})

@@ -1,12 +1,16 @@
-"""Small plots as inline SVG: intervals, distributions, points, curves and matrices. Colours are those of the page."""
+"""Small charts: what each shows, and its drawing as inline SVG in the colours of the page.
+
+:mod:`rrg_rewards.pages.plots` draws the same charts as PNG.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rrg_rewards.pages.markup import Markup, element
 
-__all__ = ["Interval", "curves", "histogram", "intervals", "matrix", "scatter"]
+__all__ = ["Curves", "Histogram", "Interval", "Intervals", "Matrix", "Scatter"]
 
 _WIDTH, _LEFT, _RIGHT, _ROW = 480.0, 150.0, 20.0, 24.0
 _LETTERS = 21
@@ -87,111 +91,149 @@ def _shortened(name: str) -> str:
     return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
 
 
-def intervals(title: str, rows: Sequence[Interval], marks: Mapping[str, float] | None = None) -> Markup:
-    """Draw values with their intervals, one below the other.
+@dataclass(frozen=True)
+class Intervals:
+    """Values with their intervals, one below the other.
 
     Args:
         title: Caption.
-        rows: Values; at least one.
+        rows: Values; at least one for a drawing as SVG.
         marks: Vertical lines by class: ``zero``, ``threshold`` or ``reference``.
 
     Example:
-        >>> "<svg" in intervals("CRG", [Interval("crg", 0.5, 0.4, 0.6)])
+        >>> "<svg" in Intervals("CRG", [Interval("crg", 0.5, 0.4, 0.6)]).svg()
         True
     """
-    marks = marks or {}
-    ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
-    scale = _scale([*ends, *marks.values()], _LEFT, _WIDTH - _RIGHT)
-    bottom = _ROW * len(rows) + 8
-    parts: list[str] = [*_x_axis(scale, 4, bottom)]
-    parts += [_line(scale(value), 4, scale(value), bottom, kind) for kind, value in marks.items()]
-    for place, row in enumerate(rows):
-        y = _ROW * (place + 0.5) + 4
-        parts.append(_text(_shortened(row.name), _LEFT - 10, y + 4, "end"))
-        if row.low is not None and row.high is not None:
-            parts.append(_line(scale(row.low), y, scale(row.high), y, f"interval {row.kind}"))
-        parts.append(element("circle", cx=scale(row.value), cy=y, r=4.5, class_=row.kind))
-    return _svg(title, bottom + 24, parts)
+
+    title: str
+    rows: Sequence[Interval]
+    marks: Mapping[str, float] = field(default_factory=dict)
+
+    def svg(self) -> Markup:
+        """Return the chart as a figure."""
+        ends = [end for row in self.rows for end in (row.value, row.low, row.high) if end is not None]
+        scale = _scale([*ends, *self.marks.values()], _LEFT, _WIDTH - _RIGHT)
+        bottom = _ROW * len(self.rows) + 8
+        parts: list[str] = [*_x_axis(scale, 4, bottom)]
+        parts += [_line(scale(value), 4, scale(value), bottom, kind) for kind, value in self.marks.items()]
+        for number, row in enumerate(self.rows):
+            y = _ROW * (number + 0.5) + 4
+            parts.append(_text(_shortened(row.name), _LEFT - 10, y + 4, "end"))
+            if row.low is not None and row.high is not None:
+                parts.append(_line(scale(row.low), y, scale(row.high), y, f"interval {row.kind}"))
+            parts.append(element("circle", cx=scale(row.value), cy=y, r=4.5, class_=row.kind))
+        return _svg(self.title, bottom + 24, parts)
 
 
-def histogram(title: str, values: Sequence[float], mark: float | None = None) -> Markup:
-    """Draw the distribution of values; at least one. A line marks ``mark``, such as the mean."""
-    width, height = 320.0, 150.0
-    scale = _scale(values if mark is None else [*values, mark], 36, width - 10)
-    counts = [0] * _BINS
-    low, high = min(values), max(values)
-    for value in values:
-        counts[min(int((value - low) / ((high - low) or 1) * _BINS), _BINS - 1)] += 1
-    tall = _Scale(0, max(counts), height - 24, 8)
-    parts: list[str] = [*_x_axis(_Scale(*scale), 8, height - 24), *_y_axis(tall, 36, width - 10)]
-    step = (scale(high) - scale(low)) / _BINS or 8.0
-    for place, count in enumerate(counts):
-        if count:
-            x = scale(low) + place * step
-            parts.append(
-                element("rect", x=x, y=tall(count), width=max(step - 1, 1), height=tall(0) - tall(count), class_="bar")
-            )
-    if mark is not None:
-        parts.append(_line(scale(mark), 8, scale(mark), height - 24, "mean"))
-    return _svg(title, height, parts, width)
+@dataclass(frozen=True)
+class Histogram:
+    """The distribution of values; at least one. A line marks ``mark``, such as the mean."""
+
+    title: str
+    values: Sequence[float]
+    mark: float | None = None
+
+    def svg(self) -> Markup:
+        """Return the chart as a figure."""
+        width, height = 320.0, 150.0
+        scale = _scale(self.values if self.mark is None else [*self.values, self.mark], 36, width - 10)
+        counts = [0] * _BINS
+        low, high = min(self.values), max(self.values)
+        for value in self.values:
+            counts[min(int((value - low) / ((high - low) or 1) * _BINS), _BINS - 1)] += 1
+        tall = _Scale(0, max(counts), height - 24, 8)
+        parts: list[str] = [*_x_axis(scale, 8, height - 24), *_y_axis(tall, 36, width - 10)]
+        step = (scale(high) - scale(low)) / _BINS or 8.0
+        for number, count in enumerate(counts):
+            if count:
+                box = {"x": scale(low) + number * step, "width": max(step - 1, 1)}
+                parts.append(element("rect", **box, y=tall(count), height=tall(0) - tall(count), class_="bar"))
+        if self.mark is not None:
+            parts.append(_line(scale(self.mark), 8, scale(self.mark), height - 24, "mean"))
+        return _svg(self.title, height, parts, width)
 
 
-def scatter(title: str, across: tuple[str, Sequence[float]], up: tuple[str, Sequence[float]]) -> Markup:
-    """Draw points; each axis is its name and one value of each point. There is at least one point."""
-    size = 320.0
-    x_scale, y_scale = _scale(across[1], 46, size - 10), _scale(up[1], size - 44, 10)
-    parts: list[str] = [*_x_axis(x_scale, 10, size - 44), *_y_axis(y_scale, 46, size - 10)]
-    parts += [
-        element("circle", cx=x_scale(x), cy=y_scale(y), r=2.5, class_="point")
-        for x, y in zip(across[1], up[1], strict=True)
-    ]
-    parts += [_text(across[0], (46 + size) / 2, size - 8, "middle"), _text(up[0], 4, 10)]
-    return _svg(title, size, parts, size)
+@dataclass(frozen=True)
+class Scatter:
+    """Points; each axis is its name and one value of each point. There is at least one point."""
+
+    title: str
+    across: tuple[str, Sequence[float]]
+    up: tuple[str, Sequence[float]]
+
+    def svg(self) -> Markup:
+        """Return the chart as a figure."""
+        size = 320.0
+        x_scale, y_scale = _scale(self.across[1], 46, size - 10), _scale(self.up[1], size - 44, 10)
+        parts: list[str] = [*_x_axis(x_scale, 10, size - 44), *_y_axis(y_scale, 46, size - 10)]
+        parts += [
+            element("circle", cx=x_scale(x), cy=y_scale(y), r=2.5, class_="point")
+            for x, y in zip(self.across[1], self.up[1], strict=True)
+        ]
+        parts += [_text(self.across[0], (46 + size) / 2, size - 8, "middle"), _text(self.up[0], 4, 10)]
+        return _svg(self.title, size, parts, size)
 
 
-def curves(
-    title: str, lines: Mapping[str, Sequence[tuple[float, float]]], marks: Sequence[float] = (), height: float = 220.0
-) -> Markup:
-    """Draw lines through points (step, value), with their names below if there are several.
+@dataclass(frozen=True)
+class Curves:
+    """Lines through points (step, value), with their names below if there are several.
 
     Args:
         title: Caption.
         lines: Points of each line; at least one.
         marks: Steps with a vertical line.
-        height: Height in pixels.
+        dashed: Names of the dashed lines.
     """
-    points = [point for line in lines.values() for point in line]
-    x_scale = _scale([x for x, _ in points], 52, _WIDTH - _RIGHT)
-    y_scale = _scale([y for _, y in points], height - 46, 10)
-    parts: list[str] = [*_x_axis(x_scale, 10, height - 46), *_y_axis(y_scale, 52, _WIDTH - _RIGHT)]
-    parts += [_line(x_scale(step), 10, x_scale(step), height - 46, "threshold") for step in marks]
-    for place, (name, line) in enumerate(lines.items()):
-        kind = f"line{place % 6}"
-        path = " ".join(f"{x_scale(x):.1f},{y_scale(y):.1f}" for x, y in line)
-        parts.append(element("polyline", points=path, class_=f"curve {kind}"))
-        if len(line) == 1:
-            parts.append(element("circle", cx=x_scale(line[0][0]), cy=y_scale(line[0][1]), r=3.5, class_=kind))
-        x = 52 + place * (_WIDTH - 52) / len(lines)
-        if len(lines) > 1:
-            parts += [_line(x, height - 10, x + 18, height - 10, f"curve {kind}"), _text(name, x + 24, height - 6)]
-    return _svg(title, height, parts)
+
+    title: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+    marks: Sequence[float] = ()
+    dashed: Collection[str] = ()
+
+    def svg(self) -> Markup:
+        """Return the chart as a figure."""
+        height = 220.0
+        points = [point for line in self.lines.values() for point in line]
+        x_scale = _scale([x for x, _ in points], 52, _WIDTH - _RIGHT)
+        y_scale = _scale([y for _, y in points], height - 46, 10)
+        parts: list[str] = [*_x_axis(x_scale, 10, height - 46), *_y_axis(y_scale, 52, _WIDTH - _RIGHT)]
+        parts += [_line(x_scale(step), 10, x_scale(step), height - 46, "mark") for step in self.marks]
+        for number, (name, line) in enumerate(self.lines.items()):
+            color = f"line{number % 6}"
+            kind = f"curve {color} dashed" if name in self.dashed else f"curve {color}"
+            path = " ".join(f"{x_scale(x):.1f},{y_scale(y):.1f}" for x, y in line)
+            parts.append(element("polyline", points=path, class_=kind))
+            if len(line) == 1:
+                parts.append(element("circle", cx=x_scale(line[0][0]), cy=y_scale(line[0][1]), r=3.5, class_=color))
+            x = 52 + number * (_WIDTH - 52) / len(self.lines)
+            if len(self.lines) > 1:
+                parts += [_line(x, height - 10, x + 18, height - 10, kind), _text(name, x + 24, height - 6)]
+        return _svg(self.title, height, parts)
 
 
-def matrix(title: str, names: Sequence[str], values: Sequence[Sequence[float | None]]) -> Markup:
-    """Draw correlations as a square of cells with their numbers."""
-    cell, left = 52.0, 150.0
-    width = left + cell * len(names) + 8
-    parts: list[str] = []
-    for row, name in enumerate(names):
-        y = 30 + row * cell
-        parts.append(_text(_shortened(name), left - 8, y + cell / 2 + 4, "end"))
-        parts.append(_text(_shortened(name)[:7], left + row * cell + cell / 2, 20, "middle"))
-        for column, value in enumerate(values[row]):
-            x = left + column * cell
-            kind = "missing" if value is None else "positive" if value >= 0 else "negative"
-            strength = 0.0 if value is None else round(abs(value) * 0.55, 3)
-            parts += [
-                element("rect", x=x, y=y, width=cell - 2, height=cell - 2, class_=kind, fill_opacity=strength),
-                _text("-" if value is None else f"{value:.2f}", x + cell / 2 - 1, y + cell / 2 + 4, "middle"),
-            ]
-    return _svg(title, 36 + cell * len(names), parts, width)
+@dataclass(frozen=True)
+class Matrix:
+    """Correlations of columns as a square of cells with their numbers."""
+
+    title: str
+    names: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+
+    def svg(self) -> Markup:
+        """Return the chart as a figure."""
+        cell, left = 52.0, 150.0
+        width = left + cell * len(self.names) + 8
+        parts: list[str] = []
+        for row, name in enumerate(self.names):
+            y = 30 + row * cell
+            parts.append(_text(_shortened(name), left - 8, y + cell / 2 + 4, "end"))
+            parts.append(_text(_shortened(name)[:7], left + row * cell + cell / 2, 20, "middle"))
+            for column, value in enumerate(self.values[row]):
+                x = left + column * cell
+                kind = "missing" if value is None else "positive" if value >= 0 else "negative"
+                strength = 0.0 if value is None else round(abs(value) * 0.55, 3)
+                parts += [
+                    element("rect", x=x, y=y, width=cell - 2, height=cell - 2, class_=kind, fill_opacity=strength),
+                    _text("-" if value is None else f"{value:.2f}", x + cell / 2 - 1, y + cell / 2 + 4, "middle"),
+                ]
+        return _svg(self.title, 36 + cell * len(self.names), parts, width)

@@ -7,10 +7,9 @@ from typing import Any
 from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.metrics.system_comparison import GroupComparison, MetricComparison, SystemComparison, SystemDifference
-from rrg_rewards.pages.charts import Interval, histogram, intervals
+from rrg_rewards.pages.charts import Histogram, Interval, Intervals
 from rrg_rewards.pages.highlights import highlights
-from rrg_rewards.pages.markup import Markup, element, table
-from rrg_rewards.pages.numbers import shown_interval, shown_number, shown_p
+from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows
 
 __all__ = ["compare_page", "compared_findings"]
@@ -106,7 +105,7 @@ def _group(group: GroupComparison, result: SystemComparison) -> Iterator[Markup]
         if marks:
             better = {True: "higher is better", False: "lower is better", None: "direction unknown"}
             title = f"{one.metric}: difference from {result.baseline}, {better[one.higher_is_better]}"
-            yield intervals(title, marks, {"zero": 0.0})
+            yield Intervals(title, marks, {"zero": 0.0}).svg()
 
 
 def _ends(difference: SystemDifference) -> tuple[float | None, float | None]:
@@ -135,7 +134,7 @@ def _differences(one: MetricComparison, result: SystemComparison) -> Iterator[tu
 
 def _distributions(result: SystemComparison) -> list[Markup]:
     plots = [
-        histogram(f"{one.metric}: reports by {system} - {result.baseline}; line: no difference", values, 0.0)
+        Histogram(f"{one.metric}: reports by {system} - {result.baseline}; line: no difference", values, 0.0).svg()
         for one in result.all_reports.metrics
         for system, values in _differences(one, result)
         if values

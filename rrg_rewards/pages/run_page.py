@@ -1,4 +1,4 @@
-"""The page of a training run, from the files that a recipe writes to its output folder."""
+"""The page of a training run, from the files that a recipe writes to its output folder, and the plot of a reward."""
 
 import json
 import math
@@ -9,15 +9,14 @@ from typing import Any
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.pages.attack_page import attack_sections
-from rrg_rewards.pages.charts import Interval, curves, intervals
-from rrg_rewards.pages.markup import Markup, element, table
-from rrg_rewards.pages.numbers import shown_interval, shown_number
+from rrg_rewards.pages.charts import Curves, Interval, Intervals
+from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
 from rrg_rewards.pages.page import Column, Page, Pane, Rows
+from rrg_rewards.pages.plots import draw_png
+from rrg_rewards.pages.watch_page import alarm_table, watch_charts
 from rrg_rewards.watch.attack.results import AttackResult
-from rrg_rewards.watch.counts import Block
-from rrg_rewards.watch.html_page import score_panels, text_panels
 
-__all__ = ["run_page"]
+__all__ = ["draw_run", "run_page"]
 
 # Logged values besides the means of the rewards, with their captions.
 _LOGGED = {
@@ -112,14 +111,9 @@ def _evaluation(evaluation: Mapping[str, Any]) -> Iterator[Markup]:
         heads = ["Statistic", *(_STAGES.get(stage, stage) for stage in columns)]
         yield table(heads, cells, f"{reward} on held-out rows, greedy decoding, 95 % intervals")
         main = "crg" if "crg" in names else "score"
-        entries = {_STAGES[stage]: evaluation[stage][reward].get(main) for stage in stages}
-        marks = [
-            Interval(stage, entry["estimate"], entry["low"], entry["high"])
-            for stage, entry in entries.items()
-            if entry and None not in (entry["estimate"], entry["low"], entry["high"])
-        ]
-        if marks:
-            yield intervals(f"{reward}: {main} on held-out rows", marks)
+        chart = _heldout(f"{reward}: {main} on held-out rows", reward, evaluation, [main])
+        if chart.rows:
+            yield chart.svg()
 
 
 def _estimate(entry: Mapping[str, float | None] | None) -> str:
@@ -128,17 +122,52 @@ def _estimate(entry: Mapping[str, float | None] | None) -> str:
     return f"{shown_number(entry['estimate'])} ({shown_interval(entry['low'], entry['high'])})"
 
 
+def _heldout(title: str, reward: str, evaluation: Mapping[str, Any], statistics: Sequence[str]) -> Intervals:
+    """Return statistics of a reward on held-out rows at each stage."""
+    rows = []
+    for statistic in statistics:
+        for stage in (stage for stage in _STAGES if reward in evaluation.get(stage, {})):
+            entry = evaluation[stage][reward].get(statistic)
+            if entry and None not in (entry["estimate"], entry["low"], entry["high"]):
+                name = _STAGES[stage] if len(statistics) == 1 else f"{statistic} {_STAGES[stage]}"
+                rows.append(Interval(name, entry["estimate"], entry["low"], entry["high"]))
+    return Intervals(title, rows)
+
+
+def draw_run(reward: str, history: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any]) -> bytes:
+    """Draw the mean of a reward over the training steps, and its held-out statistics at each stage, as PNG.
+
+    Args:
+        reward: Name of the reward.
+        history: The trainer's log history.
+        evaluation: For each stage, the summary of each reward.
+
+    Raises:
+        ModuleNotFoundError: If matplotlib is not installed; the message contains the pip command.
+    """
+    first: Mapping[str, Any] = next((stage[reward] for stage in evaluation.values() if reward in stage), {})
+    statistics = [name for name in ("crg", "precision", "recall") if name in first] or ["score"]
+    title = "held out, greedy, 95 % intervals"
+    charts = (
+        _curve(history, f"rewards/{reward}/mean", f"training: reward {reward}, mean"),
+        _heldout(title, reward, evaluation, statistics),
+    )
+    return draw_png(charts, (9, 3.5), columns=2)
+
+
 def _curves(history: Sequence[Mapping[str, Any]]) -> list[Markup]:
     keys = dict.fromkeys(key for entry in history for key in entry)
     rewards = [key for key in keys if key.startswith("rewards/") and key.endswith("/mean")]
     captions = {key: f"reward {key.split('/')[1]}, mean" for key in rewards}
     captions |= {key: caption for key, caption in _LOGGED.items() if key in keys}
-    plots = []
-    for key, caption in captions.items():
-        points = [(entry["step"], entry[key]) for entry in history if "step" in entry and _is_number(entry.get(key))]
-        if points:
-            plots.append(curves(caption, {key: points}))
+    charts = [_curve(history, key, caption) for key, caption in captions.items()]
+    plots = [chart.svg() for chart in charts if chart.lines]
     return [element("div", *plots, class_="cards wide")] if plots else []
+
+
+def _curve(history: Sequence[Mapping[str, Any]], key: str, caption: str) -> Curves:
+    points = [(entry["step"], entry[key]) for entry in history if "step" in entry and _is_number(entry.get(key))]
+    return Curves(caption, {key: points} if points else {})
 
 
 def _is_number(value: Any) -> bool:
@@ -146,22 +175,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _watch(history: Mapping[str, Any]) -> Iterator[Markup]:
-    alarms = [
-        [str(alarm["step"]), alarm["cause"], alarm["message"], f"{alarm['severity']:.2f}"]
-        for alarm in history["alarms"]
-    ]
-    if alarms:
-        yield table(["Step", "Cause", "Numbers", "Severity"], alarms, "Alarms")
-    else:
-        yield element("p", "No alarm.")
-    blocks = [Block.from_state_dict(block) for block in history["blocks"]]
-    steps = sorted({float(alarm["step"]) for alarm in history["alarms"]})
-    panels = [*text_panels(blocks), *score_panels(blocks)]
-    plots = [
-        curves(title, {name: line for name, line in lines.items() if line}, steps)
-        for title, lines in panels
-        if any(lines.values())
-    ]
+    yield alarm_table(history) if history["alarms"] else element("p", "No alarm.")
+    plots = [chart.svg() for charts in watch_charts(history).values() for chart in charts]
     grid = element("div", *plots, class_="cards wide")
     yield element("details", element("summary", f"Show {len(plots)} curves of the watch"), grid)
 

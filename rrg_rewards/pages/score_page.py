@@ -1,15 +1,144 @@
-"""The page of ``rrg-rewards score --html``."""
+"""The page of ``rrg-rewards score --html``, and its rows, which are collected while a table is scored."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from rrg_rewards.pages.charts import Interval, histogram, intervals
-from rrg_rewards.pages.markup import Markup, element, table
-from rrg_rewards.pages.numbers import shown_interval, shown_number
-from rrg_rewards.pages.page import Page
-from rrg_rewards.pages.score_rows import ScoreRows
+from torch import Tensor
 
-__all__ = ["score_page"]
+from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation
+from rrg_rewards.metrics.crimson import CrimsonScores
+from rrg_rewards.metrics.label_scores import LabelScores
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.pages.charts import Histogram, Interval, Intervals
+from rrg_rewards.pages.highlights import highlights
+from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
+from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows
+
+__all__ = ["ScoreRows", "one_text", "score_page"]
+
+# Explanations that contain names and reasons, but no text of a report.
+_WITHOUT_TEXT = frozenset(("failure",))
+
+
+class ScoreRows:
+    """Rows of the page of scores. All scores stay in memory, and the texts with ``with_text``.
+
+    Args:
+        with_text: Whether the page contains reports, findings and reasons.
+
+    Example:
+        >>> from rrg_rewards.metrics import BLEU
+        >>> rows = ScoreRows(with_text=True)
+        >>> rows.add({"bleu": BLEU().score(["No effusion."], ["No effusion."])}, ["No effusion."], ["No effusion."])
+        >>> [column.name for column in rows.rows().columns][:1]
+        ['bleu']
+    """
+
+    def __init__(self, with_text: bool) -> None:
+        self.with_text = with_text
+        self._scores: dict[str, list[Scores]] = {}
+        self._names: list[str] = []
+        self._predictions: list[str | None] = []
+        self._references: list[str | None] = []
+        self._joined = False
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(
+        self,
+        scores: Mapping[str, Scores],
+        predictions: Sequence[str | None],
+        references: Sequence[Any],
+        names: Sequence[Any] | None = None,
+    ) -> None:
+        """Add the scores of a batch.
+
+        Args:
+            scores: Scores of the batch by metric.
+            predictions: Candidate reports.
+            references: Reference reports, or several for each candidate.
+            names: Names of the pairs. Default: numbers from 1.
+        """
+        first = len(self._names) + 1
+        given = range(first, first + len(predictions)) if names is None else names
+        self._names += [str(name) for name in given]
+        if self.with_text:
+            self._predictions += predictions
+            self._references += [one_text(reference) for reference in references]
+            self._joined |= any(
+                isinstance(reference, Sequence) and not isinstance(reference, str) for reference in references
+            )
+        for name, one in scores.items():
+            self._scores.setdefault(name, []).append(one)
+
+    def rescale(self, name: str, function: Callable[[Scores], Scores]) -> None:
+        """Replace the scores of a metric whose scores depend on the whole corpus."""
+        self._scores[name] = [function(one) for one in self._scores[name]]
+
+    def values(self, name: str) -> list[float]:
+        """Return the scores of a metric, without those of unscorable pairs."""
+        return [value for one in self._scores[name] for value in one.value[one.scored].tolist()]
+
+    def rows(self) -> Rows:
+        """Return the rows: scores, parts and explanations; and texts and findings if they are asked for."""
+        columns = [column for name in self._scores for column in self._columns(name)]
+        panes = [Pane("Reference", self._references), Pane("Candidate", self._predictions)] if self.with_text else []
+        return Rows("report", self._names, columns, panes, self._findings())
+
+    def _columns(self, name: str) -> Iterator[Column]:
+        parts = self._scores[name]
+        yield Column(name, _cells([one.value for one in parts]), name)
+        for detail in parts[0].details:
+            yield Column(detail.replace("_", " "), _cells([one.details[detail] for one in parts]), name, in_table=False)
+        for kind in parts[0].explanations:
+            if self.with_text or kind in _WITHOUT_TEXT or isinstance(parts[0], LabelScores):
+                texts: list[Cell] = [text or None for one in parts for text in one.explanations[kind]]
+                yield Column(kind, texts, name, in_table=False)
+
+    def _findings(self) -> list[list[list[Any]] | None] | None:
+        """Return the findings of the first metric that compares findings."""
+        batches = next((parts for parts in self._scores.values() if isinstance(parts[0], CrimsonScores)), None)
+        if batches is None:
+            return None
+        evaluations = [
+            evaluation for one in batches if isinstance(one, CrimsonScores) for evaluation in one.evaluations
+        ]
+        if self._joined:
+            evaluations = [one and _without_reference_places(one) for one in evaluations]
+        texts: Sequence[tuple[str | None, str | None]] = (
+            list(zip(self._references, self._predictions, strict=True))
+            if self.with_text
+            else [(None, None)] * len(evaluations)
+        )
+        return [
+            None if evaluation is None else highlights(evaluation, *pair)
+            for evaluation, pair in zip(evaluations, texts, strict=True)
+        ]
+
+
+def _without_reference_places(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
+    """Remove the places in the reference: they are those in one of several references, not in their joined text."""
+    findings = tuple(replace(finding, spans=()) for finding in evaluation.reference_findings)
+    return replace(evaluation, reference_findings=findings)
+
+
+def _cells(values: Sequence[Tensor]) -> list[Cell]:
+    return [value for one in values for value in one.tolist()]
+
+
+def one_text(reference: Any) -> str | None:
+    r"""Return a reference, or several of them as one text.
+
+    Example:
+        >>> one_text(["No effusion.", None, "Clear lungs."])
+        'No effusion.\n\nClear lungs.'
+    """
+    if reference is None or isinstance(reference, str):
+        return reference
+    known = [text for text in reference if text is not None]
+    return "\n\n".join(known) if known else None
 
 
 def score_page(summary: Mapping[str, Any], rows: ScoreRows) -> Page:
@@ -52,7 +181,7 @@ def _summary(metrics: Mapping[str, Mapping[str, Any]]) -> Sequence[Markup]:
     # Metrics with other ranges have plots of their own, so that each interval can be seen.
     common = [mark for mark in marks if -1 <= mark.value <= 1]
     plots = [common, *([mark] for mark in marks if mark not in common)]
-    figures = [intervals("Corpus values with 95 % intervals", plot) for plot in plots if plot]
+    figures = [Intervals("Corpus values with 95 % intervals", plot).svg() for plot in plots if plot]
     return [table(heads, rows, "Corpus value of each metric"), *figures]
 
 
@@ -67,7 +196,7 @@ def _distributions(metrics: Mapping[str, Mapping[str, Any]], rows: ScoreRows) ->
     for name in metrics:
         if values := rows.values(name):
             mean = sum(values) / len(values)
-            plots.append(histogram(f"{name}: reports by score; line: mean {shown_number(mean)}", values, mean))
+            plots.append(Histogram(f"{name}: reports by score; line: mean {shown_number(mean)}", values, mean).svg())
     return [element("div", *plots, class_="cards")] if plots else []
 
 

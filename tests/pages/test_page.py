@@ -13,7 +13,7 @@ from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.functional.crimson_evaluation import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.metrics import ROUGE, compare_systems
 from rrg_rewards.pages import agreement_page, compare_page
-from rrg_rewards.pages.charts import Interval, curves, histogram, intervals, matrix, scatter
+from rrg_rewards.pages.charts import Curves, Histogram, Interval, Intervals, Matrix, Scatter
 from rrg_rewards.pages.highlights import highlights, locate
 from rrg_rewards.pages.markup import element, table
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, render_page, write_page
@@ -95,24 +95,25 @@ def test_element_escapes_texts_and_attributes():
 @pytest.mark.parametrize(
     "chart",
     [
-        intervals("t", [Interval("<a>", 0.0)], {"zero": 0.0}),
-        intervals("t", [Interval("a" * 40, 5.0, 5.0, 5.0), Interval("b", -1e9, -2e9, 0.0)]),
-        histogram("t", [0.5], 0.5),
-        histogram("t", [0.0, 1e-9, 3.0]),
-        scatter("t", ("x", [1.0, 1.0]), ("y", [0.0, 2.0])),
-        curves("t", {"a": [(0, 1.0)], "b": [(0, 1.0), (10, 2.0)]}, marks=[5]),
-        matrix("t", ["a", "b"], [[1.0, None], [None, -0.5]]),
+        Intervals("t", [Interval("<a>", 0.0)], {"zero": 0.0}),
+        Intervals("t", [Interval("a" * 40, 5.0, 5.0, 5.0), Interval("b", -1e9, -2e9, 0.0)]),
+        Histogram("t", [0.5], 0.5),
+        Histogram("t", [0.0, 1e-9, 3.0]),
+        Scatter("t", ("x", [1.0, 1.0]), ("y", [0.0, 2.0])),
+        Curves("t", {"a": [(0, 1.0)], "b": [(0, 1.0), (10, 2.0)]}, marks=[5]),
+        Matrix("t", ["a", "b"], [[1.0, None], [None, -0.5]]),
     ],
 )
 def test_charts_are_finite_and_escaped(chart):
-    assert "nan" not in chart
-    assert "inf" not in chart.replace("interval", "")
-    assert "<a>" not in chart
-    assert chart.count("<svg") == 1
+    drawing = chart.svg()
+    assert "nan" not in drawing
+    assert "inf" not in drawing.replace("interval", "")
+    assert "<a>" not in drawing
+    assert drawing.count("<svg") == 1
 
 
 def test_histogram_counts_every_report():
-    bars = re.findall(r'height="([\d.]+)" class="bar"', histogram("t", [0.0, 0.0, 0.0, 1.0]))
+    bars = re.findall(r'height="([\d.]+)" class="bar"', Histogram("t", [0.0, 0.0, 0.0, 1.0]).svg())
     tall, small = map(float, bars)
     assert tall == pytest.approx(3 * small)
 

@@ -91,7 +91,7 @@ def test_a_bleu_reward_is_hacked_by_a_normal_template(
     assert "label_f1" in caplog.text
     page = (tmp_path / "run" / "reward_watch.html").read_text()
     assert "divergence (bleu, label_f1)" in page
-    assert page.count("data:image/png;base64,") == 2
+    assert page.count("<svg") > 10
     assert (tmp_path / "run" / "reward_watch_scores.png").read_bytes().startswith(b"\x89PNG")
 
 

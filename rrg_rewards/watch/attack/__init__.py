@@ -2,7 +2,6 @@
 
 from rrg_rewards.watch.attack.attack_reward import attack_reward
 from rrg_rewards.watch.attack.families import family_names
-from rrg_rewards.watch.attack.plot import draw_attack
 from rrg_rewards.watch.attack.results import AttackResult, FamilyResult
 
-__all__ = ["AttackResult", "FamilyResult", "attack_reward", "draw_attack", "family_names"]
+__all__ = ["AttackResult", "FamilyResult", "attack_reward", "family_names"]
