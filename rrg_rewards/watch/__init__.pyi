@@ -7,11 +7,11 @@ from rrg_rewards.watch.attack.results import FamilyResult as FamilyResult
 from rrg_rewards.watch.checks import Check as Check
 from rrg_rewards.watch.checks import Divergence as Divergence
 from rrg_rewards.watch.checks import Drift as Drift
+from rrg_rewards.watch.checks import NewSentences as NewSentences
 from rrg_rewards.watch.checks import Verdict as Verdict
-from rrg_rewards.watch.default_checks import default_checks as default_checks
+from rrg_rewards.watch.checks import default_checks as default_checks
+from rrg_rewards.watch.counting import LABEL_METRIC as LABEL_METRIC
 from rrg_rewards.watch.instructions import INSTRUCTION_KINDS as INSTRUCTION_KINDS
 from rrg_rewards.watch.instructions import find_instructions as find_instructions
-from rrg_rewards.watch.new_sentences import NewSentences as NewSentences
 from rrg_rewards.watch.recording import RewardRecorder as RewardRecorder
-from rrg_rewards.watch.reward_watch import LABEL_METRIC as LABEL_METRIC
 from rrg_rewards.watch.reward_watch import RewardWatch as RewardWatch

@@ -2,14 +2,25 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.watch.counts import Block
 from rrg_rewards.watch.statistics import Estimate, agreement, estimate, spread, upper_tail
 
-__all__ = ["Check", "Divergence", "Drift", "RunView", "Verdict"]
+__all__ = [
+    "Check",
+    "Divergence",
+    "Drift",
+    "NewSentences",
+    "RunView",
+    "Verdict",
+    "change_checks",
+    "default_checks",
+    "get_stopping_checks",
+]
 
 
 @dataclass(frozen=True)
@@ -226,3 +237,153 @@ class Divergence(Check):
         fired = risen < alpha and fallen < alpha and fall > self.drop
         severity = fall / self.drop if reward_now.mean > reward_then.mean else 0.0
         return Verdict(self.name, f"{reward}, {metric}", fired, severity, step, numbers, message)
+
+
+@dataclass(frozen=True)
+class NewSentences(Check):
+    r"""A check for a sentence or a whole report that many patients get, but neither at the start nor in the references.
+
+    Let :math:`w` be the share of the latest reports that contain the sentence, :math:`b` that of the first reports and
+    :math:`r` that of the references of the latest reports. The alarm is raised if :math:`w > \max(b, r) + m`,
+    significantly. A whole report counts as one sentence. Numbers are not compared. The watch stores hashes of sentences
+    and cannot name them.
+
+    Args:
+        margin: :math:`m`, in (0, 1).
+        name: Name of the check.
+
+    Raises:
+        ValueError: If ``margin`` is out of range.
+    """
+
+    margin: float = 0.07
+    name: str = "new_sentences"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.margin < 1:
+            raise ValueError(f"{self.name}: margin must be in (0, 1), got {self.margin}")
+
+    def __call__(self, run: RunView, step: int) -> Iterator[Verdict]:
+        """Yield one verdict: that of the sentence that rose most."""
+        verdicts = [
+            verdict
+            for name in run.names("completions/sentences/*")
+            if (verdict := self._verdict(run, name.rpartition("/")[2], step)) is not None
+        ]
+        if verdicts:
+            yield max(verdicts, key=lambda verdict: (verdict.fired, verdict.severity))
+
+    def _verdict(self, run: RunView, sentence: str, step: int) -> Verdict | None:
+        now = _share(run.window, "completions", sentence)
+        start = _share(run.baseline, "completions", sentence)
+        if now is None or start is None:
+            return None
+        reference = _share(run.window, "references", sentence)
+        bound = max((side for side in (start, reference) if side is not None), key=lambda side: side.mean)
+        chance = upper_tail(now, bound, offset=self.margin)
+        severity = (now.mean - bound.mean) / self.margin
+        numbers = {"now": now.mean, "start": start.mean, "limit": bound.mean + self.margin, "p": chance}
+        numbers |= {} if reference is None else {"references": reference.mean}
+        message = (
+            f"share of reports that contain one sentence: {now.mean:.3g}, {start.mean:.3g} at the start"
+            + ("" if reference is None else f", {reference.mean:.3g} in references")
+            + f"; limit {bound.mean + self.margin:.3g}, p = {chance:.1g}"
+        )
+        return Verdict(self.name, "", chance < run.alpha and severity > 1, severity, step, numbers, message)
+
+
+def _share(blocks: Sequence[Block], side: str, sentence: str) -> Estimate | None:
+    """Return the share of the reports that contain a sentence; blocks that do not list it contain it nowhere."""
+    name = f"{side}/sentences/{sentence}"
+    counted = [
+        Block(block.step, block.reports, {name: (block.ratio(name)[0], block.ratio(f"{side}/words")[1])})
+        for block in blocks
+    ]
+    return estimate(counted, name, share=True)
+
+
+def default_checks() -> tuple[Check, ...]:
+    """Return the default checks of a watch, which ``docs/reward_watch.md`` describes.
+
+    Example:
+        >>> [check.name for check in default_checks()][:3]
+        ['longer', 'shorter', 'repeated_sentences']
+    """
+    return (
+        Drift("longer", "words", "rise", factor=1.5, margin=3.0, what="words per report"),
+        Drift("shorter", "words", "fall", factor=0.5, what="words per report"),
+        Drift("repeated_sentences", "repeated_sentences", "rise", margin=0.05, share=True,
+              what="share of sentences that repeat one in the same report"),
+        Drift("less_distinct", "distinct_ngrams", "fall", factor=0.5,
+              what="share of different n-grams over reports"),
+        Drift("same_report", "distinct_reports", "fall", factor=0.5, what="share of different reports"),
+        Drift("normal_reports", "normal_reports", "rise", margin=0.2, share=True,
+              what="share of reports without a finding where the reference has one"),
+        Drift("more_positives", "positives", "rise", factor=2.0, margin=0.5, what="positive labels per report"),
+        Drift("fewer_positives", "positives", "fall", factor=0.5, what="positive labels per report"),
+        Drift("overcalled", "positives/*", "rise", factor=2.0, margin=0.1, share=True,
+              what="share of reports with the label"),
+        Drift("undercalled", "positives/*", "fall", factor=0.25, share=True, what="share of reports with the label"),
+        Drift("judge_failures", "failed/*", "rise", margin=0.1, share=True,
+              what="share of reports that the judge failed on"),
+        Drift("unscorable", "unscorable/*", "rise", margin=0.1, share=True,
+              what="share of reports without a reward"),
+        Drift("instructions", "instructions", "rise", margin=0.02, share=True,
+              what="share of reports with instructions aimed at a judge"),
+        Drift("more_findings", "findings", "rise", factor=1.5, margin=1.0, what="findings per report"),
+        Drift("more_hedges", "hedged_findings", "rise", factor=1.5, margin=0.2,
+              what="uncertain and alternative findings per report"),
+        Drift("more_sizes", "sizes", "rise", factor=1.5, margin=0.2, what="sizes per report"),
+        Drift("hedged_sentences", "hedged_sentences", "rise", margin=0.05, share=True,
+              what="share of sentences with words of uncertainty"),
+        NewSentences(),
+        Drift("unknown_words", "unknown_words", "rise", factor=1.5, margin=0.03, share=True,
+              what="share of words that are in no reference"),
+        Divergence(),
+    )  # fmt: skip
+
+
+def change_checks(checks: Sequence[Check], limits: Mapping[str, Mapping[str, Any] | bool]) -> tuple[Check, ...]:
+    """Return the checks with changed arguments.
+
+    Args:
+        checks: The checks.
+        limits: New arguments by name of the check; ``False`` removes the check.
+
+    Raises:
+        ValueError: If a check or an argument is unknown; the message names the nearest known one.
+
+    Example:
+        >>> change_checks(default_checks(), {"longer": {"factor": 2.0}})[0].factor
+        2.0
+    """
+    by_name = {check.name: check for check in checks}
+    for name, change in limits.items():
+        if name not in by_name:
+            raise ValueError(unknown_name_message("check", name, [check.name for check in checks]))
+        if change is False:
+            del by_name[name]
+        elif isinstance(change, Mapping):
+            known = [key for key in vars(by_name[name]) if key != "name"]
+            for key in change:
+                if key not in known:
+                    raise ValueError(unknown_name_message(f"limit of check {name!r}", key, known))
+            by_name[name] = replace(by_name[name], **change)  # type: ignore[type-var]  # checks are dataclasses
+        elif change is not True:
+            raise ValueError(f"limits[{name!r}] must be a mapping, or false to leave the check out, got {change!r}")
+    return tuple(by_name.values())
+
+
+def get_stopping_checks(stop: bool | Collection[str], names: Sequence[str]) -> frozenset[str]:
+    """Return the names of the checks whose alarms stop the run. ``True`` selects all checks.
+
+    Raises:
+        ValueError: If a name is unknown; the message names the nearest known one.
+    """
+    if isinstance(stop, bool):
+        return frozenset(names if stop else ())
+    wanted = [stop] if isinstance(stop, str) else list(stop)
+    for name in wanted:
+        if name not in names:
+            raise ValueError(unknown_name_message("check", name, names))
+    return frozenset(wanted)

@@ -1,27 +1,95 @@
-"""Counting of properties of reports, rewards and metrics."""
+"""Counting of a batch of completions that the watch observes: properties of its reports, rewards and metrics."""
 
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TypeGuard
 
+from rrg_rewards.findings.reading.engine import extract_findings
 from rrg_rewards.labelers.base import Labeler, label_reports
 from rrg_rewards.schemas.labels import is_no_abnormality
+from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.watch.counts import Counts
-from rrg_rewards.watch.findings import count_findings, is_hedged
 from rrg_rewards.watch.instructions import find_instructions
 
-__all__ = ["count_found", "count_pairs", "count_texts", "count_values"]
+__all__ = ["LABEL_METRIC", "Batch", "Values"]
+
+LABEL_METRIC = "label_f1"
+"""Name of a held-out metric of each watch with a labeler: F1 of the labels of a report and its reference."""
+
+Values = Mapping[str, Sequence[float | None]]
 
 _WORD = re.compile(r"\w+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _NUMBER = re.compile(r"\d+")
 _SENTENCE_END = re.compile(r"[.!?:](?=\s|$)|[\n;]")
+_OR = re.compile(r"\b(?:or|versus|vs|either)\b|/", re.IGNORECASE)
+_HEDGE = re.compile(
+    r"\b(?:possib\w*|probab\w*|likely|perhaps|may|might|could|cannot|exclude\w*|uncertain\w*|unclear|suspicio\w*|suspect\w*"
+    r"|suggest\w*|question\w*|versus|vs|either|differential)\b|^or\b",
+    re.IGNORECASE,
+)
+_SIZE = re.compile(r"\d\s*(?:mm|cm|millimet(?:er|re)s?|centimet(?:er|re)s?)\b", re.IGNORECASE)
 
 
-def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -> None:
+@dataclass(frozen=True)
+class Batch:
+    """Completions with references, rewards and metrics; see :meth:`RewardWatch.observe` for the fields.
+
+    Raises:
+        ValueError: If lengths differ.
+    """
+
+    completions: Sequence[str | None]
+    references: Sequence[str | None] | None = None
+    rewards: Values = field(default_factory=dict)
+    metrics: Values = field(default_factory=dict)
+    judge_failures: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.references is not None:
+            check_same_length("completions", self.completions, "references", self.references)
+        for kind, columns in (("rewards", self.rewards), ("metrics", self.metrics)):
+            for name, values in columns.items():
+                check_same_length("completions", self.completions, f"{kind}[{name!r}]", values)
+
+    def __getitem__(self, rows: slice) -> "Batch":
+        """Return a slice of the batch without judge failures, which are not known for each row."""
+        return Batch(
+            self.completions[rows],
+            None if self.references is None else self.references[rows],
+            {name: values[rows] for name, values in self.rewards.items()},
+            {name: values[rows] for name, values in self.metrics.items()},
+        )
+
+    def count(self, counts: Counts, labeler: Labeler | None, n_gram: int, findings: bool = True) -> None:
+        """Add the batch to counts.
+
+        Args:
+            counts: The counts to change.
+            labeler: Labeler of completions and references, or ``None``.
+            n_gram: Number of words of the counted n-grams.
+            findings: Whether to count findings, hedges and sizes.
+        """
+        metrics = self.metrics
+        for side, column in (("completions", self.completions), ("references", self.references)):
+            texts = [text for text in column or () if text is not None]
+            _count_texts(counts, side, texts, n_gram)
+            if findings:
+                _count_found(counts, side, texts)
+        if self.references is not None and labeler is not None:
+            agreement = _count_pairs(counts, labeler, self.completions, self.references)
+            metrics = {LABEL_METRIC: agreement, **metrics}
+        _count_values(counts, self.rewards, metrics)
+        for name, failed in self.judge_failures.items():
+            counts.add(f"completions/failed/{name}", failed, len(self.completions))
+
+
+def _count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -> None:
     """Count words, repeated, hedged and equal sentences, distinct n-grams and reports, and instructions to a judge.
 
     Sentences, and whole reports as one sentence, are compared without case, punctuation and the values of numbers.
@@ -35,7 +103,7 @@ def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) ->
 
     Example:
         >>> counts = Counts()
-        >>> count_texts(counts, "completions", ["No effusion. No effusion."], n_gram=2)
+        >>> _count_texts(counts, "completions", ["No effusion. No effusion."], n_gram=2)
         >>> counts.closed()["completions/distinct_ngrams"], counts.closed()["completions/repeated_sentences"]
         ((2.0, 3.0), (1.0, 2.0))
     """
@@ -48,7 +116,7 @@ def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) ->
         sentences = [sentence for sentence in sentences if sentence]
         counts.add(f"{side}/words", len(text.split()), 1)
         counts.add(f"{side}/repeated_sentences", len(sentences) - len(set(sentences)), len(sentences))
-        counts.add(f"{side}/hedged_sentences", sum(map(is_hedged, sentences)), len(sentences))
+        counts.add(f"{side}/hedged_sentences", sum(map(_is_hedged, sentences)), len(sentences))
         counts.add(f"{side}/instructions", bool(find_instructions(text)), 1)
         same = {_hash(_NUMBER.sub("0", text)) for text in (*sentences, " ".join(words))}
         counts.tallies.setdefault(side, Counter()).update(same)
@@ -57,8 +125,8 @@ def count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) ->
     counts.words.setdefault(side, Counter()).update({_hash(word): number for word, number in vocabulary.items()})
 
 
-def count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:
-    """Count findings, hedged findings and sizes; see :func:`rrg_rewards.watch.findings.count_findings`.
+def _count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:
+    """Count findings, hedged findings and sizes; see :func:`_count_findings`.
 
     Args:
         counts: The counts to change.
@@ -66,8 +134,47 @@ def count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:
         texts: Reports.
     """
     for text, number in Counter(texts).items():
-        for series, count in zip(("findings", "hedged_findings", "sizes"), count_findings(text), strict=True):
+        for series, count in zip(("findings", "hedged_findings", "sizes"), _count_findings(text), strict=True):
             counts.add(f"{side}/{series}", count * number, number)
+
+
+def _count_findings(report: str) -> tuple[int, int, int]:
+    """Count the findings that a report does not deny, the hedged ones among them, and sizes.
+
+    A finding is hedged if the report calls it uncertain or likely, names alternatives to it, or joins it to the finding
+    before it by "or".
+
+    Args:
+        report: A report.
+
+    Returns:
+        Numbers of findings, of hedged findings and of sizes.
+
+    Example:
+        >>> _count_findings("8 mm nodule or granuloma. Possible effusion. No edema or pneumothorax.")
+        (3, 2, 1)
+    """
+    found = [finding for finding in extract_findings(report, open_findings=True) if finding.presence != "absent"]
+    joined = {
+        second
+        for first, second in pairwise(found)
+        if first.sentence == second.sentence and _OR.search(report[first.end : second.start])
+    }
+    hedged = sum(
+        finding.presence == "uncertain" or bool(finding.certainty or finding.alternatives) or finding in joined
+        for finding in found
+    )
+    return len(found), hedged, len(_SIZE.findall(report))
+
+
+def _is_hedged(sentence: str) -> bool:
+    """Whether a sentence contains a word of uncertainty, or begins with "or".
+
+    Example:
+        >>> _is_hedged("Possibly the heart is enlarged"), _is_hedged("No effusion or edema")
+        (True, False)
+    """
+    return _HEDGE.search(sentence) is not None
 
 
 def _hash(text: str) -> int:
@@ -75,7 +182,7 @@ def _hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
-def count_pairs(
+def _count_pairs(
     counts: Counts, labeler: Labeler, completions: Sequence[str | None], references: Sequence[str | None]
 ) -> list[float | None]:
     """Count positive labels of completions and references, and normal completions with an abnormal reference.
@@ -129,7 +236,7 @@ def _count_positives(counts: Counts, side: str, names: Sequence[str], row: Seque
         counts.add(f"{side}/positives/{name}", positive, 1)
 
 
-def count_values(
+def _count_values(
     counts: Counts, rewards: Mapping[str, Sequence[float | None]], metrics: Mapping[str, Sequence[float | None]]
 ) -> None:
     """Count rewards, held-out metrics, missing values and products of rewards and metrics.

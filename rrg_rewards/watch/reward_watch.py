@@ -9,13 +9,11 @@ from typing import Any
 
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
 from rrg_rewards.utilities.processes import gather_objects, process_index
-from rrg_rewards.watch.batch import LABEL_METRIC, Batch, Values
-from rrg_rewards.watch.checks import Check, RunView, Verdict
+from rrg_rewards.watch.checks import Check, RunView, Verdict, change_checks, default_checks, get_stopping_checks
+from rrg_rewards.watch.counting import Batch, Values
 from rrg_rewards.watch.counts import Block, Counts
-from rrg_rewards.watch.default_checks import default_checks
-from rrg_rewards.watch.limits import change_checks, get_stopping_checks
 
-__all__ = ["LABEL_METRIC", "RewardWatch"]
+__all__ = ["RewardWatch"]
 
 logger = logging.getLogger("rrg_rewards.watch")
 

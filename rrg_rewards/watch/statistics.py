@@ -50,9 +50,9 @@ def estimate(blocks: Sequence[Block], name: str, share: bool = False) -> Estimat
     pairs = [pair for pair in (block.ratio(name) for block in blocks) if pair[1] > 0]
     if len(pairs) < 2:
         return None
-    total = math.fsum(over for _, over in pairs)
-    mean = math.fsum(of for of, _ in pairs) / total
-    squares = math.fsum((of - mean * over) ** 2 for of, over in pairs)
+    total = math.fsum(count for _, count in pairs)
+    mean = math.fsum(value for value, _ in pairs) / total
+    squares = math.fsum((value - mean * count) ** 2 for value, count in pairs)
     variance = len(pairs) / (len(pairs) - 1) * squares / total**2
     if share:
         likely = (mean * total + 1) / (total + 2)
@@ -68,7 +68,7 @@ def spread(blocks: Sequence[Block], kind: str, name: str) -> float:
 
 def _sum(blocks: Sequence[Block], name: str) -> tuple[float, float]:
     pairs = [block.ratio(name) for block in blocks]
-    return math.fsum(of for of, _ in pairs), math.fsum(over for _, over in pairs)
+    return math.fsum(value for value, _ in pairs), math.fsum(count for _, count in pairs)
 
 
 def agreement(blocks: Sequence[Block], reward: str, metric: str) -> float:

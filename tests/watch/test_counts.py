@@ -7,13 +7,13 @@ import pytest
 from words import WordLabeler
 
 from rrg_rewards.labelers import RuleLabeler
-from rrg_rewards.watch.counting import count_pairs, count_texts, count_values
+from rrg_rewards.watch.counting import _count_pairs, _count_texts, _count_values
 from rrg_rewards.watch.counts import Block, Counts
 
 
 def test_texts():
     counts = Counts()
-    count_texts(counts, "completions", ["No effusion. No effusion. Nodule of 2.5 mm.", "no effusion", ""], n_gram=2)
+    _count_texts(counts, "completions", ["No effusion. No effusion. Nodule of 2.5 mm.", "no effusion", ""], n_gram=2)
     closed = counts.closed()
     assert closed["completions/words"] == (10, 3)
     # The point in 2.5 does not end a sentence.
@@ -27,8 +27,8 @@ def test_texts():
 
 def test_unknown_words():
     counts = Counts()
-    count_texts(counts, "completions", ["Effusion of 3 cm, EFFUSIVEL.", "effusivel"], n_gram=2)
-    count_texts(counts, "references", ["Effusion, 5 cm."], n_gram=2)
+    _count_texts(counts, "completions", ["Effusion of 3 cm, EFFUSIVEL.", "effusivel"], n_gram=2)
+    _count_texts(counts, "references", ["Effusion, 5 cm."], n_gram=2)
     block = Block.of(1, counts)
     # effusion, of, cm, effusivel twice; numbers are not counted.
     assert block.with_unknown_words(counts.words["references"]).sums["completions/unknown_words"] == (3, 5)
@@ -39,7 +39,7 @@ def test_labels_and_their_f1():
     counts = Counts()
     completions = ["effusion", "normal", None, "normal", "nodule"]
     references = ["effusion nodule", "nodule", "hernia", "normal", None]
-    scores = count_pairs(counts, WordLabeler(), completions, references)
+    scores = _count_pairs(counts, WordLabeler(), completions, references)
     assert scores == [pytest.approx(2 / 3), 0.0, None, 1.0, None]
     assert counts.sums["completions/normal_reports"] == (1, 2)
     assert counts.sums["completions/positives"] == (2, 4)
@@ -49,7 +49,7 @@ def test_labels_and_their_f1():
 
 def test_no_finding_is_no_finding():
     counts = Counts()
-    count_pairs(counts, RuleLabeler("chexbert"), ["No acute abnormality."], ["Cardiomegaly."])
+    _count_pairs(counts, RuleLabeler("chexbert"), ["No acute abnormality."], ["Cardiomegaly."])
     assert counts.sums["completions/normal_reports"] == (1, 1)
     assert counts.sums["completions/positives"] == (0, 1)
     assert "completions/positives/No Finding" not in counts.sums
@@ -57,7 +57,7 @@ def test_no_finding_is_no_finding():
 
 def test_values_without_the_missing_ones():
     counts = Counts()
-    count_values(counts, {"r": [1.0, None, 3.0, math.nan]}, {"m": [0.5, 0.5, None, 1.0]})
+    _count_values(counts, {"r": [1.0, None, 3.0, math.nan]}, {"m": [0.5, 0.5, None, 1.0]})
     assert counts.sums["rewards/r"] == (4, 2)
     assert counts.sums["rewards_squared/r"] == (10, 2)
     assert counts.sums["completions/unscorable/r"] == (2, 4)
@@ -68,9 +68,9 @@ def test_values_without_the_missing_ones():
 def test_parts_add_up_to_the_whole():
     texts = ["No effusion. No effusion.", "Nodule.", "no effusion", "Nodule. Hernia."]
     whole, first, second = Counts(), Counts(), Counts()
-    count_texts(whole, "completions", texts, 2)
-    count_texts(first, "completions", texts[:1], 2)
-    count_texts(second, "completions", texts[1:], 2)
+    _count_texts(whole, "completions", texts, 2)
+    _count_texts(first, "completions", texts[:1], 2)
+    _count_texts(second, "completions", texts[1:], 2)
     first.merge(second)
     first.merge(Counts())
     assert first.closed() == whole.closed()

@@ -14,7 +14,7 @@ from rrg_rewards.watch.attack import family_names
 from rrg_rewards.watch.attack.families import make_families
 from rrg_rewards.watch.attack.material import read_material
 from rrg_rewards.watch.attack.policies import split_sentences
-from rrg_rewards.watch.findings import count_findings, is_hedged
+from rrg_rewards.watch.counting import _count_findings, _is_hedged
 
 QUARTER = 0.25
 # Constants of sentences that are common in reports: only their whole text is new.
@@ -117,9 +117,9 @@ def test_the_documented_stop_is_the_simulated_one():
 
 
 def test_counts_of_findings():
-    assert count_findings("Granuloma versus edema, 5 x 8 mm. No emphysema or effusion.") == (2, 2, 1)
-    assert count_findings("Nodules of 3 mm and 1.2 cm.")[2] == 2
-    assert count_findings("") == (0, 0, 0)
+    assert _count_findings("Granuloma versus edema, 5 x 8 mm. No emphysema or effusion.") == (2, 2, 1)
+    assert _count_findings("Nodules of 3 mm and 1.2 cm.")[2] == 2
+    assert _count_findings("") == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,4 @@ def test_counts_of_findings():
     ],
 )
 def test_words_of_uncertainty(sentence, expected):
-    assert is_hedged(sentence) is expected
+    assert _is_hedged(sentence) is expected
