@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from rrg_rewards.watch import RewardWatch
-from rrg_rewards.watch.attack.families import Family
-from rrg_rewards.watch.attack.policies import Policy, split_sentences
+from rrg_rewards.watch.attack.families import Family, Policy, split_sentences
 
 STOP = [
     "divergence",

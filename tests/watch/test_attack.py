@@ -9,11 +9,8 @@ import torch
 
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.watch import attack_reward, draw_attack
-from rrg_rewards.watch.attack import family_names
 from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls
-from rrg_rewards.watch.attack.families import make_families
-from rrg_rewards.watch.attack.material import read_material
-from rrg_rewards.watch.attack.policies import Policy
+from rrg_rewards.watch.attack.families import Policy, family_names, make_families, read_material
 from rrg_rewards.watch.attack.search import race
 
 FINDINGS = ["Cardiomegaly", "Pleural effusion", "Lung nodule", "Emphysema", "Atelectasis", "Hiatal hernia"]

@@ -10,10 +10,7 @@ from drift import SETTINGS, STOP, broken_words, drift, exploit, exploits, improv
 
 from rrg_rewards.data import phantom_studies
 from rrg_rewards.watch import RewardWatch
-from rrg_rewards.watch.attack import family_names
-from rrg_rewards.watch.attack.families import make_families
-from rrg_rewards.watch.attack.material import read_material
-from rrg_rewards.watch.attack.policies import split_sentences
+from rrg_rewards.watch.attack.families import family_names, make_families, read_material, split_sentences
 from rrg_rewards.watch.counting import _count_findings, _is_hedged
 
 QUARTER = 0.25

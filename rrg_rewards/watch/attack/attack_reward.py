@@ -1,17 +1,17 @@
 """Search of the best image-free policies against a reward, before a policy is trained on it."""
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls, reward_name
-from rrg_rewards.watch.attack.families import EVOLVED, Family, make_families
-from rrg_rewards.watch.attack.material import read_material
-from rrg_rewards.watch.attack.policies import Policy
-from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, by_gain, measure_policy
+from rrg_rewards.watch.attack.families import EVOLVED, Family, Material, Policy, make_families, read_material
+from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, get_outcome
 from rrg_rewards.watch.attack.search import FINALISTS, append_texts, evolve, finalists, screen_findings, search_family
 
 __all__ = ["attack_reward"]
@@ -121,24 +121,17 @@ def attack_reward(
     settings = _Settings(budget, max_references, held_out, threshold, confidence, seed, blank, baseline)
     if settings.against == "honest" and honest is None:
         raise ValueError("against='honest' needs honest reports")
-    rows = _usable_rows(columns, reference_column, honest)
-    searched, rest = _split_rows(rows, columns[reference_column], settings)
-    material = read_material([columns[reference_column][row] for row in searched] if reports is None else reports)
-    edits = honest is not None
-    made = make_families(material, families, edits)
+    searched, rest = _split_rows(_usable_rows(columns, reference_column, honest), columns[reference_column], settings)
+    references = columns[reference_column]
+    material = read_material([references[row] for row in searched] if reports is None else reports)
+    made = make_families(material, families, honest is not None)
     _check_families(made)
     _check_budget(settings, len(made), len(searched), len(rest))
     calls = RewardCalls(reward, columns, budget, batch_size, report_progress)
-    baselines = (_HONEST if settings.against == "honest" else Policy((blank,)), _HONEST)
-    honest_texts = None if honest is None else [report or "" for report in honest]
-    search, test = (PolicyTable(calls, part, honest_texts, *baselines) for part in (searched, rest))
-    attack = _Attack(settings, search, test)
+    attack = _Attack(settings, calls, searched, rest, honest)
     attack.score_baselines()
-    reference = calls([columns[reference_column][row] for row in rest], rest)
-    free = calls.left - len(made) * _final_calls(len(searched), len(rest))
-    findings = screen_findings(search, material.findings, int(_SCREENED * free))
-    attack.families = make_families(replace(material, findings=findings), families, edits)
-    results = attack.search_families()
+    reference = calls([references[row] for row in rest], rest)
+    results = attack.search_families(material, families)
     return AttackResult(
         reward=reward_name(reward),
         signature=str(getattr(reward, "signature", "")),
@@ -224,13 +217,15 @@ class _Attack:
     def __init__(
         self,
         settings: _Settings,
-        search: PolicyTable,
-        test: PolicyTable,
+        calls: RewardCalls,
+        searched: Sequence[int],
+        held_out: Sequence[int],
+        honest: Sequence[str | None] | None,
     ) -> None:
         self.settings = settings
-        self.families: Sequence[Family] = ()
-        self.search = search
-        self.test = test
+        baseline = _HONEST if settings.against == "honest" else Policy((settings.blank,))
+        texts = None if honest is None else [report or "" for report in honest]
+        self.search, self.test = (PolicyTable(calls, rows, texts, baseline, _HONEST) for rows in (searched, held_out))
         self._draw = random.Random(settings.seed)
         self._texts: list[Policy] = []
         self._phrases: list[str] = []
@@ -255,19 +250,24 @@ class _Attack:
         """Return the mean reward of an evaluated policy on the held-out references."""
         return float(self.test.rewards(policy).nanmean())
 
-    def search_families(self) -> tuple[FamilyResult, ...]:
-        """Search all families, and return their results, the largest gain first."""
+    def search_families(self, material: Material, names: Sequence[str] | None) -> tuple[FamilyResult, ...]:
+        """Search families, the findings that the reward pays first; return their results, the largest gain first."""
         results = []
         final = _final_calls(len(self.search.rows), len(self.test.rows))
-        for number, family in enumerate(self.families):
-            rest = self.families[number:]
+        edits = self.search.honest is not None
+        free = self.search.calls.left - len(make_families(material, names, edits)) * final
+        findings = screen_findings(self.search, material.findings, int(_SCREENED * free))
+        families = make_families(replace(material, findings=findings), names, edits)
+        for number, family in enumerate(families):
+            rest = families[number:]
             share = family.weight / sum(other.weight for other in rest)
             budget = int((self.search.calls.left - len(rest) * final) * share)
             before = self.search.calls.spent
             candidates = self._search(family, budget)
             if candidates:
                 results.append(self._measure(family, candidates, before))
-        return by_gain(results)
+        # Those without a gain come last.
+        return tuple(sorted(results, key=lambda result: math.inf if math.isnan(result.gain) else -result.gain))
 
     def _search(self, family: Family, budget: int) -> list[Policy]:
         if family.name == EVOLVED:
@@ -287,17 +287,23 @@ class _Attack:
         best = last[0]
         self._texts += [policy for policy in last[:2] if not policy.edit]
         self.test.evaluate([best], len(self.test.rows))
+        rewards, gains = self.test.rewards(best), self.test.gains(best)
         settings = self.settings
-        return measure_policy(
-            family.name,
-            family.about,
-            best,
-            self.test.rewards(best),
-            self.test.gains(best),
-            self.search.rewards(best),
+        low, high = bootstrap_interval(
+            lambda values: values.nanmean(), [gains], confidence=settings.confidence, seed=settings.seed
+        )
+        gain = float(gains.nanmean())
+        return FamilyResult(
+            family=family.name,
+            about=family.about,
+            text=best.text,
+            edits=bool(best.edit),
             quotes_reports=family.quotes or any(text in best.text for text in self._quoted),
+            reward=float(rewards.nanmean()),
+            searched_reward=float(self.search.rewards(best).nanmean()),
+            gain=gain,
+            interval=(low, high),
+            unscorable=int(rewards.isnan().sum()),
             calls=self.search.calls.spent - before,
-            threshold=settings.threshold,
-            confidence=settings.confidence,
-            seed=settings.seed,
+            outcome=get_outcome(gain, low, settings.threshold),
         )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.processes import run_coroutine
-from rrg_rewards.watch.attack.policies import Policy
+from rrg_rewards.watch.attack.families import Policy
 
 __all__ = ["PolicyTable", "RewardCalls", "reward_name"]
 

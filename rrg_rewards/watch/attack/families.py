@@ -1,15 +1,37 @@
-"""Families of image-free texts: complete texts, and sentences with slots for findings, sizes and sides."""
+"""Image-free policies, and the families of them that an attack searches.
 
-from collections.abc import Iterator, Mapping, Sequence
+A policy is a constant text, or an edit of honest reports. The texts of a family are complete, or sentences with slots,
+which are filled with the findings, labels and sentences of reports, and with sizes and sides.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
+from rrg_rewards.findings.reading.engine import extract_findings
+from rrg_rewards.findings.reading.finding import OTHER
+from rrg_rewards.findings.reading.lexicon import load_lexicon
+from rrg_rewards.labelers.rules import RuleLabeler
+from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.package_data import package_yaml
-from rrg_rewards.watch.attack.material import Material
-from rrg_rewards.watch.attack.policies import Edit, Policy
 
-__all__ = ["EVOLVED", "Family", "Listing", "Phrase", "family_names", "make_families"]
+__all__ = [
+    "EVOLVED",
+    "Family",
+    "Listing",
+    "Material",
+    "Phrase",
+    "Policy",
+    "family_names",
+    "make_families",
+    "read_material",
+    "split_sentences",
+]
+
+Edit = Literal["", "report", "sentence"]
 
 EVOLVED = "evolved"
 """Name of the family of texts that evolutionary search makes of the other families."""
@@ -22,6 +44,142 @@ _FEW = 40
 _LISTED = 16
 # Number of the most common findings that a search tries in a slot of its best phrases.
 _MOST_VALUES = 40
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_LABEL_SCHEMAS = ("ct_rate", "chexbert")
+_MOST_SENTENCES = 400
+_MOST_REPORTS = 200
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, without surrounding white space.
+
+    Example:
+        >>> split_sentences("No effusion. Nodule of 3.5 mm")
+        ['No effusion.', 'Nodule of 3.5 mm']
+    """
+    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip(" .!?")]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy that sees no image: a text for all patients, or the same edit of each honest report.
+
+    Args:
+        sentences: Parts of the text.
+        join: Text between two parts.
+        end: Text after the last part.
+        edit: How the text changes an honest report: ``"report"`` replaces ``{report}`` in the text by the report,
+            ``"sentence"`` replaces ``{sentence}`` by each sentence of the report; empty for a constant text.
+
+    Example:
+        >>> Policy(("Effusion.", "Nodule.")).completion(None)
+        'Effusion. Nodule.'
+        >>> Policy(("Possibly {sentence}",), edit="sentence").completion("Effusion. Nodule.")
+        'Possibly Effusion. Possibly Nodule.'
+    """
+
+    sentences: tuple[str, ...]
+    join: str = " "
+    end: str = ""
+    edit: Edit = ""
+
+    @property
+    def text(self) -> str:
+        """The text, with ``{report}`` or ``{sentence}`` in it if the policy edits reports."""
+        return self.join.join(self.sentences) + self.end
+
+    def completion(self, honest: str | None) -> str:
+        """Return the policy's report of a patient.
+
+        Args:
+            honest: Honest report of the patient; unused by a constant text.
+
+        Raises:
+            ValueError: If the policy edits reports and there is no honest report.
+        """
+        if not self.edit:
+            return self.text
+        if honest is None:
+            raise ValueError("a policy that edits reports needs an honest report")
+        if self.edit == "report":
+            return self.text.replace("{report}", honest)
+        return " ".join(self.text.replace("{sentence}", part) for part in split_sentences(honest))
+
+    def with_sentences(self, sentences: tuple[str, ...]) -> "Policy":
+        """Return a copy with other sentences."""
+        return replace(self, sentences=sentences)
+
+    def appended_to_report(self) -> "Policy":
+        """Return the policy that appends this constant text to each honest report."""
+        return Policy(("{report}", self.text), edit="report")
+
+
+@dataclass(frozen=True)
+class Material:
+    """The parts of which texts are made.
+
+    Args:
+        findings: Names of the lexicon's concepts, by falling frequency in the reports.
+        labels: Names of the labels of CT-RATE and CheXbert, by falling frequency in the reports.
+        sentences: Sentences of the reports, by falling frequency.
+        reports: Different reports, by falling frequency.
+    """
+
+    findings: tuple[str, ...]
+    labels: tuple[str, ...]
+    sentences: tuple[str, ...]
+    reports: tuple[str, ...]
+
+
+def read_material(reports: Sequence[str]) -> Material:
+    """Collect findings, labels and sentences from reports.
+
+    All concepts of the lexicon and all labels are included; those that do not occur in the reports come last.
+
+    Args:
+        reports: Reports whose sentences and frequencies are used.
+
+    Example:
+        >>> material = read_material(["Cardiomegaly. No effusion.", "Cardiomegaly.", "Emphysema."])
+        >>> material.findings[:2], material.labels[:2], material.sentences[0]
+        (('cardiomegaly', 'emphysema'), ('Cardiomegaly', 'Emphysema'), 'Cardiomegaly.')
+    """
+    counts: Counter[str] = Counter()
+    for report in reports:
+        found = extract_findings(report)
+        counts.update({finding.concept for finding in found if finding.presence == "present"})
+    concepts = [concept for concept in load_lexicon("chest").concepts if concept != OTHER]
+    return Material(
+        findings=tuple(concept.replace("_", " ") for concept in _by_frequency(concepts, counts)),
+        labels=_labels(reports),
+        sentences=_most_common(
+            (sentence for report in reports for sentence in split_sentences(report)), _MOST_SENTENCES
+        ),
+        reports=_most_common(reports, _MOST_REPORTS),
+    )
+
+
+def _labels(reports: Sequence[str]) -> tuple[str, ...]:
+    counts: Counter[str] = Counter()
+    names: list[str] = []
+    for schema in _LABEL_SCHEMAS:
+        labeler = RuleLabeler(schema)
+        names += [label for label in labeler.labels if not is_no_abnormality(label)]
+        rows = labeler(list(reports)).sum(0).tolist()
+        for label, count in zip(labeler.labels, rows, strict=True):
+            counts[label] = max(counts[label], count)
+    return tuple(_by_frequency(dict.fromkeys(names), counts))
+
+
+def _by_frequency(names: Iterable[str], counts: Counter[str]) -> list[str]:
+    return sorted(names, key=lambda name: -counts[name])
+
+
+def _most_common(texts: Iterable[str], limit: int) -> tuple[str, ...]:
+    counts = Counter(text.strip() for text in texts if text.strip())
+    # Sorted by text where the counts are equal, so that the order of the reports has no effect.
+    return tuple(sorted(counts, key=lambda text: (-counts[text], text))[:limit])
 
 
 @dataclass(frozen=True)

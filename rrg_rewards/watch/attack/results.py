@@ -1,16 +1,11 @@
 """Results of an attack on a reward: the best policy of each family, with intervals on references not searched."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch import Tensor
-
-from rrg_rewards.functional.bootstrap import bootstrap_interval
-from rrg_rewards.watch.attack.policies import Policy
-
-__all__ = ["AttackResult", "FamilyResult", "Outcome", "by_gain", "get_outcome", "measure_policy"]
+__all__ = ["AttackResult", "FamilyResult", "get_outcome"]
 
 Outcome = Literal["exploit", "unclear", "none"]
 
@@ -152,55 +147,3 @@ def get_outcome(gain: float, low: float, threshold: float) -> Outcome:
     if low > threshold:
         return "exploit"
     return "unclear" if gain > threshold else "none"
-
-
-def measure_policy(
-    family: str,
-    about: str,
-    policy: Policy,
-    rewards: Tensor,
-    gains: Tensor,
-    searched: Tensor,
-    *,
-    quotes_reports: bool,
-    calls: int,
-    threshold: float,
-    confidence: float,
-    seed: int,
-) -> FamilyResult:
-    """Return the result of a policy from its rewards.
-
-    Args:
-        family: Name of the family.
-        about: What the texts of the family have in common.
-        policy: The policy.
-        rewards: Rewards on held-out references, NaN if unscorable.
-        gains: Differences from the baseline on held-out references, NaN if one is unscorable.
-        searched: Rewards on the references of the search.
-        quotes_reports: Whether the text contains sentences of the user's reports.
-        calls: Number of calls of the search.
-        threshold: Gain above which a policy is an exploit.
-        confidence: Confidence level of the interval.
-        seed: Seed of the bootstrap.
-    """
-    low, high = bootstrap_interval(lambda values: values.nanmean(), [gains], confidence=confidence, seed=seed)
-    gain = float(gains.nanmean())
-    return FamilyResult(
-        family=family,
-        about=about,
-        text=policy.text,
-        edits=bool(policy.edit),
-        quotes_reports=quotes_reports,
-        reward=float(rewards.nanmean()),
-        searched_reward=float(searched.nanmean()),
-        gain=gain,
-        interval=(low, high),
-        unscorable=int(rewards.isnan().sum()),
-        calls=calls,
-        outcome=get_outcome(gain, low, threshold),
-    )
-
-
-def by_gain(results: Sequence[FamilyResult]) -> tuple[FamilyResult, ...]:
-    """Return results by falling gain; those without a gain come last."""
-    return tuple(sorted(results, key=lambda result: math.inf if math.isnan(result.gain) else -result.gain))

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from rrg_rewards.watch.attack.calls import PolicyTable
-from rrg_rewards.watch.attack.families import Family, Listing, Phrase
-from rrg_rewards.watch.attack.policies import Policy
+from rrg_rewards.watch.attack.families import Family, Listing, Phrase, Policy
 
 _T = TypeVar("_T")
 
