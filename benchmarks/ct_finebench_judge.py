@@ -25,8 +25,15 @@ from timing import machine
 
 from rrg_rewards.findings import corrupt_report
 from rrg_rewards.judges import Judge, JudgeFailure, get_judge
-from rrg_rewards.judges.tasks.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
-from rrg_rewards.judges.tasks.finebench_mining import ReportFindings, TriplesTask
+from rrg_rewards.judges.tasks.finebench import (
+    AnswerPairs,
+    AnswersTask,
+    GradesTask,
+    ItemsTask,
+    Questions,
+    ReportFindings,
+    TriplesTask,
+)
 from rrg_rewards.judges.tasks.rewriting import ParaphraseTask, WrongDetail, WrongDetailTask
 from rrg_rewards.questions import QuestionSchema, get_question_schema
 from rrg_rewards.questions.engine import answer_items, build_items

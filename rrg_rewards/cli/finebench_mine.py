@@ -80,7 +80,7 @@ def _triples(finding: "Finding") -> Iterator[Triple]:
 def _judged_counts(args: argparse.Namespace, reports: ReportTexts, terminal: Terminal) -> Mapping[Triple, int]:
     """Count the triples that a judge lists, each once in a report."""
     from rrg_rewards.judges.base import JudgeFailure
-    from rrg_rewards.judges.tasks.finebench_mining import FindingTriples, ReportFindings, TriplesTask
+    from rrg_rewards.judges.tasks.finebench import FindingTriples, ReportFindings, TriplesTask
     from rrg_rewards.questions.schema import get_question_schema
 
     task = TriplesTask(get_question_schema(args.schema))

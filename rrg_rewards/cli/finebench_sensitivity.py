@@ -60,7 +60,7 @@ def _judged_versions(
 ) -> "tuple[dict[str, str], dict[str, list[RewrittenReport]], dict[str, Any]]":
     """Return the reports of which a judge wrote both versions, the versions, and an account of its answers."""
     from rrg_rewards.cli.judge_options import BatchedJudge
-    from rrg_rewards.judges.rewriting import rewrite_reports
+    from rrg_rewards.judges.tasks.rewriting import rewrite_reports
     from rrg_rewards.utilities.processes import run_coroutine
 
     chosen = finebench_judge(args.judge)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rrg_rewards.findings import paraphrase_report
 from rrg_rewards.judges.base import AnswerError, Judge, JudgeFailure, JudgeTask
-from rrg_rewards.judges.tasks.finebench_mining import ReportFindings
+from rrg_rewards.judges.tasks.finebench import ReportFindings
 from rrg_rewards.judges.tasks.rewriting import WrongDetail
 from rrg_rewards.questions.engine import build_items
 

@@ -25,10 +25,17 @@ from tiny_policy import save_tiny_policy
 
 from rrg_rewards.judges import JudgeFailure, OpenAIJudge
 from rrg_rewards.judges.base import Message
-from rrg_rewards.judges.tasks.answer_schemas import AnswersForm, CrimsonAnswer, GradesForm, ItemsForm, read_answer
-from rrg_rewards.judges.tasks.crimson import CrimsonTask
-from rrg_rewards.judges.tasks.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
-from rrg_rewards.judges.tasks.finebench_mining import ReportFindings, TriplesTask
+from rrg_rewards.judges.tasks.base import read_answer
+from rrg_rewards.judges.tasks.crimson import CrimsonAnswer, CrimsonTask
+from rrg_rewards.judges.tasks.finebench import (
+    AnswerPairs,
+    AnswersTask,
+    GradesTask,
+    ItemsTask,
+    Questions,
+    ReportFindings,
+    TriplesTask,
+)
 from rrg_rewards.judges.tasks.labels import LabelsTask
 from rrg_rewards.judges.tasks.rewriting import ParaphraseTask, WrongDetail, WrongDetailTask
 from rrg_rewards.labelers import JudgeLabeler
@@ -89,7 +96,7 @@ def test_constrained_answers_are_of_the_schema(base_url: str) -> None:
     smollm2 = judge(base_url, max_tokens=600)
     (outcome,) = smollm2.evaluate_now(task, [PAIRS["one of two found"]])
     (answer,) = task.seen
-    assert isinstance(read_answer(answer, CrimsonAnswer), CrimsonAnswer)
+    assert read_answer(answer, CrimsonAnswer)
     # That it makes sense is beyond a model of this size.
     assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
     assert smollm2.usage.calls == 1
@@ -231,13 +238,6 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return seen
 
 
-FORMS: dict[str, Any] = {
-    "ct_finebench_items": ItemsForm,
-    "ct_finebench_answers": AnswersForm,
-    "ct_finebench_grades": GradesForm,
-}
-
-
 def test_the_tasks_of_ct_finebench_are_answered(base_url: str, answers: dict[str, Any]) -> None:
     """Constrained answers have the right form; a model of this size cannot give sensible ones."""
     smollm2 = judge(base_url, max_tokens=200)
@@ -251,7 +251,7 @@ def test_the_tasks_of_ct_finebench_are_answered(base_url: str, answers: dict[str
     ]
     for task, item in tasks:
         (outcome,) = smollm2.evaluate_now(task, [item])
-        assert isinstance(read_answer(answers[task.name], FORMS[task.name]), FORMS[task.name])
+        assert read_answer(answers[task.name], task.form)
         assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
     assert smollm2.usage.calls == 3
 

@@ -1,7 +1,6 @@
 """A language model in this process as a judge: models of random weights, and SmolLM2 where it is installed."""
 
 import asyncio
-import json
 import os
 import pickle
 import re
@@ -13,13 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from judge_answers import PAIRS, Answer, SeenTask
+from judge_answers import PAIRS, SeenTask
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from rrg_rewards.judges.base import STOPPED, JudgeFailure, JudgeTask, Message, ReportPair
 from rrg_rewards.judges.local import LocalJudge
-from rrg_rewards.judges.tasks.answer_schemas import CrimsonAnswer, read_answer
+from rrg_rewards.judges.tasks.base import read_answer
+from rrg_rewards.judges.tasks.crimson import CrimsonAnswer
 from rrg_rewards.utilities.processes import run_coroutine
 from tests.distributed.helpers import run_distributed
 
@@ -243,7 +243,7 @@ def test_constrained_answers_of_random_weights_are_of_the_schema(folder: Path) -
     outcomes = constrained.evaluate_now(task, pairs)
     assert len(task.seen) == len(pairs)
     for answer in task.seen:
-        assert isinstance(read_answer(answer, CrimsonAnswer), CrimsonAnswer)
+        assert read_answer(answer, CrimsonAnswer)
     assert all(outcome.kind == "inconsistent" for outcome in outcomes if isinstance(outcome, JudgeFailure))
     # And one by one the same.
     batched, task.seen = task.seen, []
@@ -303,8 +303,7 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_smollm2_constrained_is_of_the_schema(smollm2: Path) -> None:
     task = SeenTask()
     (outcome,) = judge(smollm2, constrained=True, max_new_tokens=600).evaluate_now(task, [PAIRS["one of two found"]])
-    found: Answer = json.loads(task.seen[0])
-    CrimsonAnswer.model_validate(found)
+    assert read_answer(task.seen[0], CrimsonAnswer)
     assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
 
 

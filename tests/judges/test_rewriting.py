@@ -4,7 +4,7 @@ import asyncio
 
 from writing_judge import WritingJudge
 
-from rrg_rewards.judges.rewriting import rewrite_reports
+from rrg_rewards.judges.tasks.rewriting import rewrite_reports
 from rrg_rewards.questions.engine import build_items
 
 NODULE = "Spiculated nodule of 12 mm in the right upper lobe. Small left pleural effusion. No pneumothorax."

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from rrg_rewards.judges.base import AnswerError, Message, ReportPair
-from rrg_rewards.judges.tasks.base import PromptTask
-from rrg_rewards.judges.tasks.escaping import quote_text
+from rrg_rewards.judges.tasks.base import PromptTask, quote_text
 from rrg_rewards.judges.tasks.grounding import ReportWords, prose, report_words
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES, REXVAL_ERRORS, ErrorCategory
 
@@ -70,6 +71,30 @@ class CountedErrors:
         return _count(error for error in self.errors if error.significant)
 
 
+class MatchedQuotes(TypedDict):
+    """The quotes of a finding that both reports state without an error."""
+
+    reference_quote: str
+    candidate_quote: str
+
+
+class QuotedError(TypedDict):
+    """An error of the candidate, with quotes; ``None`` if a report does not mention the matter."""
+
+    explanation: str
+    category: ErrorCategory
+    significant: bool
+    reference_quote: str | None
+    candidate_quote: str | None
+
+
+class CountsForm(TypedDict):
+    """Answer of :class:`CountingTask`."""
+
+    matched_findings: list[MatchedQuotes]
+    errors: list[QuotedError]
+
+
 def _count(errors: Iterable[CountedError]) -> tuple[int, ...]:
     found: Counter[str] = Counter(error.category for error in errors)
     return tuple(found[category] for category in ERROR_CATEGORIES)
@@ -79,7 +104,7 @@ class CountingTask(PromptTask[ReportPair, CountedErrors]):
     """Count the errors of a candidate report by the six categories of ReXVal and CREPE, significant or not.
 
     The prompt is ``judges/tasks/counting_prompt.md``. The reports are inserted as JSON strings between tags
-    (:func:`rrg_rewards.judges.tasks.escaping.quote_text`). The answer lists errors, each with its category, its
+    (:func:`rrg_rewards.judges.tasks.base.quote_text`). The answer lists errors, each with its category, its
     significance and quotes, and the findings without an error. The counts are the lengths of the lists.
 
     An answer is valid if it is a JSON object of the schema (``malformed`` otherwise), and (``inconsistent`` otherwise)
@@ -110,7 +135,7 @@ class CountingTask(PromptTask[ReportPair, CountedErrors]):
 
     name = "error_counts"
     template = "counting"
-    form = "CountsForm"
+    form = CountsForm
 
     def __repr__(self) -> str:
         return "CountingTask()"
@@ -129,25 +154,24 @@ class CountingTask(PromptTask[ReportPair, CountedErrors]):
 
     def parse(self, item: ReportPair, answer: str) -> CountedErrors:
         """Return the errors that an answer lists."""
-        found = self._read(answer)
+        found: CountsForm = self._read(answer)
+        stated, matched = found["errors"], found["matched_findings"]
         reports = {"reference_quote": item.reference, "candidate_quote": item.candidate}
         words = {side: report_words(report) for side, report in reports.items()}
-        if found.errors and _words(item.reference) == _words(item.candidate):
+        if stated and _words(item.reference) == _words(item.candidate):
             raise AnswerError("inconsistent", "errors: the candidate is a copy of the reference")
-        if len(found.errors) > sum(map(len, words.values())):
-            raise AnswerError(
-                "inconsistent", f"errors: {len(found.errors)} errors are more than the reports have words"
-            )
-        entries = [(f"errors[{row}]", error, _QUOTES[error.category]) for row, error in enumerate(found.errors)]
-        entries += [(f"matched_findings[{row}]", match, _SIDES) for row, match in enumerate(found.matched_findings)]
+        if len(stated) > sum(map(len, words.values())):
+            raise AnswerError("inconsistent", f"errors: {len(stated)} errors are more than the reports have words")
+        entries: list[tuple[str, Any, Sequence[str]]]
+        entries = [(f"errors[{row}]", error, _QUOTES[error["category"]]) for row, error in enumerate(stated)]
+        entries += [(f"matched_findings[{row}]", match, _SIDES) for row, match in enumerate(matched)]
         for where, entry, required in entries:
             _check_quotes(where, entry, required, reports, words)
-        _check_different(found.errors)
+        _check_different(stated)
         for side, report in words.items():
-            if not report.covered_by([getattr(entry, side) or "" for _, entry, _ in entries]):
+            if not report.covered_by([entry[side] or "" for _, entry, _ in entries]):
                 raise AnswerError("inconsistent", f"the quotes leave out most abnormal findings of the {_report(side)}")
-        errors = tuple(CountedError(**dict(error)) for error in found.errors)
-        return CountedErrors(errors, len(found.matched_findings))
+        return CountedErrors(tuple(CountedError(**error) for error in stated), len(matched))
 
 
 def _words(text: str) -> list[str]:
@@ -162,7 +186,7 @@ def _check_quotes(
     where: str, entry: Any, required: Sequence[str], reports: dict[str, str], words: dict[str, ReportWords]
 ) -> None:
     for side in _SIDES:
-        quote = getattr(entry, side)
+        quote = entry[side]
         if quote is None or not quote.strip():
             if side in required:
                 raise AnswerError("inconsistent", f"{where} lacks its {side}")
@@ -177,10 +201,10 @@ def _contains(report: str, quote: str) -> bool:
 
 
 def _check_different(errors: Sequence[Any]) -> None:
-    quotes = [tuple(tuple(_words(getattr(error, side) or "")) for side in _SIDES) for error in errors]
+    quotes = [tuple(tuple(_words(error[side] or "")) for side in _SIDES) for error in errors]
     for row, (error, (reference, candidate)) in enumerate(zip(errors, quotes, strict=True)):
         if reference == candidate:
-            raise AnswerError("inconsistent", f"errors[{row}]: both quotes of {error.category} are equal")
-    keys = Counter(zip((error.category for error in errors), quotes, strict=True))
+            raise AnswerError("inconsistent", f"errors[{row}]: both quotes of {error['category']} are equal")
+    keys = Counter(zip((error["category"] for error in errors), quotes, strict=True))
     if repeated := next((key[0] for key, count in keys.items() if count > 1), None):
         raise AnswerError("inconsistent", f"errors: an error of {repeated} is listed twice")

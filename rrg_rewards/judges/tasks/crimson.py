@@ -3,34 +3,27 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, get_args
 
+from typing_extensions import TypedDict
+
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.base import AnswerError, JudgeFailure, Message, ReportPair
-from rrg_rewards.judges.tasks.base import PromptTask, answer_schemas
-from rrg_rewards.judges.tasks.crimson_compact import compact_answer, compact_evaluation
-from rrg_rewards.judges.tasks.crimson_published_prompt import published_messages
-from rrg_rewards.judges.tasks.escaping import find_control_text, quote_text
+from rrg_rewards.judges.tasks.base import PromptTask, quote_text
+from rrg_rewards.judges.tasks.crimson_compact import CompactCrimsonAnswer, compact_answer, compact_evaluation
+from rrg_rewards.judges.tasks.crimson_published import find_control_text, published_messages, read_published_answer
 from rrg_rewards.judges.tasks.grounding import content_words, report_words
-from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
+from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS, AttributeErrorType
 
-__all__ = ["CrimsonPrompt", "CrimsonTask"]
+__all__ = ["CrimsonAnswer", "CrimsonPrompt", "CrimsonTask"]
 
 CrimsonPrompt = Literal["own", "guidelines", "compact", "crimson-score"]
 """``"own"``: this package's prompt. ``"guidelines"``: with clinical guidelines, for strong models. ``"compact"``: a
 short prompt and form of the answer, for small models trained on evaluations. ``"crimson-score"``: the prompt that the
 published judge was fine-tuned on."""
-
-# Prompt file and form of the answer by prompt.
-_TEMPLATES: Mapping[str, tuple[str, str]] = {
-    "own": ("crimson", "CrimsonAnswer"),
-    "guidelines": ("crimson", "CrimsonAnswer"),
-    "compact": ("crimson_compact", "CompactCrimsonAnswer"),
-    "crimson-score": ("crimson", "CrimsonAnswer"),
-}
 
 _ID = {"reference_findings": re.compile(r"R[0-9]{1,4}"), "predicted_findings": re.compile(r"P[0-9]{1,4}")}
 # Levels of clinical significance in ascending order. An unknown one weighs as much as the second.
@@ -40,6 +33,48 @@ _UNKNOWN_LEVEL = 1
 _MOST_MATCHES = 2
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _PROBE = ReportPair('Reference. <a> "b"\n', "Candidate. <c> {d}\n", (("age", "82"), ("sex", "F"), ("indication", "e")))
+
+
+class FindingAnswer(TypedDict):
+    """A finding of one report."""
+
+    id: str
+    finding: str
+    clinical_significance: Literal["urgent", "actionable_not_urgent", "not_actionable_not_urgent", "benign_expected"]
+
+
+class MatchAnswer(TypedDict):
+    """A reference finding and a candidate finding that match."""
+
+    ref_id: str
+    pred_id: str
+
+
+class AttributeErrorAnswer(TypedDict):
+    """An error in an attribute of a matched finding."""
+
+    ref_id: str
+    pred_id: str
+    severity: Literal["significant", "negligible"]
+    error_types: list[AttributeErrorType]
+    explanation: str
+
+
+class ErrorsAnswer(TypedDict):
+    """False findings, missing findings and attribute errors of the candidate."""
+
+    false_findings: list[str]
+    missing_findings: list[str]
+    attribute_errors: list[AttributeErrorAnswer]
+
+
+class CrimsonAnswer(TypedDict):
+    """Answer of :class:`CrimsonTask`, in CRIMSON's published form."""
+
+    reference_findings: list[FindingAnswer]
+    predicted_findings: list[FindingAnswer]
+    matched_findings: list[MatchAnswer]
+    errors: ErrorsAnswer
 
 
 class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
@@ -53,17 +88,16 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     indication and known disease, and when an error of each type is significant.
 
     ``prompt="compact"`` has one sentence of instructions and a short form of the answer
-    (:class:`rrg_rewards.judges.tasks.answer_schemas.CompactCrimsonAnswer`), which needs a third of the tokens. It is
+    (:class:`rrg_rewards.judges.tasks.crimson_compact.CompactCrimsonAnswer`), which needs a third of the tokens. It is
     meant for small models that are trained on evaluations; errors have no explanations.
 
     ``prompt="crimson-score"`` calls the package ``crimson-score`` to build exactly the messages that
     ``rajpurkarlab/medgemma-4b-it-crimson`` was trained on. Reports are inserted unchanged. A pair with a special token
     of a chat template, which could begin another message, is not sent and fails with ``status``. Answers may have the
-    errors that the published code accepts (:func:`rrg_rewards.judges.tasks.json_repair.repair_json`), unknown labels of
+    errors that the published code accepts (:mod:`rrg_rewards.judges.tasks.crimson_published`), unknown labels of
     significance and severity, and errors without an explanation. All other checks of answers are the same.
 
-    An answer is valid if it is a JSON object of the schema
-    (:class:`rrg_rewards.judges.tasks.answer_schemas.CrimsonAnswer`, or the short form) and
+    An answer is valid if it is a JSON object of the schema (:class:`CrimsonAnswer`, or the short form) and
 
     - ids are ``R1, R2, ...`` and ``P1, P2, ...``, unique, and every id in a match or an error is the id of a finding;
     - each reference finding is either matched, once or several times, or missing once; each candidate finding is either
@@ -108,7 +142,9 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         if prompt not in get_args(CrimsonPrompt):
             raise ValueError(f"prompt must be one of {', '.join(get_args(CrimsonPrompt))}; got {prompt!r}")
         self.prompt = prompt
-        self.template, self.form = _TEMPLATES[prompt]
+        is_compact = prompt == "compact"
+        self.template = "crimson_compact" if is_compact else "crimson"
+        self.form = CompactCrimsonAnswer if is_compact else CrimsonAnswer
 
     def __repr__(self) -> str:
         return f"CrimsonTask(prompt={self.prompt!r})"
@@ -163,7 +199,7 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         if self.prompt == "compact":
             found = compact_evaluation(self._read(answer))
         else:
-            found = _evaluation(answer_schemas().read_published_answer(answer) if published else self._read(answer))
+            found = _evaluation(read_published_answer(answer) if published else self._read(answer))
         reference = _ids("reference_findings", found.reference_findings)
         predicted = _ids("predicted_findings", found.predicted_findings)
         _check_references(found, reference, predicted)
@@ -182,15 +218,16 @@ def _guidelines() -> str:
 
 
 def _evaluation(answer: Any) -> CrimsonEvaluation:
+    errors = answer["errors"]
     return CrimsonEvaluation(
-        reference_findings=tuple(CrimsonFinding(**dict(finding)) for finding in answer.reference_findings),
-        predicted_findings=tuple(CrimsonFinding(**dict(finding)) for finding in answer.predicted_findings),
-        matched_findings=tuple((match.ref_id, match.pred_id) for match in answer.matched_findings),
-        false_findings=tuple(answer.errors.false_findings),
-        missing_findings=tuple(answer.errors.missing_findings),
+        reference_findings=tuple(CrimsonFinding(**finding) for finding in answer["reference_findings"]),
+        predicted_findings=tuple(CrimsonFinding(**finding) for finding in answer["predicted_findings"]),
+        matched_findings=tuple((match["ref_id"], match["pred_id"]) for match in answer["matched_findings"]),
+        false_findings=tuple(errors["false_findings"]),
+        missing_findings=tuple(errors["missing_findings"]),
         attribute_errors=tuple(
-            CrimsonAttributeError(**{**dict(error), "error_types": tuple(error.error_types)})
-            for error in answer.errors.attribute_errors
+            CrimsonAttributeError(**{**error, "error_types": tuple(error["error_types"])})
+            for error in errors["attribute_errors"]
         ),
     )
 

@@ -1,11 +1,14 @@
 """A short form of CRIMSON's answers, for small judges that are trained on evaluations of a larger one."""
 
-from typing import Any
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
 
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.base import AnswerError
+from rrg_rewards.schemas.errors import AttributeErrorType
 
-__all__ = ["compact_answer", "compact_evaluation"]
+__all__ = ["CompactCrimsonAnswer", "compact_answer", "compact_evaluation"]
 
 _LEVELS = {
     "urgent": "urgent",
@@ -16,40 +19,70 @@ _LEVELS = {
 _SHORT = {level: short for short, level in _LEVELS.items()}
 _NEGLIGIBLE = "negligible "
 
+_NegligibleErrorType = Literal[
+    "negligible location",
+    "negligible severity",
+    "negligible descriptor",
+    "negligible measurement",
+    "negligible certainty",
+    "negligible unspecific",
+    "negligible overinterpretation",
+    "negligible temporal",
+]
 
-def compact_evaluation(answer: Any) -> CrimsonEvaluation:
+
+class CompactFinding(TypedDict):
+    """A reference finding in the short form."""
+
+    finding: str
+    level: Literal["urgent", "actionable", "minor", "expected"]
+
+
+class CompactMatchedFinding(CompactFinding):
+    """A candidate finding in the short form, with the numbers of the reference findings that it matches."""
+
+    matches: list[int]
+    errors: list[AttributeErrorType | _NegligibleErrorType]
+
+
+class CompactCrimsonAnswer(TypedDict):
+    """Answer of ``CrimsonTask(prompt="compact")``; missing and false findings follow from the matches."""
+
+    reference: list[CompactFinding]
+    candidate: list[CompactMatchedFinding]
+
+
+def compact_evaluation(answer: CompactCrimsonAnswer) -> CrimsonEvaluation:
     """Return the evaluation that an answer in the short form contains.
 
     Reference findings are numbered from 1 in their order. A candidate finding without matches is false, and a reference
     finding that no candidate finding matches is missing. The errors of a candidate finding apply to all its matches.
-
-    Args:
-        answer: A :class:`rrg_rewards.judges.tasks.answer_schemas.CompactCrimsonAnswer`.
 
     Raises:
         AnswerError: ``inconsistent``, if a match has a number that no reference finding has, or a finding without
             matches has errors.
     """
     reference = [
-        CrimsonFinding(f"R{i}", one.finding, _LEVELS[one.level]) for i, one in enumerate(answer.reference, start=1)
+        CrimsonFinding(f"R{i}", one["finding"], _LEVELS[one["level"]])
+        for i, one in enumerate(answer["reference"], start=1)
     ]
     predicted, matches, errors = [], [], []
-    for i, one in enumerate(answer.candidate, start=1):
-        predicted.append(CrimsonFinding(f"P{i}", one.finding, _LEVELS[one.level]))
-        for number in one.matches:
+    for i, one in enumerate(answer["candidate"], start=1):
+        predicted.append(CrimsonFinding(f"P{i}", one["finding"], _LEVELS[one["level"]]))
+        for number in one["matches"]:
             if not 1 <= number <= len(reference):
                 raise AnswerError("inconsistent", f"candidate.{i - 1}.matches contains {number}, which has no finding")
-        if one.errors and not one.matches:
+        if one["errors"] and not one["matches"]:
             raise AnswerError("inconsistent", f"candidate.{i - 1} has errors and no match")
-        pairs = [(f"R{number}", f"P{i}") for number in one.matches]
+        pairs = [(f"R{number}", f"P{i}") for number in one["matches"]]
         matches += pairs
-        errors += [CrimsonAttributeError(*pair, *_error(name)) for pair in pairs for name in one.errors]
+        errors += [CrimsonAttributeError(*pair, *_error(name)) for pair in pairs for name in one["errors"]]
     matched = {ref_id for ref_id, _ in matches}
     return CrimsonEvaluation(
         reference_findings=tuple(reference),
         predicted_findings=tuple(predicted),
         matched_findings=tuple(matches),
-        false_findings=tuple(f"P{i}" for i, one in enumerate(answer.candidate, start=1) if not one.matches),
+        false_findings=tuple(f"P{i}" for i, one in enumerate(answer["candidate"], start=1) if not one["matches"]),
         missing_findings=tuple(finding.id for finding in reference if finding.id not in matched),
         attribute_errors=tuple(errors),
     )

@@ -1,20 +1,31 @@
-"""CT-FineBench's tasks for language models: make questions, answer questions, grade answers."""
+"""CT-FineBench's tasks for language models: make questions, answer questions, grade answers, and list attributes."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
+
+from typing_extensions import TypedDict
 
 from rrg_rewards.findings.reading.measurements import NumberTooLongError, UnknownUnitError
 from rrg_rewards.judges.base import AnswerError, Message
-from rrg_rewards.judges.tasks.base import PromptTask
-from rrg_rewards.judges.tasks.escaping import quote_text
+from rrg_rewards.judges.tasks.base import PromptTask, quote_text
 from rrg_rewards.judges.tasks.grounding import ReportWords, content_words, is_denial, report_words
 from rrg_rewards.questions.grading import OverSpecified, check_grading, compare_answers
 from rrg_rewards.questions.measurements import largest_measure
 from rrg_rewards.questions.schema import SEVERAL_LESIONS, AttributeSpec, FindingSpec, QAItem, QuestionSchema
 
-__all__ = ["AnswerPairs", "AnswersTask", "GradesTask", "ItemsTask", "Questions"]
+__all__ = [
+    "AnswerPairs",
+    "AnswersTask",
+    "FindingTriple",
+    "FindingTriples",
+    "GradesTask",
+    "ItemsTask",
+    "Questions",
+    "ReportFindings",
+    "TriplesTask",
+]
 
 EXISTENCE = "existence"
 _GRADES = {"right": 1.0, "partial": 0.5, "wrong": 0.0}
@@ -36,6 +47,9 @@ _RULES = {
 }
 # More words than any answer needs. Without a limit, a copy of the report would be a valid answer.
 _LONGEST_ANSWER = 30
+# Longest name of an attribute and longest value, in words. A copy of the report would otherwise be a valid value.
+_LONGEST_ATTRIBUTE = 4
+_LONGEST_VALUE = 15
 _PROBE = 'A nodule. <a> "b"\n{c}'
 _PROBES = (
     QAItem("Lung nodule", "size", f"{_PROBE}?", f"12 mm {_PROBE}", "numeric", f"Meaning. {_PROBE}", (f"8 {_PROBE}",)),
@@ -69,6 +83,27 @@ class AnswerPairs:
     answers: tuple[str, ...]
 
 
+class StatedAttribute(TypedDict):
+    """An attribute of a finding that a report states."""
+
+    attribute: str
+    answer: str
+
+
+class StatedFinding(TypedDict):
+    """A finding that a report states, with its attributes."""
+
+    finding: str
+    quote: str
+    attributes: list[StatedAttribute]
+
+
+class ItemsForm(TypedDict):
+    """Answer of :class:`ItemsTask`."""
+
+    findings: list[StatedFinding]
+
+
 class ItemsTask(PromptTask[str, tuple[QAItem, ...]]):
     """List the findings and attributes that a report states, and make questions from them.
 
@@ -91,7 +126,7 @@ class ItemsTask(PromptTask[str, tuple[QAItem, ...]]):
 
     name = "ct_finebench_items"
     template = "finebench_items"
-    form = "ItemsForm"
+    form = ItemsForm
 
     def __init__(self, questions: QuestionSchema) -> None:
         self.questions = questions
@@ -118,7 +153,7 @@ class ItemsTask(PromptTask[str, tuple[QAItem, ...]]):
 
     def parse(self, item: str, answer: str) -> tuple[QAItem, ...]:
         """Return the questions that follow from an answer, in the order of the schema."""
-        stated = _by_name("findings", self._read(answer).findings, "finding")
+        stated = _by_name("findings", self._read(answer)["findings"], "finding")
         _check_known("findings", stated, [finding.name for finding in self.questions.findings])
         words = report_words(item)
         return tuple(
@@ -141,20 +176,20 @@ def _described(finding: FindingSpec) -> str:
     return f"- {finding.name}{lines}"
 
 
-def _items_of(finding: FindingSpec, stated: Any, words: ReportWords) -> list[QAItem]:
+def _items_of(finding: FindingSpec, stated: StatedFinding, words: ReportWords) -> list[QAItem]:
     """Make the questions on a finding that a report states."""
     where = f"findings of {finding.name}"
-    if is_denial(stated.quote) or not words.contains_finding(stated.quote):
+    if is_denial(stated["quote"]) or not words.contains_finding(stated["quote"]):
         raise AnswerError(
             "inconsistent", f"{where}: the quote is not in the report in similar words, or denies the finding"
         )
-    attributes = _by_name(where, stated.attributes, "attribute")
+    attributes = _by_name(where, stated["attributes"], "attribute")
     _check_known(where, attributes, [spec.name for spec in _attributes(finding)])
     items = [_item(finding, spec, "yes") for spec in finding.attributes if spec.answer_type == EXISTENCE]
     for spec in _attributes(finding):
         if spec.name not in attributes:
             continue
-        answer = _grounded(f"{where}, {spec.name}", attributes[spec.name].answer, words)
+        answer = _grounded(f"{where}, {spec.name}", attributes[spec.name]["answer"], words)
         try:
             compare_answers(answer, answer, spec.answer_type)
         except ValueError:
@@ -170,6 +205,19 @@ def _item(finding: FindingSpec, spec: AttributeSpec, answer: str) -> QAItem:
     return QAItem(
         finding.name, spec.name, spec.question, answer, spec.answer_type, spec.explanation, tuple(spec.examples)
     )
+
+
+class QuestionAnswer(TypedDict):
+    """The answer to one question; ``None`` if the report does not state it."""
+
+    question: str
+    answer: str | None
+
+
+class AnswersForm(TypedDict):
+    """Answer of :class:`AnswersTask`."""
+
+    answers: list[QuestionAnswer]
 
 
 class AnswersTask(PromptTask[Questions, tuple[str | None, ...]]):
@@ -191,7 +239,7 @@ class AnswersTask(PromptTask[Questions, tuple[str | None, ...]]):
 
     name = "ct_finebench_answers"
     template = "finebench_answers"
-    form = "AnswersForm"
+    form = AnswersForm
 
     def _probes(self) -> Sequence[Questions]:
         return (Questions("", ()), Questions(_PROBE, _PROBES))
@@ -203,12 +251,12 @@ class AnswersTask(PromptTask[Questions, tuple[str | None, ...]]):
 
     def parse(self, item: Questions, answer: str) -> tuple[str | None, ...]:
         """Return the answer to each question; ``None`` if the report does not state it."""
-        given = _in_order("Q", self._read(answer).answers, "question", len(item.items))
+        given = _in_order("Q", self._read(answer)["answers"], "question", len(item.items))
         words = report_words(item.report)
         return tuple(
             None
-            if entry.answer is None or not entry.answer.strip()
-            else _answered(entry.question, entry.answer, question, words)
+            if entry["answer"] is None or not entry["answer"].strip()
+            else _answered(entry["question"], entry["answer"], question, words)
             for entry, question in zip(given, item.items, strict=True)
         )
 
@@ -237,6 +285,19 @@ def _greatest(answer: str) -> str:
         return answer
 
 
+class PairGrade(TypedDict):
+    """The grade of one pair of answers."""
+
+    pair: str
+    grade: Literal["right", "partial", "wrong"]
+
+
+class GradesForm(TypedDict):
+    """Answer of :class:`GradesTask`."""
+
+    grades: list[PairGrade]
+
+
 class GradesTask(PromptTask[AnswerPairs, tuple[float, ...]]):
     """Grade all answers about a report in one answer: 1 (right), 0.5 (partial) or 0 (wrong) each.
 
@@ -261,7 +322,7 @@ class GradesTask(PromptTask[AnswerPairs, tuple[float, ...]]):
 
     name = "ct_finebench_grades"
     template = "finebench_grades"
-    form = "GradesForm"
+    form = GradesForm
 
     def __init__(self, over_specified: OverSpecified = "right") -> None:
         check_grading("levels", over_specified)
@@ -282,8 +343,8 @@ class GradesTask(PromptTask[AnswerPairs, tuple[float, ...]]):
 
     def parse(self, item: AnswerPairs, answer: str) -> tuple[float, ...]:
         """Return the grade of each answer."""
-        given = _in_order("A", self._read(answer).grades, "pair", len(item.items))
-        return tuple(_GRADES[entry.grade] for entry in given)
+        given = _in_order("A", self._read(answer)["grades"], "pair", len(item.items))
+        return tuple(_GRADES[entry["grade"]] for entry in given)
 
 
 def _grounded(where: str, answer: str, words: ReportWords) -> str:
@@ -297,7 +358,7 @@ def _grounded(where: str, answer: str, words: ReportWords) -> str:
 
 
 def _by_name(where: str, entries: Sequence[Any], key: str) -> dict[str, Any]:
-    named = {getattr(entry, key): entry for entry in entries}
+    named = {entry[key]: entry for entry in entries}
     if len(named) < len(entries):
         raise AnswerError("inconsistent", f"{where}: the same {key} occurs twice")
     return named
@@ -319,3 +380,123 @@ def _in_order(letter: str, entries: Sequence[Any], key: str, count: int) -> list
             "inconsistent", f"{key}s must be {letter}1 to {letter}{count}, once each; {missing} are missing"
         )
     return [named[name] for name in wanted]
+
+
+@dataclass(frozen=True)
+class ReportFindings:
+    """A report, and the findings whose attributes are to be listed.
+
+    Args:
+        report: The report.
+        findings: Names of findings of the question schema, such as those that labels call positive.
+    """
+
+    report: str
+    findings: tuple[str, ...]
+
+
+class FindingTriple(NamedTuple):
+    """An attribute of a finding that a report states.
+
+    Args:
+        finding: Name of the finding in the question schema.
+        attribute: Name of the attribute in the judge's words, in lower case.
+        value: Value in the words of the report, in lower case.
+        quote: The words of the report that state it.
+    """
+
+    finding: str
+    attribute: str
+    value: str
+    quote: str
+
+
+FindingTriples = tuple[FindingTriple, ...]
+"""The triples of one report, each once."""
+
+
+class StatedTriple(TypedDict):
+    """An attribute of a finding with its value, and the words of the report that state it."""
+
+    quote: str
+    finding: str
+    attribute: str
+    value: str
+
+
+class TriplesForm(TypedDict):
+    """Answer of :class:`TriplesTask`."""
+
+    triples: list[StatedTriple]
+
+
+class TriplesTask(PromptTask[ReportFindings, FindingTriples]):
+    """List triples of finding, attribute and value that a report states, with a quote for each.
+
+    The triples of a corpus, counted, are the material from which a question schema is written. An answer is valid if it
+    is a JSON object of the form and
+
+    - each finding is one of those asked for;
+    - each quote is a passage of the report, word for word, apart from case and white space;
+    - each value is in the words of its quote, and has at most 15 words;
+    - the name of each attribute has one to four words.
+
+    Source: Yuan et al., "CT-FineBench", Section 3.2 and Appendix A.
+
+    Args:
+        questions: Question schema whose findings may be asked for.
+
+    Example:
+        >>> from rrg_rewards.questions import get_question_schema
+        >>> task = TriplesTask(get_question_schema("ct_rate"))
+        >>> item = ReportFindings("Solid nodule of 8 mm.", ("Lung nodule",))
+        >>> entry = {"quote": "nodule of 8 mm", "finding": "Lung nodule", "attribute": "Size", "value": "8 mm"}
+        >>> import json
+        >>> task.parse(item, json.dumps({"triples": [entry]}))[0][:3]
+        ('Lung nodule', 'size', '8 mm')
+    """
+
+    name = "ct_finebench_triples"
+    template = "finebench_triples"
+    form = TriplesForm
+
+    def __init__(self, questions: QuestionSchema) -> None:
+        self.questions = questions
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """JSON schema of the answer, with the names of the findings."""
+        schema: Any = deepcopy(super().schema)
+        entry = schema["properties"]["triples"]["items"]["properties"]
+        entry["finding"]["enum"] = [finding.name for finding in self.questions.findings]
+        return dict(schema)
+
+    def _probes(self) -> Sequence[ReportFindings]:
+        return (ReportFindings("", ()), ReportFindings(_PROBE, (_PROBE,)))
+
+    def messages(self, item: ReportFindings) -> list[Message]:
+        """Build the conversation: instructions, then the report and the names of the findings as data."""
+        return self._fill(report=quote_text(item.report), findings="\n".join(map(quote_text, item.findings)))
+
+    def parse(self, item: ReportFindings, answer: str) -> FindingTriples:
+        """Return the triples of an answer."""
+        words = report_words(item.report)
+        listed = self._read(answer)["triples"]
+        return tuple(dict.fromkeys(_triple(number, entry, item, words) for number, entry in enumerate(listed, start=1)))
+
+
+def _triple(number: int, entry: StatedTriple, item: ReportFindings, words: ReportWords) -> FindingTriple:
+    if entry["finding"] not in item.findings:
+        raise AnswerError("inconsistent", f"triple {number}: the finding is not one of those asked for")
+    if not words.contains_passage(entry["quote"]):
+        raise AnswerError("inconsistent", f"triple {number}: the quote is not a passage of the report")
+    value, attribute = (" ".join(text.lower().split()) for text in (entry["value"], entry["attribute"]))
+    if not value or not ReportWords(entry["quote"]).contains_answer(value):
+        raise AnswerError("inconsistent", f"triple {number}: the value is not in the words of its quote")
+    if len(value.split()) > _LONGEST_VALUE:
+        raise AnswerError("inconsistent", f"triple {number}: the value has more than {_LONGEST_VALUE} words")
+    if not 1 <= len(attribute.split()) <= _LONGEST_ATTRIBUTE:
+        raise AnswerError(
+            "inconsistent", f"triple {number}: the attribute must be named in 1 to {_LONGEST_ATTRIBUTE} words"
+        )
+    return FindingTriple(entry["finding"], attribute, value, entry["quote"])

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.judges.base import AnswerError, Message
-from rrg_rewards.judges.tasks.answer_json import read_json
-from rrg_rewards.judges.tasks.base import PromptTask
-from rrg_rewards.judges.tasks.escaping import quote_text
+from rrg_rewards.judges.tasks.base import PromptTask, quote_text, read_json
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
 
 __all__ = ["GradingItem", "GradingTask", "WrittenReport", "quality_tiers", "tier_name"]
@@ -129,7 +127,7 @@ class GradingTask(PromptTask[GradingItem, WrittenReport]):
     """Write a report of a given quality under a scoring system, with its sub-scores.
 
     The prompt is ``judges/tasks/grading_prompt.md`` with the system's criteria inserted. The reference is inserted as a
-    JSON string between tags (:func:`rrg_rewards.judges.tasks.escaping.quote_text`). The prompt lists the criteria by
+    JSON string between tags (:func:`rrg_rewards.judges.tasks.base.quote_text`). The prompt lists the criteria by
     which a report should lose points in a random order for each item, so that every criterion gets data.
 
     An answer is valid if it is the requested JSON object (``malformed`` otherwise), and (``inconsistent`` otherwise)

@@ -6,9 +6,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from typing_extensions import TypedDict
+
 from rrg_rewards.judges.base import AnswerError, Message
-from rrg_rewards.judges.tasks.base import PromptTask
-from rrg_rewards.judges.tasks.escaping import quote_text
+from rrg_rewards.judges.tasks.base import PromptTask, quote_text
 from rrg_rewards.judges.tasks.grounding import is_denial, report_words
 
 __all__ = ["LabelState", "LabelsTask", "StatedLabel"]
@@ -30,6 +31,19 @@ class StatedLabel:
 
     state: LabelState
     quote: str | None
+
+
+class LabelAnswer(TypedDict):
+    """Whether a report states a label, with the words that say so."""
+
+    quote: str | None
+    state: LabelState
+
+
+class LabelsForm(TypedDict):
+    """Answer of :class:`LabelsTask`: an answer by label."""
+
+    labels: dict[str, LabelAnswer]
 
 
 class LabelsTask(PromptTask[str, tuple[StatedLabel, ...]]):
@@ -61,7 +75,7 @@ class LabelsTask(PromptTask[str, tuple[StatedLabel, ...]]):
 
     name = "labels"
     template = "labels"
-    form = "LabelsForm"
+    form = LabelsForm
 
     def __init__(self, labels: Sequence[str], definitions: Sequence[str] = ()) -> None:
         self.labels = tuple(labels)
@@ -100,7 +114,7 @@ class LabelsTask(PromptTask[str, tuple[StatedLabel, ...]]):
 
     def parse(self, item: str, answer: str) -> tuple[StatedLabel, ...]:
         """Return the state of each label, in the order of :attr:`labels`."""
-        given = self._read(answer).labels
+        given = self._read(answer)["labels"]
         missing, unknown = set(self.labels) - given.keys(), given.keys() - set(self.labels)
         if missing or unknown:
             # Do not quote unknown names, which may contain report text.
@@ -108,14 +122,14 @@ class LabelsTask(PromptTask[str, tuple[StatedLabel, ...]]):
         return tuple(_checked(label, given[label], item) for label in self.labels)
 
 
-def _checked(label: str, stated: Any, report: str) -> StatedLabel:
-    quote = (stated.quote or "").strip()
+def _checked(label: str, stated: LabelAnswer, report: str) -> StatedLabel:
+    quote, state = (stated["quote"] or "").strip(), stated["state"]
     if not quote:
-        if stated.state != "negative":
-            raise AnswerError("inconsistent", f"{label}: {stated.state} without a quote")
+        if state != "negative":
+            raise AnswerError("inconsistent", f"{label}: {state} without a quote")
         return StatedLabel("negative", None)
     if not report_words(report).contains_finding(quote):
         raise AnswerError("inconsistent", f"{label}: the quote is not in the report in similar words")
-    if stated.state == "positive" and is_denial(quote):
+    if state == "positive" and is_denial(quote):
         raise AnswerError("inconsistent", f"{label}: positive with a quote that denies the finding")
-    return StatedLabel(stated.state, quote)
+    return StatedLabel(state, quote)

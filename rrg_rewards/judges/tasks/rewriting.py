@@ -1,20 +1,31 @@
-"""Tasks of rewriting a report: the same in other words, or with one attribute of a finding wrong."""
+"""Rewrite reports with a judge: the same in other words, or with one attribute of a finding wrong."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from rrg_rewards.findings.editing.rewrite_rules import Rewording
-from rrg_rewards.judges.base import AnswerError, Message
-from rrg_rewards.judges.tasks.base import PromptTask
-from rrg_rewards.judges.tasks.escaping import quote_text
+from typing_extensions import TypedDict
+
+from rrg_rewards.findings.editing.rewrite_rules import Rewording, RewrittenReport
+from rrg_rewards.findings.editing.text_edits import Replacement, apply
+from rrg_rewards.judges.base import AnswerError, Judge, JudgeFailure, Message
+from rrg_rewards.judges.tasks.base import PromptTask, quote_text
 from rrg_rewards.judges.tasks.grounding import report_words
 from rrg_rewards.questions.engine import build_items
 from rrg_rewards.questions.grading import compare_answers
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_schema
 
-__all__ = ["ParaphraseTask", "WrongDetail", "WrongDetailTask", "lost_in_paraphrase"]
+__all__ = [
+    "JudgedVersions",
+    "ParaphraseTask",
+    "WrongDetail",
+    "WrongDetailTask",
+    "lost_in_paraphrase",
+    "rewrite_reports",
+]
 
 _SIDES = {"left": "left", "right": "right", "bilateral": "both", "bilaterally": "both", "both": "both"}
 # A number with its decimals is one word.
@@ -64,6 +75,12 @@ def lost_in_paraphrase(report: str, paraphrase: str, schema: QuestionSchema) -> 
     return None if _sides(report) == _sides(paraphrase) else "sides"
 
 
+class ParaphraseForm(TypedDict):
+    """Answer of :class:`ParaphraseTask`."""
+
+    report: str
+
+
 class ParaphraseTask(PromptTask[str, str]):
     """Say a report in other words.
 
@@ -83,7 +100,7 @@ class ParaphraseTask(PromptTask[str, str]):
 
     name = "ct_finebench_paraphrase"
     template = "finebench_paraphrase"
-    form = "ParaphraseForm"
+    form = ParaphraseForm
 
     def __init__(self, questions: str | Path | QuestionSchema = "ct_rate") -> None:
         self.questions = questions if isinstance(questions, QuestionSchema) else get_question_schema(questions)
@@ -97,7 +114,7 @@ class ParaphraseTask(PromptTask[str, str]):
 
     def parse(self, item: str, answer: str) -> str:
         """Return the paraphrase."""
-        text: str = self._read(answer).report.strip()
+        text: str = self._read(answer)["report"].strip()
         if _words(text) == _words(item):
             raise AnswerError("inconsistent", "the paraphrase is a copy of the report")
         if lost := lost_in_paraphrase(item, text, self.questions):
@@ -118,6 +135,13 @@ class WrongDetail:
     report: str
     item: QAItem
     others: tuple[QAItem, ...] = ()
+
+
+class ReplacementForm(TypedDict):
+    """Answer of :class:`WrongDetailTask`."""
+
+    before: str
+    after: str
 
 
 class WrongDetailTask(PromptTask[WrongDetail, Rewording]):
@@ -147,7 +171,7 @@ class WrongDetailTask(PromptTask[WrongDetail, Rewording]):
 
     name = "ct_finebench_wrong_detail"
     template = "finebench_wrong_detail"
-    form = "ReplacementForm"
+    form = ReplacementForm
 
     def __init__(self, questions: str | Path | QuestionSchema = "ct_rate") -> None:
         self.questions = questions if isinstance(questions, QuestionSchema) else get_question_schema(questions)
@@ -169,8 +193,8 @@ class WrongDetailTask(PromptTask[WrongDetail, Rewording]):
 
     def parse(self, item: WrongDetail, answer: str) -> Rewording:
         """Return the replacement, with the name of the attribute as its kind."""
-        found = self._read(answer)
-        before, after = found.before.strip(), found.after.strip()
+        found: ReplacementForm = self._read(answer)
+        before, after = found["before"].strip(), found["after"].strip()
         occurrences = item.report.count(before) if before else 0
         if occurrences != 1:
             raise AnswerError("inconsistent", f"the words to be replaced occur {occurrences} times, not once")
@@ -190,3 +214,89 @@ class WrongDetailTask(PromptTask[WrongDetail, Rewording]):
 
 def _grade(words: str, item: QAItem) -> float:
     return compare_answers(words, item.answer, item.answer_type)
+
+
+@dataclass(frozen=True)
+class JudgedVersions:
+    """The versions of reports that a judge wrote.
+
+    Args:
+        versions: ``paraphrased`` and ``adversarial``, each with one version for each report; ``None`` if no answer was
+            accepted.
+        answers: For both versions the number of answers asked for, the number accepted, and the numbers of failures by
+            reason.
+    """
+
+    versions: Mapping[str, Sequence[RewrittenReport | None]]
+    answers: Mapping[str, Mapping[str, Any]]
+
+
+async def rewrite_reports(
+    judge: Judge, reports: Sequence[str], schema: str | Path | QuestionSchema = "ct_rate"
+) -> JudgedVersions:
+    """Let a judge write a paraphrase of each report, and a version with wrong details.
+
+    The judge is asked for one paraphrase of each report (:class:`ParaphraseTask`), and for one replacement for each
+    attribute that the finding engine reads in it (:class:`WrongDetailTask`). The adversarial version contains the
+    accepted replacements that do not overlap, in the order of the questions.
+
+    Args:
+        judge: The judge.
+        reports: ``N`` reports.
+        schema: Question schema, its name, or its YAML file.
+
+    Returns:
+        Both versions of each report, and an account of the answers.
+    """
+    questions = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
+    paraphrases = await judge.evaluate(ParaphraseTask(questions), reports)
+    requests = [_wrong_details(report, questions) for report in reports]
+    flat = [request for row in requests for request in row]
+    edits = await judge.evaluate(WrongDetailTask(questions), flat) if flat else []
+    found = iter(edits)
+    return JudgedVersions(
+        {
+            "paraphrased": [
+                None if isinstance(text, JudgeFailure) else _paraphrased(report, text)
+                for report, text in zip(reports, paraphrases, strict=True)
+            ],
+            "adversarial": [
+                _adversarial(report, [next(found) for _ in row]) for report, row in zip(reports, requests, strict=True)
+            ],
+        },
+        {"paraphrased": _account(paraphrases), "adversarial": _account(edits)},
+    )
+
+
+def _wrong_details(report: str, schema: QuestionSchema) -> list[WrongDetail]:
+    """Return a request for each attribute that the finding engine reads in a report."""
+    items = [item for item in build_items(report, schema) if item.answer_type != "existence"]
+    return [
+        WrongDetail(report, item, tuple(one for one in items if one.finding == item.finding and one is not item))
+        for item in items
+    ]
+
+
+def _paraphrased(report: str, text: str) -> RewrittenReport:
+    return RewrittenReport(report, text, (Rewording("paraphrase", report, text),))
+
+
+def _adversarial(report: str, edits: Sequence[Rewording | JudgeFailure]) -> RewrittenReport | None:
+    """Return a report with its accepted replacements, or ``None`` without any."""
+    placed: list[tuple[Replacement, Rewording]] = []
+    for edit in edits:
+        if isinstance(edit, JudgeFailure):
+            continue
+        start = report.index(edit.before)
+        end = start + len(edit.before)
+        if all(end <= other.start or other.end <= start for other, _ in placed):
+            placed.append((Replacement(start, end, edit.after), edit))
+    if not placed:
+        return None
+    placed.sort(key=lambda pair: pair[0])
+    return RewrittenReport(report, apply(report, [one for one, _ in placed]), tuple(edit for _, edit in placed))
+
+
+def _account(results: Sequence[Any]) -> dict[str, Any]:
+    failed = Counter(f"{one.kind}: {one.reason}" for one in results if isinstance(one, JudgeFailure))
+    return {"asked": len(results), "accepted": len(results) - failed.total(), "failures": dict(failed.most_common())}

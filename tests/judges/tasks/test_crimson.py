@@ -16,8 +16,8 @@ from judge_answers import BOTH, EFFUSION, HONEST, PAIRS, changed, finding, make_
 
 from rrg_rewards.functional import CrimsonEvaluation, crimson_score
 from rrg_rewards.judges.base import AnswerError, ReportPair
-from rrg_rewards.judges.tasks.answer_schemas import AttributeErrorAnswer, CrimsonAnswer, FindingAnswer
-from rrg_rewards.judges.tasks.crimson import CrimsonTask
+from rrg_rewards.judges.tasks.base import form_keys, read_answer
+from rrg_rewards.judges.tasks.crimson import AttributeErrorAnswer, CrimsonAnswer, CrimsonTask, FindingAnswer
 from rrg_rewards.judges.tasks.grounding import ReportWords
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS
 
@@ -69,10 +69,10 @@ def test_schema_is_strict_and_plain() -> None:
 
 
 def test_answers_know_the_published_words() -> None:
-    significance = FindingAnswer.model_fields["clinical_significance"].annotation
+    significance = FindingAnswer.__annotations__["clinical_significance"]
     assert get_args(significance) == tuple(SIGNIFICANCE_WEIGHTS)
-    assert get_args(AttributeErrorAnswer.model_fields["severity"].annotation) == tuple(ATTRIBUTE_WEIGHTS)
-    (types,) = get_args(AttributeErrorAnswer.model_fields["error_types"].annotation)
+    assert get_args(AttributeErrorAnswer.__annotations__["severity"]) == tuple(ATTRIBUTE_WEIGHTS)
+    (types,) = get_args(AttributeErrorAnswer.__annotations__["error_types"])
     assert get_args(types) == ATTRIBUTE_ERROR_TYPES
 
 
@@ -80,12 +80,12 @@ def test_the_prompt_explains_every_word_of_the_schema() -> None:
     system = TASK.messages(PAIR)[0]["content"]
     for word in (*SIGNIFICANCE_WEIGHTS, *ATTRIBUTE_WEIGHTS, *ATTRIBUTE_ERROR_TYPES):
         assert f'"{word}"' in system
-    for key in (*CrimsonAnswer.model_fields, "false_findings", "missing_findings", "attribute_errors", "explanation"):
+    for key in form_keys(CrimsonAnswer):
         assert f'"{key}"' in system
     # Its own example is an answer of the schema.
     example = next(line for line in system.splitlines() if line.startswith("{"))
     content = json.loads(example.replace('"clinical_significance": "..."', '"clinical_significance": "urgent"'))
-    CrimsonAnswer.model_validate(content)
+    assert read_answer(json.dumps(content), CrimsonAnswer) == content
 
 
 def test_prompt_hash_tells_prompts_apart() -> None:

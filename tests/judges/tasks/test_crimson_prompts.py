@@ -11,9 +11,9 @@ from judge_answers import HONEST, PAIRS
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding, crimson_score
 from rrg_rewards.judges import RuleJudge
 from rrg_rewards.judges.base import AnswerError, ReportPair
-from rrg_rewards.judges.tasks.answer_schemas import CompactCrimsonAnswer
+from rrg_rewards.judges.tasks.base import read_answer
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
-from rrg_rewards.judges.tasks.crimson_compact import compact_answer, compact_evaluation
+from rrg_rewards.judges.tasks.crimson_compact import CompactCrimsonAnswer, compact_answer, compact_evaluation
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES, SIGNIFICANCE_WEIGHTS
 
 OWN, GUIDED, COMPACT = (CrimsonTask(name) for name in ("own", "guidelines", "compact"))
@@ -124,7 +124,7 @@ def evaluations(draw: st.DrawFn) -> CrimsonEvaluation:
 def test_the_short_form_keeps_everything_but_explanations(evaluation: CrimsonEvaluation) -> None:
     content = compact_answer(evaluation)
     assert content is not None
-    assert compact_evaluation(CompactCrimsonAnswer.model_validate(content)) == evaluation
+    assert compact_evaluation(read_answer(json.dumps(content), CompactCrimsonAnswer)) == evaluation
 
 
 def test_what_the_short_form_cannot_contain() -> None:

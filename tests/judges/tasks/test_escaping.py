@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from judge_answers import block
 
 from rrg_rewards.judges.base import ReportPair
+from rrg_rewards.judges.tasks.base import _fill, quote_text
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
-from rrg_rewards.judges.tasks.escaping import fill, find_control_text, quote_text
+from rrg_rewards.judges.tasks.crimson_published import find_control_text
 
 # What ends strings, makes up tags, special tokens and lines; with all of Unicode beside them, also unpaired surrogates.
 # With signs of DeepSeek's special tokens, a line separator and a space of no width.
@@ -94,6 +95,6 @@ def test_other_unfit_text_is_found_and_reports_are_not() -> None:
 
 
 def test_values_are_not_taken_for_places() -> None:
-    assert fill("{{a}}{{b}}", a="{{b}}", b="{{a}}") == "{{b}}{{a}}"
+    assert _fill("{{a}}{{b}}", {"a": "{{b}}", "b": "{{a}}"}) == "{{b}}{{a}}"
     with pytest.raises(KeyError, match="c"):
-        fill("{{c}}", a="")
+        _fill("{{c}}", {"a": ""})

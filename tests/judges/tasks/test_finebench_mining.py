@@ -7,7 +7,7 @@ import pytest
 from judge_answers import block
 
 from rrg_rewards.judges.base import AnswerError
-from rrg_rewards.judges.tasks.finebench_mining import ReportFindings, TriplesTask
+from rrg_rewards.judges.tasks.finebench import ReportFindings, TriplesTask
 from rrg_rewards.questions import get_question_schema
 
 TASK = TriplesTask(get_question_schema("ct_rate"))
