@@ -8,11 +8,11 @@ from rrg_rewards.findings.comparing.attribute_errors import (
     sides_conflict,
     stated_places,
 )
-from rrg_rewards.findings.comparing.open_findings import open_relation
-from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph, organs_differ
-from rrg_rewards.findings.knowledge.organs import finding_organ
+from rrg_rewards.findings.knowledge.concepts import SAME, Relation, concept_graph, finding_organ, organs_differ
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, OTHER, Attributes, Finding
+from rrg_rewards.findings.reading.tokens import tokenise
+from rrg_rewards.findings.reading.wordings import lesion_bits, opposite_bits, wording
 
 __all__ = ["are_apart", "covers", "match_cost", "relation_of"]
 
@@ -25,6 +25,10 @@ _SMALL_PART = 6.0
 _PLURALS, _SINGULARS = ("s", "ae", "thoraces"), ("ss", "is", "us", "copd", "chf")
 # Findings with more alternatives are matched by their concept only, so that listing many diagnoses gains nothing.
 _MOST_ALTERNATIVES = 1
+# Relations of open findings in similar words, in wider words and in narrower words.
+_SIMILAR = Relation("descriptor", 1, significant=False)
+_WIDER = Relation("unspecific", 2, significant=True)
+_NARROWER = Relation("overinterpretation", 2, significant=False)
 
 
 def relation_of(
@@ -40,7 +44,7 @@ def relation_of(
             different ones of them.
     """
     if OTHER in (reference.concept, candidate.concept):
-        return None if _are_elsewhere(reference, candidate) else open_relation(reference, candidate)
+        return None if _are_elsewhere(reference, candidate) else _open_relation(reference, candidate)
     # The concepts are compared first, because those of most pairs are unrelated.
     relation = _named_relation(reference, candidate, patient, considered)
     return None if relation is None or _are_elsewhere(reference, candidate) else relation
@@ -72,19 +76,64 @@ def _named_relation(
     pairs = [(reference.concept, candidate.concept)]
     if len(ours) + len(theirs) > 2 and max(len(ours), len(theirs)) <= 1 + _MOST_ALTERNATIVES:
         pairs += [(first, second) for first in ours for second in theirs]
-    found = [relation for pair in pairs if (relation := graph.relation(*pair, patient)) is not None]
-    best = min(found, key=lambda relation: relation.distance, default=None)
-    known = considered.union(ours)
-    if best is None or not candidate.alternatives or all(other in known or _is_wider(other, known) for other in theirs):
+    relations = [relation for pair in pairs if (relation := graph.relation(*pair, patient)) is not None]
+    best = min(relations, key=lambda relation: relation.distance, default=None)
+    named = considered.union(ours)
+    if best is None or not candidate.alternatives or all(other in named or _is_wider(other, named) for other in theirs):
         return best
     hedged = Relation("certainty", 1 + best.distance, significant=True)
     direct = graph.relation(reference.concept, candidate.concept, patient)
     return direct if direct is not None and direct.significant else hedged
 
 
-def _is_wider(concept: str, known: frozenset[str]) -> bool:
-    """Whether a concept is wider than one of the known ones."""
-    return any(concept in concept_graph().wider(other) for other in known)
+def _is_wider(concept: str, others: frozenset[str]) -> bool:
+    """Whether a concept is wider than one of the others."""
+    return any(concept in concept_graph().wider(other) for other in others)
+
+
+def _open_relation(reference: Finding, candidate: Finding) -> Relation | None:
+    """Return the relation of two findings of which at least one is open, or ``None`` if they are unrelated.
+
+    Findings in one organ are related if they share a word that says what is abnormal. If the organ of one is unknown,
+    they have to share most words. A word for any abnormality is wider than a lesion of the organ.
+
+    Args:
+        reference: Finding of the reference.
+        candidate: Finding of the candidate. Their organs may not differ.
+
+    Example:
+        >>> def finding(*words):
+        ...     return Finding("other_finding", "present", 0, 0, 0, "", organ="liver", words=words)
+        >>> _open_relation(finding("low", "density"), finding("hypodense", "focus")).kind
+        'descriptor'
+        >>> _open_relation(finding("low", "density"), finding("high", "density")) is None
+        True
+    """
+    if reference.words and reference.words == candidate.words:
+        return SAME
+    ours, theirs = wording(_words(reference)), wording(_words(candidate))
+    for first, second in opposite_bits():
+        if {ours.heads & (first | second), theirs.heads & (first | second)} == {first, second}:
+            return None
+    shared = (ours.heads & theirs.heads).bit_count() + len(ours.stems & theirs.stems)
+    if reference.organ is None or candidate.organ is None:
+        fewest = min(said.heads.bit_count() + len(said.stems) for said in (ours, theirs))
+        return _SIMILAR if shared > 1 and 2 * shared > fewest else None
+    if shared:
+        return _SIMILAR
+    # "Abnormality" is wider than a "shadow" that is said to be an opacity.
+    is_vague = theirs.is_general and not theirs.heads
+    if ours.is_general and theirs.is_general and not (is_vague and ours.heads & lesion_bits()):
+        return _SIMILAR
+    if theirs.is_general and ours.heads & lesion_bits():
+        return _WIDER
+    if ours.is_general and theirs.heads & lesion_bits():
+        return _NARROWER
+    return None
+
+
+def _words(finding: Finding) -> tuple[str, ...]:
+    return finding.words or (*tokenise(finding.text), *finding.concept.split("_"))
 
 
 def _levels_conflict(reference: Attributes, candidate: Attributes) -> bool:

@@ -2,23 +2,19 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import cache, lru_cache, partial, reduce
+from math import ceil
 from typing import Any
 
-from rrg_rewards.findings.comparing.attribute_errors import (
-    AttributeDiscrepancy,
-    attribute_discrepancies,
-    stated_places,
-)
+from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy, attribute_discrepancies, stated_places
 from rrg_rewards.findings.comparing.finding_pairs import are_apart, covers, match_cost, relation_of
-from rrg_rewards.findings.comparing.prices import finding_significance, may_match, price_discrepancies
 from rrg_rewards.findings.comparing.significance import clinical_significance
 from rrg_rewards.findings.knowledge.concepts import Relation
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.engine import FindingEngine, get_engine
 from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
-from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
+from rrg_rewards.schemas.errors import ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS
 
 __all__ = ["FindingComparison", "FindingMatch", "compare_findings"]
 
@@ -28,6 +24,9 @@ _MOST_FINDINGS = 300
 # Number of references whose findings are remembered, because a reinforcement learner compares each with several
 # candidates.
 _REFERENCES = 1_024
+# Levels of clinical significance, the least significant first.
+_LEVELS = sorted(SIGNIFICANCE_WEIGHTS, key=SIGNIFICANCE_WEIGHTS.__getitem__)
+_SIGNIFICANT = ATTRIBUTE_WEIGHTS["significant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ def compare_findings(
     )
     patient = Patient.from_context(context)
     significance = partial(clinical_significance, patient=patient)
-    levels = [tuple(finding_significance(finding, significance) for finding in report) for report in (ours, theirs)]
+    levels = [tuple(_finding_significance(finding, significance) for finding in report) for report in (ours, theirs)]
     matched = _groups(ours, theirs, levels[0], levels[1], patient, limit_credit)
     return FindingComparison(
         reference=ours,
@@ -193,7 +192,7 @@ def _discrepancies(
     levels: tuple[str, str] | None,
 ) -> list[AttributeDiscrepancy]:
     errors = attribute_discrepancies(reference, candidate, relation, significance)
-    return errors if levels is None else errors + price_discrepancies(errors, *levels, relation.kind)
+    return errors if levels is None else errors + _limiting_errors(errors, *levels, relation.kind)
 
 
 def _rest(size: int, taken: Iterable[int]) -> tuple[int, ...]:
@@ -232,7 +231,7 @@ def _groups(
     considered = frozenset(concept for finding in ours for concept in finding.alternatives)
     for i, reference in enumerate(ours[:_MOST_FINDINGS]):
         for j, candidate in enumerate(theirs[:_MOST_FINDINGS]):
-            if limit_credit and not may_match(our_levels[i], their_levels[j]):
+            if limit_credit and not _may_match(our_levels[i], their_levels[j]):
                 continue
             relation = relation_of(reference, candidate, patient, considered)
             if relation is not None and not are_apart(reference, candidate, relation):
@@ -256,3 +255,73 @@ def _groups(
             of_ours[i] = of_theirs[j]
             groups[of_theirs[j]][0].append(i)
     return groups
+
+
+def _finding_significance(finding: Finding, significance: Callable[..., str]) -> str:
+    """Return the greatest clinical significance of a finding's concept and of its alternatives.
+
+    Args:
+        finding: The finding.
+        significance: Function that returns the clinical significance of a concept with attributes and words.
+
+    Example:
+        >>> significance = partial(clinical_significance, patient=Patient())
+        >>> hedge = Finding("granuloma", "present", 0, 9, 0, "granuloma", alternatives=("pneumonia",))
+        >>> _finding_significance(hedge, significance)
+        'actionable_not_urgent'
+    """
+    own = significance(finding.concept, finding.attributes, words=finding.words)
+    if not finding.alternatives:
+        return own
+    levels = [own, *(significance(concept, finding.attributes) for concept in finding.alternatives)]
+    return max(levels, key=_LEVELS.index)
+
+
+@cache
+def _may_match(reference: str, candidate: str) -> bool:
+    """Whether a finding of the candidate may be one of the reference, by their levels of clinical significance.
+
+    A benign finding is no finding of a weight. A finding that is two levels less significant is another one.
+
+    Example:
+        >>> _may_match("not_actionable_not_urgent", "benign_expected"), _may_match("urgent", "actionable_not_urgent")
+        (False, True)
+    """
+    understated = _LEVELS.index(reference) - _LEVELS.index(candidate)
+    return understated <= 0 or (understated == 1 and SIGNIFICANCE_WEIGHTS[candidate] > 0)
+
+
+def _limiting_errors(
+    errors: list[AttributeDiscrepancy], reference: str, candidate: str, kind: str
+) -> list[AttributeDiscrepancy]:
+    r"""Return the attribute errors that limit a match's credit to the candidate's own weight.
+
+    A false finding costs its own weight. If a match earned more than this, a finding of low weight that may match one
+    of high weight would pay without any image. With the weights :math:`w` of the reference's finding and :math:`v` of
+    the candidate's, these are the significant errors that the match lacks for
+
+    .. math::
+        \frac{w^2}{w + E_{attr}} \le v
+
+    where :math:`E_{attr}` leaves out the error of the name: another name than the reference's earns a share of
+    :math:`v`.
+
+    Args:
+        errors: Attribute errors of the match.
+        reference: Level of clinical significance of the reference's finding.
+        candidate: Level of the candidate's finding; see :func:`_may_match`.
+        kind: Kind of the relation of their concepts.
+
+    Example:
+        >>> _limiting_errors([], "actionable_not_urgent", "not_actionable_not_urgent", "same")[0].significant
+        True
+        >>> _limiting_errors([], "benign_expected", "urgent", "same")
+        []
+    """
+    ours, theirs = SIGNIFICANCE_WEIGHTS[reference], SIGNIFICANCE_WEIGHTS[candidate]
+    if ours <= theirs:
+        return []
+    wrong = sum(_SIGNIFICANT for error in errors if error.significant and error.type != kind)
+    lacking = max(0, ceil((ours**2 / theirs - ours - wrong) / _SIGNIFICANT))
+    explanation = f"{candidate} for {reference}".replace("_", " ")
+    return [AttributeDiscrepancy("severity" if kind == "same" else kind, True, explanation)] * lacking

@@ -6,7 +6,16 @@ from dataclasses import replace
 from itertools import islice
 
 from rrg_rewards.findings.comparing.matching import FindingComparison, compare_findings
-from rrg_rewards.findings.editing.finding_errors import PROPOSERS
+from rrg_rewards.findings.editing.error_proposals import (
+    MODALITIES,
+    PROPOSERS,
+    denials_dropped,
+    global_comparisons,
+    inventions,
+    normal_statements,
+    report_modality,
+    synonyms,
+)
 from rrg_rewards.findings.editing.injected_report import (
     LETTERS,
     ErrorEdit,
@@ -14,15 +23,6 @@ from rrg_rewards.findings.editing.injected_report import (
     draw_counts,
     requested_counts,
     seeded_draws,
-)
-from rrg_rewards.findings.editing.report_errors import (
-    MODALITIES,
-    denials_dropped,
-    global_comparisons,
-    inventions,
-    normal_statements,
-    report_modality,
-    synonyms,
 )
 from rrg_rewards.findings.editing.report_view import Proposal, ReportView
 from rrg_rewards.findings.editing.text_edits import Move, Replacement, apply, candidate_place, conflicting, reordered

@@ -9,7 +9,7 @@ from decimal import localcontext
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.editing.text_edits import Replacement, apply, matching_case
-from rrg_rewards.findings.editing.word_lists import joined
+from rrg_rewards.findings.knowledge.load import joined
 
 __all__ = [
     "MEASURED_NUMBERS",

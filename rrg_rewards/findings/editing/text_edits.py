@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from rrg_rewards.findings.editing.word_lists import word_pattern
+from rrg_rewards.findings.knowledge.load import word_pattern
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, split_unit, unwrap
 from rrg_rewards.utilities.random_draws import Draws

@@ -18,8 +18,7 @@ from rrg_rewards.findings.editing.rewrite_rules import (
     read_rules,
     spans,
 )
-from rrg_rewards.findings.editing.word_lists import word_pattern
-from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws
 
 __all__ = ["corrupt_report"]

@@ -1,12 +1,16 @@
-"""Load the YAML data of this folder."""
+"""Load the YAML data of this folder, and compile its word lists into regular expressions."""
 
+import re
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from rrg_rewards.utilities.package_data import package_yaml, package_yaml_digest
 
-__all__ = ["knowledge_digest", "load_knowledge"]
+__all__ = ["expand", "joined", "knowledge_digest", "load_knowledge", "word_pattern"]
 
 _PACKAGE = "rrg_rewards.findings.knowledge"
+_MACRO = re.compile(r"(?<!\?P)<([a-z_]+)>")
 
 
 def load_knowledge(name: str) -> dict[str, Any]:
@@ -28,3 +32,46 @@ def knowledge_digest() -> str:
     """
     names = "attributes compositions concepts measurements open_findings organs spellings wordings"
     return package_yaml_digest(_PACKAGE, *names.split())
+
+
+def joined(patterns: Sequence[str]) -> re.Pattern[str]:
+    """Compile alternatives into one expression that matches whole words and ignores case."""
+    return re.compile(rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)", re.IGNORECASE)
+
+
+def expand(pattern: str, file: str) -> str:
+    """Replace each ``<name>`` in a pattern by the macro of that name, also within macros.
+
+    Args:
+        pattern: Regular expression.
+        file: Knowledge file whose ``macros`` are used, in addition to ``connectives.yaml``.
+
+    Example:
+        >>> expand("(?P<x><denials>)", "paraphrases")
+        '(?P<x>no|not|none)'
+    """
+    macros = {**load_knowledge("connectives"), **load_knowledge(file).get("macros", {})}
+    while (found := _MACRO.search(pattern)) is not None:
+        pattern = pattern.replace(found[0], macros[found[1]])
+    return pattern
+
+
+@cache
+def word_pattern(file: str, *keys: str) -> re.Pattern[str]:
+    """Compile an entry of a knowledge file; case is ignored.
+
+    Args:
+        file: Knowledge file, such as ``errors``.
+        keys: Keys of the entry, from the outside in. The items of a list are alternatives that match whole words. A
+            string is one expression.
+
+    Example:
+        >>> word_pattern("paraphrases", "denials").findall("No mass; normal heart.")
+        ['No', 'normal']
+    """
+    entry: Any = load_knowledge(file)
+    for key in keys:
+        entry = entry[key]
+    if isinstance(entry, str):
+        return re.compile(expand(entry, file), re.IGNORECASE)
+    return joined([expand(pattern, file) for pattern in entry])

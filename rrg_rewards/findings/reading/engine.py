@@ -7,8 +7,8 @@ from itertools import chain, filterfalse
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from rrg_rewards.findings.knowledge.concepts import finding_organ, varies_in_organ
 from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.knowledge.organs import finding_organ, varies_in_organ
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.finding import LUNG_PARTS, OTHER, Attributes, Finding, Presence

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rrg_rewards.findings import InjectedReport, compare_findings, extract_findings, inject_errors
-from rrg_rewards.findings.editing.prior_study import comparison_words
-from rrg_rewards.findings.editing.report_errors import MODALITIES, report_modality
-from rrg_rewards.findings.editing.text_edits import Replacement, apply, candidate_place, read_sentences, without_item
-from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.editing.report_view import comparison_words
+from rrg_rewards.findings.editing.text_edits import read_sentences
 
 REPORT = (
     "Small left pleural effusion, unchanged from the prior exam. There is an 8 mm nodule in the right upper lobe. "
@@ -249,86 +247,3 @@ def test_same_in_every_process():
         for seed in ("1", "2")
     }
     assert outputs == {str([inject_errors(REPORT, seed=seed).to_record("x") for seed in range(30)]) + "\n"}
-
-
-class TestKnowledge:
-    @pytest.mark.parametrize("entry", load_knowledge("errors")["invented"], ids=lambda entry: entry["concept"])
-    def test_inventions_are_read_as_their_concept(self, entry):
-        for sentence in (text for key in ("any", *MODALITIES) for text in entry.get(key, ())):
-            found = compare_findings("", sentence).candidate
-            assert [finding.concept for finding in found] == [entry["concept"]], sentence
-
-    @pytest.mark.parametrize("entry", load_knowledge("errors")["normal"], ids=lambda entry: str(entry["concept"]))
-    def test_normal_statements_name_nothing_present(self, entry):
-        for sentence in entry["sentences"]:
-            assert not compare_findings("", sentence).candidate
-
-    def test_inventions_compare_nothing(self):
-        sentences = [
-            s for e in load_knowledge("errors")["invented"] for k in ("any", *MODALITIES) for s in e.get(k, ())
-        ]
-        assert not any(map(comparison_words().compares, sentences))
-
-    def test_what_is_added_compares(self):
-        rules = load_knowledge("errors")["comparison"]
-        assert all(map(comparison_words().compares, [*rules["added"], *rules["added_sentences"]]))
-
-
-@pytest.mark.parametrize(
-    ("sentence", "left"),
-    [
-        ("Stable cardiomegaly", "Cardiomegaly"),
-        ("There is an unchanged nodule", "There is a nodule"),
-        ("A stable opacity is seen", "An opacity is seen"),
-        ("Small effusion, unchanged from the prior exam", "Small effusion"),
-        ("Granuloma unchanged from prior", "Granuloma"),
-        ("Heart size is mildly enlarged but stable", "Heart size is mildly enlarged"),
-        ("The effusion is stable", "The effusion is present"),
-        ("The heart is again enlarged", "The heart is enlarged"),
-        ("Cardiac silhouette remains enlarged", "Cardiac silhouette is enlarged"),
-        ("There is no change in the scar", "There is scar"),
-        ("Opacity, which has increased since the previous study", "Opacity"),
-    ],
-)
-def test_comparisons_are_dropped(sentence, left):
-    start, end, text = next(comparison_words().without(sentence))
-    assert sentence[:start] + text + sentence[end:] == left
-
-
-@pytest.mark.parametrize(
-    "sentence", ["Increased markings", "No acute disease", "Prior granulomatous disease", "New York"]
-)
-def test_no_comparison_with_an_earlier_examination(sentence):
-    assert comparison_words().compares(sentence) == (sentence == "New York")
-
-
-@pytest.mark.parametrize(
-    ("sentence", "concept", "left"),
-    [
-        ("No effusion, edema, or pneumothorax", "edema", "No effusion or pneumothorax"),
-        ("No effusion, edema, or pneumothorax", "pleural_effusion", "No edema or pneumothorax"),
-        ("No effusion, edema, or pneumothorax", "pneumothorax", "No effusion or edema"),
-        ("No effusion or pneumothorax", "pleural_effusion", "No pneumothorax"),
-        ("Cardiomegaly and scoliosis are seen", "scoliosis", None),
-        ("Emphysema with scoliosis", "scoliosis", None),
-    ],
-)
-def test_items_are_taken_out(sentence, concept, left):
-    mentions = extract_findings(sentence)
-    targets = [mention for mention in mentions if mention.concept == concept]
-    found = without_item(read_sentences(sentence, mentions)[0], targets)
-    assert (None if found is None else apply(sentence, [found])) == left
-
-
-def test_places_follow_replacements():
-    done = [Replacement(0, 0, "So: "), Replacement(6, 10, "right"), Replacement(20, 20, " Indeed.")]
-    text = apply("Small left effusion.", done)
-    assert text == "So: Small right effusion. Indeed."
-    assert text[slice(*candidate_place((6, 10), done))] == "right"
-    assert text[slice(*candidate_place((0, 20), done))].startswith("Small right effusion.")
-    assert text[slice(*candidate_place((20, 20), done))] == " Indeed."
-
-
-def test_modality_by_words():
-    assert report_modality("Chest CT. Ground-glass opacities.") == "ct"
-    assert report_modality("No effusion. CT is recommended.") == "xray"

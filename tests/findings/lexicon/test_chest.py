@@ -3,12 +3,16 @@
 It is not read if it is denied.
 """
 
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import yaml
 
 from rrg_rewards.findings import abnormal_findings, extract_findings
+from rrg_rewards.findings.reading.lexicon import load_lexicon
+from rrg_rewards.findings.reading.tokens import tokenise
+from rrg_rewards.schemas import CT_RATE
 
 # Sentence, and the concepts that it states.
 CHEST = [
@@ -251,3 +255,64 @@ def test_a_denied_wording_of_the_chest_is_no_finding(concept):
 def test_normal_sentences_on_the_chest_state_no_finding():
     read = {wording: concepts(f"{wording}.") for wording in LUNG_NORMAL}
     assert {wording: found for wording, found in read.items() if found} == {}
+
+
+def test_labels_of_ct_rate_are_concepts():
+    lexicon = load_lexicon("chest")
+    assert tuple(lexicon.labels) == CT_RATE.labels
+    assert {concept for members in lexicon.labels.values() for concept in members} <= set(lexicon.concepts)
+
+
+def _yaml(name):
+    return yaml.safe_load((files("rrg_rewards.findings.lexicon") / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def _words(text, groups):
+    for part in text.split():
+        if not part.startswith("<"):
+            for word in part.split("|"):
+                yield from _words(groups[word[1:-1]].replace(" ", "|"), groups) if word.startswith("{") else [word]
+
+
+def test_every_word_of_the_lexicon_can_occur():
+    shared, own = _yaml("cues"), _yaml("chest")
+    groups = {**shared["groups"], **own["groups"]}
+    compounds = {**shared["compounds"], **own["compounds"]}
+    texts = [*groups.values(), *own["sites"].values(), *(text for texts in compounds.values() for text in texts)]
+    for rule in (rule for rules in own["concepts"].values() for rule in rules):
+        entry = {"phrase": rule} if isinstance(rule, str) else rule
+        choices = [choice for key in ("with", "without", "not_next", "not_previous") for choice in entry.get(key, ())]
+        assert not [choice for choice in choices if " " in choice], rule
+        assert set(entry.get("at", [])) | set(entry.get("not_at", [])) <= set(own["sites"]), rule
+        texts += [entry["phrase"], *choices]
+    words = {word.rstrip("*") for text in texts for word in _words(text, groups)}
+    assert {word for word in words if word.startswith("~")} <= set(compounds)
+    assert [word for word in words if not word.startswith("~") and tokenise(word) != [word]] == []
+
+
+NORMAL = """
+The heart is normal in size. Heart size is within normal limits. The cardiomediastinal silhouette is unremarkable.
+Mediastinal contours are stable and within normal limits. The heart is not enlarged. The lungs are clear bilaterally.
+The lungs are well expanded without focal consolidation, effusion, or pneumothorax. No focal airspace disease.
+There is no focal consolidation, pleural effusion, or pneumothorax, and the cardiomediastinal silhouette is normal.
+There are no nodules, masses, or consolidations and there is no effusion. There is no evidence of pneumonia.
+No acute osseous abnormality. No acute cardiopulmonary process. No displaced rib fractures. No free air is seen.
+The osseous structures are intact. Pulmonary vascularity is normal. The pulmonary vasculature is not engorged.
+The hila are normal. The trachea is midline without deviation. The costophrenic angles are sharp. Heart size top normal.
+Trachea and both main bronchi are open. No occlusive pathology was detected in the trachea and both main bronchi.
+The diameters of the thoracic aorta and pulmonary arteries are normal. Pericardial effusion-thickening was not observed.
+Thoracic esophagus calibration was normal and no significant tumoral wall thickening was detected.
+No enlarged lymph nodes in pathological dimensions were detected. Aeration of both lung parenchyma is normal.
+No nodular or infiltrative lesion is detected in both lung parenchyma. No pleural effusion or thickening was detected.
+Free fluid was not observed in the abdominal cavity. The gallbladder, spleen and pancreas are normal.
+Both adrenal glands are normal. Bone structures in the study area are natural. Vertebral corpus heights are preserved.
+Inspiratory and expiratory images were obtained. The intervertebral disc height is preserved.
+Lung parenchyma shows normal density. No lytic or destructive lesion was detected in bone structures.
+"""
+
+
+@pytest.mark.parametrize(
+    "sentence", [f"{sentence}." for sentence in NORMAL.replace("\n", " ").split(".") if sentence.strip()]
+)
+def test_what_is_normal_is_no_finding(sentence):
+    assert abnormal_findings(sentence, extract_findings(sentence)) == []

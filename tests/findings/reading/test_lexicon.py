@@ -38,16 +38,6 @@ def test_digest_is_short_and_stable(name):
     assert re.fullmatch("[0-9a-f]{8}", load_lexicon(name).digest)
 
 
-def test_words_met_are_bounded(monkeypatch):
-    from rrg_rewards.findings.reading import phrases
-
-    monkeypatch.setattr(phrases, "_MAX_WORDS", 5)
-    words = phrases.WordBits()
-    words.add("nodul*", 1)
-    assert [words[f"nodule{number}"] for number in range(20)] == [1] * 20
-    assert len(words) == 5
-
-
 OWN = """
 extends: chest_ct
 groups: {azygos: azygos azygous}

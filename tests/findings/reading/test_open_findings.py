@@ -3,8 +3,8 @@
 import pytest
 
 from rrg_rewards.findings import abnormal_findings, extract_findings
+from rrg_rewards.findings.knowledge.concepts import organ_region
 from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.knowledge.organs import organ_region
 from rrg_rewards.findings.reading.finding import OTHER
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 
