@@ -29,10 +29,10 @@ class OptimizerSettings:
     """Settings of AdamW and of the learning rate schedule; see :class:`~rrg_rewards.training.PolicyModule`."""
 
     learning_rate: float
-    weight_decay: float = 0.0
-    warmup_ratio: float = 0.1
-    schedule: ScheduleName = "linear"
-    seed: int = 0
+    weight_decay: float
+    warmup_ratio: float
+    schedule: ScheduleName
+    seed: int
 
     def __post_init__(self) -> None:
         if not self.learning_rate > 0 or not self.weight_decay >= 0:

@@ -6,10 +6,9 @@ from torch import Tensor, nn
 
 from rrg_rewards.metrics.count_agreement import CountAgreement
 from rrg_rewards.models.crepe.model import CrepeModel
-from rrg_rewards.training.base import OptimizerSettings
+from rrg_rewards.training.base import OptimizerSettings, ScheduleName
 from rrg_rewards.training.metrics.base import LearnedMetricModule
 from rrg_rewards.training.metrics.tokenized import HEADS, Heads
-from rrg_rewards.utilities.options import takes_options
 
 __all__ = ["CrepeModule"]
 
@@ -50,7 +49,6 @@ class CrepeModule(LearnedMetricModule):
     monitor = "tau"
     source_monitor = "tau_{source}"
 
-    @takes_options(optimizer=OptimizerSettings(learning_rate=3e-5, weight_decay=0.01))
     def __init__(
         self,
         encoder: str,
@@ -59,9 +57,13 @@ class CrepeModule(LearnedMetricModule):
         use_poisson_loss: bool = False,
         heads: Heads = "categories",
         *,
-        optimizer: OptimizerSettings,
+        learning_rate: float = 3e-5,
+        weight_decay: float = 0.01,
+        warmup_ratio: float = 0.1,
+        schedule: ScheduleName = "linear",
+        seed: int = 0,
     ) -> None:
-        super().__init__(optimizer)
+        super().__init__(OptimizerSettings(learning_rate, weight_decay, warmup_ratio, schedule, seed))
         if not 0 <= presence_loss_weight <= 1:
             raise ValueError(f"presence_loss_weight must lie in [0, 1], got {presence_loss_weight}")
         self.encoder = encoder

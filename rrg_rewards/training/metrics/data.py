@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,10 @@ from rrg_rewards.training.metrics.tokenized import (
     head_labels,
     load_tokenizer,
 )
-from rrg_rewards.utilities.options import takes_options
 from rrg_rewards.utilities.processes import num_processes, process_index
 
 __all__ = [
     "CrepeDataModule",
-    "DataSettings",
     "ER2ScoreDataModule",
     "LearnedMetricData",
     "LengthGroupedBatches",
@@ -161,10 +159,24 @@ class LengthSortedBatches(_Batches):
 _SIDES = ("train", "validation", "test")
 
 
-@dataclass(frozen=True)
-class DataSettings:
-    """Settings of all data modules of learned metrics; see :class:`ER2ScoreDataModule`."""
+@dataclass(eq=False, repr=False)
+class LearnedMetricData(ResumableDataModule, ABC):
+    """Base class of data modules: report pairs, split by reference report, tokenised once and batched by length.
 
+    Each process reads all sources, and trains on and evaluates its share of the reports.
+
+    Args:
+        sources: Sources of the reports.
+        tokenizer: Folder or Hub id of the tokenizer.
+
+    Raises:
+        ValueError: If there is no source, or two sources have the same name. In ``setup``, if training, validation or
+            test is empty.
+    """
+
+    sources: Sequence[ReportSource]
+    tokenizer: str
+    _: KW_ONLY
     revision: str | None = None
     max_length: int = 512
     batch_size: int = 64
@@ -175,30 +187,11 @@ class DataSettings:
     seed: int = 0
     num_workers: int = 0
 
-
-class LearnedMetricData(ResumableDataModule, ABC):
-    """Base class of data modules: report pairs, split by reference report, tokenised once and batched by length.
-
-    Each process reads all sources, and trains on and evaluates its share of the reports.
-
-    Args:
-        sources: Sources of the reports.
-        tokenizer: Folder or Hub id of the tokenizer.
-        settings: Further settings. Each setting is also an attribute of the module.
-
-    Raises:
-        ValueError: If there is no source, or two sources have the same name. In ``setup``, if training, validation or
-            test is empty.
-    """
-
-    def __init__(self, sources: Sequence[ReportSource], tokenizer: str, settings: DataSettings) -> None:
+    def __post_init__(self) -> None:
         super().__init__()
-        check_sources(sources)
-        self.sources: Any = sources
-        self.source_names = tuple(source.name for source in sources)
-        self.tokenizer_name = tokenizer
-        self.__dict__.update(vars(settings))
-        self.tokenizer: Any = None
+        check_sources(self.sources)
+        self.source_names = tuple(source.name for source in self.sources)
+        self.loaded_tokenizer: Any = None
         self.split: RecordSplit[Any] | None = None
         self.rows: dict[str, Any] = {}
 
@@ -214,7 +207,7 @@ class LearnedMetricData(ResumableDataModule, ABC):
         """Read, split and tokenise the records unless this is done."""
         if self.rows:
             return
-        self.tokenizer = load_tokenizer(self.tokenizer_name, self.revision)
+        self.loaded_tokenizer = load_tokenizer(self.tokenizer, self.revision)
         records = self.read()
         self.split = split_by_reference(records, self.validation_fraction, self.test_fraction, self.split_seed)
         for side in _SIDES:
@@ -255,7 +248,7 @@ class LearnedMetricData(ResumableDataModule, ABC):
 
     def save_tokenizer(self, folder: str | Path) -> None:
         """Write the tokenizer to a folder, such as that of an exported model."""
-        self.tokenizer.save_pretrained(folder)
+        self.loaded_tokenizer.save_pretrained(folder)
 
     def _evaluation_loader(self, side: str) -> DataLoader[Any]:
         rows = self.rows[side]
@@ -272,6 +265,7 @@ class LearnedMetricData(ResumableDataModule, ABC):
         }
 
 
+@dataclass(eq=False, repr=False)
 class CrepeDataModule(LearnedMetricData):
     """Records of error counts, split by reference report, tokenised once and batched by length.
 
@@ -303,12 +297,11 @@ class CrepeDataModule(LearnedMetricData):
         ['errors']
     """
 
-    @takes_options(settings=DataSettings())
-    def __init__(
-        self, sources: list[RecordSource], tokenizer: str, heads: Heads = "categories", *, settings: DataSettings
-    ) -> None:
-        super().__init__(sources, tokenizer, settings)
-        self.heads = heads
+    sources: list[RecordSource]
+    heads: Heads = "categories"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.unlabelled = 0
 
     @property
@@ -338,7 +331,7 @@ class CrepeDataModule(LearnedMetricData):
 
     def tokenize(self, split: RecordSplit[Any]) -> Mapping[str, Dataset[Any]]:
         """Tokenise the pairs."""
-        encode = PairEncoder(self.tokenizer, self.max_length)
+        encode = PairEncoder(self.loaded_tokenizer, self.max_length)
         return {side: TokenizedPairs(getattr(split, side), self.source_names, encode, self.heads) for side in _SIDES}
 
     def mean_counts(self) -> Tensor:
@@ -346,6 +339,7 @@ class CrepeDataModule(LearnedMetricData):
         return self.pairs["train"].labels.double().nanmean(0)
 
 
+@dataclass(eq=False, repr=False)
 class ER2ScoreDataModule(LearnedMetricData):
     """Graded reports, split by reference report. Training uses pairs of candidates with the same reference.
 
@@ -385,23 +379,19 @@ class ER2ScoreDataModule(LearnedMetricData):
         (('graded',), 'false_finding')
     """
 
-    @takes_options(settings=DataSettings(max_length=2048, batch_size=32))
-    def __init__(
-        self,
-        sources: list[ReportSource],
-        tokenizer: str,
-        *,
-        scoring_system: str = "radcliq",
-        prompt: str | None = None,
-        min_margin: float = 0.0,
-        max_pairs: int | None = None,
-        settings: DataSettings,
-    ) -> None:
-        super().__init__(sources, tokenizer, settings)
-        self.system: ScoringSystem = get_scoring_system(scoring_system)
-        self.template = PromptTemplate(default_prompt() if prompt is None else prompt)
-        self.min_margin = min_margin
-        self.max_pairs = max_pairs
+    sources: list[ReportSource]
+    _: KW_ONLY
+    scoring_system: str = "radcliq"
+    prompt: str | None = None
+    max_length: int = 2048
+    batch_size: int = 32
+    min_margin: float = 0.0
+    max_pairs: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.system: ScoringSystem = get_scoring_system(self.scoring_system)
+        self.template = PromptTemplate(default_prompt() if self.prompt is None else self.prompt)
 
     @property
     def preferences(self) -> TokenizedPreferences | None:
@@ -428,7 +418,7 @@ class ER2ScoreDataModule(LearnedMetricData):
         # Exclude reports that are in no pair.
         used = {(pair.reference, text) for pair in pairs.pairs for text in (pair.accepted, pair.rejected)}
         kept = [report for report in split.train if (report.reference, report.candidate) in used]
-        encode = PromptEncoder(self.tokenizer, self.template.with_criteria(self.system), self.max_length)
+        encode = PromptEncoder(self.loaded_tokenizer, self.template.with_criteria(self.system), self.max_length)
         train, validation, test = (
             TokenizedReports(reports, self.system, self.source_names, encode)
             for reports in (kept, split.validation, split.test)

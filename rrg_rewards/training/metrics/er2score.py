@@ -1,7 +1,6 @@
 """Training of ER²Score, which learns a reward for each criterion from pairs of accepted and rejected reports."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,70 +10,12 @@ from torch import Tensor, nn
 from rrg_rewards.functional.er2score import MarginRewardEnforcementLoss, margin_reward_enforcement_terms
 from rrg_rewards.metrics.reward_agreement import GradedRewards, RewardAgreement, preference_pairs
 from rrg_rewards.models.er2score.model import ER2ScoreModel
-from rrg_rewards.training.base import OptimizerSettings, parameter_groups
+from rrg_rewards.training.base import OptimizerSettings, ScheduleName, parameter_groups
 from rrg_rewards.training.metrics.base import LearnedMetricModule
-from rrg_rewards.utilities.options import takes_options
 
-__all__ = ["BackboneSettings", "ER2ScoreModule", "MarginSettings"]
+__all__ = ["ER2ScoreModule"]
 
 _INPUTS = ("prefix_ids", "prefix_mask", "suffix_ids", "suffix_mask", "owner")
-
-
-@dataclass(frozen=True)
-class BackboneSettings:
-    """Settings of the pretrained model; see :class:`ER2ScoreModule`."""
-
-    revision: str | None = None
-    scoring_system: str = "radcliq"
-    num_layers: int | None = None
-    lora: dict[str, Any] | None = None
-    quantization: Literal["4bit"] | None = None
-    backbone_dtype: Literal["float32", "bfloat16"] = "float32"
-    train_embeddings: bool = True
-    gradient_checkpointing: bool = False
-    prompt: str | None = None
-    max_length: int = 2048
-
-    def __post_init__(self) -> None:
-        if self.quantization is not None and self.lora is None:
-            raise ValueError("4-bit weights cannot be trained: with quantization 4bit give lora, as lora: {r: 16}")
-
-    def load(self, backbone: str) -> nn.Module:
-        """Load the backbone with a new head, in training mode."""
-        model: Any = ER2ScoreModel.from_backbone(
-            backbone,
-            self.scoring_system,
-            revision=self.revision,
-            num_layers=self.num_layers,
-            lora=self.lora,
-            quantization=self.quantization,
-            prompt=self.prompt,
-            max_length=self.max_length,
-            dtype=getattr(torch, self.backbone_dtype),
-        )
-        if not self.train_embeddings and model.config.lora is None:
-            model.get_input_embeddings().requires_grad_(False)
-        if self.gradient_checkpointing:
-            if model.config.lora is not None:
-                # Recomputed activations pass gradients to the adapter only if the inputs require gradients.
-                model.enable_input_require_grads()
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-        trained: nn.Module = model.train()
-        return trained
-
-
-@dataclass(frozen=True)
-class MarginSettings:
-    """Settings of the margin reward enforcement loss; see :class:`ER2ScoreModule`."""
-
-    lam: float = 1.0
-    c: float = 1e-2
-    individual: bool = True
-    total: bool = True
-
-    def __post_init__(self) -> None:
-        # The loss checks its arguments. Call it now instead of after minutes of reading data.
-        margin_reward_enforcement_terms(*(torch.tensor([[value]]) for value in (0.0, 0.0, 1.0, 0.0)), **vars(self))
 
 
 class ER2ScoreModule(LearnedMetricModule):
@@ -137,32 +78,71 @@ class ER2ScoreModule(LearnedMetricModule):
 
     offset: Tensor
 
-    @takes_options(
-        settings=BackboneSettings(), margins=MarginSettings(), optimizer=OptimizerSettings(learning_rate=1e-4)
-    )
     def __init__(
         self,
         backbone: str,
         *,
+        revision: str | None = None,
+        scoring_system: str = "radcliq",
+        num_layers: int | None = None,
+        lora: dict[str, Any] | None = None,
+        quantization: Literal["4bit"] | None = None,
+        backbone_dtype: Literal["float32", "bfloat16"] = "float32",
+        train_embeddings: bool = True,
+        gradient_checkpointing: bool = False,
+        prompt: str | None = None,
+        max_length: int = 2048,
+        lam: float = 1.0,
+        c: float = 1e-2,
+        individual: bool = True,
+        total: bool = True,
         calibrate: bool = True,
+        learning_rate: float = 1e-4,
         head_learning_rate: float | None = None,
-        settings: BackboneSettings,
-        margins: MarginSettings,
-        optimizer: OptimizerSettings,
+        weight_decay: float = 0.0,
+        warmup_ratio: float = 0.1,
+        schedule: ScheduleName = "linear",
+        seed: int = 0,
     ) -> None:
-        super().__init__(optimizer)
+        super().__init__(OptimizerSettings(learning_rate, weight_decay, warmup_ratio, schedule, seed))
         if head_learning_rate is not None and head_learning_rate <= 0:
             raise ValueError(f"head_learning_rate must be positive, got {head_learning_rate}")
+        if quantization is not None and lora is None:
+            raise ValueError("4-bit weights cannot be trained: with quantization 4bit give lora, as lora: {r: 16}")
         self.backbone = backbone
-        self.backbone_settings = settings
-        self.loss_settings: dict[str, Any] = dict(vars(margins))
+        self.backbone_options = {
+            "revision": revision,
+            "num_layers": num_layers,
+            "lora": lora,
+            "quantization": quantization,
+            "prompt": prompt,
+            "max_length": max_length,
+            "dtype": getattr(torch, backbone_dtype),
+        }
+        self.scoring_system = scoring_system
+        self.train_embeddings = train_embeddings
+        self.gradient_checkpointing = gradient_checkpointing
+        self.loss_settings: dict[str, Any] = {"lam": lam, "c": c, "individual": individual, "total": total}
+        # The loss checks its arguments. Call it now instead of after minutes of reading data.
+        margin_reward_enforcement_terms(
+            *(torch.tensor([[value]]) for value in (0.0, 0.0, 1.0, 0.0)), **self.loss_settings
+        )
         self.calibrate = calibrate
         self.head_learning_rate = head_learning_rate
         self.test_rewards: dict[str, GradedRewards] = {}
 
     def build_model(self) -> nn.Module:
         """Build the backbone with a new head, in training mode."""
-        return self.backbone_settings.load(self.backbone)
+        model: Any = ER2ScoreModel.from_backbone(self.backbone, self.scoring_system, **self.backbone_options)
+        if not self.train_embeddings and model.config.lora is None:
+            model.get_input_embeddings().requires_grad_(False)
+        if self.gradient_checkpointing:
+            if model.config.lora is not None:
+                # Recomputed activations pass gradients to the adapter only if the inputs require gradients.
+                model.enable_input_require_grads()
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        trained: nn.Module = model.train()
+        return trained
 
     def make_agreement(self) -> RewardAgreement:
         """Build the metric that compares the predicted with the true order."""

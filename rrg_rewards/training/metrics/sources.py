@@ -29,7 +29,6 @@ from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.schemas.scoring import ScoringSystem
 from rrg_rewards.training.metrics.splits import ExcerptRecord, report_key
-from rrg_rewards.utilities.options import takes_options
 
 __all__ = [
     "ComparedReports",
@@ -162,6 +161,7 @@ _SIGNIFICANT = ("urgent", "actionable_not_urgent")
 _CATEGORY_OF_TYPE = {"location": 2, "severity": 3, "measurement": 3}
 
 
+@dataclass(eq=False)
 class PhantomErrors(RecordSource):
     """Phantom studies whose candidate reports contain a known number of errors.
 
@@ -180,23 +180,13 @@ class PhantomErrors(RecordSource):
         (6, 6)
     """
 
-    def __init__(
-        self,
-        studies: int,
-        per_study: int = 1,
-        style: str = "compact",
-        section: Literal["report", "findings"] = "report",
-        max_words: int | None = None,
-        seed: int = 0,
-        name: str = "phantom",
-    ) -> None:
-        super().__init__(name)
-        self.section = section
-        self.max_words = max_words
-        self.studies = studies
-        self.per_study = per_study
-        self.style = style
-        self.seed = seed
+    studies: int
+    per_study: int = 1
+    style: str = "compact"
+    section: Literal["report", "findings"] = "report"
+    max_words: int | None = None
+    seed: int = 0
+    name: str = "phantom"
 
     def read(self) -> list[ErrorRecord]:
         """Generate the studies and inject the errors."""
@@ -210,28 +200,30 @@ class PhantomErrors(RecordSource):
         return [record for record in records if not _is_long(record.reference, self.max_words)]
 
 
-@dataclass(frozen=True)
-class ReportSettings:
-    """Settings of the sources that read a file of reports; see :class:`ReportErrors`."""
-
-    per_report: int = 1
-    limit: int | None = None
-    max_words: int | None = None
-    seed: int = 0
-
-
 class _ReportsFile(FileSource, RecordSource):
     """Base class of sources that make records from the reports of a file."""
 
-    def __init__(self, path: str, column: str, name: str | None, settings: ReportSettings) -> None:
+    def __init__(
+        self,
+        path: str,
+        column: str,
+        name: str | None,
+        per_report: int,
+        limit: int | None,
+        max_words: int | None,
+        seed: int,
+    ) -> None:
         super().__init__(path, name)
         self.column = column
-        self.settings = settings
+        self.per_report = per_report
+        self.limit = limit
+        self.max_words = max_words
+        self.seed = seed
 
     def reports(self) -> Iterator[str]:
         """Yield the reports that are not missing, blank or too long."""
-        for report in read_table(self.path).texts(self.column)[: self.settings.limit]:
-            if report is not None and report.strip() and not _is_long(report, self.settings.max_words):
+        for report in read_table(self.path).texts(self.column)[: self.limit]:
+            if report is not None and report.strip() and not _is_long(report, self.max_words):
                 yield report
 
 
@@ -261,18 +253,20 @@ class ReportErrors(_ReportsFile):
         'train_reports'
     """
 
-    @takes_options(settings=ReportSettings())
     def __init__(
         self,
         path: str,
         column: str = "report",
         *,
+        per_report: int = 1,
+        limit: int | None = None,
+        max_words: int | None = None,
         sentences: int | None = None,
         rare: bool = True,
+        seed: int = 0,
         name: str | None = None,
-        settings: ReportSettings,
     ) -> None:
-        super().__init__(path, column, name, settings)
+        super().__init__(path, column, name, per_report, limit, max_words, seed)
         self.sentences = sentences
         self.rare = rare
 
@@ -281,8 +275,8 @@ class ReportErrors(_ReportsFile):
         records = []
         for report in self.reports():
             for part in [report] if self.sentences is None else _parts(report, self.sentences):
-                for draw in range(self.settings.per_report):
-                    seed = self.settings.seed * self.settings.per_report + draw
+                for draw in range(self.per_report):
+                    seed = self.seed * self.per_report + draw
                     injected = inject_errors(part, self._requested(part, draw), seed=seed)
                     if injected is not None:
                         records.append(_record(injected, None if self.sentences is None else report))
@@ -291,7 +285,7 @@ class ReportErrors(_ReportsFile):
     def _requested(self, report: str, draw: int) -> tuple[int, ...] | None:
         if not self.rare or draw % 2 == 0:
             return None
-        drawn = draw_counts(seeded_draws(self.settings.seed * self.settings.per_report + draw, "requested", report))
+        drawn = draw_counts(seeded_draws(self.seed * self.per_report + draw, "requested", report))
         return tuple(count + more for count, more in zip(drawn, _RARE, strict=True))
 
 
@@ -322,17 +316,19 @@ class ComparedReports(_ReportsFile):
         'compared'
     """
 
-    @takes_options(settings=ReportSettings())
     def __init__(
         self,
         path: str,
         column: str = "report",
         *,
+        per_report: int = 1,
         drawn: int = 20,
+        limit: int | None = None,
+        max_words: int | None = None,
+        seed: int = 0,
         name: str = "compared",
-        settings: ReportSettings,
     ) -> None:
-        super().__init__(path, column, name, settings)
+        super().__init__(path, column, name, per_report, limit, max_words, seed)
         if drawn < 1:
             raise ValueError(f"drawn must be positive, got {drawn}")
         self.drawn = drawn
@@ -344,10 +340,10 @@ class ComparedReports(_ReportsFile):
         if len(reports) < 2:
             raise ValueError(f"{self.path}: has {len(reports)} different reports; at least two are required")
         words = [frozenset(report_key(report).split()) for report in reports]
-        rng = np.random.default_rng(self.settings.seed)
+        rng = np.random.default_rng(self.seed)
         records = []
         for index, reference in enumerate(reports):
-            for draw in range(self.settings.per_report):
+            for draw in range(self.per_report):
                 drawn = [other + (other >= index) for other in rng.integers(len(reports) - 1, size=self.drawn).tolist()]
                 likeness = [len(words[index] & words[other]) / len(words[index] | words[other]) for other in drawn]
                 nearest = drawn[max(range(self.drawn), key=likeness.__getitem__)]

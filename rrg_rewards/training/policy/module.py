@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -13,151 +13,18 @@ from rrg_rewards.functional import kl_estimate, policy_loss, value_loss
 from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.functional.importance_weights import ImportanceMode, importance_weights
 from rrg_rewards.functional.log_probs import KLEstimator
-from rrg_rewards.training.base import OptimizerSettings
+from rrg_rewards.training.base import OptimizerSettings, ScheduleName
 from rrg_rewards.training.policy.adapters import has_adapters
 from rrg_rewards.training.policy.rewards import RewardSet
 from rrg_rewards.training.policy.rollouts import Rollout
 from rrg_rewards.training.policy.sampling import SamplingModule, get_algorithm
-from rrg_rewards.utilities.options import takes_options
 from rrg_rewards.utilities.processes import gather_objects
 
-__all__ = [
-    "DivergenceSettings",
-    "PolicyModule",
-    "ReferenceName",
-    "RolloutSettings",
-    "SamplerSettings",
-    "ValueSettings",
-]
+__all__ = ["PolicyModule"]
 
 ReferenceName = Literal["auto", "copy", "adapter_off"]
 
 _METHODS = ("sample", "log_probs", "decode")
-
-
-@dataclass(frozen=True)
-class RolloutSettings:
-    """Settings of rollouts and of the steps on them; see :class:`~rrg_rewards.training.PolicyModule`."""
-
-    num_generations: int = 8
-    minibatches: int = 1
-    epochs: int = 1
-    scale: RewardScale | None = None
-    train_mode: bool = False
-
-    def __post_init__(self) -> None:
-        _check_at_least(1, num_generations=self.num_generations, minibatches=self.minibatches, epochs=self.epochs)
-
-
-@dataclass(frozen=True)
-class SamplerSettings:
-    """Correction for samples of another program; see :class:`~rrg_rewards.training.PolicyModule`."""
-
-    sampler_correction: ImportanceMode | None = "token_truncate"
-    sampler_clip_min: float | None = None
-    sampler_clip_max: float | None = 3.0
-
-    def __post_init__(self) -> None:
-        # The function checks its arguments. Call it now instead of at the first step.
-        self.weights(*[torch.zeros(1, 1)] * 3)
-
-    def weights(self, log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> Tensor | None:
-        """Return the weights of tokens in the policy loss, or ``None`` without correction."""
-        if self.sampler_correction is None:
-            return None
-        return importance_weights(
-            log_probs,
-            sampler_log_probs,
-            mask,
-            mode=self.sampler_correction,
-            clip_min=self.sampler_clip_min,
-            clip_max=self.sampler_clip_max,
-        )
-
-
-@dataclass(frozen=True)
-class DivergenceSettings:
-    """Settings of the divergence from a reference policy; see :class:`~rrg_rewards.training.PolicyModule`."""
-
-    beta: float = 0.0
-    reference: ReferenceName = "auto"
-    kl_estimator: KLEstimator = "k3"
-    kl_correction: bool = True
-
-    def __post_init__(self) -> None:
-        _check_at_least(0, beta=self.beta)
-        if self.reference not in get_args(ReferenceName):
-            raise ValueError(f"reference must be 'auto', 'copy' or 'adapter_off', got {self.reference!r}")
-
-    def make_reference(self, generator: nn.Module) -> nn.Module | None:
-        """Return a frozen copy of the generator, or ``None`` without divergence or for ``"adapter_off"``."""
-        if not self.beta:
-            return None
-        if self.reference == "adapter_off" or (self.reference == "auto" and has_adapters(generator)):
-            if not has_adapters(generator):
-                raise ValueError("reference='adapter_off' needs a generator with PEFT adapters; this one has none")
-            return None
-        return copy.deepcopy(generator).requires_grad_(False).eval()
-
-
-@dataclass(frozen=True)
-class ValueSettings:
-    """Settings of the value head and the advantages of ``ppo``; see :class:`~rrg_rewards.training.PolicyModule`."""
-
-    gamma: float = 1.0
-    lam: float = 0.95
-    value_weight: float = 0.1
-    value_clip: float | None = 0.2
-
-    def __post_init__(self) -> None:
-        _check_at_least(0, value_weight=self.value_weight)
-
-
-def _check_generator(generator: nn.Module) -> None:
-    """Check that the generator is a module with the methods of a report generator."""
-    missing = [name for name in _METHODS if not callable(getattr(generator, name, None))]
-    if not isinstance(generator, nn.Module) or missing:
-        what = f"lacks {', '.join(missing)}" if missing else "is no nn.Module"
-        raise TypeError(
-            f"generator must be a module with sample, log_probs and decode; {type(generator).__name__} {what}"
-        )
-
-
-def _make_loss_options(options: dict[str, Any], generator: nn.Module) -> dict[str, Any]:
-    """Return checked options of the policy loss, with the maximum length if the loss is divided by it."""
-    if own := sorted(options.keys() & {"kl", "beta", "token_weights"}):
-        raise ValueError(f"loss must not contain {', '.join(own)}, which the module sets")
-    if options.get("aggregation") == "constant" and "normalizer" not in options:
-        if not hasattr(generator, "max_new_tokens"):
-            raise ValueError(
-                "the loss is divided by the maximum length of a completion: give the generator an attribute "
-                "max_new_tokens, or loss={'normalizer': ...}"
-            )
-        options["normalizer"] = generator.max_new_tokens
-    # The loss checks its arguments. Call it now instead of at the first step.
-    once = torch.zeros(1, 1)
-    policy_loss(once, once, once[0], once + 1, **options)
-    return options
-
-
-def _make_value_head(generator: nn.Module, seed: int) -> nn.Sequential:
-    """Make a value head that predicts 0 for every state."""
-    width = getattr(generator, "hidden_size", None)
-    if width is None:
-        raise ValueError("ppo needs the width of the generator's hidden states: give it an attribute hidden_size")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        hidden, last = nn.Linear(width, width), nn.Linear(width, 1)
-    # Predict 0 at first, because random predictions would affect the advantages.
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
-    return nn.Sequential(hidden, nn.Tanh(), last)
-
-
-def _check_at_least(least: float, **values: float) -> None:
-    for name, value in values.items():
-        if not value >= least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 class PolicyModule(SamplingModule):
@@ -269,13 +136,6 @@ class PolicyModule(SamplingModule):
         4
     """
 
-    @takes_options(
-        rollouts=RolloutSettings(),
-        divergence=DivergenceSettings(),
-        values=ValueSettings(),
-        sampler=SamplerSettings(),
-        optimizer=OptimizerSettings(learning_rate=1e-6, warmup_ratio=0.0, schedule="constant"),
-    )
     def __init__(
         self,
         generator: nn.Module,
@@ -283,30 +143,49 @@ class PolicyModule(SamplingModule):
         *,
         weights: Sequence[float] | None = None,
         algorithm: str = "grpo",
+        num_generations: int = 8,
+        minibatches: int = 1,
+        epochs: int = 1,
+        beta: float = 0.0,
+        reference: ReferenceName = "auto",
+        kl_estimator: KLEstimator = "k3",
+        kl_correction: bool = True,
+        scale: RewardScale | None = None,
+        sampler_correction: ImportanceMode | None = "token_truncate",
+        sampler_clip_min: float | None = None,
+        sampler_clip_max: float | None = 3.0,
         loss: Mapping[str, Any] | None = None,
+        gamma: float = 1.0,
+        lam: float = 0.95,
+        value_weight: float = 0.1,
+        value_clip: float | None = 0.2,
+        learning_rate: float = 1e-6,
+        weight_decay: float = 0.0,
+        warmup_ratio: float = 0.0,
+        schedule: ScheduleName = "constant",
+        train_mode: bool = False,
         reference_column: str = "reference",
-        rollouts: RolloutSettings,
-        divergence: DivergenceSettings,
-        values: ValueSettings,
-        sampler: SamplerSettings,
-        optimizer: OptimizerSettings,
+        seed: int = 0,
     ) -> None:
-        super().__init__(optimizer)
+        super().__init__(OptimizerSettings(learning_rate, weight_decay, warmup_ratio, schedule, seed))
         _check_generator(generator)
+        _check_at_least(1, num_generations=num_generations, minibatches=minibatches, epochs=epochs)
+        _check_at_least(0, beta=beta, value_weight=value_weight)
         self.algorithm = get_algorithm(algorithm)
-        if self.algorithm.baseline in ("group", "leave_one_out") and rollouts.num_generations < 2:
-            raise ValueError(f"num_generations must be at least 2 for {algorithm}, got {rollouts.num_generations}")
-        # Each setting is an attribute of the module. Below, the reference policy replaces the setting `reference`.
-        for settings in (rollouts, divergence, values):
-            self.__dict__.update(vars(settings))
-        self.scale = rollouts.scale or self.algorithm.scale
-        self.sampler = sampler
+        if self.algorithm.baseline in ("group", "leave_one_out") and num_generations < 2:
+            raise ValueError(f"num_generations must be at least 2 for {algorithm}, got {num_generations}")
         self.generator = generator
         self.rewards = RewardSet(rewards, weights)
-        self.loss_options = _make_loss_options({**self.algorithm.loss, **(loss or {})}, generator)
+        self.num_generations, self.minibatches, self.epochs = num_generations, minibatches, epochs
+        self.beta, self.kl_estimator, self.kl_correction = beta, kl_estimator, kl_correction
+        self.gamma, self.lam, self.value_weight, self.value_clip = gamma, lam, value_weight, value_clip
+        self.scale = scale or self.algorithm.scale
+        self.train_mode = train_mode
         self.reference_column = reference_column
-        self.reference = divergence.make_reference(generator)
-        self.value_head = _make_value_head(generator, self.seed) if self.algorithm.baseline == "value" else None
+        self.sampler_weights = _make_sampler_weights(sampler_correction, sampler_clip_min, sampler_clip_max)
+        self.loss_options = _make_loss_options({**self.algorithm.loss, **(loss or {})}, generator)
+        self.reference = _make_reference(generator, beta, reference)
+        self.value_head = _make_value_head(generator, seed) if self.algorithm.baseline == "value" else None
         self.rollout: Rollout | None = None
 
     def on_train_start(self) -> None:
@@ -385,7 +264,7 @@ class PolicyModule(SamplingModule):
         sampled = part.completions.log_probs
         if sampled is None:
             return None, {}
-        weights = self.sampler.weights(old, sampled, part.mask)
+        weights = None if self.sampler_weights is None else self.sampler_weights(old, sampled, part.mask)
         inside = part.mask.bool() & ~sampled.isnan()
         logged = {"sampling/sampling_logp_difference/mean": _masked_mean((old - sampled).abs(), inside)}
         if weights is not None:
@@ -449,3 +328,75 @@ class PolicyModule(SamplingModule):
 
 def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     return values.masked_fill(mask == 0, 0.0).sum() / mask.sum().clamp(min=1)
+
+
+def _check_generator(generator: nn.Module) -> None:
+    """Check that the generator is a module with the methods of a report generator."""
+    missing = [name for name in _METHODS if not callable(getattr(generator, name, None))]
+    if not isinstance(generator, nn.Module) or missing:
+        what = f"lacks {', '.join(missing)}" if missing else "is no nn.Module"
+        raise TypeError(
+            f"generator must be a module with sample, log_probs and decode; {type(generator).__name__} {what}"
+        )
+
+
+def _make_reference(generator: nn.Module, beta: float, reference: ReferenceName) -> nn.Module | None:
+    """Return a frozen copy of the generator, or ``None`` without divergence or for ``"adapter_off"``."""
+    if reference not in get_args(ReferenceName):
+        raise ValueError(f"reference must be 'auto', 'copy' or 'adapter_off', got {reference!r}")
+    if not beta:
+        return None
+    if reference == "adapter_off" or (reference == "auto" and has_adapters(generator)):
+        if not has_adapters(generator):
+            raise ValueError("reference='adapter_off' needs a generator with PEFT adapters; this one has none")
+        return None
+    return copy.deepcopy(generator).requires_grad_(False).eval()
+
+
+def _make_sampler_weights(
+    mode: ImportanceMode | None, clip_min: float | None, clip_max: float | None
+) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
+    """Return the function of the weights that correct for the sampler, or ``None`` without correction."""
+    if mode is None:
+        return None
+    weights = partial(importance_weights, mode=mode, clip_min=clip_min, clip_max=clip_max)
+    # The function checks its arguments. Call it now instead of at the first step.
+    weights(*[torch.zeros(1, 1)] * 3)
+    return weights
+
+
+def _make_loss_options(options: dict[str, Any], generator: nn.Module) -> dict[str, Any]:
+    """Return checked options of the policy loss, with the maximum length if the loss is divided by it."""
+    if own := sorted(options.keys() & {"kl", "beta", "token_weights"}):
+        raise ValueError(f"loss must not contain {', '.join(own)}, which the module sets")
+    if options.get("aggregation") == "constant" and "normalizer" not in options:
+        if not hasattr(generator, "max_new_tokens"):
+            raise ValueError(
+                "the loss is divided by the maximum length of a completion: give the generator an attribute "
+                "max_new_tokens, or loss={'normalizer': ...}"
+            )
+        options["normalizer"] = generator.max_new_tokens
+    # The loss checks its arguments. Call it now instead of at the first step.
+    once = torch.zeros(1, 1)
+    policy_loss(once, once, once[0], once + 1, **options)
+    return options
+
+
+def _make_value_head(generator: nn.Module, seed: int) -> nn.Sequential:
+    """Make a value head that predicts 0 for every state."""
+    width = getattr(generator, "hidden_size", None)
+    if width is None:
+        raise ValueError("ppo needs the width of the generator's hidden states: give it an attribute hidden_size")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        hidden, last = nn.Linear(width, width), nn.Linear(width, 1)
+    # Predict 0 at first, because random predictions would affect the advantages.
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(hidden, nn.Tanh(), last)
+
+
+def _check_at_least(least: float, **values: float) -> None:
+    for name, value in values.items():
+        if not value >= least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")

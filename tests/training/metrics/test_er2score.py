@@ -102,7 +102,7 @@ def test_16_pairs_are_learned_to_zero_loss_and_kept(
     # What is saved is what was trained.
     saved = ER2ScoreModel.from_pretrained(run.model.export(tmp_path / "exported"))
     records = tiny_records(5, seed=3)
-    tokenizer = run.datamodule.tokenizer
+    tokenizer = run.datamodule.loaded_tokenizer
     scored = rewards_of(saved, tokenizer, records)
     torch.testing.assert_close(scored, rewards_of(model, tokenizer, records) + run.model.offset, atol=1e-5, rtol=0)
     again = ER2ScoreModel.from_pretrained(tmp_path / "exported")
@@ -121,7 +121,7 @@ def test_an_exported_model_is_the_best_one_and_scores_as_the_report_says(
         assert torch.equal(best[f"model.backbone.{name}"], value)
     reports = run.datamodule.reports["test"]
     records = [{"reference": r.reference, "candidate": r.candidate} for r in reports.reports]
-    rewards = rewards_of(loaded, run.datamodule.tokenizer, records)
+    rewards = rewards_of(loaded, run.datamodule.loaded_tokenizer, records)
     agreement = RewardAgreement(loaded.scoring_system.names)
     agreement.update(rewards, reports.contributions, reports.reference)
     test = report["test"]
@@ -156,7 +156,7 @@ def test_sub_scores_are_on_their_scale_after_training(recipe: Callable[..., Path
     records = [{"reference": r.reference, "candidate": r.candidate} for r in reports.reports]
 
     def mean_gap(model: ER2ScoreModel) -> float:
-        rewards = rewards_of(model, run.datamodule.tokenizer, records)
+        rewards = rewards_of(model, run.datamodule.loaded_tokenizer, records)
         return float((rewards.mean(0) - reports.contributions.mean(0)).abs().max())
 
     folder = Path(run.config.output_dir)
