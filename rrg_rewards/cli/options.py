@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from rrg_rewards.cli.terminal import Terminal
 
@@ -101,7 +101,8 @@ def add_settings(parser: Any, settings: type, *names: str, **changes: Mapping[st
 
     Args:
         parser: Parser or group of options.
-        settings: A dataclass whose fields are made by :func:`~rrg_rewards.utilities.settings.setting`.
+        settings: A dataclass whose fields are made by :func:`~rrg_rewards.utilities.settings.setting`, and whose types
+            are no texts.
         names: Fields, in the order of their options. Default: all fields that have a help.
         changes: Changed arguments of ``add_argument``, by field.
 
@@ -112,16 +113,15 @@ def add_settings(parser: Any, settings: type, *names: str, **changes: Mapping[st
         >>> settings_from(parser.parse_args(["--context", "age=patient_age"]), PairColumns).context
         {'age': 'patient_age'}
     """
-    hints = get_type_hints(settings)
     declared = {one.name: one for one in fields(settings)}
     for name in names or (name for name, one in declared.items() if "help" in one.metadata):
-        option = {**_option(declared[name], hints[name]), **changes.get(name, {})}
+        option = {**_option(declared[name]), **changes.get(name, {})}
         parser.add_argument(f"--{name.replace('_', '-')}", **option)
 
 
-def _option(one: "Field[Any]", hint: Any) -> dict[str, Any]:
+def _option(one: "Field[Any]") -> dict[str, Any]:
     """Return the arguments of ``add_argument`` for a field."""
-    given, kinds = one.metadata, _kinds(hint)
+    given, kinds = one.metadata, _kinds(one.type)
     option: dict[str, Any] = {"help": given["help"]}
     if bool in kinds:
         return {**option, "action": "store_true"}
@@ -138,7 +138,7 @@ def _option(one: "Field[Any]", hint: Any) -> dict[str, Any]:
     if Sequence in kinds:
         return {**option, "action": "append", "default": None}
     if Literal in kinds:
-        return {**option, "choices": get_args(next(kind for kind in _members(hint) if get_origin(kind) is Literal))}
+        return {**option, "choices": get_args(next(kind for kind in _members(one.type) if get_origin(kind) is Literal))}
     if int in kinds:
         minimum = given.get("minimum")
         return {**option, "type": int if minimum is None else positive_int if minimum else not_negative_int}

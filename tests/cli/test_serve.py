@@ -36,7 +36,7 @@ def test_options_reach_the_server(served, capsys):
     limits = ["--max-batch", "8", "--max-wait-ms", "2", "--timeout", "9", "--max-request-mb", "1", "--workers", "3"]
     assert serve("--reward", "crg", "--set", "prior=0.2", "--missing", "-1", *limits) == 0
     (options,) = served
-    assert (options.missing, options.num_workers, options.timeout) == (-1.0, 3, 9.0)
+    assert (options.missing, options.workers, options.timeout) == (-1.0, 3, 9.0)
     assert (options.batch_limits.max_batch, options.batch_limits.max_wait) == (8, 0.002)
     assert options.max_request_bytes == 2**20
     assert f"serving {options.reward.signature} at http://127.0.0.1:" in capsys.readouterr().err.replace("\n", "")
@@ -57,7 +57,7 @@ def test_limits_of_a_file_and_options_that_replace_them(served, tmp_path):
     assert serve("--config", str(config)) == 0
     assert serve("--config", str(config), "--max-batch", "9") == 0
     assert serve("--reward", "crg", "--set", "prior=0.3") == 0
-    assert [(one.max_batch, one.max_wait) for one in served] == [(4, 0.002), (9, 0.002), (64, 0.005)]
+    assert [(one.max_batch, one.max_wait_ms) for one in served] == [(4, 2), (9, 2), (64, 5)]
 
 
 def test_a_fitted_reward(served, tmp_path):

@@ -104,7 +104,7 @@ class Served:
     def __init__(self, reward=None, faults=None, **options):
         self.reward = LengthReward() if reward is None else reward
         self._faults = faults
-        self.options = ServerOptions(self.reward, **{"max_wait": 0.0, **options})
+        self.options = ServerOptions(self.reward, **{"max_wait_ms": 0.0, **options})
 
     def __enter__(self):
         self._listener = bind("127.0.0.1", 0, None)

@@ -331,7 +331,7 @@ def test_nothing_is_estimated_while_serving(reward, estimated):
     [
         ({"timeout": 0}, "timeout must be positive"),
         ({"missing": float("nan")}, "missing must be a finite number"),
-        ({"num_workers": 0}, "num_workers must be at least 1"),
+        ({"workers": 0}, "workers must be at least 1"),
         ({"token": ""}, "token must be printable"),
         ({"max_request_bytes": 2**30}, "max_total_bytes must be at least"),
         ({"max_batch": 128, "max_pending": 64}, "max_pending must be at least max_batch 128"),

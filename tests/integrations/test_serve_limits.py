@@ -47,7 +47,7 @@ def waiting(served):
 
 
 def test_concurrent_single_requests_get_their_own_rewards():
-    with Served(max_batch=8, max_wait=0.001) as served, ThreadPoolExecutor(16) as threads:
+    with Served(max_batch=8, max_wait_ms=1) as served, ThreadPoolExecutor(16) as threads:
 
         def ask(number):
             words = 1 + number % 40

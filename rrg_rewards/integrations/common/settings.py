@@ -10,12 +10,23 @@ from typing import Any, Literal
 
 import yaml
 
+from rrg_rewards.data.tables.table import Table
 from rrg_rewards.integrations.common.transcripts import ReportExtractor
 from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.fitting import fit_reward, reward_columns
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.utilities.user_yaml import check_keys, read_user_yaml
+from rrg_rewards.version import __version__
 
-__all__ = ["CONFIG_VARIABLE", "Missing", "TrainerSettings", "read_settings", "read_settings_file", "settings_key"]
+__all__ = [
+    "CONFIG_VARIABLE",
+    "Missing",
+    "TrainerSettings",
+    "fit_settings",
+    "read_settings",
+    "read_settings_file",
+    "settings_key",
+]
 
 CONFIG_VARIABLE = "RRG_REWARDS_CONFIG"
 """Environment variable with the path of the YAML file of settings, or with the settings as a YAML mapping ``{...}``."""
@@ -136,6 +147,39 @@ def read_settings_file(path: str | Path) -> dict[str, Any]:
     except (ValueError, OSError):
         return read_user_yaml(path)
     return settings if isinstance(settings, dict) else read_user_yaml(path)
+
+
+def fit_settings(
+    settings: Mapping[str, Any], table: Table, prediction_column: str | None = None
+) -> tuple[dict[str, Any], Reward]:
+    """Fit the reward of settings to a training set; see :func:`rrg_rewards.rewards.fitting.fit_reward`.
+
+    Args:
+        settings: The settings as a mapping.
+        table: The training set.
+        prediction_column: Column of reports, for ``normalize``.
+
+    Returns:
+        The settings with numbers and with the record ``fitted``, and their reward.
+
+    Raises:
+        ValueError: If a setting cannot be fitted, or a column is missing.
+
+    Example:
+        >>> table = Table({"reference": ["Cardiomegaly.", "Hiatal hernia.", "Normal."]})
+        >>> fit_settings({"reward": "crg"}, table)[0]["reward"]
+        {'name': 'crg', 'prior': 0.037...}
+    """
+    setting, name = settings["reward"], settings.get("reference_column", "reference")
+    columns = {
+        column: table.texts(column) if column == name else table.values(column)
+        for column in reward_columns(setting, name)
+    }
+    completions = None if prediction_column is None else table.texts(prediction_column)
+    fitted = {**settings, "reward": fit_reward(setting, columns, completions, name)}
+    reward = read_settings(fitted).make_reward()
+    record = {"rows": len(table), "signature": reward.signature, "version": __version__}
+    return {**fitted, "fitted": record}, reward
 
 
 def _from_environment() -> dict[str, Any]:

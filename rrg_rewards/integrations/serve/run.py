@@ -104,7 +104,7 @@ def run_server(options: ServerOptions, listener: socket.socket) -> bool:
     """
     config = _config(options, partial(_make_app, options))
     with listener:
-        if options.num_workers == 1:
+        if options.workers == 1:
             server = uvicorn.Server(config)
             # After its requests are finished, uvicorn raises the signal again, which would end the process with an
             # exit code other than 0.
@@ -141,8 +141,8 @@ class _Supervisor(Multiprocess):  # type: ignore[misc]
 def _make_app(options: ServerOptions) -> Starlette:
     from rrg_rewards.integrations.serve.app import make_app
 
-    if options.num_workers > 1:
-        torch.set_num_threads(max(1, torch.get_num_threads() // options.num_workers))
+    if options.workers > 1:
+        torch.set_num_threads(max(1, torch.get_num_threads() // options.workers))
     try:
         return make_app(options)
     except Exception as error:
@@ -155,7 +155,7 @@ def _config(options: ServerOptions, make_app: Callable[[], Starlette]) -> uvicor
     return uvicorn.Config(
         make_app,
         factory=True,
-        workers=options.num_workers,
+        workers=options.workers,
         # Access logs contain paths and queries.
         access_log=False,
         log_level="warning",

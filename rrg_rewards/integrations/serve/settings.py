@@ -1,18 +1,22 @@
-"""Settings of a reward server."""
+"""Settings of a reward server. The command line reads them for its help, so that this module imports no heavy one."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.integrations.common.transcripts import ReportExtractor
-from rrg_rewards.rewards.base import Reward, is_asynchronous
+from rrg_rewards.integrations.common.transcripts import ReportExtractor, plain_question
 from rrg_rewards.utilities.batching import BatchLimits
+from rrg_rewards.utilities.settings import SettingError, setting
 
-__all__ = ["ServerOptions"]
+if TYPE_CHECKING:
+    from rrg_rewards.data.tables.table import Table
+    from rrg_rewards.rewards.base import Reward
+
+__all__ = ["ServerOptions", "columns_by_prompt"]
 
 _MEBIBYTE = 2**20
-_AT_LEAST_ONE = ("max_batch", "max_pending", "max_concurrent", "max_request_bytes", "max_connections")
+_AT_LEAST_ONE = ("max_batch", "max_pending", "max_concurrent", "max_request_bytes", "max_connections", "workers")
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class ServerOptions:
         prompts: For ``/v1``, the columns of the reward by prompt; ``None`` refuses this dialect.
         token: Token that requests must carry; ``None`` for no check.
         max_batch: Maximum number of completions in a batch.
-        max_wait: Maximum seconds that a completion waits for others.
+        max_wait_ms: Maximum milliseconds that a completion waits for others.
         max_pending: Maximum number of waiting completions, and of completions in a request.
         max_concurrent: Maximum number of batches at a time if the reward is asynchronous. Other rewards score one batch
             at a time.
@@ -37,7 +41,7 @@ class ServerOptions:
         max_request_bytes: Maximum size of the body of a request.
         max_total_bytes: Maximum size of the bodies of all requests at a time.
         max_connections: Maximum number of connections of a worker.
-        num_workers: Number of worker processes, each with a copy of the reward.
+        workers: Number of worker processes, each with a copy of the reward.
 
     Raises:
         ValueError: If a limit is out of its range, or the reward has settings that are estimated.
@@ -52,26 +56,37 @@ class ServerOptions:
         64
     """
 
-    reward: Reward = field(repr=False)
+    reward: "Reward" = field(repr=False)
     _: KW_ONLY
-    missing: float | None = None
+    missing: float | None = setting(None, "reward of unscorable completions where null is impossible", metavar="X")
     reference_column: str = "reference"
     extractor: ReportExtractor = field(default_factory=ReportExtractor)
     score_range: Sequence[float] | None = None
     prompts: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
-    max_batch: int = 64
-    max_wait: float = 0.005
-    max_pending: int = 4096
+    max_batch: int = setting(
+        64, "completions that are scored at a time (default: that of --config, or 64)", metavar="N", minimum=1
+    )
+    max_wait_ms: float = setting(
+        5.0, "milliseconds that a completion waits for others (default: that of --config, or 5)", metavar="N"
+    )
+    max_pending: int = setting(
+        4096,
+        "waiting completions in a worker; further requests get HTTP 429 (default: 4096)",
+        metavar="N",
+        minimum=1,
+    )
     max_concurrent: int = 8
-    timeout: float = 60.0
+    timeout: float = setting(
+        60.0, "seconds in which a request must arrive, and then be scored (default: 60)", metavar="N"
+    )
     max_request_bytes: int = 16 * _MEBIBYTE
     max_total_bytes: int = 256 * _MEBIBYTE
     max_connections: int = 1024
-    num_workers: int = 1
+    workers: int = setting(1, "processes (default: 1)", metavar="N", minimum=1)
 
     def __post_init__(self) -> None:
-        for name in (*_AT_LEAST_ONE, "num_workers"):
+        for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 < self.timeout < math.inf:
@@ -96,5 +111,43 @@ class ServerOptions:
     @property
     def batch_limits(self) -> BatchLimits:
         """Limits of the queue. A reward that blocks its thread scores one batch at a time."""
+        from rrg_rewards.rewards.base import is_asynchronous
+
         concurrent = self.max_concurrent if is_asynchronous(self.reward) else 1
-        return BatchLimits(self.max_batch, self.max_wait, self.max_pending, concurrent)
+        return BatchLimits(self.max_batch, self.max_wait_ms / 1000, self.max_pending, concurrent)
+
+
+def columns_by_prompt(
+    table: "Table", prompt_column: str, reward: "Reward", reference_column: str = "reference"
+) -> dict[str, dict[str, Any]]:
+    """Return the columns that a reward reads by prompt, for :attr:`ServerOptions.prompts`.
+
+    Args:
+        table: A table with one row for each prompt, or equal rows.
+        prompt_column: Column of the prompts.
+        reward: The reward.
+        reference_column: Column of report texts.
+
+    Raises:
+        TableError: If a column does not exist, or a cell is invalid.
+        SettingError: If two rows have the same prompt and different columns.
+
+    Example:
+        >>> from rrg_rewards.data import Table
+        >>> from rrg_rewards.rewards import make_reward
+        >>> table = Table({"prompt": ["Report study 1."], "reference": ["Normal."]})
+        >>> columns_by_prompt(table, "prompt", make_reward("rouge"))
+        {'Report study 1.': {'reference': 'Normal.'}}
+    """
+    prompts = table.required_texts(prompt_column)
+    columns = {name: table.texts(name) if name == reference_column else table.values(name) for name in reward.columns}
+    found: dict[str, dict[str, Any]] = {}
+    for row, prompt in enumerate(prompts):
+        values = {name: column[row] for name, column in columns.items()}
+        if found.setdefault(plain_question(prompt), values) != values:
+            raise SettingError(
+                "prompts",
+                f"{table.where(row)} has the prompt of an earlier row and another {' or '.join(columns)}, and /v1 "
+                "finds a reference by its prompt only",
+            )
+    return found
