@@ -30,7 +30,7 @@ from agreement import RADPREF, RESULTS
 from rrg_rewards.data import ErrorRecord, grade_by_errors, read_radpref
 from rrg_rewards.functional import agreement_interval, human_agreement
 from rrg_rewards.metrics.er2score import ER2Score
-from rrg_rewards.metrics.reward_agreement import GradedRewards, annotated_totals, rows_with_totals
+from rrg_rewards.metrics.preference_accuracy import GradedRewards, annotated_totals, rows_with_totals
 from rrg_rewards.models.model_card import number
 from rrg_rewards.recipes import recipe_path
 from rrg_rewards.schemas.scoring import ScoringSystem

@@ -10,7 +10,7 @@ from rrg_rewards.cli.summary import CONFIDENCE, label_summary, number
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.label_counts import LabelCounts
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.label_scores import LabelScores
+from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.scores import Scores
 
 __all__ = ["MetricTotals"]

@@ -10,7 +10,7 @@ from torch import Tensor
 from rrg_rewards.functional.crg import label_table
 from rrg_rewards.functional.crg_macro import crg_label_weights, macro_youden_j, prevalences
 from rrg_rewards.functional.label_counts import LabelCounts, label_statistics, macro_statistics
-from rrg_rewards.metrics.label_scores import LabelScores
+from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.scores import Scores
 
 if TYPE_CHECKING:

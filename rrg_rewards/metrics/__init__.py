@@ -3,19 +3,16 @@
 from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.callable import CallableMetric
-from rrg_rewards.metrics.chrf import ChrF
 from rrg_rewards.metrics.comparing_systems import MetricRuns, compare_runs, compare_systems
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
-from rrg_rewards.metrics.crg import ReportCRG
+from rrg_rewards.metrics.crg import LabelScores, ReportCRG
 from rrg_rewards.metrics.crg_labels import CRGScore, MultiLevelCRGScore
 from rrg_rewards.metrics.crimson import CRIMSON, CrimsonScores
-from rrg_rewards.metrics.ct_finebench import CTFineBench
+from rrg_rewards.metrics.ct_finebench import CTFineBench, FineBenchScores
 from rrg_rewards.metrics.er2score import ER2Score, ER2Scores
-from rrg_rewards.metrics.finebench_scores import FineBenchScores
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.label_f1 import LabelF1, LabelF1Scores
-from rrg_rewards.metrics.label_scores import LabelScores
-from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore
+from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore, ChrF
 from rrg_rewards.metrics.references import score_references
 from rrg_rewards.metrics.registry import available_metrics, make_metric
 from rrg_rewards.metrics.scores import Scores

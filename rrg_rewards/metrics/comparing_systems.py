@@ -17,8 +17,7 @@ from rrg_rewards.functional.paired_tests import (
     holm_correction,
     paired_randomisation,
 )
-from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.columns import Column
+from rrg_rewards.metrics.base import Column, ReportMetric
 from rrg_rewards.metrics.references import score_batch, signature_with_references
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.metrics.system_comparison import (

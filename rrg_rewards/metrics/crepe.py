@@ -10,8 +10,7 @@ from torch import nn
 
 from rrg_rewards.functional.crepe import crepe_score
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.metrics.weights import named_weights
+from rrg_rewards.metrics.scores import Scores, named_weights
 from rrg_rewards.models.crepe.predictor import CrepeOptions, CrepePredictor
 from rrg_rewards.utilities.options import takes_options
 from rrg_rewards.utilities.signature import format_signature

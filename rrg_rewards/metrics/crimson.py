@@ -12,15 +12,14 @@ from rrg_rewards.functional.crimson import crimson_score_from_statistics, crimso
 from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
-from rrg_rewards.metrics.columns import Column
-from rrg_rewards.metrics.crimson_runs import CrimsonRuns, join_runs, mean_of_runs
+from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CRIMSON", "CrimsonScores", "report_pairs"]
+__all__ = ["CRIMSON", "CrimsonRuns", "CrimsonScores", "report_pairs"]
 
 # Names of the summed details and statistics. Weights are multiples of 1/4, except for partial credit.
 _WEIGHTS = (
@@ -45,6 +44,17 @@ _COUNTS = (
 _RUNS = ("spread", "failed_runs")
 
 
+@dataclass(frozen=True)
+class CrimsonRuns:
+    """The results of several runs of a judge on one report pair, at least one of which is an evaluation.
+
+    Args:
+        results: Evaluation or failure of each run.
+    """
+
+    results: tuple[CrimsonEvaluation | JudgeFailure, ...]
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CrimsonScores(JudgedScores):
     """CRIMSON of report pairs with the judge's evaluations.
@@ -53,7 +63,7 @@ class CrimsonScores(JudgedScores):
         value: CRIMSON, float64 tensor ``(N,)``; NaN if a pair is unscorable or the judge failed.
         details: Weighted and unweighted counts by name, each ``(N,)``; see :meth:`CRIMSON.score`.
         results: Evaluation or failure of each pair; ``None`` if it was not judged. With several runs, a
-            :class:`~rrg_rewards.metrics.crimson_runs.CrimsonRuns` instead of an evaluation.
+            :class:`CrimsonRuns` instead of an evaluation.
     """
 
     @property
@@ -228,7 +238,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         for run in range(self.runs):
             results = await self.judge.rerun(run).evaluate(self.task, items)
             runs.append(results)
-        return [*join_runs(runs)]
+        return [*_join_runs(runs)]
 
     def _query_now(self, items: Sequence[ReportPair]) -> list[CrimsonEvaluation | CrimsonRuns | JudgeFailure]:
         return super()._query_now(items) if self.runs == 1 else run_coroutine(self._query(items))
@@ -241,7 +251,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         ]
         scored = self._score_results(single)
         if self.runs > 1:
-            scored = mean_of_runs(scored, self.runs)
+            scored = _mean_of_runs(scored, self.runs)
         return CrimsonScores(scored.value, scored.details, results=tuple(results))
 
     def _score_results(self, results: Sequence[CrimsonEvaluation | JudgeFailure]) -> Scores:
@@ -292,6 +302,54 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             return means
         with self._synced():
             return {**means, "spread": self.run_sums[0] / self.run_sums[1]}
+
+
+def _join_runs(
+    runs: Sequence[Sequence[CrimsonEvaluation | JudgeFailure]],
+) -> list[CrimsonRuns | JudgeFailure]:
+    """Return the results of each pair over all runs; its first failure if all runs failed.
+
+    Args:
+        runs: ``K`` runs, each with ``N`` results.
+
+    Example:
+        >>> failure = JudgeFailure("malformed", "no JSON")
+        >>> joined = _join_runs([[failure, failure], [CrimsonEvaluation(), failure]])
+        >>> len(joined[0].results), joined[1] == failure
+        (2, True)
+    """
+    joined: list[CrimsonRuns | JudgeFailure] = []
+    for results in zip(*runs, strict=True):
+        first = results[0]
+        all_failed = all(isinstance(result, JudgeFailure) for result in results)
+        joined.append(first if all_failed and isinstance(first, JudgeFailure) else CrimsonRuns(results))
+    return joined
+
+
+def _mean_of_runs(scores: Scores, num_runs: int) -> Scores:
+    r"""Return the means over runs of the scores of ``N`` pairs.
+
+    A failed run has no score (NaN) and is left out of the means of its pair. Further details are ``spread``, the
+    standard deviation :math:`\sqrt{\sum_k (s_k - \bar s)^2 / (n - 1)}` of the scores of the :math:`n` runs that did
+    not fail (NaN if :math:`n < 2`), and ``failed_runs``, their number subtracted from the number of runs.
+
+    Args:
+        scores: Scores of ``N * num_runs`` results, the runs of a pair one after another.
+        num_runs: Number of runs.
+
+    Example:
+        >>> found = _mean_of_runs(Scores(torch.tensor([0.0, 1.0, float("nan"), 1.0])), 2)
+        >>> found.value, found.details["spread"], found.details["failed_runs"]
+        (tensor([0.5000, 1.0000]), tensor([0.7071,    nan]), tensor([0., 1.]))
+    """
+    values = scores.value.view(-1, num_runs)
+    scored = ~values.isnan()
+    numbers = scored.sum(1)
+    deviations = (values - values.nanmean(1, keepdim=True)).square().nansum(1)
+    spread = (deviations / (numbers - 1)).sqrt().masked_fill(numbers < 2, torch.nan)
+    failed = (num_runs - numbers).to(values.dtype).masked_fill(numbers == 0, torch.nan)
+    means: dict[str, Tensor] = {name: one.view(-1, num_runs).nanmean(1) for name, one in scores.details.items()}
+    return Scores(values.nanmean(1), {**means, "spread": spread, "failed_runs": failed})
 
 
 def report_pairs(

@@ -1,39 +1,200 @@
 """CT-FineBench as a metric on report text: questions on single attributes, answered by the finding engine or judges."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from rrg_rewards.data.records.question_item_checks import check_question_items
 from rrg_rewards.findings.reading.modality import Modality
+from rrg_rewards.functional.ct_finebench import ct_finebench_score
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
-from rrg_rewards.metrics.columns import Column
-from rrg_rewards.metrics.finebench_scores import (
-    KINDS,
-    SIDES,
-    Examination,
-    FineBenchMode,
-    FineBenchPair,
-    FineBenchScores,
-    Graded,
-    detail_names,
-    joined_sides,
-    pooled_table,
-)
-from rrg_rewards.metrics.judged import AsyncReportMetric
+from rrg_rewards.metrics.base import Column
+from rrg_rewards.metrics.judged import AsyncReportMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.grading import Grading, OverSpecified
 from rrg_rewards.questions.positive_findings import check_finding_labels, items_on
-from rrg_rewards.questions.schema import QuestionSchema
+from rrg_rewards.questions.schema import AnswerType, QAItem, QuestionSchema
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CTFineBench", "FineBenchMode", "FineBenchScores"]
+__all__ = ["CTFineBench", "Examination", "FineBenchMode", "FineBenchScores"]
+
+FineBenchMode = Literal["recall", "precision", "f1"]
+"""Source of the questions: the reference (``"recall"``, as published), the candidate, or both."""
+
+_SIDES: dict[str, tuple[str, ...]] = {"recall": ("recall",), "precision": ("precision",), "f1": ("recall", "precision")}
+"""Sides of a report pair whose questions each mode grades."""
+
+_KINDS: tuple[str, ...] = get_args(AnswerType)
+"""Kinds of questions."""
+
+_PARTS = ("existence", "attributes", *(kind for kind in _KINDS if kind != "existence"))
+_COUNTS = ("items", "answered")
+_NAN = float("nan")
+
+_Graded = tuple[GradedAnswer, ...]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A report pair, with the questions and the positive findings of its reference if they are given."""
+
+    reference: str
+    candidate: str
+    items: tuple[QAItem, ...] | None
+    positive: frozenset[str] | None
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Questions on a report pair with their answers and grades.
+
+    Args:
+        recall: Questions made from the reference, answered from the candidate; empty if the mode does not grade them.
+        precision: Questions made from the candidate, answered from the reference; empty if the mode does not grade
+            them.
+    """
+
+    recall: _Graded = ()
+    precision: _Graded = ()
+
+    def side(self, name: str) -> _Graded:
+        """Return the graded answers of a side by its name."""
+        return self.recall if name == "recall" else self.precision
+
+
+def _grades(answers: Sequence[_Graded], part: str | None = None) -> Tensor:
+    """Return the mean grade of each pair's questions, or of those in ``part``; NaN if there are none."""
+    chosen = [[one.grade for one in row if part is None or _is_of(part, one)] for row in answers]
+    return ct_finebench_score([grade for row in chosen for grade in row], [len(row) for row in chosen])
+
+
+def _is_of(part: str, answer: GradedAnswer) -> bool:
+    kind = answer.item.answer_type
+    return kind != "existence" if part == "attributes" else kind == part
+
+
+def _harmonic_mean(recall: Tensor, precision: Tensor) -> Tensor:
+    """Return the harmonic mean of both sides; a side without questions has nothing wrong and counts as 1."""
+    sides = torch.stack([recall, precision]).nan_to_num(1.0)
+    return 2 * sides.prod(0) / sides.sum(0).clamp(min=torch.finfo(torch.float64).tiny)
+
+
+def _detail_names(mode: str) -> list[str]:
+    """Return the names of a mode's details; in mode ``f1`` they start with the name of the side.
+
+    Example:
+        >>> _detail_names("recall")
+        ['existence', 'attributes', 'numeric', 'categorical', 'location', 'items', 'answered']
+    """
+    if mode != "f1":
+        return [*_PARTS, *_COUNTS]
+    return ["recall", "precision", *(f"{side}_{name}" for side in _SIDES[mode] for name in (*_PARTS, *_COUNTS))]
+
+
+def _details(mode: str, examinations: Sequence[Examination]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the names and values of details."""
+    for side in _SIDES[mode]:
+        answers = [examination.side(side) for examination in examinations]
+        prefix = f"{side}_" if mode == "f1" else ""
+        if prefix:
+            yield side, _grades(answers)
+        yield from ((f"{prefix}{part}", _grades(answers, part)) for part in _PARTS)
+        yield f"{prefix}items", torch.tensor([len(row) for row in answers], dtype=torch.float64)
+        answered = [sum(one.answer is not None for one in row) for row in answers]
+        yield f"{prefix}answered", torch.tensor(answered, dtype=torch.float64)
+
+
+def _joined_sides(sides: Sequence[str], found: Sequence[_Graded | JudgeFailure]) -> Examination | JudgeFailure:
+    """Return the examination of a pair from its sides, or the first failure of a judge."""
+    graded: dict[str, _Graded] = {}
+    for side, one in zip(sides, found, strict=True):
+        if isinstance(one, JudgeFailure):
+            return one
+        graded[side] = one
+    return Examination(**graded)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FineBenchScores(JudgedScores):
+    """CT-FineBench of report pairs with questions, answers and grades.
+
+    Args:
+        value: Score, float64 tensor ``(N,)``; NaN if a pair is unscorable, has no question (not in mode ``f1``), or a
+            judge failed.
+        details: Mean grades and numbers of questions, each ``(N,)``; see :meth:`CTFineBench.score`.
+        results: Examination or failure of each pair; ``None`` if it was not examined.
+    """
+
+    @classmethod
+    def of(cls, mode: str, results: Sequence[Examination | JudgeFailure]) -> "FineBenchScores":
+        """Compute the scores of pairs from their examinations.
+
+        Args:
+            mode: Mode of the metric.
+            results: Examination or failure of each pair.
+        """
+        examined = [result if isinstance(result, Examination) else Examination() for result in results]
+        found = dict(_details(mode, examined))
+        if mode == "f1":
+            failed = torch.tensor([not isinstance(result, Examination) for result in results], dtype=torch.bool)
+            values = _harmonic_mean(found["recall"], found["precision"]).masked_fill(failed, _NAN)
+        else:
+            values = _grades([examination.side(mode) for examination in examined])
+        # A pair without a score has no details either, not even numbers of questions.
+        details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in _detail_names(mode)}
+        return cls(values, details, results=tuple(results))
+
+    @property
+    def examinations(self) -> tuple[Examination | None, ...]:
+        """Questions, answers and grades of each pair; ``None`` if there are none."""
+        return tuple(result if isinstance(result, Examination) else None for result in self.results)
+
+    @property
+    def explanations(self) -> dict[str, list[str]]:
+        """Columns of descriptions of errors, and the judge's ``failure``.
+
+        ``omitted`` and ``wrong`` list statements of the reference, ``invented`` and ``contradicted`` statements of the
+        candidate.
+        """
+        found = [examination or Examination() for examination in self.examinations]
+        return {
+            "omitted": [_in_words(one.recall, answered=False) for one in found],
+            "wrong": [_in_words(one.recall, answered=True) for one in found],
+            "invented": [_in_words(one.precision, answered=False) for one in found],
+            "contradicted": [_in_words(one.precision, answered=True) for one in found],
+            **super().explanations,
+        }
+
+
+def _in_words(answers: _Graded, answered: bool) -> str:
+    """Describe the questions without an answer, or those with an answer that is not fully correct."""
+    described = []
+    for one in answers:
+        if (one.answer is not None) is not answered or one.grade == 1:
+            continue
+        given = f"{one.answer} for {one.item.answer}" if answered else one.item.answer
+        described.append(f"{one.item.finding}, {one.item.attribute}: {given}")
+    return "; ".join(described)
+
+
+def _pooled_table(names: Mapping[str, Sequence[str]], cells: Sequence[tuple[int, int, float]]) -> list[dict[str, Any]]:
+    """Return the rows of a table: sums of the cells with equal names, without empty groups."""
+    sums: dict[tuple[str, ...], tuple[int, int, float]] = {}
+    for name, cell in zip(zip(*names.values(), strict=True), cells, strict=True):
+        items, answered, grades = sums.get(name, (0, 0, 0.0))
+        sums[name] = (items + cell[0], answered + cell[1], grades + cell[2])
+    return [
+        {**dict(zip(names, name, strict=True)), "items": items, "answered": answered / items, "score": grades / items}
+        for name, (items, answered, grades) in sums.items()
+        if items
+    ]
 
 
 @lru_cache(maxsize=16)
@@ -42,7 +203,7 @@ def _table_columns(schema: QuestionSchema) -> Mapping[tuple[str, str], int]:
     return {pair: column for column, pair in enumerate(pairs)}
 
 
-class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
+class CTFineBench(AsyncReportMetric[_Pair, Examination]):
     r"""CT-FineBench: the mean grade of a candidate's answers to questions on the findings of the reference.
 
     Questions are made from the reference: one on the existence of each stated finding, and one on each stated attribute
@@ -136,9 +297,9 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             grading=grading or ("levels" if mode == "recall" else "overlap"),
             over_specified=over_specified,
         )
-        self.detail_names = detail_names(mode)
+        self.detail_names = _detail_names(mode)
         # One column per attribute of the schema, then one per kind of question.
-        table = (len(SIDES[mode]), len(self.index) + len(KINDS))
+        table = (len(_SIDES[mode]), len(self.index) + len(_KINDS))
         self.add_state("num_without_items", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("detail_sums", torch.zeros(len(self.detail_names), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("detail_counts", torch.zeros(len(self.detail_names), dtype=torch.long), dist_reduce_fx="sum")
@@ -217,17 +378,15 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             return complete & super()._scorable(preds, target, context)
         return complete & torch.tensor([report is not None for report in preds], dtype=torch.bool)
 
-    def _items(
-        self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]
-    ) -> list[FineBenchPair]:
+    def _items(self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]) -> list[_Pair]:
         given = [context.get(name, [None] * len(preds)) for name in self.context]
-        return [FineBenchPair(*row) for row in zip(target, preds, *given, strict=True)]
+        return [_Pair(*row) for row in zip(target, preds, *given, strict=True)]
 
-    async def _query(self, items: Sequence[FineBenchPair]) -> list[Examination | JudgeFailure]:
-        found = await asyncio.gather(*(self._query_side(side, items) for side in SIDES[self.mode]))
-        return [joined_sides(SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
+    async def _query(self, items: Sequence[_Pair]) -> list[Examination | JudgeFailure]:
+        found = await asyncio.gather(*(self._query_side(side, items) for side in _SIDES[self.mode]))
+        return [_joined_sides(_SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
 
-    async def _query_side(self, side: str, pairs: Sequence[FineBenchPair]) -> list[Graded | JudgeFailure]:
+    async def _query_side(self, side: str, pairs: Sequence[_Pair]) -> list[_Graded | JudgeFailure]:
         """Make questions from the reports of one side; grade the answers that the reports of the other side give."""
         recall = side == "recall"
         given = [pair.items if recall else None for pair in pairs]
@@ -263,13 +422,13 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
         details = torch.stack([scores.details[name] for name in self.detail_names])
         self.detail_sums = self.detail_sums + details.nansum(1).to(self.device)
         self.detail_counts = self.detail_counts + (~details.isnan()).sum(1).to(self.device)
-        for row, side in enumerate(SIDES[self.mode]):
+        for row, side in enumerate(_SIDES[self.mode]):
             self._count(row, [one for examination in examined for one in examination.side(side)])
 
     def _count(self, row: int, answers: Sequence[GradedAnswer]) -> None:
         """Add the graded answers of a side to its row of the states."""
         columns = [self.index[one.item.finding, one.item.attribute] for one in answers]
-        kinds = [len(self.index) + KINDS.index(one.item.answer_type) for one in answers]
+        kinds = [len(self.index) + _KINDS.index(one.item.answer_type) for one in answers]
         index = torch.tensor(columns + kinds, dtype=torch.long, device=self.device)
         for name, values in (
             ("grade_sums", [one.grade for one in answers]),
@@ -332,7 +491,7 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
             >>> metric.tables()["finding"]
             [{'finding': 'Lung nodule', 'items': 3, 'answered': 0.0, 'score': 0.0}]
         """
-        sides = SIDES[self.mode]
+        sides = _SIDES[self.mode]
         if side is not None and side not in sides:
             raise ValueError(f"mode {self.mode!r} grades {' and '.join(sides)}, not {side!r}")
         row = sides.index(side) if side is not None else 0
@@ -342,8 +501,8 @@ class CTFineBench(AsyncReportMetric[FineBenchPair, Examination]):
         pairs, kinds = cells[: len(self.index)], cells[len(self.index) :]
         findings, attributes = zip(*self.index, strict=True)
         return {
-            "finding": pooled_table({"finding": findings}, pairs),
-            "attribute": pooled_table({"attribute": attributes}, pairs),
-            "finding_attribute": pooled_table({"finding": findings, "attribute": attributes}, pairs),
-            "answer_type": pooled_table({"answer_type": KINDS}, kinds),
+            "finding": _pooled_table({"finding": findings}, pairs),
+            "attribute": _pooled_table({"attribute": attributes}, pairs),
+            "finding_attribute": _pooled_table({"finding": findings, "attribute": attributes}, pairs),
+            "answer_type": _pooled_table({"answer_type": _KINDS}, kinds),
         }

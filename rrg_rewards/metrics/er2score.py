@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.metrics.weights import named_weights
+from rrg_rewards.metrics.scores import Scores, named_weights
 from rrg_rewards.models.er2score.predictor import ER2ScoreOptions, ER2ScorePredictor
 from rrg_rewards.schemas import ScoringSystem, get_scoring_system
 from rrg_rewards.utilities.options import takes_options

@@ -12,8 +12,7 @@ from typing_extensions import Self
 
 from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask, JudgeWarning
 from rrg_rewards.judges.registry import get_judge
-from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.columns import Column
+from rrg_rewards.metrics.base import Column, ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.processes import run_coroutine

@@ -16,8 +16,7 @@ from rrg_rewards.functional.label_counts import (
     macro_statistics,
 )
 from rrg_rewards.labelers.registry import LabelerSetting
-from rrg_rewards.metrics.labelled import LabelledMetric
-from rrg_rewards.metrics.labelled_scores import LabelledScores
+from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature

@@ -1,8 +1,10 @@
 """Metrics of natural language generation as report metrics. They compare words, not findings."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from functools import cached_property
+from string import punctuation
 from typing import Any, Literal, get_args
 
 import torch
@@ -12,20 +14,22 @@ from torchmetrics.functional.text import bleu_score
 
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.metrics.word_overlap import rouge_f
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["BLEU", "ROUGE", "BERTScore", "RougeVariant"]
+__all__ = ["BLEU", "ROUGE", "BERTScore", "ChrF", "longest_common_subsequence", "rouge_f"]
 
 RougeVariant = Literal["rouge1", "rouge2", "rougeL"]
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 # Limit of encoders of the BERT family. RoBERTa accepts two tokens fewer than it has positions.
 _MOST_TOKENS = 510
+# Number of occurrences from which the mask of a word is kept.
+_FREQUENT = 64
+_NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
 
 class BLEU(ReportMetric):
@@ -88,6 +92,10 @@ class BLEU(ReportMetric):
         return Scores(torch.tensor(values, dtype=torch.float64))
 
 
+def _words(reports: Sequence[str]) -> list[str]:
+    return [" ".join(_WORD.findall(report.lower())) for report in reports]
+
+
 class ROUGE(ReportMetric):
     r"""ROUGE of each candidate report against its reference, as torchmetrics computes it.
 
@@ -137,6 +145,170 @@ class ROUGE(ReportMetric):
     def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
         values = [rouge_f(pred, ref, self.variant) for pred, ref in zip(preds, target, strict=True)]
         return Scores(torch.tensor(values, dtype=torch.float64))
+
+
+def rouge_f(candidate: str, reference: str, variant: str) -> float:
+    r"""Return the F measure of ROUGE, :math:`2 m / (|c| + |r|)` with :math:`m` common units; 0 without a common unit.
+
+    The units are words for ``rouge1`` and ``rougeL``, and pairs of adjacent words for ``rouge2``. Words are lower-case
+    and contain only Latin letters and digits.
+
+    Example:
+        >>> rouge_f("Small pleural effusion.", "Small left pleural effusion.", "rouge2")
+        0.4
+    """
+    ours, theirs = (_NOT_A_WORD.sub(" ", text.lower()).split() for text in (candidate, reference))
+    if variant == "rougeL":
+        size, common = len(ours) + len(theirs), longest_common_subsequence(ours, theirs)
+    else:
+        length = 1 if variant == "rouge1" else 2
+        first, second = _n_grams(ours, length), _n_grams(theirs, length)
+        size, common = first.total() + second.total(), (first & second).total()
+    return 2 * common / size if common else 0.0
+
+
+def longest_common_subsequence(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
+    """Return the length of the longest common subsequence.
+
+    A row of the dynamic program is one integer with a bit for each item of ``first`` (Hyyrö, "Bit-Parallel LCS-length
+    Computation Revisited", 2004). The result is exact. The number of operations is linear in the length of ``second``;
+    each is on integers of as many bits as ``first`` has items. Equal ends and items of one sequence alone cost nothing.
+
+    Example:
+        >>> longest_common_subsequence("small left effusion".split(), "left basal effusion".split())
+        2
+    """
+    start, stop = 0, min(len(first), len(second))
+    while start < stop and first[start] == second[start]:
+        start += 1
+    end = 0
+    while end < stop - start and first[-1 - end] == second[-1 - end]:
+        end += 1
+    shared = {*first[start : len(first) - end]} & {*second[start : len(second) - end]}
+    ours = [item for item in first[start : len(first) - end] if item in shared]
+    theirs = [item for item in second[start : len(second) - end] if item in shared]
+    places: dict[Hashable, list[int]] = {}
+    for i, item in enumerate(ours):
+        places.setdefault(item, []).append(i)
+    # Not of all items, because the masks of many distinct words would take memory of the square of their number.
+    masks = {item: _mask(found) for item, found in places.items() if len(found) >= _FREQUENT}
+    full = (1 << len(ours)) - 1
+    # A bit is 0 where the length grows by 1.
+    row = full
+    for item in theirs:
+        matched = row & (masks[item] if item in masks else _mask(places[item]))
+        row = ((row + matched) | (row - matched)) & full
+    return start + end + len(ours) - row.bit_count()
+
+
+def _mask(places: Sequence[int]) -> int:
+    """Return the integer with the bits of ascending indices, built from bytes, because shifts would copy it."""
+    bits = bytearray(places[-1] // 8 + 1)
+    for i in places:
+        bits[i // 8] |= 1 << i % 8
+    return int.from_bytes(bits, "little")
+
+
+class ChrF(ReportMetric):
+    r"""chrF of each candidate report against its reference.
+
+    .. math::
+        \mathrm{chrF}_\beta = \frac{1}{N} \sum_n (1 + \beta^2) \frac{P_n R_n}{\beta^2 P_n + R_n}
+
+    with the precision :math:`P_n` and recall :math:`R_n` of :math:`N` kinds of n-grams: of 1 to ``char_order``
+    characters without spaces, and of 1 to ``word_order`` words. In [0, 1], higher is better. The corpus value is the
+    mean over reports. chrF compares wording, not findings. The values are those of torchmetrics in float64.
+
+    Source: Popović, "chrF: character n-gram F-score for automatic MT evaluation", WMT 2015; "chrF++", WMT 2017.
+
+    Args:
+        char_order: Maximum length of n-grams of characters.
+        word_order: Maximum length of n-grams of words: 0 for chrF, 2 for chrF++.
+        beta: Weight of the recall.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: If an order or the weight is out of range.
+
+    Example:
+        >>> from rrg_rewards.metrics import ChrF
+        >>> metric = ChrF()
+        >>> metric.update(["Small pleural effusion."], ["Small left pleural effusion."])
+        >>> round(float(metric.compute()), 3)
+        0.729
+    """
+
+    name = "chrf"
+    context = ()
+    best_of_references = True
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
+
+    def __init__(self, char_order: int = 6, word_order: int = 0, beta: float = 2.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if char_order < 1 or word_order < 0 or beta <= 0:
+            raise ValueError(
+                f"char_order must be at least 1, word_order at least 0 and beta positive, got {char_order!r}, "
+                f"{word_order!r} and {beta!r}"
+            )
+        self.char_order = char_order
+        self.word_order = word_order
+        self.beta = float(beta)
+
+    @property
+    def signature(self) -> str:
+        """Metric, version and settings in one line."""
+        orders = {"char_order": self.char_order, "word_order": self.word_order}
+        return format_signature("chrf", **orders, beta=self.beta, case="mixed", of="report")
+
+    def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
+        orders = (self.char_order, self.word_order, self.beta)
+        values = [_chrf(pred, ref, *orders) for pred, ref in zip(preds, target, strict=True)]
+        return Scores(torch.tensor(values, dtype=torch.float64))
+
+
+def _chrf(candidate: str, reference: str, char_order: int = 6, word_order: int = 0, beta: float = 2.0) -> float:
+    r"""Return chrF: the mean F of n-grams of characters without spaces and, up to ``word_order``, of words.
+
+    .. math::
+        \mathrm{chrF}_\beta = \frac{1}{N} \sum_n \frac{(1 + \beta^2) m_n}{|c|_n + \beta^2 |r|_n}
+
+    with :math:`m_n` common n-grams of :math:`|c|_n` in the candidate and :math:`|r|_n` in the reference; 0 for a length
+    without a common n-gram. A punctuation mark at the end or start of a word is a word of its own.
+
+    Example:
+        >>> round(_chrf("Small pleural effusion.", "Small left pleural effusion."), 3)
+        0.729
+    """
+    texts = (candidate, reference)
+    units: list[tuple[int, list[Sequence[str]]]] = [
+        (char_order, [text.strip().replace(" ", "") for text in texts]),
+        (word_order, [_words_and_marks(text) for text in texts]),
+    ]
+    scores = []
+    for order, (ours, theirs) in units:
+        for length in range(1, order + 1):
+            first, second = _n_grams(ours, length), _n_grams(theirs, length)
+            common = (first & second).total()
+            size = first.total() + beta**2 * second.total()
+            scores.append((1 + beta**2) * common / size if common else 0.0)
+    return sum(scores) / len(scores)
+
+
+def _words_and_marks(text: str) -> list[str]:
+    words: list[str] = []
+    for word in text.split():
+        if len(word) > 1 and word[-1] in punctuation:
+            words += [word[:-1], word[-1]]
+        elif len(word) > 1 and word[0] in punctuation:
+            words += [word[0], word[1:]]
+        else:
+            words.append(word)
+    return words
+
+
+def _n_grams(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(words[i:] for i in range(length)), strict=False))
 
 
 class BERTScore(ReportMetric):
@@ -281,7 +453,3 @@ def _build_encoder(name: str, revision: str | None) -> Any:
     return require("transformers", extra="models").AutoModel.from_pretrained(
         name, revision=revision, dtype=torch.float32, trust_remote_code=False
     )
-
-
-def _words(reports: Sequence[str]) -> list[str]:
-    return [" ".join(_WORD.findall(report.lower())) for report in reports]

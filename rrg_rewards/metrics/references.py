@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.columns import Column, read_column
+from rrg_rewards.metrics.base import Column, ReportMetric, read_column
 from rrg_rewards.metrics.nlg import BLEU
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.checks import check_reports, check_same_length

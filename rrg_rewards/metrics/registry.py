@@ -27,7 +27,7 @@ __all__ = [
 _METRICS: dict[str, str] = {
     "bertscore": "rrg_rewards.metrics.nlg:BERTScore",
     "bleu": "rrg_rewards.metrics.nlg:BLEU",
-    "chrf": "rrg_rewards.metrics.chrf:ChrF",
+    "chrf": "rrg_rewards.metrics.nlg:ChrF",
     "crepe": "rrg_rewards.metrics.crepe:CREPE",
     "crg": "rrg_rewards.metrics.crg:ReportCRG",
     "crimson": "rrg_rewards.metrics.crimson:CRIMSON",

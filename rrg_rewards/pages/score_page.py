@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation
+from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.crimson import CrimsonScores
-from rrg_rewards.metrics.label_scores import LabelScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals
 from rrg_rewards.pages.highlights import highlights

@@ -11,8 +11,7 @@ from typing_extensions import Self
 from rrg_rewards.functional.crg_macro import CRGAverage
 from rrg_rewards.functional.label_counts import label_statistics
 from rrg_rewards.labelers.registry import LabelerSetting
-from rrg_rewards.metrics.crg import CRGPrior, ReportCRG, prior_text
-from rrg_rewards.metrics.label_scores import LabelScores
+from rrg_rewards.metrics.crg import CRGPrior, LabelScores, ReportCRG, prior_text
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.rewards.base import MetricReward

@@ -13,7 +13,7 @@ from tests.distributed.helpers import run_distributed
 from tests.distributed.test_harness import fit_all
 
 # Metrics with states of each kind: counts, sums, floating-point rows, and a model.
-NAMES = ("crg", "crimson", "count_agreement", "reward_agreement", "ct_finebench", "crepe")
+NAMES = ("crg", "crimson", "count_correlation", "preference_accuracy", "ct_finebench", "crepe")
 # Lightning has no 16-mixed on a CPU.
 MIXED = {"cpu": "bf16-mixed", "cuda": "16-mixed"}
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}

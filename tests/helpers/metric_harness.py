@@ -25,8 +25,8 @@ from transformers import BertConfig, BertModel
 
 from rrg_rewards.labelers import JudgeLabeler
 from rrg_rewards.metrics import CallableMetric, CRGScore, MultiLevelCRGScore, make_metric
-from rrg_rewards.metrics.count_agreement import CountAgreement
-from rrg_rewards.metrics.reward_agreement import RewardAgreement
+from rrg_rewards.metrics.preference_accuracy import PreferenceAccuracy
+from rrg_rewards.training.metrics.crepe import CountCorrelation
 
 Batch = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -115,11 +115,11 @@ SUBJECTS = {
         lambda: MultiLevelCRGScore([2, 3]),
         [(([_labels(i, 4, 2), _labels(i, 4, 3)], [_labels(i + 9, 4, 2), _labels(i + 7, 4, 3)]), {}) for i in range(6)],
     ),
-    "count_agreement": lambda _: Subject(
-        lambda: CountAgreement(["a", "b"]), [((_counts(i) + 0.25, _counts(i + 5)), {}) for i in range(6)]
+    "count_correlation": lambda _: Subject(
+        lambda: CountCorrelation(["a", "b"]), [((_counts(i) + 0.25, _counts(i + 5)), {}) for i in range(6)]
     ),
-    "reward_agreement": lambda _: Subject(
-        lambda: RewardAgreement(["a", "b"]),
+    "preference_accuracy": lambda _: Subject(
+        lambda: PreferenceAccuracy(["a", "b"]),
         [((_counts(i) + 0.1, -_counts(i + 5), torch.tensor([0, 0, 1, 1])), {}) for i in range(6)],
     ),
     "bleu": lambda _: Subject(lambda: make_metric("bleu", n_gram=2)),

@@ -6,7 +6,7 @@ from torch.utils.data import default_collate
 from words import WordLabeler
 
 from rrg_rewards.metrics import CRIMSON, ReportCRG
-from rrg_rewards.metrics.columns import read_column
+from rrg_rewards.metrics.base import read_column
 
 LABELS = [[1, 0, 0], [0, 1, 1], [0, 0, 1], [1, 1, 0]]
 PREDS = ["Effusion.", "Nodule.", "Normal.", "Hernia."]

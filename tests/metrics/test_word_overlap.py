@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics.functional.text import rouge_score
 
-from rrg_rewards.metrics.nlg import ROUGE
-from rrg_rewards.metrics.word_overlap import longest_common_subsequence, rouge_f
+from rrg_rewards.metrics.nlg import ROUGE, longest_common_subsequence, rouge_f
 from tests.helpers.operations import count_operations
 
 words = st.lists(st.sampled_from(["a", "b", "c", "No", "mm", "12", "é.", "-", "\n"]), max_size=40)

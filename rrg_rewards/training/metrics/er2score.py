@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rrg_rewards.functional.er2score import MarginRewardEnforcementLoss, margin_reward_enforcement_terms
-from rrg_rewards.metrics.reward_agreement import GradedRewards, RewardAgreement, preference_pairs
+from rrg_rewards.metrics.preference_accuracy import GradedRewards, PreferenceAccuracy, preference_pairs
 from rrg_rewards.models.er2score.model import ER2ScoreModel
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName, parameter_groups
 from rrg_rewards.training.metrics.base import LearnedMetricModule
@@ -144,9 +144,9 @@ class ER2ScoreModule(LearnedMetricModule):
         trained: nn.Module = model.train()
         return trained
 
-    def make_agreement(self) -> RewardAgreement:
+    def make_agreement(self) -> PreferenceAccuracy:
         """Build the metric that compares the predicted with the true order."""
-        return RewardAgreement(self.model.scoring_system.names)
+        return PreferenceAccuracy(self.model.scoring_system.names)
 
     def loss_terms(self) -> tuple[str, ...]:
         """Return the names of the loss terms."""

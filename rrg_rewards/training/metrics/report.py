@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.data.tables.writers import open_output, write_json
-from rrg_rewards.metrics.reward_agreement import GradedRewards, annotated_totals
+from rrg_rewards.metrics.preference_accuracy import GradedRewards, annotated_totals
 from rrg_rewards.models.model_card import base_model, card_table, number, write_model_card
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule

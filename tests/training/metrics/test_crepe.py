@@ -1,6 +1,7 @@
 """Training of CREPE: learning, resumption, and reports on held-out data."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from lightning.pytorch.callbacks import LambdaCallback
+from scipy.stats import kendalltau
 from tiny_records import save_tiny_encoder, tiny_records, write_records
 from training_runs import assert_same_run, interrupted_in_second_epoch, same, weights, write_recipe
 
@@ -21,7 +23,11 @@ from rrg_rewards.metrics import CREPE
 from rrg_rewards.models.crepe.model import CrepeModel
 from rrg_rewards.training import CrepeDataModule, CrepeModule, JsonlRecords
 from rrg_rewards.training.metrics import cli
+from rrg_rewards.training.metrics.crepe import CountCorrelation
 from rrg_rewards.training.metrics.splits import report_key
+
+COUNTS = torch.rand(50, 3, generator=torch.Generator().manual_seed(0)) * 4 - 0.5
+TRUE_COUNTS = torch.randint(0, 4, (50, 3), generator=torch.Generator().manual_seed(1)).float()
 
 
 @pytest.fixture
@@ -235,3 +241,39 @@ def test_a_wrong_value_is_told(recipe: Callable[..., Path], changes: dict[str, A
 def test_an_unknown_task_is_told() -> None:
     with pytest.raises(ValueError, match="unknown task 'crep'; did you mean 'crepe'"):
         cli.validate("crep", "any.yaml")
+
+
+def test_count_correlation_adds_up_over_batches() -> None:
+    metric = CountCorrelation("ABC")
+    for start in range(0, 50, 7):
+        metric.update(COUNTS[start : start + 7], TRUE_COUNTS[start : start + 7])
+    clipped = COUNTS.clamp(min=0)
+    assert float(metric.compute()) == pytest.approx(kendalltau(clipped.sum(1), TRUE_COUNTS.sum(1)).statistic)
+    found = metric.statistics()
+    for place, name in enumerate("ABC"):
+        assert float(found[f"mae_{name}"]) == pytest.approx(float((clipped - TRUE_COUNTS).abs()[:, place].mean()))
+    assert float(found["mae"]) == pytest.approx(float((clipped.sum(1) - TRUE_COUNTS.sum(1)).abs().mean()))
+    metric.reset()
+    assert math.isnan(metric.compute())
+
+
+def test_count_correlation_excludes_counts_that_are_not_annotated() -> None:
+    metric, whole = CountCorrelation("ABC"), CountCorrelation("ABC")
+    partly = TRUE_COUNTS.clone()
+    partly[:20, 2] = math.nan
+    metric.update(COUNTS, partly)
+    whole.update(COUNTS[20:], TRUE_COUNTS[20:])
+    assert metric.compute() == whole.compute()
+    ours, theirs = metric.statistics(), whole.statistics()
+    assert (ours["mae"], ours["mae_C"]) == (theirs["mae"], theirs["mae_C"])
+    assert ours["mae_A"] == pytest.approx(float((COUNTS.clamp(min=0) - TRUE_COUNTS).abs()[:, 0].mean()))
+
+
+def test_count_correlation_names_wrong_input() -> None:
+    with pytest.raises(ValueError, match="must be distinct names, at least one, got"):
+        CountCorrelation(["A", "A"])
+    metric = CountCorrelation("ABC")
+    with pytest.raises(ValueError, match=r"must both be \(N, 3\), got \(50, 2\) and \(50, 3\)"):
+        metric.update(COUNTS[:, :2], TRUE_COUNTS)
+    with pytest.raises(ValueError, match="preds must be finite"):
+        metric.update(COUNTS / 0, TRUE_COUNTS)

@@ -18,7 +18,7 @@ from training_runs import assert_same_run, interrupted_in_second_epoch, weights,
 
 from rrg_rewards.functional import margin_reward_enforcement_loss
 from rrg_rewards.metrics import ER2Score
-from rrg_rewards.metrics.reward_agreement import RewardAgreement
+from rrg_rewards.metrics.preference_accuracy import PreferenceAccuracy
 from rrg_rewards.models.er2score.encoding import PromptEncoder
 from rrg_rewards.models.er2score.model import ER2ScoreModel
 from rrg_rewards.models.er2score.prompt import PromptTemplate
@@ -122,7 +122,7 @@ def test_an_exported_model_is_the_best_one_and_scores_as_the_report_says(
     reports = run.datamodule.reports["test"]
     records = [{"reference": r.reference, "candidate": r.candidate} for r in reports.reports]
     rewards = rewards_of(loaded, run.datamodule.loaded_tokenizer, records)
-    agreement = RewardAgreement(loaded.scoring_system.names)
+    agreement = PreferenceAccuracy(loaded.scoring_system.names)
     agreement.update(rewards, reports.contributions, reports.reference)
     test = report["test"]
     assert test["accuracy"] == pytest.approx(float(agreement.compute()))

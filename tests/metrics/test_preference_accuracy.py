@@ -8,7 +8,7 @@ import torch
 from scipy.stats import kendalltau, spearmanr
 
 from rrg_rewards.data import GradedReport, graded_pairs
-from rrg_rewards.metrics.reward_agreement import RewardAgreement, preference_pairs
+from rrg_rewards.metrics.preference_accuracy import PreferenceAccuracy, preference_pairs
 from rrg_rewards.schemas import get_scoring_system
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -38,7 +38,7 @@ def expected(rewards: torch.Tensor, contributions: torch.Tensor, reference: torc
 def test_it_is_what_a_loop_over_pairs_counts(annotated: float) -> None:
     drop = torch.rand(CONTRIBUTIONS.shape, generator=torch.Generator().manual_seed(1)) > annotated
     contributions = CONTRIBUTIONS.masked_fill(drop, math.nan)
-    metric = RewardAgreement(["a", "b", "c"])
+    metric = PreferenceAccuracy(["a", "b", "c"])
     for start in range(0, 60, 7):
         rows = slice(start, start + 7)
         metric.update(REWARDS[rows], contributions[rows], REFERENCE[rows])
@@ -73,7 +73,7 @@ def test_pairs_are_those_that_are_trained_on() -> None:
 
 def test_a_criterion_that_nobody_judged_is_left_out_of_totals() -> None:
     contributions = torch.cat([CONTRIBUTIONS[:, :2], torch.full((60, 1), math.nan)], 1)
-    metric, others = RewardAgreement(["a", "b", "c"]), RewardAgreement(["a", "b"])
+    metric, others = PreferenceAccuracy(["a", "b", "c"]), PreferenceAccuracy(["a", "b"])
     metric.update(REWARDS, contributions, REFERENCE)
     others.update(REWARDS[:, :2], CONTRIBUTIONS[:, :2], REFERENCE)
     assert metric.compute() == others.compute()
@@ -83,15 +83,15 @@ def test_a_criterion_that_nobody_judged_is_left_out_of_totals() -> None:
 
 
 def test_a_predicted_tie_is_no_agreement() -> None:
-    metric = RewardAgreement(["a"])
+    metric = PreferenceAccuracy(["a"])
     metric.update(torch.zeros(2, 1), torch.tensor([[0.0], [-1.0]]), torch.tensor([0, 0]))
     assert float(metric.compute()) == 0.0
 
 
 def test_wrong_input_is_told() -> None:
     with pytest.raises(ValueError, match="must be distinct names, at least one, got"):
-        RewardAgreement(["a", "a"])
-    metric = RewardAgreement(["a", "b", "c"])
+        PreferenceAccuracy(["a", "a"])
+    metric = PreferenceAccuracy(["a", "b", "c"])
     with pytest.raises(ValueError, match=r"\(N, 3\) and reference \(N,\), got \(60, 2\), \(60, 3\) and \(60,\)"):
         metric.update(REWARDS[:, :2], CONTRIBUTIONS, REFERENCE)
     with pytest.raises(ValueError, match="rewards must be finite"):

@@ -10,7 +10,7 @@ from torchmetrics.utilities import dim_zero_cat
 from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
 from rrg_rewards.metrics.base import ScalarMetric
 
-__all__ = ["GradedRewards", "RewardAgreement", "annotated_totals", "preference_pairs", "rows_with_totals"]
+__all__ = ["GradedRewards", "PreferenceAccuracy", "annotated_totals", "preference_pairs", "rows_with_totals"]
 
 # Contributions are rounded to float32. Differences below this fraction of the largest contribution are ties.
 _TIE = 1e-6
@@ -129,7 +129,7 @@ def _tie(contributions: Tensor) -> float:
     return _TIE * max(1.0, float(contributions.nan_to_num().abs().max())) if contributions.numel() else _TIE
 
 
-class RewardAgreement(ScalarMetric):
+class PreferenceAccuracy(ScalarMetric):
     r"""Share of accepted/rejected pairs whose total predicted rewards have the same order as the true totals.
 
     A pair consists of two reports with the same reference and different true totals. A predicted tie is an error. In
@@ -145,7 +145,7 @@ class RewardAgreement(ScalarMetric):
         ValueError: If there is no criterion, or a name is repeated.
 
     Example:
-        >>> metric = RewardAgreement(["location", "severity"])
+        >>> metric = PreferenceAccuracy(["location", "severity"])
         >>> contributions = torch.tensor([[0.0, 0.0], [-1.0, 0.0], [0.0, -2.0]])
         >>> rewards = torch.tensor([[0.1, 0.0], [-0.7, 0.2], [-0.9, -0.4]])
         >>> metric.update(rewards, contributions, torch.tensor([0, 0, 0]))
