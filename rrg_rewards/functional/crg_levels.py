@@ -89,7 +89,7 @@ def crg_level_scores(
     if average == "macro":
         for level, of_level in enumerate(counts):
             if warn:
-                warn_if_undefined_macro(of_level, level)
+                warn_if_undefined_macro(of_level, level if len(counts) > 1 else None)
         return torch.stack([crg_macro_score_from_counts(of_level, min_prevalence) for of_level in counts], dim=-1)
     columns = ([count.sum(-1) for count in column] for column in zip(*counts, strict=True))
     pooled = LabelCounts(*(torch.stack(column, dim=-1) for column in columns))

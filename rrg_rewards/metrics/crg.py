@@ -23,12 +23,12 @@ from rrg_rewards.functional.crg_levels import (
     level_counts,
     split_levels,
 )
-from rrg_rewards.functional.crg_macro import CRGAverage, crg_macro_score_from_counts, label_priors, macro_contributions
+from rrg_rewards.functional.crg_macro import CRGAverage, label_priors, macro_contributions
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics
 from rrg_rewards.labelers.levels import ABNORMALITY, LevelReader
 from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.base import Column
-from rrg_rewards.metrics.crg_labels import LevelCountsMetric, average_fields
+from rrg_rewards.metrics.crg_labels import CRGMetric, average_fields
 from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.schema import QuestionSchema
@@ -72,37 +72,33 @@ class LabelScores(LabelledScores):
 
     @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
-        """Confusion counts of each scored pair, ``(N,)``; of its levels, ``(N, K)``; or of its labels, ``(N, L)``.
+        """True positives, false negatives and false positives of each scored pair.
 
-        There are counts of labels if labels weigh. The types are small (int16 and bool), because there may be millions
-        of pairs.
+        They are counts of the pair, ``(N,)``, or of its levels, ``(N, K)``; with ``average="macro"``, they tell whether
+        each label is one, ``(N, L)``. The types are small (int16 and bool), because there may be millions of pairs.
         """
         preds, target = self.preds[self.scored], self.target[self.scored]
         if self.average == "macro":
-            return (preds & target, ~preds & target, preds & ~target, ~preds & ~target)
+            return (preds & target, ~preds & target, preds & ~target)
         counts = level_counts(preds, target, self.widths) if self.levels else label_counts(preds, target, dim=1)
-        return tuple(count.to(torch.int16) for count in counts)
+        return tuple(count.to(torch.int16) for count in counts[:3])
 
-    def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
+    def corpus_value(self, num_scored: Tensor, *sums: Tensor) -> Tensor:
         """CRG of the counts, summed over pairs; with levels the mean of their CRG."""
-        return self._crg(LabelCounts(*(count.sum(0) for count in sufficient_statistics)))
-
-    def aggregate_weighted(self, weights: Tensor, *sufficient_statistics: Tensor) -> Tensor:
-        """CRG of the weighted sums of counts."""
-        # Sums of whole numbers are exact in float64.
-        return self._crg(LabelCounts(*(weights.double() @ count.double() for count in sufficient_statistics)))
-
-    def _crg(self, counts: LabelCounts) -> Tensor:
-        if self.average == "micro":
-            scores = crg_score_from_counts(*counts)
-            return scores.mean(-1) if self.levels else scores
-        if self.levels:
-            return self.level_scores(counts).mean(-1)
-        return crg_macro_score_from_counts(counts, self.min_prevalence)
+        macro = self.average == "macro"
+        tp, fn, fp = sums if macro or self.levels else (count[..., None] for count in sums)
+        labels = num_scored[..., None] * (1 if macro else tp.new_tensor(self._widths))
+        counts = LabelCounts(tp, fn, fp, labels - tp - fn - fp)
+        return (self.level_scores(counts) if macro else crg_score_from_counts(*counts)).mean(-1)
 
     def level_scores(self, counts: LabelCounts) -> Tensor:
         """Return the CRG of each level, ``(..., K)``, from counts of each label, ``(..., L)``."""
-        return crg_level_scores(split_levels(counts, self.widths), self.average, self.min_prevalence, warn=False)
+        levels = split_levels(counts, self._widths)
+        return crg_level_scores(levels, self.average, self.min_prevalence, warn=False)
+
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        return self.widths or (len(self.labels),)
 
     @property
     def best_constant(self) -> tuple[float, tuple[str, ...]]:
@@ -121,11 +117,10 @@ class LabelScores(LabelledScores):
 
     def best_constant_for(self, counts: LabelCounts) -> tuple[float, tuple[str, ...]]:
         """Return :attr:`best_constant` for other counts of each label, ``(L,)``."""
-        widths = self.widths or (len(self.labels),)
-        value = float(best_constant_of_levels(counts, widths, self.average, self.min_prevalence))
+        value = float(best_constant_of_levels(counts, self._widths, self.average, self.min_prevalence))
         if self.average == "macro":
             return value, ()
-        best = [crg_best_constant(level) for level in split_levels(counts, widths)]
+        best = [crg_best_constant(level) for level in split_levels(counts, self._widths)]
         chosen = torch.cat([level.tp + level.fp > 0 for level in best]).tolist()
         return value, tuple(label for label, on in zip(self.labels, chosen, strict=True) if on)
 
@@ -186,7 +181,7 @@ CRGPrior = float | tuple[float, ...]
 """Prevalence of positive labels (``average="micro"``), of each level, or of each label (``average="macro"``)."""
 
 
-class ReportCRG(LevelCountsMetric, LabelledMetric):
+class ReportCRG(CRGMetric, LabelledMetric):
     r"""CRG score of report text: a labeler labels both reports, and the labels are counted as in :class:`CRGScore`.
 
     The corpus value is
@@ -269,8 +264,8 @@ class ReportCRG(LevelCountsMetric, LabelledMetric):
         self.levels: tuple[str, ...] = () if levels is None else tuple(levels)
         self.level_reader = self._make_level_reader(level_schema)
         further = () if self.level_reader is None else self.level_reader.widths
-        self._set_widths((len(self._columns), *further))
-        self._add_count_states((sum(self.widths),), average, min_prevalence)
+        self._set_average(average, min_prevalence, (len(self._columns), *further))
+        self._add_count_states((sum(self.widths),))
         self.prior = None if prior is None else self._checked_prior(prior)
 
     def _make_level_reader(self, schema: str | Path | QuestionSchema) -> LevelReader | None:
@@ -435,11 +430,6 @@ class ReportCRG(LevelCountsMetric, LabelledMetric):
             widths=self.widths if self.levels else (),
         )
         return scores.with_prior(self.prior) if self.levels else scores
-
-    def _accumulate(self, scores: Scores) -> None:
-        assert isinstance(scores, LabelScores)
-        super()._accumulate(scores)
-        self._add_counts(scores.counts(dim=0))
 
 
 def prior_text(prior: CRGPrior) -> str:

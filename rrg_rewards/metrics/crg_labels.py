@@ -8,70 +8,54 @@ from torch import Tensor
 
 from rrg_rewards.functional.crg import (
     crg_best_constant,
-    crg_score_from_counts,
     label_table,
-    warn_if_undefined,
-    warn_if_undefined_macro,
 )
 from rrg_rewards.functional.crg_levels import best_constant_of_levels, crg_level_scores, split_levels
 from rrg_rewards.functional.crg_macro import (
     CRGAverage,
     check_average,
     crg_label_weights,
-    crg_macro_score_from_counts,
     macro_youden_j,
     prevalences,
 )
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics, macro_statistics
-from rrg_rewards.metrics.base import ScalarMetric
+from rrg_rewards.metrics.labelled import LabelCountsMetric
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CRGScore", "LabelCountsMetric", "LevelCountsMetric", "MultiLevelCRGScore", "average_fields"]
+__all__ = ["CRGMetric", "CRGScore", "MultiLevelCRGScore", "average_fields"]
 
 
-class LabelCountsMetric(ScalarMetric):
-    """Base of the CRG metrics: confusion counts in four int64 states of constant size."""
+class CRGMetric(LabelCountsMetric):
+    """Base of the CRG metrics: confusion counts of one or several levels of labels, columns of one table."""
 
     plot_lower_bound: float = 0.2
     plot_upper_bound: float = 1.0
 
-    tp: Tensor
-    fn: Tensor
-    fp: Tensor
-    tn: Tensor
-
-    def _add_count_states(self, shape: tuple[int, ...], average: CRGAverage, min_prevalence: float) -> None:
+    def _set_average(self, average: CRGAverage, min_prevalence: float, widths: Sequence[int]) -> None:
+        """Set the average, and the number of labels of each level."""
         check_average(average, min_prevalence)
-        # Not declared in the class, because torch.jit.script compiles no Literal.
+        # Not declared in the class, because torch.jit.script compiles no Literal and no tuple of any length.
         self.average: CRGAverage = average
         self.min_prevalence = min_prevalence
-        for name in LabelCounts._fields:
-            self.add_state(name, torch.zeros(shape, dtype=torch.long), dist_reduce_fx="sum")
-
-    def _add_counts(self, counts: LabelCounts) -> None:
-        for name, count in counts._asdict().items():
-            setattr(self, name, getattr(self, name) + count.to(self.device))
-
-    def _counts(self) -> LabelCounts:
-        return LabelCounts(self.tp, self.fn, self.fp, self.tn)
-
-    def _synced_counts(self) -> LabelCounts:
-        with self._synced():
-            return self._counts()
+        self.widths = tuple(widths)
 
     def _label_names(self) -> Sequence[str]:
         """Return the names of the labels, or their numbers."""
         return [str(column) for column in range(len(self.tp))]
 
+    def _levels(self, counts: LabelCounts) -> list[LabelCounts]:
+        """Return the counts of each level; pooled counts are those of one label."""
+        if counts.tp.ndim == 0:
+            return [LabelCounts(*(count[None] for count in counts))]
+        return split_levels(counts, self.widths)
+
     def compute(self) -> Tensor:
-        """CRG of all counts so far: float64 scalar, NaN with a warning if it is undefined."""
-        counts = self._counts()
-        if self.average == "macro":
-            warn_if_undefined_macro(counts)
-            return crg_macro_score_from_counts(counts, self.min_prevalence)
-        pooled = _pooled(counts)
-        warn_if_undefined(pooled)
-        return crg_score_from_counts(*pooled)
+        """Mean CRG of the levels: float64 scalar, NaN with a warning if a level is undefined."""
+        return crg_level_scores(self._levels(self._counts()), self.average, self.min_prevalence).mean()
+
+    def level_scores(self) -> Tensor:
+        """CRG of each level: float64 tensor ``(K,)``, synced as in ``compute``."""
+        return crg_level_scores(self._levels(self._synced_counts()), self.average, self.min_prevalence, warn=False)
 
     def statistics(self) -> dict[str, Tensor]:
         """Precision, recall, F1, accuracy and Youden's J of the counts, and what the best constant text earns.
@@ -92,7 +76,9 @@ class LabelCountsMetric(ScalarMetric):
         statistics = label_statistics(_pooled(counts))
         if counts.tp.ndim:
             statistics |= macro_statistics(counts)
-            statistics["best_constant"] = self._best_constant(counts)
+            statistics["best_constant"] = best_constant_of_levels(
+                counts, self.widths, self.average, self.min_prevalence
+            )
         if self.average == "macro":
             statistics["youden_j"] = macro_youden_j(counts, self.min_prevalence)
             out = ~self._weights(counts).bool()
@@ -103,17 +89,6 @@ class LabelCountsMetric(ScalarMetric):
                 for column in out.nonzero().flatten().tolist()
             }
         return statistics
-
-    def _best_constant(self, counts: LabelCounts) -> Tensor:
-        """Return the best score of a constant text."""
-        if self.average == "macro":
-            return crg_macro_score_from_counts(crg_best_constant(counts), self.min_prevalence)
-        return crg_score_from_counts(*_pooled(crg_best_constant(counts)))
-
-    def _best_labels(self, counts: LabelCounts) -> Tensor:
-        """Return which labels the best constant text has."""
-        best = crg_best_constant(counts)
-        return best.tp + best.fp > 0
 
     def _weights(self, counts: LabelCounts) -> Tensor:
         return crg_label_weights(prevalences(counts), self.min_prevalence)
@@ -132,7 +107,8 @@ class LabelCountsMetric(ScalarMetric):
         if self.tp.ndim == 0:
             raise ValueError("this metric keeps pooled counts only; make it with per_label=True")
         counts = self._synced_counts()
-        table = {**label_table(counts), "best_constant": self._best_labels(counts)}
+        best = (crg_best_constant(level) for level in self._levels(counts))
+        table = {**label_table(counts), "best_constant": torch.cat([one.tp + one.fp > 0 for one in best])}
         return {**table, "weight": self._weights(counts)} if self.average == "macro" else table
 
 
@@ -147,37 +123,7 @@ def _pooled(counts: LabelCounts) -> LabelCounts:
     return LabelCounts(*(count.sum() for count in counts))
 
 
-class LevelCountsMetric(LabelCountsMetric):
-    """Base of CRG metrics with several levels, whose labels are columns of one table of counts."""
-
-    def _set_widths(self, widths: Sequence[int]) -> None:
-        """Set the number of labels of each level."""
-        # Not declared in the class, because torch.jit.script compiles no tuple of any length.
-        self.widths = tuple(widths)
-
-    def _levels(self, counts: LabelCounts) -> list[LabelCounts]:
-        return split_levels(counts, self.widths)
-
-    def level_scores(self) -> Tensor:
-        """CRG of each level: float64 tensor ``(K,)``, synced as in ``compute``."""
-        counts = self._levels(self._synced_counts())
-        return crg_level_scores(counts, self.average, self.min_prevalence, warn=False)
-
-    def compute(self) -> Tensor:
-        """Mean CRG of the levels: float64 scalar, NaN with a warning if a level is undefined."""
-        if len(self.widths) == 1:
-            return super().compute()
-        counts = self._levels(self._counts())
-        return crg_level_scores(counts, self.average, self.min_prevalence).mean()
-
-    def _best_labels(self, counts: LabelCounts) -> Tensor:
-        return torch.cat([super(LevelCountsMetric, self)._best_labels(level) for level in self._levels(counts)])
-
-    def _best_constant(self, counts: LabelCounts) -> Tensor:
-        return best_constant_of_levels(counts, self.widths, self.average, self.min_prevalence)
-
-
-class CRGScore(LabelCountsMetric):
+class CRGScore(CRGMetric):
     r"""CRG score of predicted abnormality labels against reference labels.
 
     With ``average="micro"``, as published, labels are pooled:
@@ -238,7 +184,8 @@ class CRGScore(LabelCountsMetric):
             raise ValueError(f"num_labels must be positive, got {num_labels}")
         self.num_labels = num_labels
         self.per_label = per_label or average == "macro"
-        self._add_count_states((num_labels,) if self.per_label else (), average, min_prevalence)
+        self._set_average(average, min_prevalence, (num_labels,))
+        self._add_count_states((num_labels,) if self.per_label else ())
 
     @property
     def signature(self) -> str:
@@ -258,7 +205,7 @@ def _check_num_labels(preds: Tensor, num_labels: int) -> None:
         raise ValueError(f"preds and target must have {num_labels} columns, one per label, got {preds.shape[1]}")
 
 
-class MultiLevelCRGScore(LevelCountsMetric):
+class MultiLevelCRGScore(CRGMetric):
     r"""Mean CRG over several levels of labels, for example abnormality, type and location.
 
     .. math::
@@ -302,8 +249,8 @@ class MultiLevelCRGScore(LevelCountsMetric):
         if not num_labels or min(num_labels) < 1:
             raise ValueError(f"num_labels must contain a positive number for each level, got {list(num_labels)}")
         self.num_labels = tuple(num_labels)
-        self._set_widths(num_labels)
-        self._add_count_states((sum(self.num_labels),), average, min_prevalence)
+        self._set_average(average, min_prevalence, num_labels)
+        self._add_count_states((sum(num_labels),))
 
     @property
     def signature(self) -> str:

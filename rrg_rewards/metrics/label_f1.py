@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-import torch
 from torch import Tensor
 
 from rrg_rewards.functional.label_counts import (
@@ -17,7 +16,6 @@ from rrg_rewards.functional.label_counts import (
 )
 from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores
-from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
 
@@ -50,19 +48,10 @@ class LabelF1Scores(LabelledScores):
         preds, target = self.preds[self.scored], self.target[self.scored]
         return (preds & target, ~preds & target, preds & ~target)
 
-    def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
+    def corpus_value(self, num_scored: Tensor, *sums: Tensor) -> Tensor:
         """F1 of the counts, summed over pairs."""
-        counts = (one.sum(0) for one in sufficient_statistics)
-        return self._f1(torch.tensor(len(sufficient_statistics[0])), *counts)
-
-    def aggregate_weighted(self, weights: Tensor, *sufficient_statistics: Tensor) -> Tensor:
-        """F1 of the weighted sums of counts."""
-        # Sums of whole numbers are exact in float64.
-        counts = (weights.double() @ one.double() for one in sufficient_statistics)
-        return self._f1(weights.double().sum(-1, keepdim=True), *counts)
-
-    def _f1(self, pairs: Tensor, tp: Tensor, fn: Tensor, fp: Tensor) -> Tensor:
-        return label_f1(LabelCounts(tp, fn, fp, pairs - tp - fn - fp), self.average)
+        tp, fn, fp = sums
+        return label_f1(LabelCounts(tp, fn, fp, num_scored[..., None] - tp - fn - fp), self.average)
 
 
 class LabelF1(LabelledMetric):
@@ -107,11 +96,6 @@ class LabelF1(LabelledMetric):
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 
-    tp: Tensor
-    fn: Tensor
-    fp: Tensor
-    tn: Tensor
-
     def __init__(
         self,
         labeler: LabelerSetting = "rules:ct_rate",
@@ -127,8 +111,7 @@ class LabelF1(LabelledMetric):
         self.average = average
         self.labels = _chosen_labels(labels, self.labeler.labels)
         self._columns = [self.labeler.labels.index(label) for label in self.labels]
-        for name in LabelCounts._fields:
-            self.add_state(name, torch.zeros(len(self.labels), dtype=torch.long), dist_reduce_fx="sum")
+        self._add_count_states((len(self.labels),))
 
     @property
     def signature(self) -> str:
@@ -157,19 +140,9 @@ class LabelF1(LabelledMetric):
         value = statistics["f1"].nan_to_num(1.0)
         return LabelF1Scores(value, details, preds=ours, target=theirs, labels=self.labels, average=self.average)
 
-    def _accumulate(self, scores: Scores) -> None:
-        assert isinstance(scores, LabelF1Scores)
-        super()._accumulate(scores)
-        rows = scores.scored
-        for name, count in label_counts(scores.preds[rows], scores.target[rows], dim=0)._asdict().items():
-            setattr(self, name, getattr(self, name) + count.to(self.device))
-
     def compute(self) -> Tensor:
         """F1 of all counts so far: float64 scalar; NaN if no pair is scored, or no report has a label ("micro")."""
-        counts = self._counts()
-        if not int(counts.tp[0] + counts.fn[0] + counts.fp[0] + counts.tn[0]):
-            return torch.tensor(float("nan"), dtype=torch.float64, device=self.device)
-        return label_f1(counts, self.average)
+        return label_f1(self._counts(), self.average)
 
     def statistics(self) -> dict[str, Tensor]:
         """Both averages of precision, recall, F1 and accuracy, synced over processes as in ``compute``.
@@ -179,19 +152,14 @@ class LabelF1(LabelledMetric):
             ``macro_precision``, ``macro_recall``, ``macro_f1`` and ``macro_accuracy``; see
             :func:`rrg_rewards.functional.label_averages`.
         """
-        with self._synced():
-            counts = self._counts()
+        counts = self._synced_counts()
         pooled = label_averages(counts, "micro")
         pooled["micro_f1"] = pooled.pop("f1")
         return {**pooled, **macro_statistics(counts)}
 
     def label_statistics(self) -> dict[str, Tensor]:
         """Precision, recall, F1, accuracy and Youden's J of each label: float64 tensors ``(L,)``, synced."""
-        with self._synced():
-            return label_statistics(self._counts())
-
-    def _counts(self) -> LabelCounts:
-        return LabelCounts(self.tp, self.fn, self.fp, self.tn)
+        return label_statistics(self._synced_counts())
 
 
 def _chosen_labels(labels: str | Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,23 +1,24 @@
-"""The base class of metrics that compare the labels of both reports, and of their scores."""
+"""The base classes of metrics that compare the labels of both reports, and of their scores."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.findings.reading.modality import Modality
+from rrg_rewards.functional.label_counts import LabelCounts, label_counts
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.labelers.base import FallibleLabeler, Labeler, label_reports
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
-from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.base import ReportMetric, ScalarMetric
 from rrg_rewards.metrics.judged import FAILURE_KINDS, failed_by_kind, failure_texts, place_results, warn_of_failures
 from rrg_rewards.metrics.scores import Scores
 
-__all__ = ["LabelledMetric", "LabelledScores"]
+__all__ = ["LabelCountsMetric", "LabelledMetric", "LabelledScores"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -74,10 +75,35 @@ class LabelledScores(Scores):
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
 
 
-class LabelledMetric(ReportMetric):
+class LabelCountsMetric(ScalarMetric):
+    """Base of metrics of labels, whose states are confusion counts: four int64 tensors of constant size."""
+
+    tp: Tensor
+    fn: Tensor
+    fp: Tensor
+    tn: Tensor
+
+    def _add_count_states(self, shape: tuple[int, ...]) -> None:
+        for name in LabelCounts._fields:
+            self.add_state(name, torch.zeros(shape, dtype=torch.long), dist_reduce_fx="sum")
+
+    def _add_counts(self, counts: LabelCounts) -> None:
+        for name, count in counts._asdict().items():
+            setattr(self, name, getattr(self, name) + count.to(self.device))
+
+    def _counts(self) -> LabelCounts:
+        return LabelCounts(self.tp, self.fn, self.fp, self.tn)
+
+    def _synced_counts(self) -> LabelCounts:
+        with self._synced():
+            return self._counts()
+
+
+class LabelledMetric(LabelCountsMetric, ReportMetric):
     """Base of metrics with a labeler, and with known labels of the references as an optional context column.
 
-    A subclass calls :meth:`_set_labeler` in its constructor, and implements :meth:`_score_labels`. If the labeler fails
+    A subclass calls :meth:`_set_labeler` and :meth:`_add_count_states` in its constructor, and implements
+    :meth:`_score_labels`. Its states are the counts of each label. If the labeler fails
     on a report (:class:`rrg_rewards.labelers.FallibleLabeler`), its pair has no score. It is counted in
     ``num_unscorable`` and, by kind of failure, in ``num_failed``, and a :class:`~rrg_rewards.judges.base.JudgeWarning`
     reports the number of such pairs.
@@ -85,7 +111,9 @@ class LabelledMetric(ReportMetric):
 
     context = ("target_labels",)
 
-    labeler: Labeler
+    if TYPE_CHECKING:
+        # torch.jit.script would compile the annotated class.
+        labeler: Labeler
     num_failed: Tensor
 
     def _set_labeler(self, labeler: LabelerSetting) -> None:
@@ -126,7 +154,10 @@ class LabelledMetric(ReportMetric):
         return labels[: len(preds)], labels[len(preds) :], tuple(p or t for p, t in zip(*failed, strict=True))
 
     def _accumulate(self, scores: Scores) -> None:
-        """Add the failures of the labeler to the counts; subclasses add the labels."""
+        """Add the labels and the failures of the labeler to the counts."""
+        assert isinstance(scores, LabelledScores)
+        rows = scores.scored
+        self._add_counts(label_counts(scores.preds[rows], scores.target[rows], dim=0))
         if scores.failures:
             failed = torch.stack([pairs.sum() for pairs in scores.failures.values()])
             self.num_failed = self.num_failed + failed.to(self.device)

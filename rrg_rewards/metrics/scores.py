@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from rrg_rewards.functional.paired_tests import weighted_mean
 from rrg_rewards.schemas.criteria import is_number
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -91,8 +90,23 @@ class Scores:
 
     @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
-        """Inputs of :meth:`aggregate`: tensors with one row for each scored pair."""
+        """Statistics whose sums determine the corpus value: tensors with one row for each scored pair."""
         return (self.value[self.scored],)
+
+    def corpus_value(self, num_scored: Tensor, *sums: Tensor) -> Tensor:
+        """Compute the corpus value from the sums of :attr:`sufficient_statistics`; by default, the mean score.
+
+        The one formula of :meth:`aggregate`, :meth:`aggregate_weighted` and the bootstrap. A metric whose corpus value
+        is not the mean overrides this method, and ``sufficient_statistics`` if the sums of the scores do not suffice.
+
+        Args:
+            num_scored: Number of scored pairs, ``(...)``.
+            sums: Sum of each tensor of statistics, ``(..., *S)`` for statistics of the shape ``(N, *S)``.
+
+        Returns:
+            ``(...)``; NaN if the value is undefined.
+        """
+        return sums[0] / num_scored
 
     def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
         """Compute the corpus value from :attr:`sufficient_statistics`: a scalar, NaN if it is undefined.
@@ -106,13 +120,15 @@ class Scores:
             >>> scores.aggregate(*scores.sufficient_statistics)
             tensor(0.7500, dtype=torch.float64)
         """
-        return sufficient_statistics[0].double().mean()
+        # Sums of counts are exact in their own types.
+        sums = (one.double().sum(0) if one.is_floating_point() else one.sum(0) for one in sufficient_statistics)
+        return self.corpus_value(torch.tensor(len(sufficient_statistics[0])), *sums)
 
     def aggregate_weighted(self, weights: Tensor, *sufficient_statistics: Tensor) -> Tensor:
         """Compute :meth:`aggregate` for several weightings of the rows; a row of weight w counts as w equal rows.
 
-        A subclass that overrides :meth:`aggregate` may override this method too, because it is much faster than to
-        repeat rows, which the default does.
+        For a subclass that overrides :meth:`aggregate`, because its corpus value is no function of sums, the rows are
+        repeated, which is slower.
 
         Args:
             weights: Whole numbers ``(B, N)``.
@@ -128,7 +144,9 @@ class Scores:
             tensor([0.7500, 1.0000], dtype=torch.float64)
         """
         if type(self).aggregate is Scores.aggregate:
-            return weighted_mean(weights, sufficient_statistics[0])
+            weights = weights.double()
+            # Sums of whole numbers are exact in float64.
+            return self.corpus_value(weights.sum(-1), *(weights @ one.double() for one in sufficient_statistics))
         times = weights.long()
         return torch.stack(
             [self.aggregate(*(column.repeat_interleave(row, 0) for column in sufficient_statistics)) for row in times]
