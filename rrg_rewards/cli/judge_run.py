@@ -16,9 +16,8 @@ from rrg_rewards.data.tables.appending import AppendedLines
 from rrg_rewards.data.tables.table import Table, table_format
 from rrg_rewards.data.tables.writers import check_output, write_json
 from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation
-from rrg_rewards.judges.agreement import judge_agreement
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
-from rrg_rewards.judges.evaluations import EvaluatedPair, read_evaluations
+from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.metrics.crimson import report_pairs
 from rrg_rewards.version import __version__

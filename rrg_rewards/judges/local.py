@@ -1,19 +1,21 @@
 """A language model in this process as a judge."""
 
 import asyncio
+import hashlib
+import json
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rrg_rewards.judges.base import STOPPED, AnswerError, Item, Judge, JudgeFailure, JudgeTask, Message, Result
-from rrg_rewards.judges.constrained import JsonGrammar, SchemaConstraint, can_constrain
-from rrg_rewards.judges.sampling import Sampling
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
@@ -24,6 +26,8 @@ __all__ = ["LocalJudge"]
 
 _EXTRA = "local-judge"
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
+# Enough for JSON with an indentation of 4. Without a limit, a weak model may generate only white space.
+_WHITE_SPACE = r"[ \n]{0,20}"
 
 
 @dataclass(eq=False, repr=False)
@@ -99,8 +103,8 @@ class LocalJudge(Judge):
         check_model_source(self.model)
         self.model = str(self.model)
         self._arguments = {argument.name: getattr(self, argument.name) for argument in fields(self)}
-        self.constrained = can_constrain() if self.constrained == "auto" else self.constrained
-        self._grammars: dict[str, JsonGrammar] = {}
+        self.constrained = find_spec("llguidance") is not None if self.constrained == "auto" else self.constrained
+        self._grammars: dict[str, _JsonGrammar] = {}
         self._reruns: dict[int, LocalJudge] = {}
         # Simultaneous evaluations would need more memory and be no faster.
         self._turn = threading.Lock()
@@ -204,9 +208,9 @@ class LocalJudge(Judge):
         mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
         processors: list[Any] = []
         if self.constrained:
-            processors.append(SchemaConstraint(self._grammar(task), len(prompts), longest))
+            processors.append(_SchemaConstraint(self._grammar(task), len(prompts), longest))
         if self.temperature:
-            processors.append(Sampling(prompts, self.temperature, self.seed, self.run))
+            processors.append(_Sampling(prompts, self.temperature, self.seed, self.run))
         device = next(self._model.parameters()).device
         model: Any = self._model
         generated: Tensor = model.generate(
@@ -223,10 +227,10 @@ class LocalJudge(Judge):
         end = next((index for index, token in enumerate(answer) if token in self._ends), len(answer))
         return str(self._tokenizer.decode(answer[:end], skip_special_tokens=True))
 
-    def _grammar(self, task: JudgeTask[Any, Any]) -> JsonGrammar:
+    def _grammar(self, task: JudgeTask[Any, Any]) -> "_JsonGrammar":
         if task.prompt_hash not in self._grammars:
             vocabulary = self._model.get_output_embeddings().weight.shape[0]
-            grammar = JsonGrammar(self._tokenizer, vocabulary, self._ends, task.schema)
+            grammar = _JsonGrammar(self._tokenizer, vocabulary, self._ends, task.schema)
             self._grammars[task.prompt_hash] = grammar
         return self._grammars[task.prompt_hash]
 
@@ -271,3 +275,110 @@ def _build(model: str, revision: str | None, dtype: str, attention: str | None) 
     )
     built: nn.Module = loaded
     return built
+
+
+class _JsonGrammar:
+    """A JSON schema compiled to a grammar over a tokenizer's tokens.
+
+    Args:
+        tokenizer: A fast tokenizer of transformers.
+        vocabulary: Number of the model's logits, which may exceed the size of the tokenizer's vocabulary.
+        ends: Ids of the tokens that end an answer.
+        schema: JSON schema of the answer.
+
+    Raises:
+        ModuleNotFoundError: If llguidance is not installed, naming the pip command.
+        ValueError: If llguidance does not support the tokenizer or the schema.
+    """
+
+    def __init__(self, tokenizer: Any, vocabulary: int, ends: Sequence[int], schema: Mapping[str, Any]) -> None:
+        self.ends = list(ends)
+        self._library = require("llguidance", extra=_EXTRA)
+        adapter = require("llguidance.hf", extra=_EXTRA)
+        try:
+            self._tokenizer = adapter.from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=self.ends)
+        except ValueError as error:
+            raise ValueError(f"the tokenizer cannot be constrained, pass constrained=False: {error}") from error
+        options = {"whitespace_flexible": True, "whitespace_pattern": _WHITE_SPACE}
+        self._grammar = self._library.LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=options)
+        if problem := self._library.LLMatcher.validate_grammar(self._grammar, self._tokenizer):
+            raise ValueError(f"the schema cannot constrain answers: {problem}")
+
+    def matcher(self) -> Any:
+        """Make a matcher for one answer."""
+        return self._library.LLMatcher(self._tokenizer, self._grammar, log_level=0)
+
+
+class _SchemaConstraint:
+    """A logits processor of transformers that allows only tokens of the grammar in each answer of a batch.
+
+    Args:
+        grammar: Grammar of the answers.
+        rows: Number of answers.
+        start: Number of tokens of the padded prompts.
+    """
+
+    def __init__(self, grammar: _JsonGrammar, rows: int, start: int) -> None:
+        self._grammar = grammar
+        self._matchers = [grammar.matcher() for _ in range(rows)]
+        self._start = start
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Set the scores of tokens that are not allowed to minus infinity.
+
+        Raises:
+            RuntimeError: If llguidance cannot parse an answer.
+        """
+        if input_ids.shape[1] > self._start:
+            for matcher, token in zip(self._matchers, input_ids[:, -1].tolist(), strict=True):
+                # Padding follows a finished answer.
+                if not matcher.is_stopped():
+                    matcher.consume_token(token)
+        masks = [self._mask(matcher, scores.shape[1]) for matcher in self._matchers]
+        allowed = torch.from_numpy(np.stack(masks)).to(scores.device)
+        return scores.masked_fill(~allowed, float("-inf"))
+
+    def _mask(self, matcher: Any, vocabulary: int) -> Any:
+        if matcher.is_error():
+            raise RuntimeError(f"constrained decoding failed: {matcher.get_error()}")
+        allowed = np.zeros(vocabulary, dtype=bool)
+        if matcher.is_stopped():
+            # The JSON is complete.
+            allowed[self._grammar.ends] = True
+            return allowed
+        bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8), bitorder="little")
+        allowed[: len(bits)] = bits[:vocabulary]
+        return allowed
+
+
+class _Sampling:
+    r"""A logits processor of transformers whose highest score is a token drawn from the model's distribution.
+
+    With scores :math:`s` and independent Gumbel noise :math:`g`, :math:`\arg\max(s / T + g)` is distributed as
+    :math:`\mathrm{softmax}(s / T)`, so that greedy decoding of the result draws an answer at temperature :math:`T`.
+    Each prompt has its own generator, so its answer is the same in every batch.
+
+    Source: Maddison, Tarlow and Minka, "A* sampling", NeurIPS 2014, Section 2.
+
+    Args:
+        prompts: Token ids of each prompt.
+        temperature: Temperature, positive.
+        seed: Seed of the draws.
+        run: Number of the run; each run has other draws.
+    """
+
+    def __init__(self, prompts: Sequence[Sequence[int]], temperature: float, seed: int, run: int) -> None:
+        self._temperature = temperature
+        self._generators = [torch.Generator().manual_seed(_seed(prompt, seed, run)) for prompt in prompts]
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # noqa: ARG002 (transformers' signature)
+        """Return the scores divided by the temperature, with noise added."""
+        # -log of exponentially distributed numbers is Gumbel noise.
+        noise = torch.stack([torch.empty(scores.shape[1]).exponential_(generator=one) for one in self._generators])
+        return scores.float() / self._temperature - noise.log().to(scores.device)
+
+
+def _seed(prompt: Sequence[int], seed: int, run: int) -> int:
+    content = repr((list(prompt), seed, run)).encode()
+    # The generators take seeds of 63 bits.
+    return int.from_bytes(hashlib.sha256(content).digest()[:8], "big") >> 1

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from rrg_rewards.findings.reading.modality import Modality
-from rrg_rewards.labelers.radbert_model import load_radbert_classifier
 from rrg_rewards.models.loading import load_frozen
+from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_model_source, check_reports
@@ -28,6 +28,8 @@ _WEIGHT_FILES = ("model.safetensors", "RadBertClassifier.pth", "pytorch_model.bi
 # Names with these endings are files and never Hub ids, so that a mistyped path is not looked up on the Hub.
 _FILE_ENDINGS = (".pth", ".pt", ".bin", ".safetensors")
 _MAX_TOKENS = 512
+# A buffer in checkpoints of old versions of transformers; new versions compute it.
+_DERIVED_KEYS = frozenset({"model.embeddings.position_ids"})
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ def _build(source: _Source, labels: tuple[str, ...]) -> nn.Module:
     transformers = require("transformers", extra="labelers")
     config = transformers.AutoConfig.from_pretrained(source.encoder, revision=source.revision, trust_remote_code=False)
     _check_label_names(config, labels)
-    return load_radbert_classifier(source.weights, config, len(labels))
+    return _load_classifier(source.weights, config, len(labels))
 
 
 def _locate(checkpoint: str, encoder: str, revision: str | None) -> _Source:
@@ -231,3 +233,63 @@ def _check_label_names(config: Any, labels: tuple[str, ...]) -> None:
     if all(name.startswith("LABEL_") for name in named) or named == labels:
         return
     raise ValueError(f"the checkpoint's labels are {', '.join(named)}; the schema's are {', '.join(labels)}")
+
+
+class _Classifier(nn.Module):
+    r"""Encoder with a linear multi-label head.
+
+    .. math::
+        z = W \, \mathrm{pool}(\mathrm{RadBERT}(x)) + b
+
+    A label is positive if :math:`\sigma(z) \ge 0.5`. Parameters are named ``model.*`` and
+    ``classifier.*``, as in the published checkpoint.
+
+    Source: Hamamci et al., CT-RATE, arXiv:2403.17834 (text classifier); Yan et al., RadBERT, Radiology: AI 2022.
+    """
+
+    def __init__(self, config: Any, num_labels: int) -> None:
+        super().__init__()
+        transformers = require("transformers", extra="labelers")
+        # The dtype of the configuration may have a lower precision than the weights.
+        self.model = transformers.AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        self.classifier = nn.Linear(config.hidden_size, num_labels, dtype=torch.float32)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the logits ``(N, L)`` of token ids ``(N, T)``."""
+        pooled = self.model(input_ids=input_ids, attention_mask=attention_mask).pooler_output
+        logits: Tensor = self.classifier(pooled)
+        return logits
+
+
+def _load_classifier(weights: Path, config: Any, num_labels: int) -> nn.Module:
+    """Load the classifier in float32 from weights in one of the published formats.
+
+    These are a plain state_dict (``RadBertClassifier.pth``) or safetensors with the keys of :class:`_Classifier`, and
+    safetensors of a Hugging Face sequence classifier.
+    """
+    state = read_state_dict(weights)
+    if any(key.startswith("model.") for key in state):
+        model: nn.Module = _Classifier(config, num_labels)
+        state = {key: value for key, value in state.items() if key not in _DERIVED_KEYS}
+    else:
+        model = _SequenceClassifier(config, num_labels)
+        state = {f"model.{key}": value for key, value in state.items() if not key.endswith(".position_ids")}
+    check_state_dict(state, model.state_dict(), weights)
+    model.load_state_dict(state)
+    return model
+
+
+class _SequenceClassifier(nn.Module):
+    """A Hugging Face sequence classifier with the interface of :class:`_Classifier`."""
+
+    def __init__(self, config: Any, num_labels: int) -> None:
+        super().__init__()
+        transformers = require("transformers", extra="labelers")
+        config.num_labels = num_labels
+        self.model = transformers.AutoModelForSequenceClassification.from_config(
+            config, dtype=torch.float32, trust_remote_code=False
+        )
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+        return logits

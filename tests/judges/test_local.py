@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from rrg_rewards.judges.base import STOPPED, JudgeFailure, JudgeTask, Message, ReportPair
-from rrg_rewards.judges.local import LocalJudge
+from rrg_rewards.judges.local import LocalJudge, _Sampling
 from rrg_rewards.judges.tasks.base import read_answer
 from rrg_rewards.judges.tasks.crimson import CrimsonAnswer
 from rrg_rewards.utilities.processes import run_coroutine
@@ -283,7 +283,7 @@ def test_an_answer_cut_short_is_malformed(folder: Path) -> None:
 
 
 def test_without_the_library_auto_is_unconstrained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rrg_rewards.judges.local.can_constrain", lambda: False)
+    monkeypatch.setattr("rrg_rewards.judges.local.find_spec", lambda name: None)
     made = judge(folder, constrained="auto")
     assert not made.constrained
     assert made.arguments()["constrained"] == "auto"
@@ -326,3 +326,29 @@ def test_runs_draw_other_answers_that_do_not_depend_on_the_batch(folder: Path) -
         judge(folder).rerun(1)
     with pytest.raises(ValueError, match="temperature must be at least 0 and finite, got -1"):
         judge(folder, temperature=-1)
+
+
+SCORES = torch.tensor([1.0, 0.0, float("-inf"), 2.0])
+
+
+def drawn(prompts: list[list[int]], temperature: float = 1.0, run: int = 0) -> list[int]:
+    sampling = _Sampling(prompts, temperature, seed=0, run=run)
+    return sampling(torch.zeros(len(prompts), 1), SCORES.repeat(len(prompts), 1)).argmax(1).tolist()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_tokens_have_the_probabilities_of_the_softmax(temperature: float) -> None:
+    prompts = [[number] for number in range(4000)]
+    shares = torch.bincount(torch.tensor(drawn(prompts, temperature)), minlength=4) / len(prompts)
+    # Four standard errors of a share are at most 0.032.
+    assert torch.allclose(shares, (SCORES / temperature).softmax(0), atol=0.032)
+    assert shares[2] == 0
+
+
+def test_draws_depend_on_prompt_and_run_but_not_on_the_batch() -> None:
+    prompts = [[number, 7] for number in range(40)]
+    together = drawn(prompts)
+    assert together == [drawn([prompt])[0] for prompt in prompts]
+    assert drawn(prompts[::-1]) == together[::-1]
+    assert drawn(prompts, run=1) != together
+    assert len(set(together)) == 3

@@ -13,9 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from rrg_rewards.data import read_table
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges import LocalJudge, ReportPair, RuleJudge
-from rrg_rewards.judges.agreement import judge_agreement
 from rrg_rewards.judges.candidates import make_candidates
-from rrg_rewards.judges.evaluations import EvaluatedPair, read_evaluations
+from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.recipes.crimson.distill import load_examples, parse, run
 from rrg_rewards.recipes.crimson.prepare import prepare

@@ -1,4 +1,4 @@
-"""Agreement of two judges, and files of evaluations."""
+"""Files of evaluations, and the agreement of a judge with them."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,8 @@ from scipy.stats import kendalltau
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding, crimson_score
 from rrg_rewards.judges import ReportPair, RuleJudge
-from rrg_rewards.judges.agreement import judge_agreement
 from rrg_rewards.judges.base import JudgeFailure
-from rrg_rewards.judges.evaluations import EvaluatedPair, read_evaluations
+from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 
 REPORTS = ["Cardiomegaly.", "Large left effusion.", "Small right effusion. Cardiomegaly.", "Clear.", "Nodule of 8 mm."]
 PAIRS = [ReportPair(one, other) for one in REPORTS for other in REPORTS]
