@@ -1,18 +1,19 @@
 """Grade an answer against the true answer by its type: numeric, location, categorical or existence."""
 
+import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, TypeVar, get_args
 
 from rrg_rewards.findings.lexicon.cues import cue_words
-from rrg_rewards.findings.reading.measurements import NumberTooLongError, UnknownUnitError, read_measures
+from rrg_rewards.findings.reading.measurements import Ends, Measure, NumberTooLongError, UnknownUnitError, read_measures
 from rrg_rewards.questions.locations import Place, grade_place, opposed_details, places_in, read_places
-from rrg_rewards.questions.measurements import grade_measures
 from rrg_rewards.questions.schema import AnswerType, check_answer_type
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["Grading", "OverSpecified", "check_grading", "compare_answers"]
+__all__ = ["Grading", "OverSpecified", "check_grading", "compare_answers", "largest_measure"]
 
 Grading = Literal["levels", "overlap"]
 """Grades of lists: 1, 0.5 or 0 for the whole answer, as published, or the overlap of its parts with the true ones."""
@@ -26,13 +27,18 @@ _SPECIFIABLE = frozenset({"location", "categorical"})
 # Maximum number of words from a denial to the value, or to the place, that it denies: "not calcified".
 _DENIAL_REACH = 2
 _PLACE_DENIAL_REACH = 4
+# Relative errors below which a number is right or partly right.
+_FULL_BELOW, _HALF_BELOW = Fraction(1, 10), Fraction(3, 10)
+# Separators of measures. A comma inside a number is a decimal point.
+_BETWEEN = re.compile(r"\s*(?:;|,(?!\d)|\band\b)\s*")
+_UNIT = re.compile(r"[a-z%]+\W*$", re.IGNORECASE)
 
 
 def check_grading(grading: str, over_specified: str = "right") -> None:
     """Raise a ValueError unless a way of grading, and the grade of over-specified answers, are known."""
-    for name, value, known in (("grading", grading, Grading), ("over_specified", over_specified, OverSpecified)):
-        if value not in get_args(known):
-            raise ValueError(unknown_name_message(name, str(value), get_args(known)))
+    for name, value, choices in (("grading", grading, Grading), ("over_specified", over_specified, OverSpecified)):
+        if value not in get_args(choices):
+            raise ValueError(unknown_name_message(name, str(value), get_args(choices)))
 
 
 def compare_answers(
@@ -116,6 +122,25 @@ def compare_answers(
     return 1.0 if _compared(target, prediction, answer_type, grading) == 1 else 0.5
 
 
+def largest_measure(answer: str) -> str:
+    """Return the largest measure of an answer that lists those of several lesions, or else the answer.
+
+    Args:
+        answer: Answer to a numeric question, with known units.
+
+    Example:
+        >>> largest_measure("8 mm and 1.2 x 0.9 cm"), largest_measure("3 and 2 cm"), largest_measure("1,2 cm")
+        ('1.2 x 0.9 cm', '3 cm', '1,2 cm')
+    """
+    parts, measures = _BETWEEN.split(answer), read_measures(answer)
+    if len(parts) < 2 or len(parts) != len(measures) or len({measure.kind for measure in measures}) > 1:
+        return answer
+    greatest = max(range(len(parts)), key=lambda i: max(end for end in measures[i].ranges[0] if end is not None))
+    part = parts[greatest].strip()
+    unit = _UNIT.search(parts[-1])
+    return part if unit is None or _UNIT.search(part) else f"{part} {unit[0]}"
+
+
 @lru_cache(maxsize=1 << 16)
 def _compared(prediction: str | None, target: str, answer_type: AnswerType, grading: Grading) -> float:
     if answer_type == "numeric":
@@ -163,7 +188,69 @@ def _compare_numeric(prediction: str, target: str, grading: Grading) -> float:
     if all(measure.kind for measure in wanted) and any(measure.kind for measure in said):
         # Ignore the numbers of images and series: "5 mm (image 45)".
         said = tuple(measure for measure in said if measure.kind)
-    return _combined(wanted, said, grade_measures) if grading == "levels" else _overlap(wanted, said, grade_measures)
+    return _combined(wanted, said, _grade_measures) if grading == "levels" else _overlap(wanted, said, _grade_measures)
+
+
+def _grade_measures(target: Measure, said: Measure) -> float:
+    """Grade a measure: 1, 0.5 or 0.
+
+    Errors are relative to the target. The dimension with the largest error determines the grade. A value within a
+    target range has no error. Two ranges are compared by their ends. A range is compared with a single target value by
+    its farther end. Surplus dimensions are ignored, smallest first. With too few dimensions the grade is at most 0.5.
+    """
+    if target.kind and said.kind and target.kind != said.kind:
+        return 0.0
+    grade = 1.0
+    if {target.kind, said.kind} == {None, "share"}:
+        target, said = _as_share(target), _as_share(said)
+    if len(said.ranges) < len(target.ranges):
+        grade = 0.5
+    return min(grade, *(_grade_range(wanted, given) for wanted, given in zip(target.ranges, said.ranges, strict=False)))
+
+
+def _as_share(measure: Measure) -> Measure:
+    """Return a ratio such as 0.55 in percent, and measures with a unit or a number outside (0, 1) unchanged."""
+    ranges = [(low, high) for low, high in measure.ranges if low is not None and high is not None]
+    if measure.kind or len(ranges) < len(measure.ranges) or not all(0 < end < 1 for ends in ranges for end in ends):
+        return measure
+    return Measure("share", tuple((100 * low, 100 * high) for low, high in ranges))
+
+
+def _grade_range(target: Ends, said: Ends) -> float:
+    if None in target or None in said:
+        return _grade_open(target, said)
+    low, high = target[0] or Fraction(0), target[1] or Fraction(0)
+    first, last = said[0] or Fraction(0), said[1] or Fraction(0)
+    if first == last:
+        error = Fraction(0) if low <= first <= high else min(_error(low, first), _error(high, first))
+    else:
+        error = max(_error(low, first), _error(high, last))
+    return 1.0 if error < _FULL_BELOW else 0.5 if error < _HALF_BELOW else 0.0
+
+
+def _error(target: Fraction, said: Fraction) -> Fraction:
+    """Return the error relative to the target. If the target is zero, any other value is wrong."""
+    if target == said:
+        return Fraction(0)
+    return abs(said - target) / abs(target) if target else _HALF_BELOW
+
+
+def _grade_open(target: Ends, said: Ends) -> float:
+    """Grade ranges with an open end ("less than 10 mm"): 1 if within the target, 0.5 if they contain it."""
+    closed = [
+        _grade_range((a, a), (b, b)) for a, b in zip(target, said, strict=True) if a is not None and b is not None
+    ]
+    if [end is None for end in target] == [end is None for end in said]:
+        return min(closed)
+    if None not in said:
+        return 1.0 if _within(said, target) else max(closed, default=0.0) if said[0] == said[1] else 0.0
+    return 0.5 if _within(target, said) else 0.0
+
+
+def _within(inner: Ends, outer: Ends) -> bool:
+    above = outer[0] is None or (inner[0] is not None and inner[0] >= outer[0])
+    below = outer[1] is None or (inner[1] is not None and inner[1] <= outer[1])
+    return above and below
 
 
 def _compare_places(prediction: str, target: str, grading: Grading) -> float:

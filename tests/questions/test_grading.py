@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rrg_rewards.questions.grading import compare_answers
+from rrg_rewards.questions.grading import compare_answers, largest_measure
 
 # (prediction, target, grade)
 NUMBERS = [
@@ -359,3 +359,22 @@ def test_other_grades_do_not_depend_on_over_specified(said: str | None, target: 
 def test_an_unknown_grade_of_over_specified_answers_is_told() -> None:
     with pytest.raises(ValueError, match="unknown over_specified 'half'"):
         compare_answers("1", "1", "numeric", over_specified="half")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answer", "largest"),
+    [
+        ("12 mm", "12 mm"),
+        ("5 and 12 mm", "12 mm"),
+        ("1.5 and 0.8 cm", "1.5 cm"),
+        ("8 mm; 1.2 x 0.9 cm; 5 mm", "1.2 x 0.9 cm"),
+        ("9 x 6 mm, 7 mm", "9 x 6 mm"),
+        ("20 HU; -50 HU", "20 HU"),
+        # Not comparable, or one measure.
+        ("12 mm; 40 HU", "12 mm; 40 HU"),
+        ("1,2 cm", "1,2 cm"),
+        ("5 mm (image 45)", "5 mm (image 45)"),
+    ],
+)
+def test_the_largest_of_several_measures(answer: str, largest: str) -> None:
+    assert largest_measure(answer) == largest

@@ -22,7 +22,7 @@ from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units,
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.findings.reading.wordings import composed_concept
 
-__all__ = ["FindingEngine", "engine_of", "extract_findings", "get_engine"]
+__all__ = ["FindingEngine", "UnitMemory", "engine_of", "extract_findings", "get_engine"]
 
 _PRESENCES: dict[int, Presence] = {PRESENT: "present", UNCERTAIN: "uncertain", ABSENT: "absent"}
 # Maximum number of remembered units, and maximum length of a remembered unit in characters.
@@ -39,14 +39,14 @@ Key = TypeVar("Key", str, tuple[str, ...])
 Value = TypeVar("Value")
 
 
-class _Memory(Generic[Key, Value]):
-    """Remembers the results of texts that occur in several reports.
+class UnitMemory(Generic[Key, Value]):
+    """Remembers the results of units, because many sentences occur in several reports.
 
     Args:
         size: Maximum number of results; the memory is emptied when it is full.
 
     Attributes:
-        results: The results, by text or by tokens. Several threads may read and add them; none is ever removed.
+        results: The results, by unit or by tokens. Several threads may read and add them; none is ever removed.
     """
 
     def __init__(self, size: float) -> None:
@@ -54,7 +54,7 @@ class _Memory(Generic[Key, Value]):
         self.results: dict[Key, Value] = {}
 
     def add(self, key: Key, result: Value) -> None:
-        """Remember a result, unless its text is long."""
+        """Remember a result, unless its unit is long."""
         if self._size and len(key) <= _MAX_REMEMBERED_LENGTH:
             if len(self.results) >= self._size:
                 # Replaced instead of cleared, because another thread may be reading the old dictionary.
@@ -135,9 +135,9 @@ class FindingEngine:
     def __init__(self, lexicon: Lexicon, memory: int = _MEMORY, open_findings: bool = False) -> None:
         self.lexicon = lexicon
         self.open_findings = open_findings
-        self._masks: _Memory[str, int] = _Memory(memory)
-        self._units: _Memory[str, tuple[_SentenceReading, ...]] = _Memory(memory * _FINDINGS_PER_MASK)
-        self._sentences: _Memory[tuple[str, ...], _TokenReading] = _Memory(memory * _FINDINGS_PER_MASK)
+        self._masks: UnitMemory[str, int] = UnitMemory(memory)
+        self._units: UnitMemory[str, tuple[_SentenceReading, ...]] = UnitMemory(memory * _FINDINGS_PER_MASK)
+        self._sentences: UnitMemory[tuple[str, ...], _TokenReading] = UnitMemory(memory * _FINDINGS_PER_MASK)
 
     def masks(self, reports: Sequence[str]) -> list[int]:
         """Return, for each report, the bit mask of its present and uncertain concepts.

@@ -11,8 +11,7 @@ from rrg_rewards.findings.reading.measurements import NumberTooLongError, Unknow
 from rrg_rewards.judges.base import AnswerError, Message
 from rrg_rewards.judges.tasks.base import PromptTask, quote_text
 from rrg_rewards.judges.tasks.grounding import ReportWords, content_words, is_denial, report_words
-from rrg_rewards.questions.grading import OverSpecified, check_grading, compare_answers
-from rrg_rewards.questions.measurements import largest_measure
+from rrg_rewards.questions.grading import OverSpecified, check_grading, compare_answers, largest_measure
 from rrg_rewards.questions.schema import SEVERAL_LESIONS, AttributeSpec, FindingSpec, QAItem, QuestionSchema
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The work of questions grows linearly with the length of a report."""
+"""The work of descriptions, questions and answers grows linearly with the length of a report."""
 
 import pytest
 
