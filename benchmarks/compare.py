@@ -26,8 +26,9 @@ from sacrebleu.significance import PairedTest
 from timing import in_turn, machine
 from torch import Tensor
 
+from rrg_rewards.analysis import compare_systems
 from rrg_rewards.functional import paired_bootstrap, paired_randomisation
-from rrg_rewards.metrics import ROUGE, ReportCRG, compare_systems
+from rrg_rewards.metrics import ROUGE, ReportCRG
 
 SYSTEMS = SHARED / "iu_xray" / "systems.csv"
 NAMES = ("fixed_normal_template", "sft_model", "retrieval_oracle")

@@ -1,3 +1,4 @@
+from rrg_rewards.analysis.comparison import compare_systems as compare_systems
 from rrg_rewards.callbacks import ReportMetricsCallback as ReportMetricsCallback
 from rrg_rewards.callbacks import RewardWatchCallback as RewardWatchCallback
 from rrg_rewards.data import inject_phantom_errors as inject_phantom_errors
@@ -48,7 +49,6 @@ from rrg_rewards.metrics import ReportCRG as ReportCRG
 from rrg_rewards.metrics import ReportMetric as ReportMetric
 from rrg_rewards.metrics import Scores as Scores
 from rrg_rewards.metrics import available_metrics as available_metrics
-from rrg_rewards.metrics import compare_systems as compare_systems
 from rrg_rewards.metrics import make_metric as make_metric
 from rrg_rewards.metrics.nlg import BLEU as BLEU
 from rrg_rewards.metrics.nlg import ROUGE as ROUGE

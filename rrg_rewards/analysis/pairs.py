@@ -278,11 +278,11 @@ def read_input(path: str, table_format: str | None, delimiter: str | None, log: 
     return table
 
 
-def with_new_columns(table: Table, columns: Mapping[str, Sequence[Any]], prefix: str, log: RunLog) -> Table:
-    """Return the table with columns added as ``prefix`` + name; warn if they replace input columns."""
+def with_new_columns(table: Table, columns: Mapping[str, Sequence[Any]], prefix: str, log: RunLog | None) -> Table:
+    """Return the table with columns added as ``prefix`` + name; tell a log if they replace input columns."""
     named = {prefix + name: cells for name, cells in columns.items()}
     replaced = [name for name in named if name in table.columns]
-    if replaced:
+    if replaced and log is not None:
         log.warn(
             f"the output replaces {len(replaced)} input column(s) of the same name: {', '.join(replaced)}; "
             "--prefix TEXT keeps both"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
 
-__all__ = ["LabelSettings", "MetricChoice", "PairColumns", "RewardChoice"]
+__all__ = ["CompareSettings", "LabelSettings", "MetricChoice", "PairColumns", "RewardChoice", "ScoreSettings"]
 
 _LABELER = (
     "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
@@ -212,3 +212,65 @@ class LabelSettings:
             get_label_schema(self.schema or "ct_rate")
         except (ValueError, FileNotFoundError) as error:
             raise SettingError("schema", str(error)) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSettings:
+    """Settings of :func:`~rrg_rewards.analysis.score_table`.
+
+    Args:
+        bootstrap: Resamples of the bootstrap; 0 for no intervals.
+        seed: Seed of the bootstrap.
+        prefix: Text before the names of new columns. Without it they replace columns of the same name.
+        batch_size: Number of rows in a batch.
+    """
+
+    bootstrap: int = setting(1000, "resamples; 0 for no interval (default: 1000)", metavar="N", minimum=0)
+    prefix: str = setting(
+        "",
+        "put TEXT before the names of new columns; without it they replace input columns of the same name",
+        metavar="TEXT",
+    )
+    batch_size: int = setting(256, "number of rows in a batch (default: 256)", metavar="N", minimum=1)
+    seed: int = setting(0, "seed of the bootstrap (default: 0)")
+
+    def __post_init__(self) -> None:
+        check_minimums(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareSettings:
+    """Settings of :func:`~rrg_rewards.analysis.compare_tables`.
+
+    Args:
+        scores: Columns of scores that other programs wrote, which are compared as means. With one table, a name
+            contains ``{column}``, which stands for the column of predictions.
+        lower_is_better: Columns among ``scores`` of which a lower number is better.
+        baseline: Name of the system to compare with. Default: the first.
+        by: Columns that divide the studies into groups; the comparison is repeated for each group.
+        bootstrap: Draws of the bootstrap; 0 for no intervals.
+        permutations: Permutations of the randomisation; 0 for no p-values.
+        seed: Seed of draws and permutations.
+    """
+
+    scores: Sequence[str] = setting(
+        (), "columns of scores; with one table, as in {column}_green", metavar="COLUMN[,COLUMN...]", separator=","
+    )
+    lower_is_better: Sequence[str] = setting(
+        (),
+        "columns of --scores of which a lower number is better",
+        metavar="COLUMN[,COLUMN...]",
+        separator=",",
+    )
+    baseline: str | None = setting(None, "system to compare with (default: the first)", metavar="NAME")
+    by: Sequence[str] = setting(
+        (), "repeat the comparison for each value of a column", metavar="COLUMN[,COLUMN...]", separator=","
+    )
+    bootstrap: int = setting(1000, "bootstrap draws; 0 for no intervals (default: 1000)", metavar="N", minimum=0)
+    permutations: int = setting(
+        10_000, "permutations of the randomisation; 0 for no p-values (default: 10000)", metavar="N", minimum=0
+    )
+    seed: int = setting(0, "random seed (default: 0)")
+
+    def __post_init__(self) -> None:
+        check_minimums(self)

@@ -4,16 +4,19 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.cli.html_options import add_html_options, check_html, write_html
 from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
+    add_settings,
     add_shared_options,
     add_table_argument,
     check_file_options,
     check_outputs,
+    not_negative_int,
 )
-from rrg_rewards.cli.score import add_metric_options, add_reference_options, resamples
+from rrg_rewards.cli.score import add_metric_options
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -68,7 +71,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser.add_argument("--human", required=True, metavar="COLUMN[,COLUMN...]", help="columns of human judgements")
     parser.add_argument("--scores", metavar="COLUMN[,COLUMN...]", help="columns of scores")
     parser.add_argument(
-        "--metrics", metavar="NAME[,NAME...]", help="metrics to compute; rrg-rewards score --list shows them"
+        "--metrics",
+        type=lambda text: [name.strip() for name in text.split(",")],
+        default=(),
+        metavar="NAME[,NAME...]",
+        help="metrics to compute; rrg-rewards score --list shows them",
     )
     parser.add_argument(
         "--lower-is-better", metavar="COLUMN[,COLUMN...]", help="columns of --scores and --human that are turned"
@@ -86,12 +93,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     for option, what in (("bootstrap", "bootstrap resamples; 0 for no intervals"), ("permutations", "permutations")):
         zero = "" if "0" in what else "; 0 for no p-values"
         parser.add_argument(
-            f"--{option}", type=resamples, default=1000, metavar="N", help=f"{what}{zero} (default: 1000)"
+            f"--{option}", type=not_negative_int, default=1000, metavar="N", help=f"{what}{zero} (default: 1000)"
         )
     parser.add_argument(
         "--prediction-column", default="prediction", metavar="NAME", help="column of predictions (default: %(default)s)"
     )
-    add_reference_options(parser)
+    add_settings(parser, PairColumns, "reference_column", "best_reference")
     add_metric_options(parser)
     output = {"default": None, "help": "write all values as a table to FILE; - is standard output"}
     add_shared_options(parser, "json", "format", "overwrite", "batch-size", "seed", output=output)
@@ -145,11 +152,11 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
+    from rrg_rewards.analysis.scoring import CONFIDENCE
     from rrg_rewards.cli.agreement_columns import read_columns
     from rrg_rewards.cli.agreement_output import agreement_grids, agreement_rows
     from rrg_rewards.cli.agreement_run import agreement_result
     from rrg_rewards.cli.options import write_outputs
-    from rrg_rewards.cli.summary import CONFIDENCE
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.version import __version__
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.cli.options import UsageError, note_delimiter
-from rrg_rewards.cli.score import check_reference_options, make_metrics
-from rrg_rewards.cli.score_engine import best_reference
-from rrg_rewards.cli.score_pairs import PairReader, located
+from rrg_rewards.analysis.metric_choice import make_metrics
+from rrg_rewards.analysis.pairs import PairReader, located, note_delimiter
+from rrg_rewards.analysis.settings import MetricChoice, PairColumns
+from rrg_rewards.cli.options import UsageError, settings_from
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table, TableError, is_missing
@@ -69,8 +69,7 @@ def read_columns(args: argparse.Namespace, terminal: Terminal) -> AgreementColum
         UsageError: If an option names a column twice or turns a column that is not used, a metric does not say whether
             higher scores are better, or a group has the name of the result of all rows.
     """
-    metrics = make_metrics(args) if args.metrics else {}
-    check_reference_options(args, metrics)
+    metrics = make_metrics(settings_from(args, MetricChoice))
     for name, metric in metrics.items():
         if metric.higher_is_better is None:
             raise UsageError(
@@ -114,7 +113,7 @@ def _read_numbers(
     with terminal.progress("reading") as report:
         for number, table in enumerate(batches):
             if not number:
-                note_delimiter(args, table, terminal)
+                note_delimiter(table, args.table, args.delimiter, terminal)
             for name, values in cells.items():
                 values += _values(table, name, args.candidates)
             if args.unit is not None:
@@ -174,11 +173,10 @@ def _add_metrics(
     if not metrics:
         return
     readers = []
-    fixed = {"missing_prediction": "skip", "output": None}
-    best = best_reference(args)
+    best = settings_from(args, PairColumns).best
     for suffix in args.candidates or ("",):
-        options = {"prediction_column": args.prediction_column + suffix, **fixed}
-        reader = PairReader(argparse.Namespace(**{**vars(args), **options}), batches, metrics)
+        columns = settings_from(args, PairColumns, prediction_column=args.prediction_column + suffix)
+        reader = PairReader(columns, batches, metrics, args.table, args.delimiter)
         reader.check(terminal)
         readers.append(reader)
     with terminal.progress("scoring") as report:

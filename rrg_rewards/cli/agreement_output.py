@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table as Grid
 
+from rrg_rewards.analysis.tables import latex_row, latex_text, number_text, p_text
 from rrg_rewards.cli.agreement_columns import ALL_ROWS
-from rrg_rewards.cli.table_text import latex_row, latex_text, number_text, p_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrg_rewards.analysis.scoring import number
 from rrg_rewards.cli.agreement_columns import ALL_ROWS, AgreementColumns
-from rrg_rewards.cli.summary import number
 from rrg_rewards.functional.agreement import AgreementStatistic, agreement_interval, human_agreement
 from rrg_rewards.functional.significance import agreement_permutation_test, perm_both_test, williams_test
 

@@ -3,21 +3,23 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from rrg_rewards.cli.html_options import add_html_options, check_html, write_html
+from rrg_rewards.analysis.settings import CompareSettings, MetricChoice, PairColumns
+from rrg_rewards.cli.html_options import add_html_options
 from rrg_rewards.cli.options import (
+    Outputs,
+    PageOptions,
     UsageError,
     add_command_parser,
     add_delimiter_option,
+    add_settings,
     add_shared_options,
-    check_file_options,
-    check_outputs,
+    settings_from,
 )
-from rrg_rewards.cli.reference_table import add_reference_table_options
-from rrg_rewards.cli.score import add_metric_options, add_reference_options, check_reference_options, resamples
+from rrg_rewards.cli.score import add_metric_options
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from rrg_rewards.metrics.system_comparison import SystemComparison
+    from rrg_rewards.analysis.comparison import SystemComparison
 
 __all__ = ["add_command"]
 
@@ -71,41 +73,23 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         help="table of a system's reports, or of all systems (.csv, .tsv, .jsonl, .parquet, .json)",
     )
     add_delimiter_option(parser)
-    parser.add_argument(
-        "--metrics", metavar="NAME[,NAME...]", help="metrics to compute; rrg-rewards score --list shows them"
+    add_settings(
+        parser, MetricChoice, "metrics", metrics={"help": "metrics to compute; rrg-rewards score --list shows them"}
     )
-    parser.add_argument(
-        "--scores", metavar="COLUMN[,COLUMN...]", help="columns of scores; with one table, as in {column}_green"
-    )
-    parser.add_argument(
-        "--lower-is-better", metavar="COLUMN[,COLUMN...]", help="columns of --scores of which a lower number is better"
-    )
+    add_settings(parser, CompareSettings, "scores", "lower_is_better")
     parser.add_argument(
         "--prediction-column",
         action="append",
         metavar="[NAME=]COLUMN",
         help="column of predictions (default: prediction); with one table, repeat it for each system",
     )
-    add_reference_options(parser)
-    add_reference_table_options(
-        parser, "column that names the study of each row, in any order [=its column in --references]"
-    )
-    parser.add_argument("--baseline", metavar="NAME", help="system to compare with (default: the first)")
-    parser.add_argument("--by", metavar="COLUMN[,COLUMN...]", help="repeat the comparison for each value of a column")
+    key = {"help": "column that names the study of each row, in any order [=its column in --references]"}
+    add_settings(parser, PairColumns, "reference_column", "best_reference", "references", "key", key=key)
+    add_settings(parser, CompareSettings, "baseline", "by")
     add_metric_options(parser)
-    for option, what, default in (
-        ("bootstrap", "bootstrap draws; 0 for no intervals", 1000),
-        ("permutations", "permutations of the randomisation; 0 for no p-values", 10_000),
-    ):
-        parser.add_argument(
-            f"--{option}", type=resamples, default=default, metavar="N", help=f"{what} (default: {default})"
-        )
-    parser.add_argument(
-        "--missing-prediction",
-        choices=("skip", "score"),
-        default="skip",
-        help="skip: the report is left out; score: it counts as an empty report (default: skip)",
-    )
+    add_settings(parser, CompareSettings, "bootstrap", "permutations")
+    skipped = "skip: the report is left out; score: it counts as an empty report (default: skip)"
+    add_settings(parser, PairColumns, "missing_prediction", missing_prediction={"help": skipped})
     output = {"default": None, "help": "write the score of each study by each metric and system to FILE"}
     add_shared_options(parser, "json", "format", "overwrite", "seed", output=output)
     parser.add_argument("--markdown", metavar="FILE", help="write the tables as Markdown to FILE")
@@ -113,52 +97,47 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_html_options(parser)
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Check the options that no table is needed for."""
-    if not args.scores and not args.metrics:
-        raise UsageError("one of --metrics and --scores is needed")
-    if args.with_text and not args.metrics:
-        raise UsageError("argument --with-text: needs --metrics; with --scores alone, no report is read")
-    check_file_options(args, "markdown", "latex")
-    check_html(args)
-    check_outputs(args)
-
-
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.cli.compare_output import comparison_grids, settings_text
-    from rrg_rewards.cli.compare_run import compared, group_columns, report_columns, scored_runs
-    from rrg_rewards.cli.compare_tables import read_compared
-    from rrg_rewards.cli.options import write_outputs
-    from rrg_rewards.cli.score import make_metrics
+    choice, settings = settings_from(args, MetricChoice), settings_from(args, CompareSettings)
+    outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
+    if not settings.scores and not choice.metrics:
+        raise UsageError("one of --metrics and --scores is needed")
+    if page.with_text and not choice.metrics:
+        raise UsageError("argument --with-text: needs --metrics; with --scores alone, no report is read")
+    outputs.check(markdown=args.markdown, latex=args.latex, html=page.html)
+    columns = settings_from(args, PairColumns, prediction_column="prediction")
+
+    from rrg_rewards.analysis.metric_choice import make_metrics
+    from rrg_rewards.analysis.system_tables import TableOptions, compare_tables
+    from rrg_rewards.analysis.tables import comparison_grids, settings_text
+    from rrg_rewards.pages.compare_page import table_comparison_page
     from rrg_rewards.version import __version__
 
-    _check(args)
-    metrics = make_metrics(args) if args.metrics else {}
-    check_reference_options(args, metrics)
-    tables = read_compared(args, terminal)
-    systems = list(dict.fromkeys(run.system for run in tables.runs))
-    if args.baseline is not None and args.baseline not in systems:
-        raise UsageError(f"argument --baseline: {args.baseline!r} is not among {', '.join(systems)}")
-    by = group_columns(args, tables.studies, terminal)
-    scored = scored_runs(args, tables, metrics, terminal)
-    result = compared(args, scored, by, terminal)
+    compared = compare_tables(
+        args.tables,
+        make_metrics(choice),
+        prediction_columns=args.prediction_column or (),
+        columns=columns,
+        settings=settings,
+        options=settings_from(args, TableOptions),
+        log=terminal,
+    )
+    result = compared.result
+    terminal.show(*comparison_grids(result), settings_text(result), stderr=outputs.hides_results)
+    _write_texts(result, args.markdown, args.latex, outputs.overwrite)
+    if page.html is not None:
+        page.write(table_comparison_page(compared, columns, page.with_text), outputs.overwrite)
     summary = {"version": __version__, "tables": args.tables, "key": args.key, **result.to_dict()}
-    terminal.show(*comparison_grids(result), settings_text(result), stderr="-" in (args.output, args.json))
-    _write_files(args, result)
-    if args.html is not None:
-        from rrg_rewards.cli.compare_html import comparison_page
-
-        write_html(args, comparison_page(args, result, tables, scored))
-    write_outputs(args, tables.studies.with_columns(report_columns(result, tables.studies)), summary)
+    outputs.write(compared.studies.with_columns(compared.report_columns()), summary)
     return 0
 
 
-def _write_files(args: argparse.Namespace, result: "SystemComparison") -> None:
+def _write_texts(result: "SystemComparison", markdown: str | None, latex: str | None, overwrite: bool) -> None:
     """Write Markdown and LaTeX, if they are set."""
-    from rrg_rewards.cli.compare_output import comparison_latex, comparison_markdown
+    from rrg_rewards.analysis.tables import comparison_latex, comparison_markdown
     from rrg_rewards.data.tables.writers import open_output
 
-    for path, make in ((args.markdown, comparison_markdown), (args.latex, comparison_latex)):
+    for path, make in ((markdown, comparison_markdown), (latex, comparison_latex)):
         if path is not None:
-            with open_output(path, args.overwrite) as file:
+            with open_output(path, overwrite) as file:
                 file.write(make(result).encode())

@@ -8,13 +8,16 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.settings import SettingError
 
 if TYPE_CHECKING:
     from rrg_rewards.data.tables.table import Table
+    from rrg_rewards.pages.page import Page
 
 __all__ = [
     "CommandParser",
     "Outputs",
+    "PageOptions",
     "UsageError",
     "add_command_parser",
     "add_delimiter_option",
@@ -444,6 +447,33 @@ class Outputs:
         finally:
             if self.output is not None:
                 write_table(table, self.output, self.format, self.overwrite)
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """The page of ``--html``.
+
+    Args:
+        html: File of the page.
+        with_text: Whether the page contains text of reports.
+        id_column: Column of the names of its rows, for commands that have the option.
+    """
+
+    html: str | None = None
+    with_text: bool = False
+    id_column: str | None = None
+
+    def __post_init__(self) -> None:
+        for option in ("with_text", "id_column"):
+            if self.html is None and getattr(self, option):
+                raise SettingError(option, "needs --html FILE")
+
+    def write(self, page: "Page", overwrite: bool) -> None:
+        """Write the page."""
+        from rrg_rewards.pages.page import write_page
+
+        assert self.html is not None
+        write_page(page, self.html, overwrite)
 
 
 def check_outputs(args: argparse.Namespace) -> None:

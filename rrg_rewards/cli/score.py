@@ -1,33 +1,34 @@
 """``rrg-rewards score``: score report pairs, per pair and over the corpus."""
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from rrg_rewards.cli.engine_options import add_engine_options, check_engine
-from rrg_rewards.cli.html_options import add_html_options, check_html, write_html
+from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings
+from rrg_rewards.cli.html_options import add_html_options
 from rrg_rewards.cli.options import (
-    UsageError,
+    Outputs,
+    PageOptions,
     add_command_parser,
+    add_settings,
     add_shared_options,
     add_table_argument,
-    check_outputs,
-    metric_settings,
+    settings_from,
 )
-from rrg_rewards.cli.reference_table import add_reference_table_options, with_references
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.settings import SettingError, setting
 
 if TYPE_CHECKING:
+    from rrg_rewards.analysis.pairs import PairBatch
+    from rrg_rewards.analysis.scoring import ScoredBatches, Scorer
     from rrg_rewards.metrics.base import ReportMetric
+    from rrg_rewards.metrics.scores import Scores
+    from rrg_rewards.pages.score_page import ScoreRows
+    from rrg_rewards.utilities.run_log import Progress
 
-__all__ = [
-    "add_command",
-    "add_metric_options",
-    "add_reference_options",
-    "check_reference_options",
-    "make_metrics",
-    "resamples",
-]
+__all__ = ["add_command", "add_metric_options"]
 
 _DESCRIPTION = """\
 Score predicted reports against reference reports, and print the corpus value of each metric with a bootstrap 95 %
@@ -69,17 +70,6 @@ examples:
 """
 
 
-def resamples(text: str) -> int:
-    """Parse a number of resamples, 0 or more.
-
-    Raises:
-        argparse.ArgumentTypeError: If the text is not such a number.
-    """
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be 0 or a positive integer, got {text!r}")
-    return int(text)
-
-
 class _ListAction(argparse.Action):
     """Show the metrics and exit, without the required arguments."""
 
@@ -112,199 +102,121 @@ def _description(name: str) -> list[str]:
     ]
 
 
+@dataclass(frozen=True)
+class _Engine:
+    """Where to score."""
+
+    engine: Literal["local", "ray"] = setting("local", "where to score (default: local, this process)")
+    address: str | None = setting(
+        None, "Ray cluster, for example auto (default: a new one on this machine)", metavar="ADDRESS"
+    )
+    workers: int | None = setting(None, "processes on Ray (default: one for each CPU)", metavar="N", minimum=1)
+    gpus_per_worker: float | None = setting(None, "GPUs of each process on Ray (default: 0)", metavar="X")
+
+    def __post_init__(self) -> None:
+        for option in ("address", "workers", "gpus_per_worker"):
+            if self.engine == "local" and getattr(self, option) is not None:
+                raise SettingError(option, "requires --engine ray")
+
+    def scorer(self) -> "Scorer":
+        """Return the function that scores batches; raise if Ray is not installed."""
+        from rrg_rewards.analysis.scoring import score_batches
+
+        if self.engine == "local":
+            return score_batches
+        require("ray", extra="ray")
+        return self._score_on_ray
+
+    def _score_on_ray(
+        self,
+        metrics: "Mapping[str, ReportMetric]",
+        batches: "Iterable[PairBatch]",
+        progress: "Progress",
+        best: bool | None,
+    ) -> "ScoredBatches":
+        from rrg_rewards.integrations.ray_actors import RayScorers
+
+        with RayScorers(metrics, self.workers, self.address, self.gpus_per_worker or 0, best) as scorers:
+            for batch, scores in scorers.scored(batches):
+                progress(len(batch.table) * len(metrics), 0)
+                yield batch, scores
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``score`` to the command line."""
     parser = add_command_parser(commands, "score", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "report pairs")
-    parser.add_argument(
-        "--metrics",
-        required=True,
-        metavar="NAME[,NAME...]",
-        help="metrics to compute, for example crg,crimson; module:Class or module:function is a metric of your own",
-    )
+    add_settings(parser, MetricChoice, "metrics", metrics={"required": True})
     parser.add_argument(
         "--list", action=_ListAction, help="show the metrics, what each needs, its context and its options, and exit"
     )
-    parser.add_argument(
-        "--prediction-column", default="prediction", metavar="NAME", help="column of predictions (default: %(default)s)"
-    )
-    add_reference_options(parser)
-    add_reference_table_options(parser, "column that names the study of each row [=its column in --references]")
+    columns = ("prediction_column", "reference_column", "best_reference", "references", "key")
+    add_settings(parser, PairColumns, *columns)
     output = {"default": None, "help": "write the scores of each pair to FILE; - is standard output"}
     add_shared_options(parser, output=output)
-    parser.add_argument(
-        "--missing-prediction",
-        choices=("skip", "score"),
-        default="skip",
-        help="skip: the pair is unscorable; score: the pair counts as an empty report (default: skip)",
-    )
+    add_settings(parser, PairColumns, "missing_prediction")
     add_metric_options(parser)
-    parser.add_argument(
-        "--bootstrap", type=resamples, default=1000, metavar="N", help="resamples; 0 for no interval (default: 1000)"
-    )
-    seed = {"help": "seed of the bootstrap (default: 0)"}
-    add_shared_options(parser, "json", "format", "prefix", "overwrite", "batch-size", seed=seed)
+    add_settings(parser, ScoreSettings, "bootstrap")
+    add_shared_options(parser, "json", "format")
+    add_settings(parser, ScoreSettings, "prefix")
+    add_shared_options(parser, "overwrite")
+    add_settings(parser, ScoreSettings, "batch_size", "seed")
     add_html_options(parser, names=True)
-    add_engine_options(parser)
-
-
-def add_reference_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of columns of references, which :func:`check_reference_options` checks."""
-    parser.add_argument(
-        "--reference-column",
-        action="append",
-        metavar="NAME",
-        help="column of references (default: reference); may be repeated, for several references of each report",
-    )
-    parser.add_argument(
-        "--best-reference",
-        action="store_true",
-        help="with several columns of references: metrics that are defined for one reference take the best one",
-    )
+    add_settings(parser.add_argument_group("scoring on several machines (extra ray)"), _Engine)
 
 
 def add_metric_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that :func:`make_metrics` and ``PairReader`` read."""
-    add_shared_options(parser, "labeler", "judge", "context", "set")
-    parser.add_argument(
-        "--reference-labels",
-        action="store_true",
-        help="read the reference labels from columns named like the labels, not from the reference text",
-    )
-    parser.add_argument(
-        "--reference-label-prefix", metavar="TEXT", help="read the reference labels from columns named TEXT + label"
-    )
-
-
-def _metric_names(text: str) -> list[str]:
-    from rrg_rewards.metrics.registry import metric_maker
-
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        try:
-            metric_maker(name)
-        except ValueError as error:
-            raise UsageError(f"argument --metrics: {error}") from error
-        if names.count(name) > 1:
-            raise UsageError(f"argument --metrics: {name} is named more than once")
-    return names
-
-
-def make_metrics(args: argparse.Namespace) -> "dict[str, ReportMetric]":
-    """Make the metrics of ``--metrics`` with the options of the command.
-
-    Raises:
-        UsageError: If a metric is unknown or lacks an option, or an option belongs to no metric.
-    """
-    from rrg_rewards.cli.judge_options import judge_from_option
-    from rrg_rewards.cli.labeler_options import labeler_from_option
-    from rrg_rewards.labelers.registry import needs_judge
-    from rrg_rewards.metrics.registry import make_metric, required_options
-
-    names = _metric_names(args.metrics)
-    settings = metric_settings(args.set, names)
-    judge_is_taken = False
-    for name in _takers(names, "labeler", args.labeler):
-        labeler = settings[name].get("labeler") or args.labeler or "rules:ct_rate"
-        judge_is_taken = judge_is_taken or needs_judge(labeler)
-        settings[name]["labeler"] = labeler_from_option(labeler, args.judge)
-    for name in _takers(names, "judge", None if judge_is_taken else args.judge):
-        settings[name]["judge"] = judge_from_option(settings[name].get("judge") or args.judge or "rules")
-    for name in names:
-        for option in required_options(name):
-            if option not in settings[name]:
-                value = "FOLDER" if option == "model" else "VALUE"
-                raise UsageError(f"argument --metrics: {name} needs --set {name}.{option}={value}")
-    try:
-        metrics = [(name, make_metric(name, **settings[name])) for name in names]
-    except (ValueError, TypeError) as error:
-        raise UsageError(str(error)) from error
-    # A path is no name of a column.
-    named = [metric.name if ":" in name else name for name, metric in metrics]
-    for name in named:
-        if named.count(name) > 1:
-            raise UsageError(
-                f"argument --metrics: two metrics have the name {name!r}; rename one: --set METRIC.name=NEW"
-            )
-    return dict(zip(named, (metric for _, metric in metrics), strict=True))
-
-
-def _takers(names: list[str], option: str, given: str | None) -> list[str]:
-    """Return the metrics that take an option; raise if the option is given and no metric takes it."""
-    from rrg_rewards.metrics.registry import metric_options
-
-    takers = [name for name in names if option in metric_options(name)]
-    if given is not None and not takers:
-        raise UsageError(f"argument --{option}: no metric among {','.join(names)} takes one")
-    return takers
-
-
-def check_reference_options(args: argparse.Namespace, metrics: "dict[str, ReportMetric]") -> None:
-    """Raise if the options of references contradict each other or a metric.
-
-    Raises:
-        UsageError: If they do.
-    """
-    from rrg_rewards.metrics.references import check_references
-
-    columns = args.reference_column or []
-    if len(columns) < 2:
-        if args.best_reference:
-            raise UsageError(
-                "argument --best-reference: requires several columns, --reference-column A --reference-column B"
-            )
-        return
-    if len(set(columns)) < len(columns):
-        raise UsageError(f"argument --reference-column: {', '.join(columns)} names a column more than once")
-    if args.reference_labels or args.reference_label_prefix is not None:
-        raise UsageError("argument --reference-column: reference labels replace one reference, not several")
-    for metric in metrics.values():
-        try:
-            check_references(metric, args.best_reference)
-        except ValueError as error:
-            message = str(error).replace("best=True", "--best-reference")
-            raise UsageError(f"argument --reference-column: {message}") from error
-
-
-def _one_or_all(columns: list[str]) -> str | list[str] | None:
-    return (columns[0] if columns else None) if len(columns) < 2 else columns
+    """Add the options of metrics, and those of their context and reference labels."""
+    add_settings(parser, MetricChoice, "labeler", "judge")
+    add_settings(parser, PairColumns, "context")
+    add_settings(parser, MetricChoice, "set")
+    add_settings(parser, PairColumns, "reference_labels", "reference_label_prefix")
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.cli.score_pairs import PairReader
-    from rrg_rewards.cli.score_run import ScoreRun
-    from rrg_rewards.cli.summary import CONFIDENCE, summary_tables
+    from rrg_rewards.analysis.metric_choice import make_metrics
+    from rrg_rewards.analysis.pairs import PairReader, join_references
+    from rrg_rewards.analysis.scoring import TableScoring
+    from rrg_rewards.analysis.tables import score_grids
     from rrg_rewards.data.tables.readers import BatchedTable
+    from rrg_rewards.data.tables.table import table_format
     from rrg_rewards.data.tables.writers import write_json
-    from rrg_rewards.version import __version__
+    from rrg_rewards.pages.score_page import ScoreRows, score_page
 
-    check_outputs(args)
-    check_html(args)
-    check_engine(args)
-    metrics = make_metrics(args)
-    check_reference_options(args, metrics)
-    with BatchedTable(args.table, args.format, args.delimiter, args.batch_size) as batches:
-        args, tables = with_references(args, batches)
-        pairs = PairReader(args, tables, metrics)
+    outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
+    outputs.check(html=page.html)
+    scorer = settings_from(args, _Engine).scorer()
+    metrics = make_metrics(settings_from(args, MetricChoice))
+    columns, settings = settings_from(args, PairColumns), settings_from(args, ScoreSettings)
+    is_parquet = outputs.output is not None and table_format(outputs.output, outputs.format) == "parquet"
+    rows = None if page.html is None else ScoreRows(page.with_text)
+    with BatchedTable(args.table, args.format, args.delimiter, settings.batch_size) as batches:
+        columns, tables = join_references(columns, batches, args.delimiter)
+        pairs = PairReader(columns, tables, metrics, args.table, args.delimiter, is_parquet)
         pairs.check(terminal)
-        run = ScoreRun(args, pairs, terminal)
+        keep = None if rows is None else _keeper(rows, columns.id_column)
+        scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, log=terminal)
         try:
-            run.write()
+            scoring.run(outputs.output, outputs.format, outputs.overwrite)
         finally:
             # A full disk must not lose the result of a long run.
-            if run.is_complete:
-                summary = {
-                    "version": __version__,
-                    "table": args.table,
-                    "prediction_column": args.prediction_column,
-                    "reference_column": _one_or_all(pairs.reference_columns),
-                    "rows": pairs.rows,
-                    "bootstrap": {"num_resamples": args.bootstrap, "confidence": CONFIDENCE, "seed": args.seed},
-                    "metrics": run.summaries(),
-                }
-                terminal.show(*summary_tables(summary), stderr="-" in (args.output, args.json))
-                if args.json is not None:
-                    write_json(summary, args.json, args.overwrite)
-                if args.html is not None:
-                    write_html(args, run.page(summary))
+            if scoring.is_complete:
+                summary = scoring.summary()
+                terminal.show(*score_grids(summary), stderr=outputs.hides_results)
+                if outputs.json is not None:
+                    write_json(summary, outputs.json, outputs.overwrite)
+                if rows is not None:
+                    for name, rescale in scoring.rescaling().items():
+                        rows.rescale(name, rescale)
+                    page.write(score_page(summary, rows), outputs.overwrite)
     return 0
+
+
+def _keeper(rows: "ScoreRows", id_column: str | None) -> "Callable[[PairBatch, Mapping[str, Scores]], None]":
+    """Return the function that adds batches to the rows of the page."""
+
+    def keep(batch: "PairBatch", scores: "Mapping[str, Scores]") -> None:
+        names = None if id_column is None else batch.table.column(id_column)
+        rows.add(scores, batch.predictions, batch.references, names)
+
+    return keep

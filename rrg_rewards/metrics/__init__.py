@@ -3,7 +3,6 @@
 from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.callable import CallableMetric
-from rrg_rewards.metrics.comparing_systems import MetricRuns, compare_runs, compare_systems
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
 from rrg_rewards.metrics.crg import LabelScores, ReportCRG
 from rrg_rewards.metrics.crg_labels import CRGScore, MultiLevelCRGScore
@@ -16,13 +15,6 @@ from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore, ChrF
 from rrg_rewards.metrics.references import score_references
 from rrg_rewards.metrics.registry import available_metrics, make_metric
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.metrics.system_comparison import (
-    GroupComparison,
-    MetricComparison,
-    SystemComparison,
-    SystemDifference,
-    SystemValue,
-)
 
 __all__ = [
     "BLEU",
@@ -39,25 +31,17 @@ __all__ = [
     "ER2Score",
     "ER2Scores",
     "FineBenchScores",
-    "GroupComparison",
     "JudgeWarning",
     "JudgedMetric",
     "JudgedScores",
     "LabelF1",
     "LabelF1Scores",
     "LabelScores",
-    "MetricComparison",
-    "MetricRuns",
     "MultiLevelCRGScore",
     "ReportCRG",
     "ReportMetric",
     "Scores",
-    "SystemComparison",
-    "SystemDifference",
-    "SystemValue",
     "available_metrics",
-    "compare_runs",
-    "compare_systems",
     "make_metric",
     "score_references",
 ]

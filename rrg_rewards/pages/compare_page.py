@@ -4,15 +4,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rrg_rewards.analysis.comparison import GroupComparison, MetricComparison, SystemComparison, SystemDifference
+from rrg_rewards.analysis.settings import PairColumns
+from rrg_rewards.analysis.system_tables import TableComparison
 from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.metrics.system_comparison import GroupComparison, MetricComparison, SystemComparison, SystemDifference
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows
+from rrg_rewards.pages.score_page import one_text
 
-__all__ = ["compare_page", "compared_findings"]
+__all__ = ["compare_page", "compared_findings", "table_comparison_page"]
 
 
 def compare_page(
@@ -30,7 +33,8 @@ def compare_page(
         findings: Result of :func:`compared_findings`.
 
     Example:
-        >>> from rrg_rewards.metrics import ROUGE, compare_systems
+        >>> from rrg_rewards.analysis import compare_systems
+        >>> from rrg_rewards.metrics import ROUGE
         >>> systems = {"a": ["Normal.", "Effusion."], "b": ["Emphysema.", "Effusion."]}
         >>> few = {"num_resamples": 9, "num_permutations": 9}
         >>> result = compare_systems(systems, ["Emphysema.", "Effusion."], [ROUGE()], **few)
@@ -54,6 +58,34 @@ def compare_page(
     }
     title = f"Comparison with {result.baseline}"
     return Page(title, lead, sections, Rows("report", names, columns, panes, findings, sides), facts)
+
+
+def table_comparison_page(compared: TableComparison, columns: PairColumns, with_text: bool) -> Page:
+    """Return the page of a comparison of tables.
+
+    Args:
+        compared: The comparison. Of several runs of a system, the page shows the texts and findings of the first.
+        columns: Where the tables have references, and the names of studies.
+        with_text: Whether the page contains the reports.
+    """
+    studies, systems = compared.studies, compared.result.systems
+    texts: dict[str, Sequence[str | None]] = {}
+    references: list[str | None] | None = None
+    if with_text:
+        first = {run.system: run for run in reversed(compared.runs)}
+        texts = {system: studies.texts(first[system].column) for system in systems}
+        known = [name for name in columns.reference_columns or ["reference"] if name in studies.columns]
+        rows = zip(*(studies.texts(name) for name in known), strict=True)
+        references = [one_text(row) for row in rows] or [None] * len(studies)
+    panes = [Pane(name, cells) for name, cells in [("Reference", references), *texts.items()] if cells is not None]
+    if columns.key is None:
+        names = [str(row + 1) for row in range(len(studies))]
+    else:
+        # With a table of references, the studies are its rows.
+        names = list(map(str, studies.column(columns.key if columns.references is None else columns.keys[1])))
+    by_metric = ({system: scored.runs[system][0] for system in systems} for scored in compared.scored)
+    findings = (compared_findings(scores, references, texts) for scores in by_metric)
+    return compare_page(compared.result, names, panes, next((own for own in findings if own is not None), None))
 
 
 def compared_findings(

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from rrg_rewards.analysis import compare_systems
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.metrics import ROUGE, ReportCRG, compare_systems
+from rrg_rewards.metrics import ROUGE, ReportCRG
 
 REFERENCES = [
     "Cardiomegaly.",

@@ -6,6 +6,7 @@ import pytest
 from label_judge import LabelJudge
 
 from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.judges import RuleJudge
 from rrg_rewards.labelers import RuleLabeler
 
 REPORTS = ("Cardiomegaly. No emphysema.", "Hiatal hernia.", "", "Emphysema with spiculated nodule.")
@@ -17,7 +18,9 @@ def judge(monkeypatch):
     """Replace the judge of ``--judge`` by one that answers from rules and fails on one report."""
     made = LabelJudge({"spiculated": "inconsistent"})
     monkeypatch.setattr("rrg_rewards.cli.labeler_options.judge_from_option", lambda setting: made)
-    monkeypatch.setattr("rrg_rewards.analysis.metric_choice.choose_judge", lambda setting: made)
+    monkeypatch.setattr(
+        "rrg_rewards.analysis.metric_choice.choose_judge", lambda setting: RuleJudge() if setting == "rules" else made
+    )
     return made
 
 

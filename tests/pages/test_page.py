@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 
 import pytest
 
+from rrg_rewards.analysis import compare_systems
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.functional.crimson_evaluation import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
-from rrg_rewards.metrics import ROUGE, compare_systems
+from rrg_rewards.metrics import ROUGE
 from rrg_rewards.pages import agreement_page, compare_page
 from rrg_rewards.pages.charts import Curves, Histogram, Interval, Intervals, Matrix, Scatter
 from rrg_rewards.pages.highlights import highlights, locate

@@ -1,14 +1,13 @@
-"""Output of ``rrg-rewards compare``: printed tables, Markdown and LaTeX."""
+"""Results of analyses as printed tables, Markdown and LaTeX."""
 
 import math
 import statistics
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table as Grid
 
-from rrg_rewards.cli.table_text import latex_row, latex_text, number_text, p_text
-from rrg_rewards.metrics.system_comparison import (
+from rrg_rewards.analysis.comparison import (
     GroupComparison,
     MetricComparison,
     SystemComparison,
@@ -19,7 +18,80 @@ from rrg_rewards.metrics.system_comparison import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["comparison_grids", "comparison_latex", "comparison_markdown", "settings_text"]
+__all__ = [
+    "comparison_grids",
+    "comparison_latex",
+    "comparison_markdown",
+    "latex_row",
+    "latex_text",
+    "number_text",
+    "p_text",
+    "score_grids",
+    "settings_text",
+]
+
+
+def score_grids(summary: Mapping[str, Any]) -> "list[RenderableType]":
+    """Return the summary of :func:`~rrg_rewards.analysis.score_table` as tables of rich.
+
+    One table has all metrics; another one has the labels or the parts of each metric.
+    """
+    overview = Grid(title=f"{summary['rows']} report pairs", title_justify="left")
+    overview.add_column("metric")
+    for heading in ("value", "95 % interval", "scored", "unscorable"):
+        overview.add_column(heading, justify="right")
+    tables: list[RenderableType] = [overview]
+    for name, entry in summary["metrics"].items():
+        low, high = map(_short, entry["interval"])
+        interval = "-" if entry["interval"][0] is None else f"{low} to {high}"
+        overview.add_row(name, _short(entry["value"]), interval, str(entry["scored"]), str(entry["unscorable"]))
+        if entry["scored"] and entry["value"] is None:
+            overview.caption = "-: undefined on these reports; CRG needs a positive and a negative reference label"
+        if "labels" in entry:
+            tables.append(_label_grid(name, entry))
+        elif any(mean is not None for mean in entry["means"].values()):
+            tables.append(_means_grid(name, entry["means"]))
+        tables.append(entry["signature"])
+    return tables
+
+
+def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
+    grid = Grid(title=f"{name} by label", title_justify="left", show_footer=True)
+    grid.add_column("label", footer="all, pooled")
+    pooled = {**entry["counts"], **entry["statistics"], "crg": entry["value"]}
+    statistics = [column for column in entry["labels"][0] if column != "label"]
+    for column in statistics:
+        grid.add_column(column.replace("_", " "), footer=_short(pooled.get(column)), justify="right")
+    for row in entry["labels"]:
+        grid.add_row(row["label"], *(_short(row[column]) for column in statistics))
+    best = entry["best_constant"]
+    named = ", ".join(best["labels"]) or "any text"
+    means = (f"{name} {_short(entry['statistics'][f'macro_{name}'])}" for name in ("precision", "recall", "f1"))
+    captions = [f"mean over labels: {', '.join(means)}"]
+    if "levels" in entry:
+        levels = (f"{level} {_short(value)}" for level, value in entry["levels"].items())
+        captions.append(f"{name} by level: {', '.join(levels)}")
+    captions.append(f"best text that is the same for every study: {_short(best['value'])} ({named})")
+    grid.caption = "\n".join(captions)
+    return grid
+
+
+def _means_grid(name: str, means: Mapping[str, float | None]) -> Grid:
+    """Return a table of the mean parts of a score, without zeros."""
+    grid = Grid(title=f"{name}, mean of a report", title_justify="left")
+    grid.add_column("part")
+    grid.add_column("mean", justify="right")
+    for part, mean in means.items():
+        if mean:
+            grid.add_row(part.replace("_", " "), _short(mean))
+    return grid
+
+
+def _short(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.4f}"
+
 
 _HEADINGS = ("metric", "system", "value", "difference", "p", "p, Holm", "p, bootstrap", "wins/ties/losses")
 # In short lines, so that the columns of numbers are not wrapped.
@@ -160,3 +232,47 @@ def settings_text(result: SystemComparison) -> str:
         f"approximate randomisation, {result.num_permutations} permutations, and corrected by Holm over the "
         f"comparisons of a table; seed {result.seed}"
     )
+
+
+def number_text(value: float | None) -> str:
+    """Return a number with three decimals, ``-`` for ``None``.
+
+    Example:
+        >>> number_text(0.12345), number_text(None)
+        ('0.123', '-')
+    """
+    return "-" if value is None else f"{value:.3f}"
+
+
+def p_text(value: float | None) -> str:
+    """Return a p-value with four decimals, ``-`` for ``None``.
+
+    Example:
+        >>> p_text(0.0123), p_text(0.00001), p_text(None)
+        ('0.0123', '<0.0001', '-')
+    """
+    if value is None:
+        return "-"
+    return "<0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def latex_row(cells: Sequence[str]) -> str:
+    r"""Return a row of a LaTeX table.
+
+    Example:
+        >>> print(latex_row(["crg", "0.4"]))
+        crg & 0.4 \\
+    """
+    return " & ".join(cells) + r" \\"
+
+
+def latex_text(text: str) -> str:
+    r"""Escape the special characters of LaTeX.
+
+    Example:
+        >>> print(latex_text("crg_1"))
+        crg\_1
+    """
+    special: dict[str, str | int | None] = {mark: f"\\{mark}" for mark in "&%$#_{}"}
+    special |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
+    return text.translate(str.maketrans(special))

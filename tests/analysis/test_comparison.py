@@ -6,18 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from rrg_rewards.analysis import MetricRuns, compare_runs, compare_systems
 from rrg_rewards.functional import paired_bootstrap, paired_randomisation
-from rrg_rewards.metrics import (
-    BLEU,
-    ROUGE,
-    CallableMetric,
-    LabelF1,
-    MetricRuns,
-    ReportCRG,
-    Scores,
-    compare_runs,
-    compare_systems,
-)
+from rrg_rewards.metrics import BLEU, ROUGE, CallableMetric, LabelF1, ReportCRG, Scores
 
 TARGET = ["Cardiomegaly.", "Hiatal hernia. Emphysema.", "Normal.", "Pleural effusion. Cardiomegaly."] * 6
 ALL = ["Cardiomegaly.", "Emphysema.", "Normal.", "Cardiomegaly."] * 6

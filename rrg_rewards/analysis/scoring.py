@@ -1,0 +1,456 @@
+"""Scores of tables of report pairs: streamed, per pair and over the corpus, with bootstrap intervals."""
+
+import math
+import pickle
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.analysis.metric_choice import make_metrics
+from rrg_rewards.analysis.pairs import PairBatch, PairReader, join_references, located, with_new_columns
+from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings
+from rrg_rewards.data.tables.encoders import TableEncoder
+from rrg_rewards.data.tables.readers import BatchedTable
+from rrg_rewards.data.tables.table import STANDARD, Table, table_format
+from rrg_rewards.data.tables.writers import open_table, partial_path
+from rrg_rewards.functional.bootstrap import bootstrap_interval
+from rrg_rewards.functional.crg import label_table
+from rrg_rewards.functional.crg_macro import crg_label_weights, macro_youden_j, prevalences
+from rrg_rewards.functional.label_counts import LabelCounts, label_statistics, macro_statistics
+from rrg_rewards.judges.base import JudgeWarning
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.crg import LabelScores
+from rrg_rewards.metrics.references import score_batch, signature_with_references
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.run_log import Progress, RunLog
+from rrg_rewards.version import __version__
+
+__all__ = [
+    "CONFIDENCE",
+    "MetricTotals",
+    "TableScoring",
+    "number",
+    "per_report_columns",
+    "score_batches",
+    "score_table",
+]
+
+CONFIDENCE = 0.95
+
+ScoredBatches = Iterator[tuple[PairBatch, dict[str, Scores]]]
+
+Scorer = Callable[[Mapping[str, ReportMetric], Iterable[PairBatch], Progress, "bool | None"], ScoredBatches]
+"""Scores batches, such as :func:`score_batches` in this process."""
+
+
+def score_table(
+    table: str | Path,
+    metrics: Mapping[str, ReportMetric] | Sequence[str],
+    *,
+    columns: PairColumns = PairColumns(),  # noqa: B008 (frozen)
+    settings: ScoreSettings = ScoreSettings(),  # noqa: B008 (frozen)
+    output: str | Path | None = None,
+    overwrite: bool = False,
+    log: RunLog | None = None,
+) -> dict[str, Any]:
+    r"""Score the report pairs of a table, and return the corpus value of each metric with its bootstrap interval.
+
+    The table is read twice, in batches: first to check all rows, then to score them. Memory does not grow with the
+    table, except by the sufficient statistics of each pair, from which the interval is computed: 8 bytes for a score.
+
+    A pair with a missing prediction, or a missing or blank reference, is unscorable: its cells are empty, and it is
+    counted and left out of the corpus value.
+
+    Args:
+        table: Path of a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.json``).
+        metrics: Metrics by name, or names as in :func:`~rrg_rewards.metrics.make_metric`.
+        columns: Where the table has predictions, references and context.
+        settings: Bootstrap, seed and batches.
+        output: Table to write, with the columns of the input, and the score, its parts and explanations for each pair.
+            If the run fails, the rows scored so far are kept in ``NAME.partial.csv``.
+        overwrite: Whether to replace ``output`` if it exists.
+        log: Receives notes, warnings and progress.
+
+    Returns:
+        The summary: ``rows``, and in ``metrics``, for each metric, ``value``, ``interval`` (95 %),
+        ``higher_is_better``, ``scored``, ``unscorable``, the ``means`` of the parts, and the ``signature``; for metrics
+        of labels also ``counts``, ``statistics``, ``labels`` and ``best_constant``. Undefined numbers are ``None``.
+
+    Raises:
+        SettingError: If a setting is wrong or contradicts another.
+        TableError: If the table is malformed or lacks a column. The message names the row.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "pairs.csv"
+        ...     _ = path.write_text("prediction,reference\nEnlarged heart.,Cardiomegaly.\nNormal.,Hiatal hernia.\n")
+        ...     summary = score_table(path, ["crg"], settings=ScoreSettings(bootstrap=0))
+        >>> summary["rows"], summary["metrics"]["crg"]["value"]
+        (2, 0.5)
+    """
+    log = log or RunLog()
+    made = metrics if isinstance(metrics, Mapping) else make_metrics(MetricChoice(metrics=metrics))
+    path = None if output is None else str(output)
+    with BatchedTable(table, rows=settings.batch_size) as batches:
+        columns, tables = join_references(columns, batches)
+        keep_types = path is not None and table_format(path, None) == "parquet"
+        pairs = PairReader(columns, tables, made, str(table), keep_types=keep_types)
+        pairs.check(log)
+        scoring = TableScoring(pairs, settings, log=log)
+        scoring.run(path, overwrite=overwrite)
+    return scoring.summary()
+
+
+def score_batches(
+    metrics: Mapping[str, ReportMetric], batches: Iterable[PairBatch], progress: Progress, best: bool | None
+) -> ScoredBatches:
+    """Yield each batch with its scores by metric, in order.
+
+    Args:
+        metrics: The metrics by name.
+        batches: The report pairs.
+        progress: Receives the number of scored rows.
+        best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
+    """
+    for batch in batches:
+        scores = {}
+        for name, metric in metrics.items():
+            with warnings.catch_warnings(), located(batch.table):
+                # The run counts failures and warns once, at its end.
+                warnings.simplefilter("ignore", JudgeWarning)
+                scores[name] = score_batch(metric, batch.predictions, batch.references, best, batch.context[name])
+            progress(len(batch.table), 0)
+        yield batch, scores
+
+
+class TableScoring:
+    """Scores report pairs once, batch by batch, and writes their table.
+
+    :func:`score_table` runs it for a file. The command line adds other places to score in, and a page.
+
+    Args:
+        pairs: The report pairs, after their check.
+        settings: Bootstrap, seed and prefix of new columns.
+        scorer: Scores batches.
+        keep: Receives each batch with its scores.
+        log: Receives notes, warnings and progress.
+    """
+
+    def __init__(
+        self,
+        pairs: PairReader,
+        settings: ScoreSettings,
+        *,
+        scorer: Scorer = score_batches,
+        keep: Callable[[PairBatch, Mapping[str, Scores]], None] | None = None,
+        log: RunLog | None = None,
+    ) -> None:
+        self._pairs = pairs
+        self._settings = settings
+        self._scorer = scorer
+        self._keep = keep
+        self._log = log or RunLog()
+        self._totals = {name: MetricTotals(metric) for name, metric in pairs.metrics.items()}
+        self.is_complete = False
+        """Whether all pairs are scored."""
+
+    def run(self, output: str | None = None, format: str | None = None, overwrite: bool = False) -> None:  # noqa: A002
+        """Score all pairs, and write their table.
+
+        If the table cannot be written, the other pairs are scored nevertheless, and the error is raised at the end. If
+        scoring fails, the rows scored so far are kept.
+
+        Args:
+            output: Table to write; ``-`` is standard output.
+            format: Format of the table, if its ending does not say it.
+            overwrite: Whether to replace a file that exists.
+        """
+        with self._log.progress("scoring") as progress:
+            progress(0, self._pairs.rows * len(self._totals))
+            if output is None:
+                deque(self._scored(progress), maxlen=0)
+                return
+            tables = self._tables_at_end(output, progress) if self._relative else self._tables(progress)
+            try:
+                self._write(tables, output, format, overwrite)
+            except BrokenPipeError:
+                raise
+            except Exception:
+                # Does nothing if it is the scoring that failed.
+                deque(tables, maxlen=0)
+                raise
+
+    def summary(self) -> dict[str, Any]:
+        """Return the summary that :func:`score_table` describes; warn of failures of judges."""
+        for name, totals in self._totals.items():
+            failed = {kind: count for kind, count in totals.failed.items() if count}
+            if failed:
+                kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+                self._log.warn(
+                    f"the judge of {name} failed on {sum(failed.values())} of {totals.pairs} report pairs ({kinds}); "
+                    f"the column {name}_failure of --output gives the reasons"
+                )
+        bootstrap, seed = self._settings.bootstrap, self._settings.seed
+        columns = self._pairs.reference_columns
+        return {
+            "version": __version__,
+            "table": self._pairs.source,
+            "prediction_column": self._pairs.columns.prediction_column,
+            "reference_column": (columns[0] if columns else None) if len(columns) < 2 else columns,
+            "rows": self._pairs.rows,
+            "bootstrap": {"num_resamples": bootstrap, "confidence": CONFIDENCE, "seed": seed},
+            "metrics": {
+                name: {
+                    **totals.summary(bootstrap, seed),
+                    "signature": signature_with_references(self._pairs.metrics[name], self._pairs.columns.best),
+                }
+                for name, totals in self._totals.items()
+            },
+        }
+
+    def rescaling(self) -> dict[str, Callable[[Scores], Scores]]:
+        """Return, for each metric whose scores depend on all pairs, the function that computes the final scores."""
+        return {name: self._pairs.metrics[name].rescaling(self._totals[name].statistics) for name in self._relative}
+
+    @property
+    def _relative(self) -> list[str]:
+        """Metrics whose scores depend on all pairs of the corpus."""
+        return [name for name, metric in self._pairs.metrics.items() if not metric.compares_across_batches]
+
+    def _scored(self, progress: Progress) -> Iterator[tuple[Table, dict[str, Scores]]]:
+        """Score the batches, and add the scores to the totals."""
+        for batch, scores in self._scorer(self._pairs.metrics, self._pairs, progress, self._pairs.columns.best):
+            for name, totals in self._totals.items():
+                totals.add(scores[name])
+            if self._keep is not None:
+                self._keep(batch, scores)
+            yield batch.table, scores
+        self.is_complete = True
+
+    def _tables(self, progress: Progress) -> Iterator[Table]:
+        """Yield the rows of the output while pairs are scored."""
+        for table, scores in self._scored(progress):
+            yield self._with_columns(table, scores)
+
+    def _tables_at_end(self, output: str, progress: Progress) -> Iterator[Table]:
+        """Score all pairs; then yield the rows of the output, also if scoring failed after some rows."""
+        self._log.note(
+            f"{output} is written after the last row, because scores of {', '.join(self._relative)} depend "
+            "on all references; a prior, as in --set crg.prior=0.2, makes them independent"
+        )
+        failure: BaseException | None = None
+        batches = 0
+        with TemporaryFile() as kept:
+            try:
+                for _, scores in self._scored(progress):
+                    pickle.dump(scores, kept)
+                    batches += 1
+            except (Exception, KeyboardInterrupt) as error:
+                failure = error
+            kept.seek(0)
+            # The input has more batches if scoring failed.
+            rescaling = self.rescaling()
+            for _, table in zip(range(batches), self._pairs.batches, strict=False):
+                relative: dict[str, Scores] = pickle.load(kept)
+                final = {name: rescaling[name](own) if name in rescaling else own for name, own in relative.items()}
+                yield self._with_columns(table, final)
+        if failure is not None:
+            raise failure
+
+    def _with_columns(self, table: Table, scores: Mapping[str, Scores]) -> Table:
+        columns: dict[str, list[Any]] = {}
+        types: dict[str, str] = {}
+        for name, own in scores.items():
+            cells = per_report_columns(name, own)
+            columns.update(cells)
+            # The score and its parts come first, then explanations. A batch may have only missing cells.
+            for index, column in enumerate(cells):
+                types[self._settings.prefix + column] = "double" if index <= len(own.details) else "string"
+        # Replaced columns are warned of once.
+        wider = with_new_columns(table, columns, self._settings.prefix, None if table.first else self._log)
+        return replace(wider, types={**wider.types, **types})
+
+    def _write(self, tables: Iterator[Table], output: str, format_: str | None, overwrite: bool) -> None:
+        writer: TableEncoder | None = None
+        try:
+            with open_table(output, format_, overwrite, self._pairs.types, keep_partial=True) as writer:
+                for table in tables:
+                    writer.write(table)
+        except BrokenPipeError:
+            raise
+        except BaseException:
+            kept = "standard output" if output == STANDARD else partial_path(output)
+            if writer is not None and writer.rows and (output == STANDARD or partial_path(output).exists()):
+                self._log.warn(f"{kept} contains the scores of the first {writer.rows} of {self._pairs.rows} rows")
+            raise
+
+
+def per_report_columns(name: str, scores: Scores) -> dict[str, list[Any]]:
+    """Return columns of ``N`` cells: score, parts and explanations. Cells of unscorable pairs are ``None``.
+
+    Args:
+        name: Name of the metric, the prefix of the column names.
+        scores: Scores of the ``N`` pairs.
+
+    Example:
+        >>> nan = float("nan")
+        >>> per_report_columns("f1", Scores(torch.tensor([0.5, nan]), {"tp": torch.tensor([1.0, nan])}))
+        {'f1': [0.5, None], 'f1_tp': [1.0, None]}
+    """
+    columns = {name: _cells(scores.value)}
+    for detail, values in scores.details.items():
+        columns[f"{name}_{detail}"] = _cells(values)
+    scored = scores.scored.tolist()
+    for explanation, texts in scores.explanations.items():
+        # An unscorable pair has no explanation except the reason of a failure.
+        columns[f"{name}_{explanation}"] = [
+            text if is_scored or text else None for text, is_scored in zip(texts, scored, strict=True)
+        ]
+    return columns
+
+
+def _cells(values: Tensor) -> list[Any]:
+    return [number(value) for value in values.tolist()]
+
+
+def number(value: float) -> float | None:
+    """Return a number for a summary, ``None`` for NaN."""
+    return None if math.isnan(value) else value
+
+
+@dataclass
+class _Rows:
+    """Rows of a tensor that grows, without a copy of each batch."""
+
+    dtype: torch.dtype
+    shape: torch.Size
+    content: bytearray
+
+    def add(self, rows: Tensor) -> None:
+        self.content += rows.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+
+    def tensor(self) -> Tensor:
+        if not self.content:
+            return torch.empty(0, *self.shape, dtype=self.dtype)
+        return torch.frombuffer(self.content, dtype=self.dtype).view(-1, *self.shape)
+
+
+class MetricTotals:
+    """Corpus value, interval and counts of a metric, from the scores of batches of report pairs.
+
+    The sufficient statistics of each scored pair are kept, because the bootstrap draws pairs: 8 bytes for a score.
+    Everything else is summed.
+
+    Args:
+        metric: The metric.
+
+    Example:
+        >>> from rrg_rewards.metrics import BLEU
+        >>> metric = BLEU()
+        >>> totals = MetricTotals(metric)
+        >>> for report in ("Small left pleural effusion.", "Large left pleural effusion."):
+        ...     totals.add(metric.score([report], ["Small left pleural effusion."]))
+        >>> summary = totals.summary(num_resamples=100, seed=0)
+        >>> round(summary["value"], 3), summary["scored"]
+        (0.834, 2)
+    """
+
+    def __init__(self, metric: ReportMetric) -> None:
+        self._metric = metric
+        self._rows: list[_Rows] = []
+        self._last: Scores | None = None
+        self._means: dict[str, tuple[float, int]] = {}
+        self._labels: LabelCounts | None = None
+        self.pairs = 0
+        self.scored = 0
+        self.failed: Counter[str] = Counter()
+
+    def add(self, scores: Scores) -> None:
+        """Add the scores of a batch."""
+        self.pairs += len(scores)
+        self.scored += int(scores.scored.sum())
+        # `update` also adds 0, so that every kind of failure has a count.
+        self.failed.update({kind: int(rows.sum()) for kind, rows in scores.failures.items()})
+        for name, values in scores.details.items():
+            total, count = self._means.get(name, (0.0, 0))
+            self._means[name] = total + float(values.double().nansum()), count + int((~values.isnan()).sum())
+        if isinstance(scores, LabelScores):
+            batch = scores.counts(dim=0)
+            self._labels = batch if self._labels is None else LabelCounts(*map(torch.add, self._labels, batch))
+        statistics = scores.sufficient_statistics
+        self._rows = self._rows or [_Rows(column.dtype, column.shape[1:], bytearray()) for column in statistics]
+        for rows, column in zip(self._rows, statistics, strict=True):
+            rows.add(column)
+        # For the names of labels and for `aggregate`; the texts in explanations are not needed.
+        self._last = scores
+
+    @property
+    def statistics(self) -> tuple[Tensor, ...]:
+        """The sufficient statistics of all scored pairs so far."""
+        return tuple(rows.tensor() for rows in self._rows)
+
+    def summary(self, num_resamples: int, seed: int) -> dict[str, Any]:
+        """Return the corpus value with its interval, counts and parts; undefined numbers are ``None``.
+
+        Args:
+            num_resamples: Resamples of the bootstrap; 0 for no interval.
+            seed: Seed of the bootstrap.
+        """
+        assert self._last is not None
+        value = low = high = float("nan")
+        if self.scored:
+            statistics = self.statistics
+            value = float(self._last.aggregate(*statistics))
+            if num_resamples:
+                low, high = bootstrap_interval(self._last.aggregate, statistics, num_resamples, CONFIDENCE, seed)
+        summary: dict[str, Any] = {
+            "value": number(value),
+            "interval": [number(low), number(high)],
+            "higher_is_better": self._metric.higher_is_better,
+            "scored": self.scored,
+            "unscorable": self.pairs - self.scored,
+            "means": {name: total / count if count else None for name, (total, count) in self._means.items()},
+            "signature": self._metric.signature,
+        }
+        if self.failed:
+            summary["failed"] = dict(self.failed)
+        if self._labels is not None and isinstance(self._last, LabelScores):
+            summary.update(_label_summary(self._last, self._labels))
+        return summary
+
+
+def _label_summary(scores: LabelScores, counts: LabelCounts) -> dict[str, Any]:
+    """Return counts and statistics, pooled and by label, the CRG of each level, and the best constant text.
+
+    With ``average="macro"``, Youden's J is averaged as the score, and each label has its weight.
+
+    Args:
+        scores: Scores of any pairs, with the names of the ``L`` labels.
+        counts: Counts of each label over all pairs, ``(L,)``.
+    """
+    pooled = LabelCounts(*(count.sum() for count in counts))
+    statistics, table = {**label_statistics(pooled), **macro_statistics(counts)}, label_table(counts)
+    if scores.average == "macro":
+        statistics["youden_j"] = macro_youden_j(counts, scores.min_prevalence)
+        table["weight"] = crg_label_weights(prevalences(counts), scores.min_prevalence)
+    cells = {name: _cells(values) for name, values in table.items()}
+    best, constant = scores.best_constant_for(counts)
+    levels = dict(zip(scores.levels, _cells(scores.level_scores(counts)), strict=True)) if scores.levels else {}
+    return {
+        **({"levels": levels} if levels else {}),
+        "best_constant": {"value": number(best), "labels": list(constant)},
+        "counts": {name: int(count) for name, count in pooled._asdict().items()},
+        "statistics": {name: number(float(value)) for name, value in statistics.items()},
+        "labels": [
+            {"label": label, **{name: values[row] for name, values in cells.items()}}
+            for row, label in enumerate(scores.labels)
+        ],
+    }

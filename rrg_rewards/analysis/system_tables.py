@@ -1,0 +1,387 @@
+"""Comparison of systems whose reports or scores are in tables: the same studies, read, joined and scored."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rrg_rewards.analysis.comparison import MetricRuns, SystemComparison, compare_runs
+from rrg_rewards.analysis.pairs import PairReader, located, note_delimiter
+from rrg_rewards.analysis.settings import CompareSettings, PairColumns
+from rrg_rewards.data.tables.join import matching_rows
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import Table, TableError, is_missing
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.references import score_batch, signature_with_references
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.run_log import Progress, RunLog
+from rrg_rewards.utilities.settings import SettingError
+
+__all__ = ["SystemRun", "TableComparison", "TableOptions", "compare_tables"]
+
+_PLACEHOLDER = "{column}"
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How tables are read.
+
+    Args:
+        format: Format of tables with an unknown ending.
+        delimiter: Delimiter of CSV tables. Default: by their header.
+    """
+
+    format: str | None = None
+    delimiter: str | None = None
+
+
+@dataclass
+class SystemRun:
+    """A run of a system.
+
+    Args:
+        system: Name of the system.
+        column: Column of its predictions in :attr:`TableComparison.studies`.
+        source: Table that they are from.
+        scores: Scores of ``CompareSettings.scores`` by name.
+    """
+
+    system: str
+    column: str
+    source: str
+    scores: dict[str, Scores] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableComparison:
+    """A comparison of systems, with the studies that it was computed on.
+
+    Args:
+        result: The comparison.
+        studies: Columns of the first table or of the table of references, and the predictions of each run.
+        runs: The runs of all systems.
+        scored: Their scores by each metric.
+    """
+
+    result: SystemComparison
+    studies: Table
+    runs: Sequence[SystemRun]
+    scored: Sequence[MetricRuns]
+
+    def report_columns(self) -> dict[str, list[Any]]:
+        """Return the score of each study by each metric and system, ``None`` for studies that are left out."""
+        columns: dict[str, list[Any]] = {}
+        for metric in self.result.all_reports.metrics:
+            for system, values in metric.report_values.items():
+                cells: list[Any] = [None] * len(self.studies)
+                for row, value in zip(metric.rows.tolist(), values.tolist(), strict=True):
+                    cells[row] = value
+                columns[f"{metric.metric} of {system}"] = cells
+        return columns
+
+
+def compare_tables(
+    tables: Sequence[str],
+    metrics: Mapping[str, ReportMetric] | None = None,
+    *,
+    prediction_columns: Sequence[str] = (),
+    columns: PairColumns = PairColumns(),  # noqa: B008 (frozen)
+    settings: CompareSettings = CompareSettings(),  # noqa: B008 (frozen)
+    options: TableOptions = TableOptions(),
+    log: RunLog | None = None,
+) -> TableComparison:
+    r"""Compare systems whose reports are in tables, as :func:`~rrg_rewards.analysis.compare_systems`.
+
+    All tables must have the same studies with the same references, in the same order, or a column that names the
+    studies (``columns.key``). References, context columns and groups are read from the first table, or from
+    ``columns.references``.
+
+    Args:
+        tables: A table for each system, as ``TABLE`` or ``NAME=TABLE``; equal names are runs of one system. Or one
+            table with a column of predictions for each system.
+        metrics: Metrics by name; none if only ``settings.scores`` are compared.
+        prediction_columns: Column of predictions in each table, or, with one table, a column for each system, as
+            ``COLUMN`` or ``NAME=COLUMN``. Default: ``prediction``.
+        columns: Where the tables have references and context; its ``prediction_column`` is not used.
+        settings: Scores, groups, baseline, bootstrap and permutations.
+        options: How tables are read.
+        log: Receives notes, warnings and progress.
+
+    Raises:
+        SettingError: If the settings do not name at least two systems, or contradict each other.
+        TableError: If a table is malformed, lacks a column, or has other studies than the first.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from rrg_rewards import ROUGE
+        >>> with TemporaryDirectory() as folder:
+        ...     for name, text in (("a", "No effusion."), ("b", "Small effusion.")):
+        ...         _ = Path(folder, f"{name}.csv").write_text(f"prediction,reference\n{text},Small effusion.\n")
+        ...     paths = [f"{folder}/a.csv", f"{folder}/b.csv"]
+        ...     found = compare_tables(paths, {"rouge": ROUGE()}, settings=CompareSettings(bootstrap=0, permutations=0))
+        >>> found.report_columns()
+        {'rouge of a': [0.5], 'rouge of b': [1.0]}
+    """
+    log = log or RunLog()
+    reading = _Reading(columns, settings.scores, bool(metrics), options, log)
+    studies, runs = reading.read(tables, prediction_columns or ("prediction",))
+    systems = list(dict.fromkeys(run.system for run in runs))
+    if settings.baseline is not None and settings.baseline not in systems:
+        raise SettingError("baseline", f"{settings.baseline!r} is not among {', '.join(systems)}")
+    by = _groups(studies, settings.by, log)
+    scored = _scored_runs(studies, runs, metrics or {}, columns, settings, log)
+    with log.progress("comparing") as progress:
+        result = compare_runs(
+            scored,
+            baseline=settings.baseline,
+            by=by,
+            num_resamples=settings.bootstrap,
+            num_permutations=settings.permutations,
+            seed=settings.seed,
+            progress=progress,
+        )
+    return TableComparison(result, studies, runs, scored)
+
+
+def _groups(studies: Table, by: Sequence[str], log: RunLog) -> dict[str, list[str | None]]:
+    """Return the group of each study by the columns ``by``; warn of studies without a group."""
+    groups = {}
+    for column in by:
+        names = [None if is_missing(cell) else str(cell) for cell in studies.column(column)]
+        if missing := names.count(None):
+            log.warn(f"{missing} of {len(names)} studies have no {column} and belong to none of its groups")
+        groups[column] = names
+    return groups
+
+
+class _Once(RunLog):
+    """A log that shows each warning once, because all systems have the same references."""
+
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._shown: set[str] = set()
+        self.progress = log.progress  # type: ignore[method-assign]
+
+    def note(self, text: str) -> None:
+        self._log.note(text)
+
+    def warn(self, text: str) -> None:
+        if text not in self._shown:
+            self._log.warn(text)
+        self._shown.add(text)
+
+
+def _scored_runs(
+    studies: Table,
+    runs: Sequence[SystemRun],
+    metrics: Mapping[str, ReportMetric],
+    columns: PairColumns,
+    settings: CompareSettings,
+    log: RunLog,
+) -> list[MetricRuns]:
+    """Return the scores of all runs by each metric, and the columns of scores."""
+    given = _given_scores(runs, settings, metrics)
+    once = _Once(log)
+    readers = []
+    for run in runs if metrics else ():
+        reader = PairReader(replace(columns, prediction_column=run.column), [studies], metrics, run.source)
+        reader.check(once)
+        readers.append(reader)
+    scored = []
+    with log.progress("scoring") as progress:
+        progress(0, len(metrics) * len(readers))
+        for name, metric in metrics.items():
+            scores = [_scored(reader, name, metric, columns.best, progress) for reader in readers]
+            signature = signature_with_references(metric, columns.best)
+            scored.append(MetricRuns(name, _by_system(runs, scores), metric.higher_is_better, signature, metric))
+    return [*scored, *given]
+
+
+def _scored(reader: PairReader, name: str, metric: ReportMetric, best: bool | None, progress: Progress) -> Scores:
+    (batch,) = reader
+    with located(batch.table):
+        scores = score_batch(metric, batch.predictions, batch.references, best, batch.context[name])
+    progress(1, 0)
+    return scores
+
+
+def _by_system(runs: Sequence[SystemRun], scores: Sequence[Scores]) -> dict[str, list[Scores]]:
+    systems: dict[str, list[Scores]] = {}
+    for run, own in zip(runs, scores, strict=True):
+        systems.setdefault(run.system, []).append(own)
+    return systems
+
+
+def _given_scores(
+    runs: Sequence[SystemRun], settings: CompareSettings, metrics: Mapping[str, ReportMetric]
+) -> list[MetricRuns]:
+    names, lower = list(runs[0].scores), settings.lower_is_better
+    if unknown := [name for name in lower if name not in names]:
+        raise SettingError("lower_is_better", f"{unknown[0]!r} is not among --scores {','.join(names)}")
+    if twice := [name for name in names if name in metrics]:
+        raise SettingError("scores", f"{twice[0]!r} is also a metric of --metrics")
+    return [MetricRuns(name, _by_system(runs, [run.scores[name] for run in runs]), name not in lower) for name in names]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads the tables of all systems, and checks that they have the same studies."""
+
+    columns: PairColumns
+    scores: Sequence[str]
+    has_metrics: bool
+    options: TableOptions
+    log: RunLog
+
+    def read(self, tables: Sequence[str], prediction_columns: Sequence[str]) -> tuple[Table, list[SystemRun]]:
+        """Return the studies with the predictions of all runs, and the runs."""
+        named = [_named(text) for text in tables]
+        predictions = [_named(text) for text in prediction_columns]
+        if len(named) > 1 and len(predictions) > 1:
+            raise SettingError("prediction_column", "may be repeated with one table only; got several tables")
+        if len(named) == 1 and len(predictions) < 2:
+            raise SettingError(
+                None,
+                "one table needs a column for each system: --prediction-column A --prediction-column B; or name "
+                "several tables",
+            )
+        if len(named) == 1 and self.columns.key is not None and self.columns.references is None:
+            raise SettingError("key", "needs several tables, or --references TABLE")
+        if len(named) > 1:
+            return self._from_tables(named, predictions[0][1])
+        return self._from_columns(named[0][1], predictions)
+
+    def _table(self, path: str) -> Table:
+        table = read_table(path, self.options.format, self.options.delimiter)
+        note_delimiter(table, path, self.options.delimiter, self.log)
+        if not len(table):
+            raise TableError(f"{path}: has no rows")
+        return table
+
+    def _from_columns(self, path: str, predictions: Sequence[tuple[str | None, str]]) -> tuple[Table, list[SystemRun]]:
+        """Read one table with a column of predictions for each run."""
+        table = self._table(path)
+        if self.columns.references is not None:
+            table = self._with_truth(table, self.columns.references, [column for _, column in predictions])
+        twice = [column for column, times in Counter(column for _, column in predictions).items() if times > 1]
+        if twice:
+            raise SettingError("prediction_column", f"{twice[0]!r} is named more than once")
+        runs = []
+        for name, column in predictions:
+            run = SystemRun(name or column, column, path)
+            if self.has_metrics:
+                table.texts(column)
+            for score in dict.fromkeys(self.scores):
+                if _PLACEHOLDER not in score:
+                    raise SettingError(
+                        "scores",
+                        f"with one table, {score!r} must contain {_PLACEHOLDER}, which stands for the column of "
+                        "--prediction-column",
+                    )
+                if _score_name(score) in run.scores:
+                    raise SettingError("scores", f"two columns have the name {_score_name(score)!r}")
+                run.scores[_score_name(score)] = _scores(table, score.replace(_PLACEHOLDER, column), range(len(table)))
+            runs.append(run)
+        return replace(table, delimiter=","), runs
+
+    def _with_truth(self, table: Table, references: str, predictions: Sequence[str]) -> Table:
+        """Return the table of references with the columns of predictions and scores of a table."""
+        truth = self._table(references)
+        rows = self._matching_rows(truth, table)
+        names = [name.replace(_PLACEHOLDER, column) for name in self.scores for column in predictions]
+        for name in (*(predictions if self.has_metrics else ()), *names):
+            table.column(name)
+        kept = [name for name in (*predictions, *names) if name in table.columns]
+        if both := [name for name in kept if name in truth.columns]:
+            raise TableError(f"{table.source} and {truth.source} both have a column {both[0]!r}; rename one of them")
+        return truth.with_columns({name: [table.columns[name][row] for row in rows] for name in kept})
+
+    def _from_tables(self, named: Sequence[tuple[str | None, str]], column: str) -> tuple[Table, list[SystemRun]]:
+        """Read a table for each run; the first has the references and all other columns of the studies."""
+        systems = _system_names(named)
+        tables = [self._table(path) for _, path in named]
+        first = tables[0] if self.columns.references is None else self._table(self.columns.references)
+        runs: list[SystemRun] = []
+        predictions: dict[str, list[str | None]] = {}
+        for system, (_, path), table in zip(systems, named, tables, strict=True):
+            rows = self._matching_rows(first, table)
+            number = 1 + sum(run.system == system for run in runs)
+            label = system if systems.count(system) == 1 else f"{system}, run {number}"
+            run = SystemRun(system, f"{column} of {label}", path)
+            if self.has_metrics:
+                texts = table.texts(column)
+                predictions[run.column] = [texts[row] for row in rows]
+            run.scores = {score: _scores(table, score, rows) for score in self.scores}
+            runs.append(run)
+        dropped = (column, *self.scores) if self.columns.references is None else ()
+        kept = {name: cells for name, cells in first.columns.items() if name not in dropped}
+        return replace(first, columns={**kept, **predictions}, types={}, delimiter=","), runs
+
+    def _matching_rows(self, first: Table, other: Table) -> Sequence[int]:
+        """Return the row of a table that has the study of each row of the first; raise if the studies differ."""
+        if other is first:
+            return range(len(first))
+        key = self.columns.key
+        if self.columns.references is not None:
+            key, first_key = self.columns.keys
+            return matching_rows(first, first_key, other, key)
+        rows = range(len(other)) if key is None else matching_rows(first, key, other, key)
+        if len(rows) != len(first):
+            raise TableError(
+                f"{other.source}: has {len(other)} rows, and {first.source} has {len(first)}; all tables must have the "
+                "same studies in the same order, or a column that names them: --key COLUMN"
+            )
+        references = [name for name in self.columns.reference_columns or ["reference"] if name in first.columns]
+        if not references and key is None:
+            raise TableError(
+                f"{first.source}: has no column of references, so that nothing shows whether all tables have the same "
+                "studies; name a column of studies: --key COLUMN"
+            )
+        for name in references:
+            if name in other.columns or key is None:
+                _check_references(first, other, name, rows)
+        return rows
+
+
+def _named(text: str) -> tuple[str | None, str]:
+    """Return name and value of ``NAME=VALUE``; an existing file may contain ``=``."""
+    name, equals, value = text.partition("=")
+    if not equals or not name or re.search(r"[/\\]", name) or Path(text).exists():
+        return None, text
+    return name, value
+
+
+def _score_name(pattern: str) -> str:
+    return pattern.replace(_PLACEHOLDER, "").strip("_-. ") or pattern
+
+
+def _scores(table: Table, column: str, rows: Sequence[int]) -> Scores:
+    values = table.numbers(column)
+    return Scores(torch.tensor([values[row] for row in rows], dtype=torch.float64))
+
+
+def _system_names(named: Sequence[tuple[str | None, str]]) -> list[str]:
+    """Return the name of each table's system: the given one, or that of its file."""
+    systems = [name or Path(path).stem for name, path in named]
+    for system, (name, _) in zip(systems, named, strict=True):
+        if name is None and systems.count(system) > 1:
+            raise SettingError(
+                None,
+                f"two tables are named {system!r}; name them, as in a=x/{system}.csv b=y/{system}.csv; tables with an "
+                "equal given name are runs of one system",
+            )
+    return systems
+
+
+def _check_references(first: Table, other: Table, name: str, rows: Sequence[int]) -> None:
+    ours, theirs = first.texts(name), other.texts(name)
+    for row, matching in enumerate(rows):
+        if ours[row] != theirs[matching]:
+            raise TableError(
+                f"{other.where(matching)}, column {name!r}: differs from {first.where(row)}; all systems must have the "
+                "same references. If the rows have another order, name a column of studies: --key COLUMN"
+            )

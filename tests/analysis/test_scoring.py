@@ -1,0 +1,171 @@
+"""Scores of tables from Python: values of the metrics, outputs, and what is kept of a run that fails."""
+
+import math
+
+import pytest
+
+from rrg_rewards.analysis import MetricChoice, PairColumns, ScoreSettings, make_metrics, score_table
+from rrg_rewards.data import read_table
+from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.metrics import BLEU, ROUGE, ReportCRG
+from rrg_rewards.utilities.run_log import RunLog, RunWarning
+from rrg_rewards.utilities.settings import SettingError
+
+PREDICTIONS = ["Cardiomegaly.", "Normal.", "Hiatal hernia.", "Small effusion."]
+REFERENCES = ["Enlarged heart.", "Hiatal hernia.", "Hiatal hernia. Emphysema.", "Normal."]
+QUICK = ScoreSettings(bootstrap=0)
+
+
+class Log(RunLog):
+    """Keeps all messages."""
+
+    def __init__(self):
+        self.notes, self.warnings, self.finished = [], [], 0
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.csv"
+    rows = [f"{row},{pair[0]},{pair[1]}" for row, pair in enumerate(zip(PREDICTIONS, REFERENCES, strict=True))]
+    path.write_text("\n".join(["id,prediction,report", *rows]) + "\n")
+    return path
+
+
+def test_score_table_gives_the_corpus_values_of_the_metrics(pairs):
+    metrics = {"crg": ReportCRG(), "rouge": ROUGE(), "bleu": BLEU()}
+    summary = score_table(pairs, metrics, columns=PairColumns(reference_column="report"), settings=QUICK)
+    for name, metric in metrics.items():
+        metric.update(PREDICTIONS, REFERENCES)
+        assert math.isclose(summary["metrics"][name]["value"], metric.compute().item(), abs_tol=1e-12)
+        assert summary["metrics"][name]["signature"] == metric.signature
+    assert (summary["rows"], summary["reference_column"]) == (4, "report")
+
+
+@pytest.mark.parametrize("rows", [1, 3, 256])
+def test_score_table_is_the_same_in_batches(pairs, rows):
+    columns, settings = PairColumns(reference_column="report"), ScoreSettings(bootstrap=50, batch_size=rows)
+    found = score_table(pairs, ["crg", "rouge"], columns=columns, settings=settings)
+    assert found == score_table(pairs, ["crg", "rouge"], columns=columns, settings=ScoreSettings(bootstrap=50))
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_score_table_writes_the_input_and_the_scores(pairs, tmp_path, name):
+    log = Log()
+    columns = PairColumns(reference_column="report")
+    score_table(pairs, ["crg"], columns=columns, settings=QUICK, output=tmp_path / name, log=log)
+    table = read_table(tmp_path / name)
+    expected = ReportCRG().score(PREDICTIONS, REFERENCES)
+    assert table.names[:4] == ("id", "prediction", "report", "crg")
+    assert [float(cell) for cell in table.column("crg")] == pytest.approx(expected.value.tolist(), abs=1e-12)
+    assert "is written after the last row" in log.notes[0]
+
+
+def test_score_table_counts_what_it_cannot_score(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("prediction,reference\nNormal.,Normal.\n,Normal.\nNormal.,\n")
+    with pytest.warns(RunWarning, match=r"1 of 3 predictions \(prediction\) are missing"):
+        summary = score_table(path, ["rouge"], settings=QUICK)
+    entry = summary["metrics"]["rouge"]
+    assert (entry["scored"], entry["unscorable"], entry["value"]) == (1, 2, 1.0)
+    log = Log()
+    as_empty = PairColumns(missing_prediction="score")
+    assert score_table(path, ["rouge"], columns=as_empty, settings=QUICK, log=log)["metrics"]["rouge"]["scored"] == 2
+    assert not log.warnings
+
+
+def test_score_table_joins_references_of_another_table(pairs, tmp_path):
+    truth = tmp_path / "truth.csv"
+    rows = [f"{row},{text}" for row, text in reversed(list(enumerate(REFERENCES)))]
+    truth.write_text("\n".join(["study,text", *rows]) + "\n")
+    columns = PairColumns(references=str(truth), reference_column="text", key="id=study")
+    joined = score_table(pairs, ["rouge"], columns=columns, settings=QUICK)["metrics"]
+    assert (
+        joined
+        == score_table(pairs, ["rouge"], columns=PairColumns(reference_column="report"), settings=QUICK)["metrics"]
+    )
+
+
+class _Failing(ROUGE):
+    def _score(self, preds, target, **context):
+        if "Hiatal hernia." in preds:
+            raise RuntimeError("no memory")
+        return super()._score(preds, target, **context)
+
+
+def test_score_table_keeps_the_rows_before_a_failure(pairs, tmp_path):
+    log = Log()
+    settings = ScoreSettings(bootstrap=0, batch_size=1)
+    with pytest.raises(RuntimeError, match="no memory"):
+        score_table(
+            pairs,
+            {"rouge": _Failing()},
+            columns=PairColumns(reference_column="report"),
+            settings=settings,
+            output=tmp_path / "out.csv",
+            log=log,
+        )
+    assert not (tmp_path / "out.csv").exists()
+    assert len(read_table(tmp_path / "out.partial.csv")) == 2
+    assert "contains the scores of the first 2 of 4 rows" in log.warnings[-1]
+
+
+def test_score_table_names_what_is_missing(pairs):
+    with pytest.raises(TableError, match="unknown column 'reference'"):
+        score_table(pairs, ["rouge"], settings=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("choice", "setting", "problem"),
+    [
+        ({"metrics": ["crgg"]}, "metrics", "did you mean 'crg'"),
+        ({"metrics": ["crg", "crg"]}, "metrics", "crg is named more than once"),
+        ({"metrics": ["crg"], "set": {"rouge.x": 1}}, "set", "'rouge' is not among --metrics crg"),
+        ({"metrics": ["crg"], "set": {"crg.colour": 1}}, None, "colour"),
+        ({"metrics": ["rouge"], "labeler": "rules:ct_rate"}, "labeler", "no metric among rouge takes one"),
+        ({"metrics": ["crg"], "labeler": "judge:ct_rate"}, "labeler", "needs a language model"),
+        ({"metrics": ["crimson"], "judge": "{name: rules"}, "judge", "cannot read"),
+        ({"metrics": ["crepe"]}, "metrics", "crepe needs --set crepe.model=FOLDER"),
+    ],
+    ids=str,
+)
+def test_make_metrics_names_the_wrong_setting(choice, setting, problem):
+    with pytest.raises(SettingError) as caught:
+        make_metrics(MetricChoice(**choice))
+    assert caught.value.setting == setting
+    assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize(
+    ("columns", "setting"),
+    [
+        ({"best_reference": True}, "best_reference"),
+        ({"reference_column": ["a", "a"]}, "reference_column"),
+        ({"reference_column": ["a", "b"], "reference_labels": True}, "reference_column"),
+    ],
+)
+def test_pair_columns_refuse_contradictions(columns, setting):
+    with pytest.raises(SettingError) as caught:
+        PairColumns(**columns)
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("columns", "metrics", "setting"),
+    [
+        ({"context": {"age": "Age"}}, ["rouge"], "context"),
+        ({"reference_labels": True}, ["rouge"], "reference_labels"),
+        ({"reference_column": ["report", "prediction"]}, ["crimson"], "reference_column"),
+        ({"references": "truth.csv"}, ["rouge"], "references"),
+        ({"key": "id"}, ["rouge"], "key"),
+    ],
+)
+def test_score_table_refuses_columns_that_no_metric_takes(pairs, columns, metrics, setting):
+    with pytest.raises(SettingError) as caught:
+        score_table(pairs, metrics, columns=PairColumns(**columns), settings=QUICK)
+    assert caught.value.setting == setting

@@ -1,0 +1,116 @@
+"""Comparison of tables from Python: the values of compare_systems, groups, runs, scores and other orders of rows."""
+
+import pytest
+
+from rrg_rewards.analysis import CompareSettings, PairColumns, compare_systems, compare_tables
+from rrg_rewards.analysis.tables import comparison_grids, comparison_latex, comparison_markdown
+from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.metrics import ROUGE, ReportCRG
+from rrg_rewards.utilities.settings import SettingError
+
+REFERENCES = ["Enlarged heart.", "Hiatal hernia.", "Hiatal hernia. Emphysema.", "Normal."] * 3
+OLD = ["Normal."] * 12
+NEW = ["Cardiomegaly.", "Normal.", "Hiatal hernia.", "Normal."] * 3
+SITES = ["a", "a", "b", "b"] * 3
+FEW = {"bootstrap": 40, "permutations": 40}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_table(name, order=range(12), **columns):
+        path = tmp_path / name
+        lines = [",".join(["id", *columns])]
+        lines += [",".join([str(row), *(str(cells[row]) for cells in columns.values())]) for row in order]
+        path.write_text("\n".join(lines) + "\n")
+        return str(path)
+
+    return write_table
+
+
+@pytest.fixture
+def tables(write):
+    return [
+        write("old.csv", prediction=OLD, reference=REFERENCES, site=SITES),
+        write("new.csv", prediction=NEW, reference=REFERENCES, site=SITES),
+    ]
+
+
+def metrics():
+    return {"crg": ReportCRG(), "rouge": ROUGE()}
+
+
+def test_compare_tables_compares_as_compare_systems(tables):
+    compared = compare_tables(tables, metrics(), settings=CompareSettings(by=["site"], **FEW))
+    expected = compare_systems(
+        {"old": OLD, "new": NEW},
+        REFERENCES,
+        metrics(),
+        by={"site": SITES},
+        num_resamples=40,
+        num_permutations=40,
+    )
+    assert compared.result.to_dict() == expected.to_dict()
+
+
+def test_compare_tables_reads_one_table_with_a_column_for_each_system(write, tables):
+    table = write("both.csv", old=OLD, new=NEW, reference=REFERENCES)
+    settings = CompareSettings(**FEW)
+    compared = compare_tables([table], metrics(), prediction_columns=["old", "new"], settings=settings)
+    assert compared.result.to_dict() == compare_tables(tables, metrics(), settings=settings).result.to_dict()
+
+
+def test_compare_tables_joins_rows_of_another_order(write, tables):
+    shuffled = write("new.csv", order=range(11, -1, -1), prediction=NEW, reference=REFERENCES, site=SITES)
+    settings = CompareSettings(**FEW)
+    compared = compare_tables([tables[0], shuffled], metrics(), columns=PairColumns(key="id"), settings=settings)
+    assert compared.result.all_reports.metrics[0].differences[0].wins == 6
+    with pytest.raises(TableError, match="differs from"):
+        compare_tables([tables[0], shuffled], metrics(), settings=settings)
+
+
+def test_compare_tables_takes_runs_and_scores_without_metrics(write):
+    paths = [write(f"{name}.csv", green=[float(level)] * 12) for name, level in (("a", 1), ("b", 2), ("c", 4))]
+    named = [f"old={paths[0]}", f"new={paths[1]}", f"new={paths[2]}"]
+    settings = CompareSettings(scores=["green"], lower_is_better=["green"], **FEW)
+    compared = compare_tables(named, columns=PairColumns(key="id"), settings=settings)
+    (metric,) = compared.result.all_reports.metrics
+    assert (metric.systems[1].value, metric.systems[1].runs, metric.differences[0].losses) == (3.0, (2.0, 4.0), 12)
+
+
+def test_report_columns_are_the_scores_of_each_study(tables):
+    columns = compare_tables(tables, {"rouge": ROUGE()}, settings=CompareSettings(bootstrap=0)).report_columns()
+    assert columns["rouge of new"] == pytest.approx(ROUGE().score(NEW, REFERENCES).value.tolist())
+
+
+def test_tables_of_a_comparison_name_systems_and_metrics(tables):
+    result = compare_tables(tables, metrics(), settings=CompareSettings(by=["site"], **FEW)).result
+    assert [grid.title for grid in comparison_grids(result)[:3]] == [
+        "12 reports",
+        "site a: 6 reports",
+        "site b: 6 reports",
+    ]
+    assert "| crg | old |" in comparison_markdown(result)
+    assert r"\toprule" in comparison_latex(result)
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [
+        ({"baseline": "none"}, "baseline"),
+        ({"scores": ["rouge"]}, "scores"),
+        ({"scores": ["site"], "lower_is_better": ["green"]}, "lower_is_better"),
+    ],
+)
+def test_compare_tables_names_the_wrong_setting(write, settings, setting):
+    numbers = {"prediction": OLD, "reference": REFERENCES, "rouge": [1.0] * 12, "site": [1.0] * 12}
+    paths = [write("old.csv", **numbers), write("new.csv", **numbers)]
+    with pytest.raises(SettingError) as caught:
+        compare_tables(paths, metrics(), settings=CompareSettings(**settings, **FEW))
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(("number", "predictions", "setting"), [(1, (), None), (2, ("a", "b"), "prediction_column")])
+def test_compare_tables_needs_two_systems(tables, number, predictions, setting):
+    with pytest.raises(SettingError) as caught:
+        compare_tables(tables[:number], metrics(), prediction_columns=predictions)
+    assert caught.value.setting == setting

@@ -1,0 +1,133 @@
+"""Options made from settings, and the files of a command."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from rrg_rewards.cli.options import (
+    CommandParser,
+    Outputs,
+    PageOptions,
+    UsageError,
+    add_settings,
+    settings_from,
+)
+from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.utilities.settings import SettingError, setting
+
+
+@dataclass(frozen=True)
+class Settings:
+    table: str = setting(help="input", metavar="FILE")
+    metrics: Sequence[str] = setting((), "metrics", separator=",")
+    reference_column: str | Sequence[str] | None = setting(None, "references")
+    context: Mapping[str, str] = setting({}, "context", form="NAME=COLUMN")
+    set: Mapping[str, Any] = setting({}, "options", form="METRIC.OPTION=VALUE")
+    kind: Literal["skip", "score"] = setting("skip", "what to do")
+    quick: bool = setting(False, "quick")
+    draws: int = setting(1000, "draws", minimum=0)
+    rows: int = setting(256, "rows", minimum=1)
+    seed: int = setting(0, "seed")
+    share: float | None = setting(None, "share")
+    hidden: int = 7
+
+
+@pytest.fixture
+def parser():
+    made = CommandParser(prog="test", description="Test.\nexample")
+    add_settings(made, Settings)
+    return made
+
+
+def parsed(parser, *arguments):
+    return settings_from(parser.parse_args(["--table", "a.csv", *arguments]), Settings)
+
+
+def test_add_settings_keeps_the_defaults_of_the_fields(parser):
+    assert parsed(parser) == Settings(table="a.csv")
+
+
+def test_add_settings_parses_each_kind_of_field(parser):
+    arguments = ["--metrics", "crg, rouge", "--reference-column", "a", "--reference-column", "b", "--kind", "score"]
+    arguments += ["--context", "age=Age", "--context", "sex=Sex", "--set", "crg.prior=0.2", "--set", "m.x=[1, a]"]
+    arguments += ["--quick", "--draws", "0", "--rows", "2", "--seed", "-1", "--share", "0.5"]
+    assert parsed(parser, *arguments) == Settings(
+        table="a.csv",
+        metrics=("crg", "rouge"),
+        reference_column=["a", "b"],
+        context={"age": "Age", "sex": "Sex"},
+        set={"crg.prior": 0.2, "m.x": [1, "a"]},
+        kind="score",
+        quick=True,
+        draws=0,
+        rows=2,
+        seed=-1,
+        share=0.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rows", "0"], "argument --rows: must be a positive integer, got '0'"),
+        (["--draws", "-1"], "argument --draws"),
+        (["--share", "nan"], "argument --share: must be a number, got 'nan'"),
+        (["--kind", "drop"], "argument --kind: invalid choice: 'drop'"),
+        (["--context", "age"], "argument --context: must be NAME=COLUMN, got 'age'"),
+        (["--set", "prior=0.2"], "argument --set: must be METRIC.OPTION=VALUE, got 'prior=0.2'"),
+        (["--set", "crg.prior=["], "argument --set: cannot read the value of 'crg.prior=['"),
+        (["--seed", "1", "--seed", "2"], "argument --seed: is given more than once"),
+        (["--hidden", "1"], "unrecognized arguments"),
+    ],
+    ids=str,
+)
+def test_add_settings_refuses_a_wrong_value(parser, capsys, arguments, message):
+    with pytest.raises(SystemExit):
+        parsed(parser, *arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_add_settings_requires_a_field_without_a_default(parser, capsys):
+    with pytest.raises(SystemExit):
+        parser.parse_args([])
+    assert "the following arguments are required: --table" in capsys.readouterr().err
+
+
+def test_add_settings_takes_changes_and_an_order():
+    made = argparse.ArgumentParser()
+    add_settings(made, Settings, "seed", "draws", draws={"default": 5})
+    assert list(vars(made.parse_args([]))) == ["seed", "draws"]
+    assert settings_from(made.parse_args([]), Settings, table="b.csv") == Settings(table="b.csv", draws=5)
+
+
+def test_outputs_must_be_different_files(tmp_path):
+    one = str(tmp_path / "a.json")
+    with pytest.raises(UsageError, match="--output and --json must differ"):
+        Outputs(one, one).check()
+    with pytest.raises(UsageError, match="argument --latex: must be a file of its own, got '-'"):
+        Outputs(one).check(latex="-")
+    with pytest.raises(UsageError, match="argument --html: must be a file of its own"):
+        Outputs(one).check(latex=str(tmp_path / "b"), html=str(tmp_path / "b"))
+
+
+def test_outputs_are_not_replaced_unless_asked(tmp_path):
+    path = tmp_path / "a.json"
+    path.touch()
+    with pytest.raises(TableError, match="exists"):
+        Outputs(None, str(path)).check()
+    Outputs(None, str(path), overwrite=True).check()
+
+
+@pytest.mark.parametrize(("output", "json", "hides"), [("-", None, True), (None, "-", True), ("a.csv", None, False)])
+def test_outputs_hide_results_if_standard_output_has_data(output, json, hides):
+    assert Outputs(output, json).hides_results is hides
+
+
+@pytest.mark.parametrize("options", [{"with_text": True}, {"id_column": "id"}])
+def test_page_options_need_a_page(options):
+    with pytest.raises(SettingError, match="needs --html FILE"):
+        PageOptions(**options)
+    assert PageOptions(html="page.html", **options).html == "page.html"
