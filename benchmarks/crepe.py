@@ -35,7 +35,7 @@ from transformers import AutoTokenizer, BertConfig, BertTokenizerFast
 
 from rrg_rewards.metrics import CREPE
 from rrg_rewards.models import CrepeConfig, CrepeModel
-from rrg_rewards.models.packing import packed_batches
+from rrg_rewards.models.pair_predictor import packed_batches
 from rrg_rewards.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent

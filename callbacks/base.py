@@ -7,8 +7,7 @@ from typing import Any
 
 from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.pages.watch_page import write_watch_page
-from rrg_rewards.rewards.base import Reward
-from rrg_rewards.rewards.completions import Completion, completion_texts
+from rrg_rewards.rewards.base import Completion, Reward, completion_texts
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.watch.reward_watch import RewardWatch

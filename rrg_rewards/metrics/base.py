@@ -18,7 +18,6 @@ from rrg_rewards.utilities.precision import own_precision
 
 __all__ = ["Column", "ModalityWarning", "ReportMetric", "ScalarMetric", "read_column"]
 
-
 Column = Sequence[Any] | Tensor
 """A context column of ``N`` values: a sequence, or a tensor whose first dimension is ``N``."""
 

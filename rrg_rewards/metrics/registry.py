@@ -22,7 +22,6 @@ __all__ = [
     "required_options",
 ]
 
-
 # ``module:Class`` of each metric.
 _METRICS: dict[str, str] = {
     "bertscore": "rrg_rewards.metrics.nlg:BERTScore",

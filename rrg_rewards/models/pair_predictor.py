@@ -1,4 +1,4 @@
-"""Base of the predictors of CREPE and ER²Score: loading, batching, precision and progress."""
+"""Prediction for report pairs, shared by CREPE and ER²Score: tokens, batches, loading, precision and progress."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -7,18 +7,140 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 
 from rrg_rewards.models.state_dicts import weights_hash
 from rrg_rewards.utilities.backend import Backend
-from rrg_rewards.utilities.checks import check_model_source, check_reports
+from rrg_rewards.utilities.checks import check_model_source, check_reports, check_same_length
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
 
-__all__ = ["PairPredictor", "PairPredictorOptions", "Precision"]
+__all__ = ["PairPredictor", "PairPredictorOptions", "PairTokenizer", "Precision", "packed_batches", "shares"]
+
+TokensT = TypeVar("TokensT")
+
+
+class PairTokenizer(ABC, Generic[TokensT]):
+    """Tokenise report pairs with a copy of a fast tokenizer; each distinct text is tokenised once.
+
+    Args:
+        tokenizer: A fast tokenizer of transformers. It is not changed.
+        max_length: Maximum number of tokens of a sequence, special tokens included.
+
+    Raises:
+        ValueError: If the tokenizer is not a fast one.
+    """
+
+    def __init__(self, tokenizer: Any, max_length: int) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise ValueError(f"{type(tokenizer).__name__} must be a fast tokenizer, one with a tokenizer.json")
+        backend = tokenizer.backend_tokenizer
+        # Truncation and padding from a tokenizer file must not change the reports. The copy leaves the given tokenizer
+        # unchanged.
+        self._backend = type(backend).from_str(backend.to_str())
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        # Padding is masked, so any token id is valid.
+        self._pad_token_id = tokenizer.pad_token_id or 0
+        self.max_length = max_length
+
+    def __call__(self, references: Sequence[str], candidates: Sequence[str]) -> list[TokensT]:
+        """Tokenise report pairs.
+
+        Args:
+            references: ``N`` reference reports.
+            candidates: ``N`` candidate reports.
+
+        Returns:
+            The tokens of each pair.
+
+        Raises:
+            ValueError: If lengths differ.
+        """
+        check_same_length("references", references, "candidates", candidates)
+        texts = list(dict.fromkeys([*references, *candidates]))
+        encodings = dict(zip(texts, self._encode(texts), strict=True))
+        return [
+            self._tokenize(reference, candidate, encodings[reference], encodings[candidate])
+            for reference, candidate in zip(references, candidates, strict=True)
+        ]
+
+    @abstractmethod
+    def _tokenize(self, reference: str, candidate: str, first: Any, second: Any) -> TokensT:
+        """Combine the encodings of a reference and a candidate."""
+
+    def _encode(self, texts: Sequence[str]) -> list[Any]:
+        """Encode texts without special tokens."""
+        encodings: list[Any] = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        return encodings
+
+    def _padded(self, rows: Sequence[Sequence[int]], left: bool = False) -> tuple[Tensor, Tensor]:
+        """Pad rows of token ids to the longest; return ids and attention mask, each int64 ``(N, T)``."""
+        longest = max(map(len, rows))
+        ids, mask = [], []
+        for row in rows:
+            padding = [self._pad_token_id] * (longest - len(row))
+            masked, kept = [0] * len(padding), [1] * len(row)
+            ids.append([*padding, *row] if left else [*row, *padding])
+            mask.append([*masked, *kept] if left else [*kept, *masked])
+        return torch.tensor(ids), torch.tensor(mask)
+
+
+def shares(first: int, second: int, room: int) -> tuple[int, int]:
+    """Return how many tokens each of two texts keeps: half of the room, plus those that the other does not use.
+
+    An odd token goes to the longer text; if both have the same length, to the second.
+
+    Example:
+        >>> shares(300, 40, room=100), shares(300, 300, room=101)
+        ((60, 40), (50, 51))
+    """
+    shorter = min(first, second, room // 2)
+    longer = min(max(first, second), room - shorter)
+    return (shorter, longer) if first <= second else (longer, shorter)
+
+
+def packed_batches(lengths: Sequence[int], token_budget: int, batch_cost: int = 0) -> list[list[int]]:
+    r"""Divide sequences into batches of minimal total cost.
+
+    Sequences are sorted by length and divided to minimise the sum over batches of ``batch_cost`` and the padded tokens
+    (rows times the longest sequence). No batch has more than ``token_budget`` padded tokens, except for a longer
+    sequence, which is the only one in its batch. The longest sequences come first, so that a batch that exceeds the
+    memory fails early.
+
+    Args:
+        lengths: Number of tokens of each of ``N`` sequences.
+        token_budget: Maximum number of padded tokens of a batch.
+        batch_cost: Fixed cost of a batch, in tokens.
+
+    Returns:
+        Indices of the sequences in each batch; every index occurs once.
+
+    Example:
+        >>> packed_batches([10, 500, 12, 480], token_budget=1024, batch_cost=64)
+        [[3, 1], [0, 2]]
+        >>> packed_batches([10, 500, 12, 480], token_budget=4096, batch_cost=2000)
+        [[0, 2, 3, 1]]
+    """
+    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    # least[end] is the minimal cost of the first `end` sequences, begins[end] the start of their last batch.
+    least, begins = [0.0], [0]
+    for end in range(1, len(order) + 1):
+        longest = lengths[order[end - 1]]
+        first = max(0, end - max(1, token_budget // max(longest, 1)))
+        costs = [least[begin] + batch_cost + (end - begin) * longest for begin in range(first, end)]
+        chosen = min(range(len(costs)), key=costs.__getitem__)
+        least.append(costs[chosen])
+        begins.append(first + chosen)
+    batches, end = [], len(order)
+    while end:
+        batches.append(order[begins[end] : end])
+        end = begins[end]
+    return batches
+
 
 Precision = Literal["float32", "bfloat16", "float16"]
 

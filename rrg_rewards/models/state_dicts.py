@@ -1,4 +1,4 @@
-"""Reading of weight files without executing pickled code, and checks of their keys and shapes."""
+"""Location of weight files, reading without executing pickled code, and checks of their keys and shapes."""
 
 import hashlib
 import json
@@ -9,11 +9,42 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["check_state_dict", "read_state_dict", "read_state_dicts", "weights_hash"]
+__all__ = ["check_state_dict", "locate_weights", "read_state_dict", "read_state_dicts", "weights_hash"]
 
 _NAMED_KEYS = 5
+_SAFE_FILES = ("model.safetensors", "model.safetensors.index.json")
+_PICKLED_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+def locate_weights(model: str | Path, revision: str | None = None) -> Path:
+    """Return the path of a saved model's weight file, or of the index of several files.
+
+    Args:
+        model: A folder, or a Hub id, which is downloaded: safetensors if available, else ``pytorch_model.bin``.
+        revision: Revision of a Hub id.
+
+    Raises:
+        FileNotFoundError: If there is no such folder, or it contains no ``config.json`` or no weights.
+    """
+    check_model_source(model)
+    folder = Path(model)
+    if not folder.is_dir():
+        hub = require("huggingface_hub", extra="models")
+        patterns = ["*.json", "*.txt"]
+        folder = Path(hub.snapshot_download(str(model), revision=revision, allow_patterns=[*patterns, "*.safetensors"]))
+        if not any((folder / name).is_file() for name in _SAFE_FILES):
+            folder = Path(hub.snapshot_download(str(model), revision=revision, allow_patterns=[*patterns, "*.bin"]))
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{model} contains no config.json")
+    for name in (*_SAFE_FILES, *_PICKLED_FILES):
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(
+        f"{model} contains no weights; expected one of {', '.join((*_SAFE_FILES, *_PICKLED_FILES))}"
+    )
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:

@@ -1,7 +1,6 @@
 """Reward functions for TRL: scores of metrics, rewards for the form of a report, and composed rewards."""
 
-from rrg_rewards.rewards.asynchronous import AsyncMetricReward
-from rrg_rewards.rewards.base import MetricReward, Reward
+from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward
 from rrg_rewards.rewards.compose import AsyncComposedReward, ComposedReward, Gate, RewardPart, compose
 from rrg_rewards.rewards.crepe import CrepeReward
 from rrg_rewards.rewards.crg import CRGReward

@@ -1,20 +1,87 @@
-"""The base class of reward functions for TRL, and the reward that wraps a report metric."""
+"""Base classes of reward functions for TRL, synchronous or asynchronous, and the rewards that wrap a report metric."""
 
 import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.completions import Completion, completion_texts
 from rrg_rewards.rewards.output import RewardOutput
 
-__all__ = ["MetricReward", "Reward", "is_asynchronous"]
+__all__ = [
+    "AsyncMetricReward",
+    "AsyncReward",
+    "Completion",
+    "MetricReward",
+    "Reward",
+    "completion_text",
+    "completion_texts",
+    "is_asynchronous",
+]
+
+Completion = str | Sequence[Mapping[str, Any]]
+
+
+def completion_text(completion: Completion) -> str | None:
+    """Return the report text of a plain or conversational completion.
+
+    Args:
+        completion: A text, or a list of messages ``{"role": ..., "content": ...}``. The content of a message is a text
+            or a list of parts ``{"type": "text", "text": ...}``.
+
+    Returns:
+        The text, or the text of the last assistant message; ``None`` if there is no assistant message.
+
+    Raises:
+        TypeError: If the completion is neither a text nor a list of messages.
+
+    Example:
+        >>> completion_text([{"role": "assistant", "content": [{"type": "text", "text": "No effusion."}]}])
+        'No effusion.'
+    """
+    if isinstance(completion, str):
+        return completion
+    if not isinstance(completion, Sequence) or not all(isinstance(message, Mapping) for message in completion):
+        raise TypeError(f"a completion must be a text or a list of messages, got {type(completion).__name__}")
+    messages = cast(Sequence[Mapping[str, Any]], completion)
+    replies = [message for message in messages if message.get("role") == "assistant"]
+    if not replies:
+        return None
+    content = replies[-1].get("content") or ""
+    if isinstance(content, str):
+        return content
+    parts = [part if isinstance(part, Mapping) else {} for part in content]
+    texts = [part.get("text") for part in parts if part.get("type") == "text"]
+    if not all(parts) or not all(isinstance(text, str) for text in texts):
+        # Types only, because the parts may contain report text.
+        kinds = ", ".join(type(part.get("text") if isinstance(part, Mapping) else part).__name__ for part in content)
+        raise TypeError(
+            "content of a message must be a text or a list of parts such as {'type': 'text', 'text': ...}, got "
+            f"{type(content).__name__} with {kinds}"
+        )
+    return "".join(map(str, texts))
+
+
+def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
+    """Return the report texts of a batch of completions; see :func:`completion_text`.
+
+    Raises:
+        TypeError: If ``completions`` is one string, or an element is not a completion.
+
+    Example:
+        >>> completion_texts(["No effusion.", []])
+        ['No effusion.', None]
+    """
+    if isinstance(completions, str):
+        raise TypeError("completions must be a list of completions, got one string; pass [completion]")
+    return [completion_text(completion) for completion in completions]
+
 
 # Arguments that trainers pass in addition to the columns of the data set.
 _TRAINER_ARGUMENTS = frozenset({"prompts", "completion_ids", "trainer_state", "environments"})
@@ -330,3 +397,57 @@ class MetricReward(Reward):
 
 def _share(rows: Tensor) -> float:
     return float(rows.double().mean())
+
+
+class AsyncReward(Reward):
+    """A reward function whose call returns a coroutine. Subclasses implement :meth:`score_async`."""
+
+    # Trainers recognise an asynchronous reward because its __call__ is a coroutine function.
+    async def __call__(  # type: ignore[override]
+        self, completions: Sequence[Completion], **columns: Any
+    ) -> list[float | None]:
+        """Reward completions; see :meth:`Reward.__call__`."""
+        log_metric, log_extra = columns.pop("log_metric", None), columns.pop("log_extra", None)
+        scores = await self.score_async(completions, **columns)
+        return self._finish(scores, len(completions), log_metric, log_extra)
+
+
+class AsyncMetricReward(AsyncReward, MetricReward):
+    """An asynchronous reward function that wraps a metric with a judge and runs concurrently with other rewards.
+
+    A call returns a coroutine. Its result and the logged values are those of :class:`MetricReward`. For
+    trainers that only support plain functions, use ``MetricReward(metric)``, which blocks until the judge has answered.
+
+    Args:
+        metric: A metric with a judge.
+        options: Arguments of :class:`MetricReward`.
+
+    Raises:
+        TypeError: If the metric has no judge.
+
+    Example:
+        >>> import asyncio
+        >>> from rrg_rewards.functional import CrimsonEvaluation
+        >>> from rrg_rewards.judges import Judge
+        >>> from rrg_rewards.metrics import CRIMSON
+        >>> from rrg_rewards.rewards import AsyncMetricReward
+        >>> class KindJudge(Judge):
+        ...     signature = "kind"
+        ...     async def evaluate(self, task, items):
+        ...         return [CrimsonEvaluation() for pair in items]
+        >>> reward = AsyncMetricReward(CRIMSON(judge=KindJudge()), reference_column="report")
+        >>> asyncio.run(reward(completions=["Normal."], report=["Normal."]))
+        [1.0]
+    """
+
+    metric: AsyncReportMetric[Any, Any]
+
+    def __init__(self, metric: AsyncReportMetric[Any, Any], **options: Any) -> None:
+        if not isinstance(metric, AsyncReportMetric):
+            raise TypeError(f"metric must be a metric with a judge, got {type(metric).__name__}; use MetricReward")
+        super().__init__(metric, **options)
+
+    async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
+        """Score completions as :meth:`MetricReward.score` does, without blocking the event loop."""
+        preds, references, context = self._metric_inputs(completions, columns)
+        return await self.metric.score_async(preds, references, **context)

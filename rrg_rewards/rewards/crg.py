@@ -14,8 +14,7 @@ from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.crg import CRGPrior, LabelScores, ReportCRG, prior_text
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.schema import QuestionSchema
-from rrg_rewards.rewards.base import MetricReward
-from rrg_rewards.rewards.completions import Completion
+from rrg_rewards.rewards.base import Completion, MetricReward
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CRGReward", "PriorMode"]

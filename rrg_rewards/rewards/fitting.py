@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rrg_rewards.rewards.compose import SHAPING_OPTIONS
+from rrg_rewards.rewards.compose import SHAPING_OPTIONS, RunningMoments
 from rrg_rewards.rewards.registry import make_reward, name_and_options
-from rrg_rewards.rewards.running_moments import RunningMoments
 
 __all__ = ["fit_reward", "reward_columns"]
 

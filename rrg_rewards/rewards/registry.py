@@ -8,8 +8,7 @@ from typing import Any
 
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.registry import METRICS, MetricMaker, maker_of
-from rrg_rewards.rewards.asynchronous import AsyncMetricReward
-from rrg_rewards.rewards.base import MetricReward, Reward
+from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward
 from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
 from rrg_rewards.utilities.names import check_required, unknown_name_message
 from rrg_rewards.utilities.plugins import Registry, import_object

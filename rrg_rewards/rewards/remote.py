@@ -20,8 +20,7 @@ from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.server.http_client import ReplyRefusedError, check_address, make_http_client
 from rrg_rewards.judges.server.retries import CallError, backoff_seconds, retry_after_seconds
 from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
-from rrg_rewards.rewards.asynchronous import AsyncReward
-from rrg_rewards.rewards.completions import Completion, completion_texts
+from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.concurrency import for_each, within
 from rrg_rewards.utilities.imports import require

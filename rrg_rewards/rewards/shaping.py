@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Reward
-from rrg_rewards.rewards.completions import Completion, completion_texts
+from rrg_rewards.rewards.base import Completion, Reward, completion_texts
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.signature import format_signature
 

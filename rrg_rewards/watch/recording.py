@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rrg_rewards.rewards.base import is_asynchronous
-from rrg_rewards.rewards.completions import Completion
+from rrg_rewards.rewards.base import Completion, is_asynchronous
 
 __all__ = ["RecordedBatch", "RewardRecorder", "failure_shares"]
 

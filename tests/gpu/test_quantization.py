@@ -8,8 +8,7 @@ from tiny_crepe import random_pairs
 from tiny_er2score import LORA, randomize, save_tiny_llama
 
 from rrg_rewards.models import ER2ScoreModel
-from rrg_rewards.models.er2score.encoding import PromptEncoder
-from rrg_rewards.models.er2score.prompt import PromptTemplate
+from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate
 
 
 def test_an_adapter_on_four_bits_is_trained(tmp_path: Path, device: torch.device) -> None:

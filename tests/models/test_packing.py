@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rrg_rewards.models.packing import packed_batches
+from rrg_rewards.models.pair_predictor import packed_batches
 
 
 def cost(batches, lengths, batch_cost):

@@ -14,7 +14,7 @@ from words import WordLabeler
 
 from rrg_rewards.metrics import ReportCRG, ReportMetric, Scores
 from rrg_rewards.rewards import MetricReward, Reward
-from rrg_rewards.rewards.completions import completion_text
+from rrg_rewards.rewards.base import completion_text
 
 LABELER = WordLabeler("edema effusion nodule")
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rrg_rewards.rewards.running_moments import RunningMoments
+from rrg_rewards.rewards.compose import RunningMoments
 from tests.distributed.helpers import run_distributed
 
 numbers = st.floats(-1e6, 1e6)

@@ -7,7 +7,7 @@ from typing import Any
 from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import TrainerReward
 from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings
-from rrg_rewards.rewards.completions import Completion
+from rrg_rewards.rewards.base import Completion
 from rrg_rewards.rewards.compose import SHAPING_OPTIONS
 from rrg_rewards.rewards.registry import parse_reward
 

@@ -15,8 +15,7 @@ from rrg_rewards.integrations.common.columns import gather_columns
 from rrg_rewards.integrations.common.missing import MissingRewards
 from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings, settings_key
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import is_asynchronous
-from rrg_rewards.rewards.completions import Completion, completion_texts
+from rrg_rewards.rewards.base import Completion, completion_texts, is_asynchronous
 from rrg_rewards.rewards.compose import ComposedReward
 from rrg_rewards.utilities.batching import BatchLimits, BatchQueue
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rrg_rewards.integrations.serve.errors import RequestError, busy, scoring_error
 from rrg_rewards.integrations.serve.settings import ServerOptions
-from rrg_rewards.rewards.completions import Completion
+from rrg_rewards.rewards.base import Completion
 from rrg_rewards.utilities.batching import BatchQueue, QueueFullError
 
 __all__ = ["Sample", "ScoredSample", "Scorer"]

@@ -19,8 +19,7 @@ from vllm.multimodal.processing import (
 from vllm.renderers import TokenizeParams
 
 from rrg_rewards.models.ct_chat.config import CTChatConfig
-from rrg_rewards.models.ct_chat.processor import IMAGE_TOKEN, tokenize_prompts
-from rrg_rewards.models.ct_chat.volumes import is_volume, read_volume, volumes_of
+from rrg_rewards.models.ct_chat.processor import IMAGE_TOKEN, is_volume, read_volume, tokenize_prompts, volumes_of
 
 __all__ = ["CTChatDummyInputs", "CTChatProcessingInfo", "CTChatTokenizeParams", "CTChatVLLMProcessor"]
 

@@ -3,7 +3,8 @@
 Source: Cho et al., "CREPE: Rapid Chest X-ray Report Evaluation by Predicting Multi-category Error Counts", Section 3.2.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch.nn import functional
 
 from rrg_rewards.functional.crepe import CrepeLoss, crepe_loss
 from rrg_rewards.models.crepe.config import CrepeConfig
-from rrg_rewards.models.crepe.weights import locate_weights, read_crepe_weights
+from rrg_rewards.models.state_dicts import check_state_dict, locate_weights, read_state_dicts
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
@@ -26,6 +27,10 @@ from transformers import AutoModel, PreTrainedModel  # noqa: E402
 from transformers.modeling_outputs import ModelOutput  # noqa: E402
 
 __all__ = ["CrepeConfig", "CrepeModel", "CrepeOutput"]
+
+_HEAD = re.compile(r"error_regressors\.(\d+)\.")
+# A buffer that older versions of transformers save and newer versions compute.
+_DERIVED = ".embeddings.position_ids"
 
 
 @dataclass
@@ -165,7 +170,7 @@ class CrepeModel(PreTrainedModel):  # type: ignore[misc]
         """
         weights = locate_weights(pretrained_model_name_or_path, revision)
         model: CrepeModel = cls(CrepeConfig.from_pretrained(weights.parent))
-        model.load_state_dict(read_crepe_weights(weights, model.state_dict()))
+        model.load_state_dict(_read_weights(weights, model.state_dict()))
         model.name_or_path = str(pretrained_model_name_or_path)
         model.eval()
         return model
@@ -220,3 +225,22 @@ def _dropout(encoder_config: Any) -> float:
         if isinstance(value := getattr(encoder_config, name, None), float | int):
             return float(value)
     return 0.1
+
+
+def _read_weights(path: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Read the weights of a CREPE model; raise a ValueError unless they fit the expected state_dict."""
+    state = {key: value for key, value in read_state_dicts(path).items() if not key.endswith(_DERIVED)}
+    found, wanted = _num_categories(state), _num_categories(expected)
+    # If there is no head, the check below reports missing keys.
+    if found and found != wanted:
+        raise ValueError(
+            f"{path} has heads for {found} error categories, but its config.json has {wanted} (num_error_categories)"
+        )
+    if not any(key.startswith("error_presence.") for key in expected):
+        state = {key: value for key, value in state.items() if not key.startswith("error_presence.")}
+    check_state_dict(state, expected, path)
+    return state
+
+
+def _num_categories(state: Mapping[str, Tensor]) -> int:
+    return len({match[1] for key in state if (match := _HEAD.match(key))})

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from rrg_rewards.models.crepe.encoding import LongReports, PairEncoder, TokenizedPair
-from rrg_rewards.models.crepe.weights import locate_weights
 from rrg_rewards.models.loading import load_frozen
-from rrg_rewards.models.packing import packed_batches
-from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, Precision
+from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, Precision, packed_batches
+from rrg_rewards.models.state_dicts import locate_weights
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["CrepeOptions", "CrepePredictor"]

@@ -278,16 +278,19 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
     ) -> "CTChatForConditionalGeneration":
         """Load a checkpoint of CT-CHAT's published code.
 
-        The files determine one of three layouts: a LoRA adapter (``adapter_model.safetensors`` or ``.bin``) with
-        ``non_lora_trainables.bin``, which is merged into the base model; only ``mm_projector.bin``, which is combined
-        with the base model; and a full checkpoint (``model*.safetensors`` or ``pytorch_model*.bin``), which needs no
-        base model. The tokens of :data:`rrg_rewards.models.ct_chat.processor.ADDED_TOKENS` are appended to the
-        vocabulary of the base model, in order: ``<pad>`` only if its tokenizer has no padding token (five tokens, as
-        for a base model without a tokenizer), and the four task tokens.
+        The names of the files tell which of three layouts a checkpoint has:
 
-        If the checkpoint stores no embeddings for them, ``<pad>`` gets the mean of the base model's embeddings. The
-        published code leaves those of the task tokens random and does not save them with an adapter, so the values of
-        the training are lost. ``task_tokens`` selects their values.
+        - ``adapter_model.safetensors`` or ``.bin``, with ``non_lora_trainables.bin``: a LoRA adapter, which is merged
+          into the base model;
+        - only ``mm_projector.bin``: a projector, which is combined with the base model;
+        - ``model*.safetensors`` or ``pytorch_model*.bin``: a full checkpoint, which needs no base model.
+
+        The tokens of :data:`rrg_rewards.models.ct_chat.processor.ADDED_TOKENS` are appended to the vocabulary of the
+        base model, in this order. ``<pad>`` is left out if the tokenizer of the base model has a padding token.
+
+        If the checkpoint stores no embedding of ``<pad>``, the token gets the mean of the base model's embeddings. The
+        embeddings of the four task tokens are random numbers in the published training, and an adapter does not
+        contain them. They cannot be recovered; ``task_tokens`` selects what replaces them.
 
         Weights load without executing pickled code. :meth:`CTChatProcessor.from_base_model` makes the processor of the
         model.

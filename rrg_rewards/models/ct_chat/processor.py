@@ -1,6 +1,6 @@
 """The processor of CT-CHAT, which converts prompts and volumes to inputs of the model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rrg_rewards.models.ct_chat.volumes import Volume, is_volume, read_volume, volumes_of
+from rrg_rewards.utilities.features import read_features
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -26,16 +26,71 @@ __all__ = [
     "CHAT_FORMATS",
     "IMAGE_TOKEN",
     "CTChatProcessor",
+    "Volume",
     "appended_tokens",
     "chat_format_of",
     "chat_template",
+    "is_volume",
+    "read_volume",
     "tokenize_prompts",
+    "volumes_of",
 ]
 
 # In the published order; the published vocabulary spells the fourth token this way.
 ADDED_TOKENS = ("<pad>", "<multiple_choice>", "<long_answer>", "<short_answe>", "<report_generation>")
 IMAGE_TOKEN = "<image>"
 CHAT_FORMATS = ("llama3", "mistral", "vicuna")
+
+
+Volume = str | Path | NDArray[Any] | Tensor
+"""One volume: the path of its features, or the features themselves."""
+
+
+def read_volume(volume: Volume, feature_size: int) -> NDArray[Any]:
+    """Return the features of a volume as an array ``(tokens, feature_size)``.
+
+    Args:
+        volume: Path of the features, or the features with shape ``(..., feature_size)``.
+        feature_size: Channels of the features.
+
+    Raises:
+        FeatureError: If a file is missing, damaged or of the wrong shape, naming the study.
+        ValueError: If an array has the wrong shape, or contains NaN or infinity.
+    """
+    # A single NaN would corrupt a training step, and an error on the GPU would not name the file.
+    if isinstance(volume, str | Path):
+        return read_features(volume, channels=feature_size, check_finite=True).reshape(-1, feature_size)
+    array = volume.detach().cpu().float().numpy() if isinstance(volume, Tensor) else np.asarray(volume)
+    if array.ndim < 2 or array.shape[-1] != feature_size:
+        raise ValueError(f"features must have shape (..., {feature_size}), got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError("features must be finite, got NaN or infinity")
+    return array.reshape(-1, feature_size)
+
+
+def is_volume(image: Any) -> bool:
+    """Whether a value is one volume: the path of its features, or the features."""
+    return isinstance(image, str | Path | np.ndarray | Tensor)
+
+
+def volumes_of(image: Any) -> Iterator[Volume]:
+    """Yield the volumes of a prompt.
+
+    Args:
+        image: A volume, a list of volumes or of such lists, or ``None`` for no volume.
+
+    Raises:
+        TypeError: If something else is given, for example a PIL image.
+    """
+    if image is None:
+        return
+    if is_volume(image):
+        yield image
+    elif isinstance(image, Sequence):
+        for volume in image:
+            yield from volumes_of(volume)
+    else:
+        raise TypeError(f"a volume must be a path or an array of features, got {type(image).__name__}")
 
 
 @cache

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rrg_rewards.models.er2score.encoding import PromptEncoder, TokenizedPrompt
-from rrg_rewards.models.er2score.prompt import PromptTemplate
+from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate, TokenizedPrompt
 from rrg_rewards.models.loading import load_frozen
-from rrg_rewards.models.packing import packed_batches
-from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, Precision
+from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, Precision, packed_batches
 from rrg_rewards.schemas import ScoringSystem
 from rrg_rewards.utilities.imports import require
 
@@ -50,7 +48,7 @@ class _Batch(NamedTuple):
 class ER2ScorePredictor(PairPredictor):
     """Reward candidate reports by the criteria of an ER²Score model.
 
-    :class:`rrg_rewards.models.er2score.encoding.PromptEncoder` makes prompts of the pairs; distinct pairs run once
+    :class:`rrg_rewards.models.er2score.prompt.PromptEncoder` makes prompts of the pairs; distinct pairs run once
     each. Prompts of the same reference have a common prefix. It runs once, its keys and values are cached, and each
     candidate continues from the cache. A prompt with a unique prefix runs whole. Both methods give equal rewards up to
     rounding. Batches contain prompts of similar length.

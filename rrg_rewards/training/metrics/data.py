@@ -13,8 +13,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from rrg_rewards.data.records.graded_pairs import graded_pairs
 from rrg_rewards.models.crepe.encoding import PairEncoder
-from rrg_rewards.models.er2score.encoding import PromptEncoder
-from rrg_rewards.models.er2score.prompt import PromptTemplate, default_prompt
+from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate, default_prompt
 from rrg_rewards.schemas.scoring import ScoringSystem, get_scoring_system
 from rrg_rewards.training.base import ResumableDataModule, ResumableLoader
 from rrg_rewards.training.metrics.sources import RecordSource, ReportSource, check_sources, read_graded, read_sources

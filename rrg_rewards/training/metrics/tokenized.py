@@ -13,7 +13,7 @@ from rrg_rewards.data.records.error_records import ErrorRecord
 from rrg_rewards.data.records.graded_pairs import GradedPairs
 from rrg_rewards.data.records.graded_reports import GradedReport
 from rrg_rewards.models.crepe.encoding import PairEncoder
-from rrg_rewards.models.er2score.encoding import PromptEncoder
+from rrg_rewards.models.er2score.prompt import PromptEncoder
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.schemas.scoring import ScoringSystem
 from rrg_rewards.utilities.checks import check_model_source

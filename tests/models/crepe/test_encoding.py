@@ -9,8 +9,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import RobertaProcessing
 from transformers import PreTrainedTokenizerFast
 
-from rrg_rewards.models.crepe.chunks import aligned_chunks
-from rrg_rewards.models.crepe.encoding import PairEncoder
+from rrg_rewards.models.crepe.encoding import PairEncoder, aligned_chunks
 
 CLS, SEP = 2, 3
 

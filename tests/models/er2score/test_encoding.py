@@ -4,8 +4,7 @@ from tiny_crepe import random_pairs
 from tiny_er2score import plain_prompt, tiny_llama_tokenizer
 from tiny_policy import tiny_tokenizer
 
-from rrg_rewards.models.er2score.encoding import PromptEncoder
-from rrg_rewards.models.er2score.prompt import PromptTemplate, default_prompt
+from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate, default_prompt
 from rrg_rewards.schemas import get_scoring_system
 
 TEMPLATE = PromptTemplate(default_prompt())

@@ -28,8 +28,7 @@ from transformers import (
 )
 
 from rrg_rewards.models import ER2ScoreConfig, ER2ScoreModel
-from rrg_rewards.models.er2score.encoding import PromptEncoder
-from rrg_rewards.models.er2score.prompt import PromptTemplate
+from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate
 from rrg_rewards.schemas import get_scoring_system
 
 SIZES = {

@@ -19,9 +19,8 @@ from training_runs import assert_same_run, interrupted_in_second_epoch, weights,
 from rrg_rewards.functional import margin_reward_enforcement_loss
 from rrg_rewards.metrics import ER2Score
 from rrg_rewards.metrics.preference_accuracy import PreferenceAccuracy
-from rrg_rewards.models.er2score.encoding import PromptEncoder
 from rrg_rewards.models.er2score.model import ER2ScoreModel
-from rrg_rewards.models.er2score.prompt import PromptTemplate
+from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate
 from rrg_rewards.training import ER2ScoreDataModule, ER2ScoreModule, JsonlRecords
 from rrg_rewards.training.metrics import cli
 from rrg_rewards.training.metrics.splits import report_key
