@@ -32,7 +32,7 @@ from benchmark_data import need
 
 from rrg_rewards.cli.main import main as run_command
 from rrg_rewards.data import ErrorRecord, read_radpref
-from rrg_rewards.functional.rank_correlation import kendall_tau
+from rrg_rewards.functional.correlation import kendall_tau
 from rrg_rewards.metrics.crepe import CREPE
 from rrg_rewards.training import ReportErrors
 from rrg_rewards.training.metrics.splits import report_key

@@ -19,7 +19,7 @@ from agreement import RESULTS
 
 from rrg_rewards.cli.main import main as run_command
 from rrg_rewards.data import Table, read_error_records, write_table
-from rrg_rewards.functional.rank_correlation import kendall_tau
+from rrg_rewards.functional.correlation import kendall_tau
 from rrg_rewards.training import PhantomErrors
 from rrg_rewards.version import __version__
 

@@ -8,6 +8,7 @@ from rrg_rewards.functional.advantages import (
 )
 from rrg_rewards.functional.agreement import agreement_interval, human_agreement
 from rrg_rewards.functional.bootstrap import bootstrap_interval
+from rrg_rewards.functional.correlation import kendall_tau, spearman_rho
 from rrg_rewards.functional.crepe import CrepeLoss, crepe_loss, crepe_score
 from rrg_rewards.functional.crg import (
     CRGWeights,
@@ -44,7 +45,6 @@ from rrg_rewards.functional.paired_tests import (
     weighted_mean,
 )
 from rrg_rewards.functional.policy_losses import PolicyLoss, policy_loss, value_loss
-from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
 from rrg_rewards.functional.significance import (
     PermutationTest,
     WilliamsTest,

@@ -4,13 +4,14 @@ All statistics are computed for several weightings of the rows at once. A bootst
 times that a row was drawn, so that pairs of rows are compared only once.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from rrg_rewards.functional.bootstrap import bootstrap_draws, percentile_interval
+from rrg_rewards.functional.bootstrap import bootstrap_draws, draw_counts, percentile_interval
+from rrg_rewards.functional.correlation import pair_counts, permuted_pair_counts, weighted_pearson, weighted_ranks
 
 __all__ = [
     "POSITIVE_THRESHOLD",
@@ -27,10 +28,8 @@ AgreementStatistic = Literal["kendall", "spearman", "pearson", "accuracy", "pref
 POSITIVE_THRESHOLD = 0.5
 """Scores and judgements of the statistic ``binary`` are positive from this value on."""
 
-# Maximum number of pairs that are compared in one operation; limits the memory.
-_PAIRS_AT_ONCE = 2**22
-# Sums of so many signs are exact in float32.
-_EXACT_PAIRS = 2**20
+# Number of weights or permuted rows that are used at once.
+_CHUNK = 2**17
 
 
 def human_agreement(
@@ -122,14 +121,16 @@ def agreement_interval(
     kinds, unit_of_row = torch.unique(torch.arange(len(scores)) if units is None else units, return_inverse=True)
     if len(kinds) < 2:
         return float("nan"), float("nan")
-    drawn = bootstrap_draws(len(kinds), num_resamples, seed) if draws is None else draws
-    counts = torch.stack([torch.bincount(rows, minlength=len(kinds)) for rows in drawn])
-    weights = counts[:, unit_of_row].double()
-    values = weighted_agreement(scores, target, weights, statistic, units)
     if minus is not None:
         check_agreement(minus, target, statistic, units)
-        values = values - weighted_agreement(minus, target, weights, statistic, units)
-    return percentile_interval(values, confidence)
+    values = []
+    drawn = bootstrap_draws(len(kinds), num_resamples, seed) if draws is None else draws
+    for counts in draw_counts(drawn, len(kinds)):
+        weights = counts if units is None else counts[:, unit_of_row]
+        values.append(weighted_agreement(scores, target, weights, statistic, units))
+        if minus is not None:
+            values[-1] -= weighted_agreement(minus, target, weights, statistic, units)
+    return percentile_interval(torch.cat(values), confidence)
 
 
 def weighted_agreement(
@@ -154,10 +155,22 @@ def weighted_agreement(
         >>> weighted_agreement(scores, ratings, torch.tensor([[1, 1, 1], [1, 1, 0]]), "kendall")
         tensor([0.3333, 1.0000], dtype=torch.float64)
     """
-    ours, theirs, weights = scores.double(), target.double(), weights.double()
+    ours, theirs = scores.double(), target.double()
+    return torch.cat([_agreement(ours, theirs, part.double(), statistic, units) for part in _chunks(weights)])
+
+
+def _agreement(scores: Tensor, target: Tensor, weights: Tensor, statistic: str, units: Tensor | None) -> Tensor:
+    if statistic == "kendall":
+        return pair_counts(scores, target, weights).tau()
     if statistic == "accuracy":
-        return _accuracy(ours, theirs, weights, units)
-    return _STATISTICS[statistic](ours, theirs, weights)
+        return pair_counts(scores, target, weights, units).accuracy()
+    if statistic == "spearman":
+        return weighted_pearson(weighted_ranks(scores, weights), weighted_ranks(target, weights), weights)
+    if statistic == "pearson":
+        return weighted_pearson(scores.expand_as(weights), target.expand_as(weights), weights)
+    if statistic == "preference":
+        return _preference(scores, target, weights)
+    return (weights @ _alike(scores, target).double()) / weights.sum(1)
 
 
 def permuted_agreement(
@@ -184,29 +197,15 @@ def permuted_agreement(
     ours, theirs = scores.double(), target.double()
     if statistic == "binary":
         return _alike(ours, theirs[permutations]).double().mean(1)
-    one = torch.ones(1, len(ours), dtype=torch.float64)
     if statistic in ("spearman", "pearson"):
-        sides = [_weighted_ranks(v, one) if statistic == "spearman" else v[None] for v in (ours, theirs)]
+        one = torch.ones(1, len(ours), dtype=torch.float64)
+        sides = [weighted_ranks(v, one) if statistic == "spearman" else v[None] for v in (ours, theirs)]
         own, judged = (side[0] - side.mean() for side in sides)
         spread = (own.square().sum() * judged.square().sum()).sqrt()
         return (judged[permutations] @ own) / spread
-    # Only the sum of signed pairs depends on the permutation. float32 is fast, and exact for ranks and for the sums.
-    signed = torch.zeros(len(permutations), dtype=torch.float64)
-    own, judged = (torch.unique(values, return_inverse=True)[1].float() for values in (ours, theirs))
-    rows = max(1, _EXACT_PAIRS // len(ours))
-    for start in range(0, len(ours), rows):
-        part = slice(start, start + rows)
-        signs = (own[part, None] - own).sign()
-        if statistic == "accuracy" and units is not None:
-            signs *= units[part, None] == units
-        for number, permutation in enumerate(permutations):
-            moved = judged[permutation]
-            signed[number] += torch.dot(signs.flatten(), (moved[part, None] - moved).sign_().flatten())
-    if statistic == "accuracy":
-        _, pairs = _accuracy_sums(ours, theirs, one, units)
-        return (1 + signed / pairs) / 2
-    _, *untied = _pair_sums(ours, theirs, one, _kendall_terms)
-    return signed / (untied[0] * untied[1]).sqrt()
+    within = units if statistic == "accuracy" else None
+    parts = [permuted_pair_counts(ours, theirs, part, within) for part in _chunks(permutations)]
+    return torch.cat([part.accuracy() if statistic == "accuracy" else part.tau() for part in parts])
 
 
 def check_agreement(scores: Tensor, target: Tensor, statistic: str, units: Tensor | None = None) -> None:
@@ -229,73 +228,9 @@ def check_agreement(scores: Tensor, target: Tensor, statistic: str, units: Tenso
         raise ValueError("scores must have at least one row")
 
 
-def _pair_sums(
-    scores: Tensor, target: Tensor, weights: Tensor, terms: Callable[[Tensor, Tensor, slice], tuple[Tensor, ...]]
-) -> list[Tensor]:
-    """Sum terms over all ordered pairs of rows, each times the weights of both rows; ``(B,)`` for each term."""
-    sums: list[Tensor] = []
-    rows = max(1, _PAIRS_AT_ONCE // len(scores))
-    for start in range(0, len(scores), rows):
-        part = slice(start, start + rows)
-        ours, theirs = ((values[part, None] - values).sign() for values in (scores, target))
-        added = [((weights @ term.T) * weights[:, part]).sum(1) for term in terms(ours, theirs, part)]
-        sums = [a + b for a, b in zip(sums, added, strict=True)] if sums else added
-    return sums
-
-
-def _kendall_terms(ours: Tensor, theirs: Tensor, _: slice) -> tuple[Tensor, ...]:
-    return ours * theirs, ours.abs(), theirs.abs()
-
-
-def _kendall(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    signed, ours, theirs = _pair_sums(scores, target, weights, _kendall_terms)
-    return torch.where((ours > 0) & (theirs > 0), signed / (ours * theirs).sqrt(), torch.nan)
-
-
-def _accuracy(scores: Tensor, target: Tensor, weights: Tensor, units: Tensor | None) -> Tensor:
-    right, pairs = _accuracy_sums(scores, target, weights, units)
-    return torch.where(pairs > 0, right / pairs, torch.nan)
-
-
-def _accuracy_sums(scores: Tensor, target: Tensor, weights: Tensor, units: Tensor | None) -> list[Tensor]:
-    """Return the weights of rightly ordered pairs and of all pairs with different judgements."""
-
-    def terms(ours: Tensor, theirs: Tensor, part: slice) -> tuple[Tensor, ...]:
-        counted = theirs.abs() if units is None else theirs.abs() * (units[part, None] == units)
-        return counted * (1 + ours * theirs) / 2, counted
-
-    # A unit that is drawn twice has twice its pairs, not four times.
-    return _pair_sums(scores, target, weights if units is None else weights.sqrt(), terms)
-
-
-def _spearman(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    return _correlation(_weighted_ranks(scores, weights), _weighted_ranks(target, weights), weights)
-
-
-def _weighted_ranks(values: Tensor, weights: Tensor) -> Tensor:
-    """Return ``(B, N)`` ranks, averaged over ties, up to a constant; integer weights repeat rows."""
-    kinds, kind = torch.unique(values, return_inverse=True)
-    totals = weights.new_zeros(len(weights), len(kinds)).index_add_(1, kind, weights)
-    return (totals.cumsum(1) - totals / 2)[:, kind]
-
-
-def _pearson(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    return _correlation(scores.expand_as(weights), target.expand_as(weights), weights)
-
-
-def _correlation(ours: Tensor, theirs: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted Pearson correlation of each row of ``(B, N)`` values; NaN if one side is constant."""
-    centred = []
-    for values in (ours, theirs):
-        known = weights > 0
-        low, high = (values.masked_fill(~known, end).aminmax(dim=1) for end in (torch.inf, -torch.inf))
-        constant = low.min == high.max
-        mean = (weights * values).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
-        # Rounding of the mean must not make a constant side vary.
-        centred.append(torch.where(constant[:, None], 0.0, values - mean))
-    products = (weights * centred[0] * centred[1]).sum(1)
-    spread = ((weights * centred[0] ** 2).sum(1) * (weights * centred[1] ** 2).sum(1)).sqrt()
-    return torch.where(spread > 0, products / spread, torch.nan).clamp(-1, 1)
+def _chunks(rows: Tensor) -> tuple[Tensor, ...]:
+    """Split ``(B, N)`` weights or permutations, because small parts stay in the cache of the processor."""
+    return torch.split(rows, max(1, _CHUNK // rows.shape[1]))
 
 
 def _preference(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
@@ -305,19 +240,6 @@ def _preference(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
     return torch.where(total > 0, right / total, torch.nan)
 
 
-def _binary(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    return (weights @ _alike(scores, target).double()) / weights.sum(1)
-
-
 def _alike(scores: Tensor, target: Tensor) -> Tensor:
     """Return whether both sides are positive or both negative, row by row."""
     return (scores >= POSITIVE_THRESHOLD) == (target >= POSITIVE_THRESHOLD)
-
-
-_STATISTICS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    "kendall": _kendall,
-    "spearman": _spearman,
-    "pearson": _pearson,
-    "preference": _preference,
-    "binary": _binary,
-}

@@ -1,11 +1,15 @@
 """Bootstrap confidence intervals of corpus values, by resampling of reports."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
 
-__all__ = ["bootstrap_draws", "bootstrap_interval", "percentile_interval"]
+__all__ = ["bootstrap_draws", "bootstrap_interval", "draw_counts", "percentile_interval"]
+
+# Maximum number of counts of drawn reports in memory at once.
+_COUNTS_AT_ONCE = 2**22
 
 
 def bootstrap_interval(
@@ -78,6 +82,25 @@ def bootstrap_draws(size: int, num_resamples: int, seed: int = 0) -> Iterator[Te
         raise ValueError(f"num_resamples must be positive, got {num_resamples}")
     generator = torch.Generator().manual_seed(seed)
     return (torch.randint(size, (size,), generator=generator) for _ in range(num_resamples))
+
+
+def draw_counts(draws: Iterable[Tensor], size: int) -> Iterator[Tensor]:
+    """Yield how often each draw contains each report, ``(B, size)`` float64, for as many draws as memory permits.
+
+    Args:
+        draws: Drawn indices of each draw, all draws of the same length.
+        size: Number of reports to draw from.
+
+    Example:
+        >>> next(draw_counts([torch.tensor([0, 0]), torch.tensor([0, 1])], size=2))
+        tensor([[2., 0.],
+                [1., 1.]], dtype=torch.float64)
+    """
+    remaining = iter(draws)
+    while chunk := list(islice(remaining, max(1, _COUNTS_AT_ONCE // size))):
+        rows = torch.stack(chunk)
+        counts = torch.zeros(len(rows), size, dtype=torch.float64)
+        yield counts.scatter_add_(1, rows, torch.ones_like(rows, dtype=torch.float64))
 
 
 def percentile_interval(values: Tensor, confidence: float = 0.95) -> tuple[float, float]:

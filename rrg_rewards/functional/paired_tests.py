@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rrg_rewards.functional.bootstrap import bootstrap_draws, percentile_interval
+from rrg_rewards.functional.bootstrap import bootstrap_draws, draw_counts, percentile_interval
 from rrg_rewards.functional.significance import PermutationTest, permutation_p_value
 
 __all__ = [
@@ -155,13 +154,10 @@ def bootstrap_values(
                 [1.5000]], dtype=torch.float64)
     """
     rows = _check_runs(runs)
-    drawn = iter(bootstrap_draws(rows, num_resamples, seed) if draws is None else draws)
+    drawn = bootstrap_draws(rows, num_resamples, seed) if draws is None else draws
     if rows < 2:
         return torch.empty(0, len(runs), dtype=torch.float64)
-    found = []
-    while chunk := list(islice(drawn, max(1, _WEIGHTS_AT_ONCE // rows))):
-        weights = torch.stack([torch.bincount(one, minlength=rows) for one in chunk]).double()
-        found.append(_run_values(runs, statistic, weights))
+    found = [_run_values(runs, statistic, weights) for weights in draw_counts(drawn, rows)]
     if not found:
         raise ValueError("draws must contain at least one draw")
     return torch.cat(found)

@@ -75,7 +75,7 @@ def agreement_permutation_test(
         target: ``(N,)`` judgements.
         statistic: Statistic as in :func:`~rrg_rewards.functional.human_agreement`.
         units: Units as in :func:`~rrg_rewards.functional.human_agreement`.
-        num_permutations: :math:`B`. For ``kendall`` and ``accuracy`` the time grows with ``N`` squared.
+        num_permutations: :math:`B`.
         seed: Seed of the permutations.
 
     Returns:

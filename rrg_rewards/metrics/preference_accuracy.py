@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
-from rrg_rewards.functional.rank_correlation import kendall_tau, spearman_rho
+from rrg_rewards.functional.correlation import kendall_tau, spearman_rho
 from rrg_rewards.metrics.base import ScalarMetric
 
 __all__ = ["GradedRewards", "PreferenceAccuracy", "annotated_totals", "preference_pairs", "rows_with_totals"]

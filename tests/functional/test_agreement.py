@@ -13,7 +13,14 @@ from scipy import stats
 from sklearn.metrics import accuracy_score
 
 from rrg_rewards.functional import agreement as agreement_module
-from rrg_rewards.functional import agreement_interval, bootstrap_interval, human_agreement, kendall_tau
+from rrg_rewards.functional import (
+    agreement_interval,
+    bootstrap,
+    bootstrap_interval,
+    correlation,
+    human_agreement,
+    kendall_tau,
+)
 from rrg_rewards.functional.agreement import permuted_agreement, weighted_agreement
 
 SCIPY = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": stats.pearsonr}
@@ -95,10 +102,13 @@ def test_large_tables_are_compared_in_parts(statistic: Any, monkeypatch: pytest.
     scores, target, units = sample(50)
     permutations = torch.stack([torch.randperm(50) for _ in range(3)])
     whole = human_agreement(scores, target, statistic, units)
+    ends = agreement_interval(scores, target, statistic, units, num_resamples=9)
     moved = statistic != "preference" and permuted_agreement(scores, target, permutations, statistic)
-    for name in ("_PAIRS_AT_ONCE", "_EXACT_PAIRS"):
-        monkeypatch.setattr(agreement_module, name, 120)
+    monkeypatch.setattr(agreement_module, "_CHUNK", 120)
+    monkeypatch.setattr(bootstrap, "_COUNTS_AT_ONCE", 120)
+    monkeypatch.setattr(correlation, "_BLOCK", 7)
     torch.testing.assert_close(human_agreement(scores, target, statistic, units), whole)
+    assert agreement_interval(scores, target, statistic, units, num_resamples=9) == pytest.approx(ends)
     if statistic != "preference":
         torch.testing.assert_close(permuted_agreement(scores, target, permutations, statistic), moved)
 

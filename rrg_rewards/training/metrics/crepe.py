@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics.utilities import dim_zero_cat
 
-from rrg_rewards.functional.rank_correlation import kendall_tau
+from rrg_rewards.functional.correlation import kendall_tau
 from rrg_rewards.metrics.base import ScalarMetric
 from rrg_rewards.models.crepe.model import CrepeModel
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName

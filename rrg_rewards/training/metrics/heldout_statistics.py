@@ -13,7 +13,7 @@ from rrg_rewards.functional.agreement import (
     human_agreement,
 )
 from rrg_rewards.functional.bootstrap import bootstrap_interval
-from rrg_rewards.functional.rank_correlation import kendall_tau
+from rrg_rewards.functional.correlation import kendall_tau
 from rrg_rewards.metrics.preference_accuracy import GradedRewards, annotated_totals, preference_pairs, rows_with_totals
 from rrg_rewards.schemas.criteria import Criterion
 from rrg_rewards.schemas.scoring import ScoringSystem
@@ -135,7 +135,7 @@ def with_preference_intervals(
         found: The values.
         graded: Rewards and contributions of reports.
         system: Scoring system of the contributions.
-        num_resamples: Number of draws. The time of ``kendall`` grows with the square of the reports.
+        num_resamples: Number of draws.
 
     Returns:
         ``found`` with ``accuracy_interval``, ``kendall_interval`` and ``spearman_interval``, and in each criterion
