@@ -1,8 +1,10 @@
 """Base classes of metrics on report text: one score per report pair, and a corpus value computed from sums."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import torch
@@ -14,6 +16,7 @@ from torchmetrics.utilities import rank_zero_warn
 from rrg_rewards.findings.reading.modality import Modality, ModalityCheck
 from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.utilities.checks import check_reports, check_same_length
+from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.precision import own_precision
 
 __all__ = ["Column", "ModalityWarning", "ReportMetric", "ScalarMetric", "read_column"]
@@ -174,6 +177,7 @@ class ReportMetric(ScalarMetric, ABC):
     part_sums: Tensor
 
     def __init__(self, parts: Sequence[str] | None = (), **kwargs: Any) -> None:
+        _check_spelling(kwargs, type(self))
         super().__init__(**kwargs)
         self._modality_check: ModalityCheck | None = None
         self._parts = None if parts is None else tuple(parts)
@@ -390,3 +394,11 @@ class ReportMetric(ScalarMetric, ABC):
         with self._synced():
             means = self.part_sums / self.num_scored if self._parts else ()
         return dict(zip(self._parts or (), means, strict=True))
+
+
+def _check_spelling(further: Mapping[str, Any], cls: type) -> None:
+    """Raise a ValueError for a misspelled option among the arguments of torchmetrics, which names no near ones."""
+    known = [one.name for one in inspect.signature(cls).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    for name in further:
+        if get_close_matches(name, known, cutoff=0.8):
+            raise ValueError(unknown_name_message("argument", name, known))

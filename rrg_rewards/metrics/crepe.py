@@ -11,8 +11,9 @@ from torch import nn
 from rrg_rewards.functional.crepe import crepe_score
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores, named_weights
+from rrg_rewards.models.crepe.encoding import LongReports
 from rrg_rewards.models.crepe.predictor import CrepeOptions, CrepePredictor
-from rrg_rewards.utilities.options import takes_options
+from rrg_rewards.models.pair_predictor import Precision
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CREPE", "CrepeScores"]
@@ -63,9 +64,19 @@ class CREPE(ReportMetric):
         model: Folder or Hub id of a CREPE model, or a :class:`rrg_rewards.models.CrepeModel`.
         tokenizer: The tokenizer, or its folder or Hub id; default: the model's folder.
         weights: Weights :math:`w_c` by category; default: 1 for each category that is not named.
-        kwargs: Fields of :class:`rrg_rewards.models.crepe.predictor.CrepeOptions` (``max_length``, ``long_reports``,
-            ``token_budget``, ``dtype``, ``compile``, ``device``, ``revision``, ``progress``), and further arguments of
-            :class:`torchmetrics.Metric`.
+        max_length: Maximum number of tokens of a sequence; default: 512 as published, or the limit of the encoder if
+            that is lower.
+        long_reports: Rule for pairs that are longer than ``max_length``: ``"truncate"``, or ``"chunks"`` to divide them
+            and sum the counts of the chunks.
+        token_budget: Maximum number of tokens of a batch, padding included. A longer sequence is the only one in its
+            batch.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``. In half precision, matrix products run in that type under
+            autocast; embeddings, sums, normalisations and heads stay in float32.
+        compile: Whether to compile the model with ``torch.compile``, which saves time only over many batches.
+        device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
+        revision: Revision of a Hub id.
+        progress: Whether to show a progress bar on stderr.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -85,16 +96,23 @@ class CREPE(ReportMetric):
     higher_is_better = False
     plot_lower_bound: float = 0.0
 
-    @takes_options(options=CrepeOptions())
     def __init__(
         self,
         model: str | Path | nn.Module,
         tokenizer: Any = None,
         *,
         weights: Mapping[str, float] | None = None,
-        options: CrepeOptions,
+        max_length: int | None = None,
+        long_reports: LongReports = "truncate",
+        token_budget: int = 8192,
+        dtype: Precision = "float32",
+        compile: bool = False,  # noqa: A002 (as torch names it)
+        device: str | None = None,
+        revision: str | None = None,
+        progress: bool = False,
         **kwargs: Any,
     ) -> None:
+        options = CrepeOptions(max_length, token_budget, dtype, device, revision, progress, long_reports, compile)
         predictor = CrepePredictor(model, tokenizer, options)
         super().__init__(predictor.categories, **kwargs)
         self.predictor = predictor

@@ -13,8 +13,8 @@ from torch import nn
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores, named_weights
 from rrg_rewards.models.er2score.predictor import ER2ScoreOptions, ER2ScorePredictor
+from rrg_rewards.models.pair_predictor import Precision
 from rrg_rewards.schemas import ScoringSystem, get_scoring_system
-from rrg_rewards.utilities.options import takes_options
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["ER2Score", "ER2Scores"]
@@ -69,9 +69,16 @@ class ER2Score(ReportMetric):
         scoring_system: The scoring system that the model must have: a name, a YAML file or the system. Default: any.
         weights: Weights :math:`w_j` by criterion; 0 for each criterion that is not named. Default: the score is the
             total.
-        kwargs: Fields of :class:`rrg_rewards.models.er2score.predictor.ER2ScoreOptions` (``backbone``, ``max_length``,
-            ``token_budget``, ``dtype``, ``device``, ``revision``, ``share_prefix``, ``progress``), and further
-            arguments of :class:`torchmetrics.Metric`.
+        backbone: Folder or Hub id of the backbone under an adapter, if it has moved.
+        max_length: Maximum number of tokens of a prompt; default: as the model was trained.
+        token_budget: Maximum number of tokens of a batch, padding and cached prefixes included. A longer prompt is the
+            only one in its batch.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``: type of the backbone's weights. The head is float32.
+        device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
+        revision: Revision of a Hub id.
+        share_prefix: Whether the common prefix of prompts with the same reference runs once.
+        progress: Whether to show a progress bar on stderr.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
         FileNotFoundError: If there is no such folder, or it contains no ER²Score model.
@@ -89,7 +96,6 @@ class ER2Score(ReportMetric):
     name = "er2score"
     context = ()
 
-    @takes_options(options=ER2ScoreOptions())
     def __init__(
         self,
         model: str | Path | nn.Module,
@@ -97,9 +103,17 @@ class ER2Score(ReportMetric):
         *,
         scoring_system: str | Path | ScoringSystem | None = None,
         weights: Mapping[str, float] | None = None,
-        options: ER2ScoreOptions,
+        backbone: str | Path | None = None,
+        max_length: int | None = None,
+        token_budget: int = 8192,
+        dtype: Precision = "float32",
+        device: str | None = None,
+        revision: str | None = None,
+        share_prefix: bool = True,
+        progress: bool = False,
         **kwargs: Any,
     ) -> None:
+        options = ER2ScoreOptions(max_length, token_budget, dtype, device, revision, progress, backbone, share_prefix)
         predictor = ER2ScorePredictor(model, tokenizer, options)
         super().__init__(predictor.scoring_system.names, **kwargs)
         self.predictor = predictor

@@ -153,29 +153,20 @@ _BATCH_COST_ELSEWHERE = 4096
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PairPredictorOptions:
-    """Options of every :class:`PairPredictor`.
-
-    Args:
-        max_length: Maximum number of tokens of a sequence; default: that of the model.
-        token_budget: Maximum number of tokens of a batch, padding included. A longer sequence is the only one in its
-            batch.
-        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
-        device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
-        revision: Revision of a Hub id.
-        progress: Whether to show a progress bar on stderr.
+    """Options of every :class:`PairPredictor`, which :class:`rrg_rewards.metrics.CREPE` and ``ER2Score`` describe.
 
     Raises:
         ValueError: If ``dtype`` is unknown or ``token_budget`` is not positive.
     """
 
-    max_length: int | None = None
-    token_budget: int = 8192
-    dtype: Precision = "float32"
-    device: str | None = None
-    revision: str | None = None
-    progress: bool = False
+    max_length: int | None
+    token_budget: int
+    dtype: Precision
+    device: str | None
+    revision: str | None
+    progress: bool
 
     def __post_init__(self) -> None:
         if self.dtype not in get_args(Precision):

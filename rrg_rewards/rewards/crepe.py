@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from rrg_rewards.metrics.crepe import CREPE
-from rrg_rewards.models.crepe.predictor import CrepeOptions
+from rrg_rewards.models.crepe.encoding import LongReports
+from rrg_rewards.models.pair_predictor import Precision
 from rrg_rewards.rewards.base import MetricReward
-from rrg_rewards.utilities.options import takes_options
 
 __all__ = ["CrepeReward", "RewardShape"]
 
@@ -39,7 +39,14 @@ class CrepeReward(MetricReward):
         reference_column: Column of reference reports.
         name: Name under which trainers log the reward.
         log_explanations: Whether to add the likely errors to the trainer's table of completions.
-        options: Fields of :class:`rrg_rewards.models.crepe.predictor.CrepeOptions`.
+        max_length: This option and the following are those of :class:`rrg_rewards.metrics.CREPE`.
+        long_reports: Rule for pairs that are longer than ``max_length``.
+        token_budget: Maximum number of tokens of a batch.
+        dtype: Type of matrix products.
+        compile: Whether to compile the model.
+        device: Device of a loaded model.
+        revision: Revision of a Hub id.
+        progress: Whether to show a progress bar on stderr.
 
     Raises:
         FileNotFoundError: If the folder does not exist.
@@ -53,7 +60,6 @@ class CrepeReward(MetricReward):
 
     metric: CREPE
 
-    @takes_options(options=CrepeOptions())
     def __init__(
         self,
         model: str | Path | nn.Module,
@@ -65,7 +71,14 @@ class CrepeReward(MetricReward):
         reference_column: str | None = "reference",
         name: str | None = None,
         log_explanations: bool = False,
-        options: CrepeOptions,
+        max_length: int | None = None,
+        long_reports: LongReports = "truncate",
+        token_budget: int = 8192,
+        dtype: Precision = "float32",
+        compile: bool = False,  # noqa: A002 (as torch names it)
+        device: str | None = None,
+        revision: str | None = None,
+        progress: bool = False,
     ) -> None:
         if shape not in get_args(RewardShape):
             raise ValueError(f"shape must be 'linear' or 'exponential', got {shape!r}")
@@ -73,7 +86,19 @@ class CrepeReward(MetricReward):
             raise ValueError(f"tau must be positive and finite, got {tau}")
         if reference_column is None:
             raise ValueError("crepe needs a reference_column")
-        metric = CREPE(model, tokenizer, weights=weights, **vars(options))
+        metric = CREPE(
+            model,
+            tokenizer,
+            weights=weights,
+            max_length=max_length,
+            long_reports=long_reports,
+            token_budget=token_budget,
+            dtype=dtype,
+            compile=compile,
+            device=device,
+            revision=revision,
+            progress=progress,
+        )
         super().__init__(metric, name=name, reference_column=reference_column, log_explanations=log_explanations)
         self.shape = shape
         self.tau = tau

@@ -24,10 +24,9 @@ from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.concurrency import for_each, within
 from rrg_rewards.utilities.imports import require
-from rrg_rewards.utilities.options import takes_options
 from rrg_rewards.utilities.processes import run_coroutine
 
-__all__ = ["RemoteOptions", "RemoteReward", "RemoteRewardWarning"]
+__all__ = ["RemoteReward", "RemoteRewardWarning"]
 
 _HTTP = "httpx2"
 # A reply has some hundred bytes for each completion.
@@ -39,32 +38,17 @@ _SHOWN = 300
 
 
 @dataclass(frozen=True)
-class RemoteOptions:
-    """Addresses and limits of a :class:`rrg_rewards.rewards.RemoteReward`, which takes each as a keyword argument.
+class _RemoteOptions:
+    """Options of :class:`RemoteReward` that concern its requests."""
 
-    Args:
-        allow_remote: Whether report text may be sent to another machine.
-        token_variable: Environment variable with the token of the servers, read at each call.
-        batch_size: Maximum number of completions in a request.
-        concurrency: Maximum number of requests at a time in a call.
-        timeout: Maximum seconds of a request.
-        deadline: Maximum seconds of a call with all its requests and retries; ``None`` for no limit.
-        max_retries: How often a request is repeated after it failed at all addresses.
-        first_pause: Seconds before the first repetition. Each further pause is twice as long, up to 16 times the first.
-            Up to half of each pause is removed at random. A server's ``Retry-After`` replaces the pause.
-
-    Raises:
-        ValueError: If a limit is out of its range.
-    """
-
-    allow_remote: bool = False
-    token_variable: str = "RRG_REWARDS_TOKEN"
-    batch_size: int = 64
-    concurrency: int = 16
-    timeout: float = 60.0
-    deadline: float | None = None
-    max_retries: int = 4
-    first_pause: float = 0.5
+    allow_remote: bool
+    token_variable: str
+    batch_size: int
+    concurrency: int
+    timeout: float
+    deadline: float | None
+    max_retries: int
+    first_pause: float
 
     def __post_init__(self) -> None:
         for name, least in {"batch_size": 1, "concurrency": 1, "max_retries": 0, "first_pause": 0}.items():
@@ -101,11 +85,20 @@ class RemoteReward(AsyncReward):
             the server to those in the data set.
         name: Name under which trainers log the reward.
         log_details: Log the failures by kind.
-        options: Fields of :class:`rrg_rewards.rewards.remote.RemoteOptions`.
+        allow_remote: Whether report text may be sent to another machine.
+        token_variable: Environment variable with the token of the servers, read at each call.
+        batch_size: Maximum number of completions in a request.
+        concurrency: Maximum number of requests at a time in a call.
+        timeout: Maximum seconds of a request.
+        deadline: Maximum seconds of a call with all its requests and retries; ``None`` for no limit.
+        max_retries: How often a request is repeated after it failed at all addresses.
+        first_pause: Seconds before the first repetition. Each further pause is twice as long, up to 16 times the first.
+            Up to half of each pause is removed at random. A server's ``Retry-After`` replaces the pause.
 
     Raises:
-        ValueError: If an address is not a plain HTTP address, or is on another machine without ``allow_remote``; when
-            called, if a column is missing, a server refuses the request, or servers serve different rewards.
+        ValueError: If a limit is out of its range, or an address is not a plain HTTP address, or is on another machine
+            without ``allow_remote``; when called, if a column is missing, a server refuses the request, or servers
+            serve different rewards.
         ModuleNotFoundError: When called, if httpx2 is not installed, naming the pip command.
 
     Example:
@@ -118,7 +111,6 @@ class RemoteReward(AsyncReward):
         [-0.5]
     """
 
-    @takes_options(options=RemoteOptions())
     def __init__(
         self,
         urls: str | Sequence[str],
@@ -127,11 +119,21 @@ class RemoteReward(AsyncReward):
         context_columns: Mapping[str, str] | Sequence[str] = (),
         name: str = "remote",
         log_details: bool = False,
-        options: RemoteOptions,
+        allow_remote: bool = False,
+        token_variable: str = "RRG_REWARDS_TOKEN",
+        batch_size: int = 64,
+        concurrency: int = 16,
+        timeout: float = 60.0,
+        deadline: float | None = None,
+        max_retries: int = 4,
+        first_pause: float = 0.5,
     ) -> None:
         super().__init__(name, log_details=log_details)
         if isinstance(context_columns, str):
             raise TypeError(f"context_columns must be a list of names or a mapping, got {context_columns!r}")
+        options = _RemoteOptions(
+            allow_remote, token_variable, batch_size, concurrency, timeout, deadline, max_retries, first_pause
+        )
         self._client = _RewardClient(urls, options)
         context = context_columns if isinstance(context_columns, Mapping) else {one: one for one in context_columns}
         self._sent = {**({} if reference_column is None else {"reference": reference_column}), **context}
@@ -310,7 +312,7 @@ class _RewardClient:
             ``allow_remote``.
     """
 
-    def __init__(self, urls: str | Sequence[str], options: RemoteOptions) -> None:
+    def __init__(self, urls: str | Sequence[str], options: _RemoteOptions) -> None:
         given = [urls] if isinstance(urls, str) else list(urls)
         if not given:
             raise ValueError("urls must contain at least one address")

@@ -188,3 +188,10 @@ def test_scores_as_a_data_frame(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ModuleNotFoundError, match="python -m pip install pandas"):
         scores.to_frame()
+
+
+def test_a_misspelled_argument_of_a_metric_names_the_nearest():
+    with pytest.raises(ValueError, match="unknown argument 'averag'; did you mean 'average'"):
+        ReportCRG(averag="macro")
+    with pytest.raises(ValueError, match="Unexpected keyword arguments"):
+        ReportCRG(colour="red")

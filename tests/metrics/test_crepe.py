@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from rrg_rewards.metrics import CREPE, CrepeScores, make_metric
 from rrg_rewards.models import CrepeConfig, CrepeModel
+from rrg_rewards.rewards import CrepeReward
 from rrg_rewards.schemas import ERROR_CATEGORIES
 
 PAIRS = 24
@@ -256,6 +257,22 @@ def test_made_by_name(folder):
         make_metric("crepe", modell=folder)
 
 
+def test_crepe_options_reach_the_predictor(folder):
+    options = {
+        "max_length": 64,
+        "token_budget": 100,
+        "dtype": "bfloat16",
+        "device": "cpu",
+        "revision": "main",
+        "progress": True,
+        "long_reports": "chunks",
+        "compile": True,
+    }
+    assert vars(CREPE(folder, **options).predictor.options) == options
+    assert vars(CrepeReward(folder, **options).metric.predictor.options) == options
+    assert vars(CrepeReward(folder).metric.predictor.options) == vars(CREPE(folder).predictor.options)
+
+
 def test_progress_is_shown_on_request(folder, capsys):
     CREPE(folder, progress=True).score(["no mass"], ["a mass"])
     shown = capsys.readouterr()
@@ -269,6 +286,7 @@ def test_progress_is_shown_on_request(folder, capsys):
         ({"dtype": "float8"}, "dtype must be one of float32, bfloat16, float16, got 'float8'"),
         ({"long_reports": "windows"}, "'truncate' or 'chunks', got 'windows'"),
         ({"token_budget": 0}, "token_budget must be positive, got 0"),
+        ({"max_lenght": 64}, "unknown argument 'max_lenght'; did you mean 'max_length'"),
         ({"max_length": 4096}, "max_length is 4096, but the encoder takes 512 tokens at most"),
         ({"weights": {"omited_finding": 2.0}}, "unknown error category 'omited_finding'; did you mean 'omitted_fi"),
         ({"weights": {"omitted_finding": -1}}, "weight of 'omitted_finding' must be finite and at least 0, got -1"),

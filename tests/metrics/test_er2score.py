@@ -202,6 +202,20 @@ def test_long_pairs_are_cut_and_told_of_once(folder, caplog):
     assert "effusion" not in caplog.text
 
 
+def test_er2score_options_reach_the_predictor(folder, root):
+    options = {
+        "max_length": 64,
+        "token_budget": 100,
+        "dtype": "bfloat16",
+        "device": "cpu",
+        "revision": "main",
+        "progress": True,
+        "backbone": root / "backbone",
+        "share_prefix": False,
+    }
+    assert vars(ER2Score(folder, **options).predictor.options) == options
+
+
 def test_pickles_to_kilobytes_and_copies_share_the_model(folder, pairs):
     metric = ER2Score(folder, weights={"omitted_finding": 2.0}, share_prefix=False)
     metric.update(*pairs)

@@ -254,10 +254,15 @@ def test_it_is_a_reward_among_others(monkeypatch):
         ({"urls": []}, ValueError, "at least one address"),
         ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
         ({"timeout": 0}, ValueError, "timeout must be positive"),
-        ({"retries": 3}, TypeError, "did you mean 'max_retries'"),
+        ({"retries": 3}, TypeError, "unexpected keyword argument 'retries'"),
         ({"context_columns": "age"}, TypeError, "must be a list of names"),
     ],
 )
 def test_settings_are_checked(options, error, message):
     with pytest.raises(error, match=message):
         RemoteReward(**{"urls": "http://localhost:8787", **options})
+
+
+def test_a_misspelled_option_of_remote_names_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'max_retries'"):
+        make_reward("remote", urls="http://localhost:8787", retries=3)

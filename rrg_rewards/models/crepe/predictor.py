@@ -20,25 +20,16 @@ __all__ = ["CrepeOptions", "CrepePredictor"]
 _PUBLISHED_LENGTH = 512
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CrepeOptions(PairPredictorOptions):
-    """Options of CREPE's predictor, metric and reward, in addition to :class:`PairPredictorOptions`.
-
-    Args:
-        max_length: Maximum number of tokens of a sequence; default: 512 as published, or the limit of the encoder if
-            that is lower.
-        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``. In half precision, matrix products run in that type
-            under autocast; embeddings, sums, normalisations and heads stay in float32.
-        long_reports: Rule for pairs that are longer than ``max_length``: ``"truncate"``, or ``"chunks"`` to divide
-            them and sum the counts of the chunks.
-        compile: Whether to compile the model with ``torch.compile``, which saves time only over many batches.
+    """Options of CREPE's predictor; see :class:`rrg_rewards.metrics.CREPE`.
 
     Raises:
         ValueError: If an option is unknown or out of range.
     """
 
-    long_reports: LongReports = "truncate"
-    compile: bool = False
+    long_reports: LongReports
+    compile: bool
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,8 +46,8 @@ class CrepePredictor(PairPredictor):
 
     Args:
         model: Folder or Hub id of a CREPE model, or a :class:`rrg_rewards.models.CrepeModel`.
-        tokenizer: The tokenizer, or its folder or Hub id; default: the model's folder.
-        options: Options; see :class:`CrepeOptions`.
+        tokenizer: The tokenizer, or its folder or Hub id; ``None`` for the model's folder.
+        options: Options.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -70,11 +61,6 @@ class CrepePredictor(PairPredictor):
     _advice = "long_reports='chunks' reads all of them"
 
     options: CrepeOptions
-
-    def __init__(
-        self, model: str | Path | nn.Module, tokenizer: Any = None, options: CrepeOptions | None = None
-    ) -> None:
-        super().__init__(model, tokenizer, options or CrepeOptions())
 
     @property
     def categories(self) -> tuple[str, ...]:

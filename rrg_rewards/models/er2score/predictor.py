@@ -18,24 +18,16 @@ from rrg_rewards.utilities.imports import require
 __all__ = ["ER2ScoreOptions", "ER2ScorePredictor"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ER2ScoreOptions(PairPredictorOptions):
-    """Options of ER²Score's predictor, metric and reward, in addition to :class:`PairPredictorOptions`.
-
-    Args:
-        max_length: Maximum number of tokens of a prompt; default: as the model was trained.
-        token_budget: Maximum number of tokens of a batch, padding and cached prefixes included. A longer prompt is the
-            only one in its batch.
-        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``: type of the backbone's weights. The head is float32.
-        backbone: Folder or Hub id of the backbone under an adapter, if it has moved.
-        share_prefix: Whether the common prefix of prompts with the same reference runs once.
+    """Options of ER²Score's predictor; see :class:`rrg_rewards.metrics.ER2Score`.
 
     Raises:
         ValueError: If an option is unknown or out of range.
     """
 
-    backbone: str | Path | None = None
-    share_prefix: bool = True
+    backbone: str | Path | None
+    share_prefix: bool
 
 
 class _Batch(NamedTuple):
@@ -57,8 +49,8 @@ class ER2ScorePredictor(PairPredictor):
 
     Args:
         model: Folder or Hub id of an ER²Score model, or a :class:`rrg_rewards.models.ER2ScoreModel`.
-        tokenizer: The tokenizer, or its folder or Hub id; default: the model's.
-        options: Options; see :class:`ER2ScoreOptions`.
+        tokenizer: The tokenizer, or its folder or Hub id; ``None`` for the model's.
+        options: Options.
 
     Raises:
         FileNotFoundError: If there is no such folder, or it contains no ER²Score model.
@@ -73,10 +65,8 @@ class ER2ScorePredictor(PairPredictor):
 
     options: ER2ScoreOptions
 
-    def __init__(
-        self, model: str | Path | nn.Module, tokenizer: Any = None, options: ER2ScoreOptions | None = None
-    ) -> None:
-        super().__init__(model, tokenizer, options or ER2ScoreOptions())
+    def __init__(self, model: str | Path | nn.Module, tokenizer: Any, options: ER2ScoreOptions) -> None:
+        super().__init__(model, tokenizer, options)
         self.backbone = None if self.options.backbone is None else str(self.options.backbone)
         self.scoring_system: ScoringSystem = self.config.system
 
