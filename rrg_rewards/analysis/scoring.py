@@ -21,8 +21,7 @@ from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import STANDARD, Table, table_format
 from rrg_rewards.data.tables.writers import open_table, partial_path
 from rrg_rewards.functional.bootstrap import bootstrap_interval
-from rrg_rewards.functional.crg import label_table
-from rrg_rewards.functional.crg_macro import crg_label_weights, macro_youden_j, prevalences
+from rrg_rewards.functional.crg import crg_label_weights, label_table, macro_youden_j, prevalences
 from rrg_rewards.functional.label_counts import LabelCounts, label_statistics, macro_statistics
 from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics.base import ReportMetric

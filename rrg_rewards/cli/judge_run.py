@@ -15,7 +15,7 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.appending import AppendedLines
 from rrg_rewards.data.tables.table import Table, table_format
 from rrg_rewards.data.tables.writers import check_output, write_json
-from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation
+from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonTask

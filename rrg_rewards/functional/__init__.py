@@ -14,27 +14,29 @@ from rrg_rewards.functional.crg import (
     CRGWeights,
     crg_best_constant,
     crg_contributions,
+    crg_label_weights,
+    crg_macro_score_from_counts,
     crg_score,
     crg_score_from_counts,
     crg_weights,
     label_table,
 )
 from rrg_rewards.functional.crg_levels import crg_multilevel_score
-from rrg_rewards.functional.crg_macro import crg_label_weights, crg_macro_score_from_counts
 from rrg_rewards.functional.crimson import (
+    CrimsonAttributeError,
+    CrimsonEvaluation,
+    CrimsonFinding,
     CrimsonStatistics,
     crimson_score,
     crimson_score_from_statistics,
     crimson_statistics,
 )
-from rrg_rewards.functional.crimson_evaluation import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.functional.ct_finebench import ct_finebench_score
 from rrg_rewards.functional.er2score import (
     MarginRewardEnforcementLoss,
     margin_reward_enforcement_loss,
     margin_reward_enforcement_terms,
 )
-from rrg_rewards.functional.importance_weights import importance_weights
 from rrg_rewards.functional.label_counts import LabelCounts, label_averages, label_counts, label_f1, label_statistics
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
 from rrg_rewards.functional.paired_tests import (
@@ -44,7 +46,7 @@ from rrg_rewards.functional.paired_tests import (
     paired_randomisation,
     weighted_mean,
 )
-from rrg_rewards.functional.policy_losses import PolicyLoss, policy_loss, value_loss
+from rrg_rewards.functional.policy_losses import PolicyLoss, TokenLoss, importance_weights, policy_loss, value_loss
 from rrg_rewards.functional.significance import (
     PermutationTest,
     WilliamsTest,
@@ -52,7 +54,6 @@ from rrg_rewards.functional.significance import (
     perm_both_test,
     williams_test,
 )
-from rrg_rewards.functional.token_loss import TokenLoss
 
 __all__ = [
     "CRGWeights",

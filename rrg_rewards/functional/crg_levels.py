@@ -9,18 +9,16 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.functional.crg import (
+    CRGAverage,
+    check_average,
     contributions_of_counts,
     crg_best_constant,
+    crg_macro_score_from_counts,
     crg_score_from_counts,
+    macro_contributions,
     mean_positives,
     warn_if_undefined,
     warn_if_undefined_macro,
-)
-from rrg_rewards.functional.crg_macro import (
-    CRGAverage,
-    check_average,
-    crg_macro_score_from_counts,
-    macro_contributions,
 )
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts
 

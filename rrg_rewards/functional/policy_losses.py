@@ -1,15 +1,164 @@
-"""Losses of reinforcement learning on token sequences, for the policy and for a value head."""
+"""Losses of reinforcement learning on token sequences, for the policy and for a value head, and their weights."""
 
-from dataclasses import fields
-from typing import Any, Literal, NamedTuple
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from rrg_rewards.functional.token_loss import TokenLoss, check_choice, sequence_mean
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["Aggregation", "PolicyLoss", "policy_loss", "value_loss"]
+__all__ = [
+    "Aggregation",
+    "ImportanceMode",
+    "Objective",
+    "PolicyLoss",
+    "RatioLevel",
+    "TokenLoss",
+    "importance_weights",
+    "policy_loss",
+    "value_loss",
+]
+
+Objective = Literal["clipped", "cispo", "sapo", "vespo"]
+"""The loss of a token; see :class:`TokenLoss`."""
+
+RatioLevel = Literal["token", "sequence", "sequence_product"]
+"""The level of probability ratios: a token's ratio, or the geometric mean or the product of a sequence's ratios."""
+
+
+@dataclass(frozen=True)
+class TokenLoss:
+    r"""The loss of a token as a function of its probability ratio and advantage.
+
+    The ratio of a token is :math:`\rho_t = \pi(y_t) / \pi_\text{old}(y_t)`. With ``level="sequence"`` it is replaced by
+    the geometric mean of the ratios of its sequence (GSPO), and with ``"sequence_product"`` by their product (RLOO).
+    With advantages :math:`A`, ``objective`` selects the loss of a token:
+
+    - ``"clipped"`` (PPO, GRPO): :math:`-\min(\rho A, \operatorname{clip}(\rho, 1 - \epsilon_\text{low}, 1 +
+      \epsilon_\text{high}) A)`. ``max_ratio`` also bounds the first :math:`\rho` (two-sided clipping). Clip-higher
+      (DAPO) is :math:`\epsilon_\text{high} > \epsilon_\text{low}`.
+    - ``"cispo"``: :math:`-\operatorname{sg}[\min(\rho, \epsilon_\text{high})] A \log \pi(y_t)`. Here ``clip_high`` is
+      the greatest ratio itself.
+    - ``"sapo"``: :math:`-\frac{4}{\tau} \sigma(\tau (\rho - 1)) A`, with :math:`\tau` the first of ``temperatures``
+      if :math:`A > 0`, else the second.
+    - ``"vespo"``: :math:`-\operatorname{sg}[e^{\lambda} w^{k} e^{-\lambda w}] A \log \pi(y_t)` where :math:`w` is the
+      product of a sequence's ratios, and :math:`(k, \lambda)` depends on the sign of the advantage.
+
+    RLOO and SCST use ``"clipped"`` with ratios of 1; its gradient is then that of :math:`-A \log \pi`.
+
+    Source: Schulman et al., "Proximal Policy Optimization", Eq. 7; Shao et al., "DeepSeekMath", Eq. 3; Yu et al.,
+    "DAPO", Eq. 8; Zheng et al., "Group Sequence Policy Optimization", Eq. 7; MiniMax, "MiniMax-M1", Eq. 4 (CISPO). The
+    defaults of SAPO and VESPO are TRL's.
+
+    Args:
+        objective: ``"clipped"``, ``"cispo"``, ``"sapo"`` or ``"vespo"``.
+        level: ``"token"``, ``"sequence"`` or ``"sequence_product"``.
+        clip_low: :math:`\epsilon_\text{low}` in [0, 1].
+        clip_high: :math:`\epsilon_\text{high}`; default: ``clip_low``. Required for ``"cispo"``.
+        max_ratio: Greatest ratio of the unclipped term, above ``1 + clip_high``; default: unbounded.
+        temperatures: Temperatures of SAPO for positive advantages and for others.
+        shape_positive: :math:`(k, \lambda)` of VESPO for advantages of at least 0.
+        shape_negative: :math:`(k, \lambda)` of VESPO for negative advantages.
+
+    Raises:
+        ValueError: If a setting is unknown or out of range.
+
+    Example:
+        >>> TokenLoss(clip_high=0.28).objective
+        'clipped'
+    """
+
+    objective: Objective = "clipped"
+    level: RatioLevel = "token"
+    clip_low: float = 0.2
+    clip_high: float | None = None
+    max_ratio: float | None = None
+    temperatures: tuple[float, float] = (1.0, 1.05)
+    shape_positive: tuple[float, float] = (2.0, 3.0)
+    shape_negative: tuple[float, float] = (3.0, 2.0)
+
+    def __post_init__(self) -> None:
+        _check_choice("objective", self.objective, Objective)
+        _check_choice("level", self.level, RatioLevel)
+        if not 0 <= self.clip_low <= 1:
+            raise ValueError(f"clip_low must lie in [0, 1], got {self.clip_low}")
+        if self.clip_high is None and self.objective == "cispo":
+            raise ValueError("cispo needs clip_high, the greatest ratio")
+        if self.greatest_clip < 0:
+            raise ValueError(f"clip_high must not be negative, got {self.clip_high}")
+        if self.max_ratio is not None and self.max_ratio <= 1 + self.greatest_clip:
+            raise ValueError(
+                f"max_ratio must be above 1 + clip_high = {1 + self.greatest_clip:g}, got {self.max_ratio}"
+            )
+
+    @property
+    def greatest_clip(self) -> float:
+        """``clip_high``, or its default ``clip_low``."""
+        return self.clip_low if self.clip_high is None else self.clip_high
+
+    def __call__(
+        self, log_probs: Tensor, log_ratio: Tensor, advantages: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the losses of tokens, their ratios, and whether they are clipped.
+
+        Args:
+            log_probs: Log-probabilities ``(N, T)`` under the policy, with gradient, 0 outside the mask.
+            log_ratio: ``log_probs`` minus the log-probabilities at sampling, ``(N, T)``, 0 outside the mask.
+            advantages: ``(N, 1)`` or ``(N, T)``.
+            mask: ``(N, T)``, 1 at the tokens that count.
+
+        Returns:
+            Losses, ratios and a bool tensor, each ``(N, 1)`` or ``(N, T)``.
+        """
+        ratio = _ratio(log_ratio, mask, self.level)
+        clipped = torch.zeros_like(ratio, dtype=torch.bool)
+        if self.objective == "clipped":
+            bounded = ratio.clamp(1 - self.clip_low, 1 + self.greatest_clip) * advantages
+            free = (ratio if self.max_ratio is None else ratio.clamp(max=self.max_ratio)) * advantages
+            losses = -torch.min(free, bounded)
+            clipped = bounded < ratio * advantages
+        elif self.objective == "cispo":
+            losses = -ratio.clamp(max=self.greatest_clip).detach() * advantages * log_probs
+            clipped = (ratio > self.greatest_clip) & (advantages > 0)
+        elif self.objective == "sapo":
+            tau = torch.where(advantages > 0, *self.temperatures)
+            losses = -torch.sigmoid(tau * (ratio - 1)) * 4 / tau * advantages
+        else:
+            weights = _gamma_weights(log_ratio, advantages, self.shape_positive, self.shape_negative)
+            losses = -weights * advantages * log_probs
+        return losses, ratio, clipped
+
+
+def _ratio(log_ratio: Tensor, mask: Tensor, level: RatioLevel) -> Tensor:
+    """Return the ratios ``(N, T)`` of tokens, or ``(N, 1)`` of sequences."""
+    if level == "token":
+        return log_ratio.exp()
+    if level == "sequence":
+        return _sequence_mean(log_ratio, mask).unsqueeze(1).exp()
+    return log_ratio.sum(1, keepdim=True).exp()
+
+
+def _gamma_weights(
+    log_ratio: Tensor, advantages: Tensor, positive: tuple[float, float], negative: tuple[float, float]
+) -> Tensor:
+    # Bounds of the published code; the weight is 0 outside them.
+    total = log_ratio.detach().clamp(-20, 20).sum(1, keepdim=True).clamp(math.log(1e-8), 20)
+    k, lam = (torch.where(advantages >= 0, *pair) for pair in zip(positive, negative, strict=True))
+    return (lam + k * total - lam * total.exp()).exp()
+
+
+def _sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Return the means ``(N,)`` of values over the tokens of each sequence."""
+    return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
+
+
+def _check_choice(name: str, value: str, kind: Any) -> None:
+    """Raise unless ``value`` is one of the literals of ``kind``."""
+    if value not in get_args(kind):
+        raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}")
+
 
 Aggregation = Literal["sequence_mean", "token_mean", "constant", "sequence_sum"]
 """How the losses of tokens are averaged; see :func:`policy_loss`."""
@@ -92,7 +241,7 @@ def policy_loss(
     """
     if options or token_loss is None:
         token_loss = _make_token_loss(token_loss, options)
-    check_choice("aggregation", aggregation, Aggregation)
+    _check_choice("aggregation", aggregation, Aggregation)
     if (kl is None) != (beta == 0):
         raise ValueError("kl and beta must be given together, or neither")
     others = {"old_log_probs": old_log_probs, "mask": mask, "kl": kl, "token_weights": token_weights}
@@ -161,7 +310,7 @@ def value_loss(
 
 def _aggregate(losses: Tensor, mask: Tensor, aggregation: Aggregation, normalizer: float | Tensor | None) -> Tensor:
     if aggregation == "sequence_mean":
-        return sequence_mean(losses, mask).mean()
+        return _sequence_mean(losses, mask).mean()
     if aggregation == "sequence_sum":
         return (losses * mask).sum(1).mean()
     total = (losses * mask).sum()
@@ -188,3 +337,71 @@ def _make_token_loss(given: TokenLoss | None, options: dict[str, Any]) -> TokenL
     if given is not None:
         raise TypeError(f"give token_loss or its fields, not both: {', '.join(options)}")
     return TokenLoss(**options)
+
+
+ImportanceMode = Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+"""Level of the ratios and treatment of ratios outside the bounds; see :func:`importance_weights`."""
+
+
+def importance_weights(
+    log_probs: Tensor,
+    sampler_log_probs: Tensor,
+    mask: Tensor,
+    *,
+    mode: ImportanceMode = "token_truncate",
+    clip_min: float | None = None,
+    clip_max: float | None = 3.0,
+) -> Tensor:
+    r"""Compute truncated importance sampling weights of tokens.
+
+    An inference engine such as vLLM rounds differently from the trainer, so its samples follow :math:`\mu` instead of
+    the policy :math:`\pi` with the same weights. The weight of a token is
+
+    .. math::
+        w_t = \operatorname{clip}\bigl(\pi(y_t) / \mu(y_t),\; c_\text{min},\; c_\text{max}\bigr)
+
+    with ``mode="token_truncate"``. ``"token_mask"`` sets ratios outside the bounds to 0 instead.
+    ``"sequence_truncate"`` and ``"sequence_mask"`` use the product of the ratios of a sequence for each of its tokens.
+    The weights are factors of the token losses, ``token_weights`` of :func:`policy_loss`.
+
+    Source: Yao et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"; TRL's
+    ``vllm_importance_sampling_mode``.
+
+    Args:
+        log_probs: Log-probabilities ``(N, T)`` of the sampled tokens, computed by the trainer with the weights of
+            sampling.
+        sampler_log_probs: Log-probabilities ``(N, T)`` that the sampler returned. A NaN counts as a ratio of 1.
+        mask: ``(N, T)``, 1 at the tokens of completions; values at other tokens are ignored.
+        mode: ``"token_truncate"``, ``"token_mask"``, ``"sequence_truncate"`` or ``"sequence_mask"``.
+        clip_min: :math:`c_\text{min}`, or ``None`` for no bound.
+        clip_max: :math:`c_\text{max}`, or ``None`` for no bound.
+
+    Returns:
+        Weights ``(N, T)`` of at least 0, without gradient.
+
+    Raises:
+        ValueError: If shapes differ, the mode is unknown, or the bounds are not ordered.
+
+    Example:
+        >>> import torch
+        >>> ones = torch.ones(1, 2)
+        >>> importance_weights(torch.log(torch.tensor([[0.5, 0.8]])), torch.log(torch.tensor([[0.4, 0.1]])), ones)
+        tensor([[1.2500, 3.0000]])
+    """
+    _check_choice("mode", mode, ImportanceMode)
+    for name, tensor in {"sampler_log_probs": sampler_log_probs, "mask": mask}.items():
+        if tensor.shape != log_probs.shape:
+            raise ValueError(f"{name} must have shape {tuple(log_probs.shape)}, got {tuple(tensor.shape)}")
+    low, high = (-math.inf if clip_min is None else clip_min), (math.inf if clip_max is None else clip_max)
+    if not low < high:
+        raise ValueError(f"clip_min must be less than clip_max, got {clip_min} and {clip_max}")
+    level, treatment = mode.split("_")
+    differences = (log_probs - sampler_log_probs).detach().masked_fill(mask == 0, 0.0)
+    # An engine returns no number for a token that it could not score.
+    differences = torch.nan_to_num(differences, nan=0.0)
+    if level == "sequence":
+        differences = differences.sum(1, keepdim=True).expand_as(log_probs)
+    ratios = differences.exp()
+    if treatment == "truncate":
+        return ratios.clamp(low, high)
+    return ratios.masked_fill((ratios < low) | (ratios > high), 0.0)

@@ -22,6 +22,7 @@ __all__ = [
     "agreement_permutation_test",
     "perm_both_test",
     "permutation_p_value",
+    "student_tail",
     "williams_test",
 ]
 
@@ -204,7 +205,7 @@ def williams_test(first: float, second: float, between: float, rows: int) -> Wil
     if math.isnan(below) or below <= 0 or between == 1:
         return WilliamsTest(math.nan, math.nan)
     t = (first - second) * math.sqrt((rows - 1) * (1 + between) / below)
-    return WilliamsTest(t, _student_p_value(t, rows - 3))
+    return WilliamsTest(t, 2 * student_tail(abs(t), rows - 3))
 
 
 def _generator(num_permutations: int, seed: int) -> torch.Generator:
@@ -267,9 +268,20 @@ def permutation_p_value(value: float, found: Tensor, scale: float = 0.0) -> floa
     return (1 + extreme) / (1 + len(known))
 
 
-def _student_p_value(t: float, degrees: int) -> float:
-    """Return the two-sided p-value of Student's t (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    angle = math.atan2(abs(t), math.sqrt(degrees))
+def student_tail(t: float, degrees: int) -> float:
+    r"""Return the upper tail :math:`P(T \ge t)` of Student's distribution.
+
+    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4.
+
+    Args:
+        t: The statistic.
+        degrees: Degrees of freedom, at least 1.
+
+    Example:
+        >>> round(student_tail(2.228, degrees=10), 4)
+        0.025
+    """
+    angle = math.atan2(t, math.sqrt(degrees))
     sine, cosine = math.sin(angle), math.cos(angle)
     odd = degrees % 2
     term, total = (cosine if odd else 1.0), 0.0
@@ -277,4 +289,4 @@ def _student_p_value(t: float, degrees: int) -> float:
         total += term
         term *= cosine**2 * (k - 1) / k
     inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return max(0.0, 1.0 - inside)
+    return min(max((1.0 - inside) / 2, 0.0), 1.0)

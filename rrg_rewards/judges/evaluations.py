@@ -11,8 +11,12 @@ from torch import Tensor
 from rrg_rewards.data.tables.appending import read_whole_lines
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.functional.agreement import agreement_interval, human_agreement
-from rrg_rewards.functional.crimson import crimson_score, crimson_score_from_statistics, crimson_statistics
-from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation
+from rrg_rewards.functional.crimson import (
+    CrimsonEvaluation,
+    crimson_score,
+    crimson_score_from_statistics,
+    crimson_statistics,
+)
 from rrg_rewards.judges.base import JudgeFailure, ReportPair
 
 __all__ = ["EvaluatedPair", "judge_agreement", "read_evaluations"]

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 from rrg_rewards.findings import Finding, FindingComparison, compare_findings, get_engine
 from rrg_rewards.findings.knowledge.load import knowledge_digest
-from rrg_rewards.functional.crimson import crimson_score
-from rrg_rewards.functional.crimson_evaluation import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding, crimson_score
 from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, ReportPair, Result
 from rrg_rewards.judges.tasks.grounding import prose
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS

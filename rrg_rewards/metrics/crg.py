@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.functional.crg import (
+    CRGAverage,
     contributions_of_counts,
     crg_best_constant,
     crg_contributions,
     crg_score_from_counts,
+    label_priors,
+    macro_contributions,
     mean_positives,
     pooled_prior,
 )
@@ -23,7 +26,6 @@ from rrg_rewards.functional.crg_levels import (
     level_counts,
     split_levels,
 )
-from rrg_rewards.functional.crg_macro import CRGAverage, label_priors, macro_contributions
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics
 from rrg_rewards.labelers.levels import ABNORMALITY, LevelReader
 from rrg_rewards.labelers.registry import LabelerSetting

@@ -7,17 +7,15 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.functional.crg import (
-    crg_best_constant,
-    label_table,
-)
-from rrg_rewards.functional.crg_levels import best_constant_of_levels, crg_level_scores, split_levels
-from rrg_rewards.functional.crg_macro import (
     CRGAverage,
     check_average,
+    crg_best_constant,
     crg_label_weights,
+    label_table,
     macro_youden_j,
     prevalences,
 )
+from rrg_rewards.functional.crg_levels import best_constant_of_levels, crg_level_scores, split_levels
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics, macro_statistics
 from rrg_rewards.metrics.labelled import LabelCountsMetric
 from rrg_rewards.utilities.signature import format_signature

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.functional.crimson import crimson_score_from_statistics, crimson_statistics
-from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.functional.crimson import (
+    CrimsonEvaluation,
+    CrimsonFinding,
+    crimson_score_from_statistics,
+    crimson_statistics,
+)
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column

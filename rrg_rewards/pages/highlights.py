@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from rrg_rewards.functional.crimson_evaluation import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.tasks.grounding import content_words
 
 __all__ = ["Status", "highlights", "locate"]

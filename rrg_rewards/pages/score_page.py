@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rrg_rewards.functional.crimson_evaluation import CrimsonEvaluation
+from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.scores import Scores

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from rrg_rewards.functional.crg_macro import CRGAverage
+from rrg_rewards.functional.crg import CRGAverage
 from rrg_rewards.functional.label_counts import label_statistics
 from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.crg import CRGPrior, LabelScores, ReportCRG, prior_text

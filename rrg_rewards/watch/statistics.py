@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rrg_rewards.functional.significance import student_tail
 from rrg_rewards.watch.counts import Block
 
 __all__ = ["Estimate", "agreement", "estimate", "spread", "upper_tail"]
@@ -107,18 +108,4 @@ def upper_tail(above: Estimate, below: Estimate, factor: float = 1.0, offset: fl
     freedom = total**2 / sum(
         variance**2 / (part.blocks - 1) for variance, part in zip(variances, (above, below), strict=True)
     )
-    return _t_tail(difference / math.sqrt(total), max(int(freedom), 1))
-
-
-def _t_tail(value: float, freedom: int) -> float:
-    """Return the upper tail of Student's t for integer degrees of freedom (Abramowitz and Stegun, 26.7.3, 26.7.4)."""
-    angle = math.atan(value / math.sqrt(freedom))
-    cosine, sine = math.cos(angle), math.sin(angle)
-    term, series = (cosine, cosine) if freedom % 2 else (1.0, 1.0)
-    for number in range(3 if freedom % 2 else 2, freedom - 1, 2):
-        term *= (number - 1) / number * cosine**2
-        series += term
-    if freedom == 1:
-        series = 0.0
-    inside = 2 / math.pi * (angle + sine * series) if freedom % 2 else sine * series
-    return min(max((1 - inside) / 2, 0.0), 1.0)
+    return student_tail(difference / math.sqrt(total), max(int(freedom), 1))

@@ -11,7 +11,7 @@ import pytest
 
 from rrg_rewards.analysis import compare_systems
 from rrg_rewards.data.tables.table import TableError
-from rrg_rewards.functional.crimson_evaluation import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.metrics import ROUGE
 from rrg_rewards.pages import agreement_page, compare_page
 from rrg_rewards.pages.charts import Curves, Histogram, Interval, Intervals, Matrix, Scatter

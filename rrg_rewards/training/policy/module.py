@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from rrg_rewards.functional import kl_estimate, policy_loss, value_loss
 from rrg_rewards.functional.advantages import RewardScale
-from rrg_rewards.functional.importance_weights import ImportanceMode, importance_weights
 from rrg_rewards.functional.log_probs import KLEstimator
+from rrg_rewards.functional.policy_losses import ImportanceMode, importance_weights
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName
 from rrg_rewards.training.policy.adapters import has_adapters
 from rrg_rewards.training.policy.rewards import RewardSet
