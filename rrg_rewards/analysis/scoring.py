@@ -16,10 +16,9 @@ from torch import Tensor
 from rrg_rewards.analysis.metric_choice import make_metrics
 from rrg_rewards.analysis.pairs import PairBatch, PairReader, join_references, located, with_new_columns
 from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings
-from rrg_rewards.data.tables.encoders import TableEncoder
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import STANDARD, Table, table_format
-from rrg_rewards.data.tables.writers import open_table, partial_path
+from rrg_rewards.data.tables.writers import TableEncoder, open_table, partial_path
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.crg import crg_label_weights, label_table, macro_youden_j, prevalences
 from rrg_rewards.functional.label_counts import LabelCounts, label_statistics, macro_statistics

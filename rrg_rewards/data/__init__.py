@@ -2,10 +2,22 @@
 
 from rrg_rewards.data.ct_rate import CtRateCounts, read_ct_rate, split_by_patient
 from rrg_rewards.data.phantom.errors import InjectedStudy, inject_phantom_errors
-from rrg_rewards.data.phantom.population import PhantomContext
-from rrg_rewards.data.phantom.studies import PhantomStudy, phantom_rows, phantom_studies, phantom_vocabulary
+from rrg_rewards.data.phantom.studies import (
+    PhantomContext,
+    PhantomStudy,
+    phantom_rows,
+    phantom_studies,
+    phantom_vocabulary,
+)
 from rrg_rewards.data.phantom.volumes import phantom_mark, phantom_volume, phantom_volume_rows, write_phantom_volumes
 from rrg_rewards.data.phantom.writer import PhantomFinding
+from rrg_rewards.data.records.annotated_pairs import (
+    read_radevalx,
+    read_radpref,
+    read_rate_eval,
+    read_refisco,
+    read_rexval,
+)
 from rrg_rewards.data.records.error_records import (
     ErrorRecord,
     read_error_records,
@@ -18,17 +30,13 @@ from rrg_rewards.data.records.graded_reports import (
     read_graded_reports,
     write_graded_reports,
 )
-from rrg_rewards.data.records.question_item_checks import check_question_items
 from rrg_rewards.data.records.question_items import (
     ReportItems,
+    check_question_items,
     load_question_items,
     read_question_items,
     write_question_items,
 )
-from rrg_rewards.data.records.radpref import read_radpref
-from rrg_rewards.data.records.rate_eval import read_rate_eval
-from rrg_rewards.data.records.rater_counts import read_radevalx, read_rexval
-from rrg_rewards.data.records.refisco import read_refisco
 from rrg_rewards.data.tables.json_documents import write_report_document
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from rrg_rewards.data.records.question_item_checks import check_question_items
+from rrg_rewards.data.records.question_items import check_question_items
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.functional.ct_finebench import ct_finebench_score
 from rrg_rewards.judges.base import JudgeFailure

@@ -290,7 +290,7 @@ def test_the_summary_survives_a_table_that_cannot_be_written(words, run, tmp_pat
     def full_disk(*arguments, **options):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("rrg_rewards.data.tables.encoders._CsvEncoder._write", full_disk)
+    monkeypatch.setattr("rrg_rewards.data.tables.writers._CsvEncoder._write", full_disk)
     result = run(*arguments, "--overwrite", "--json", tmp_path / "s.json")
     assert result.code == 1
     assert "No space left on device" in result.err

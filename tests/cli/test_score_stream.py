@@ -196,16 +196,16 @@ def test_standard_output_keeps_the_rows_before_a_failure(count_words, run, table
 
 
 def test_a_disk_that_fills_up_stops_the_table_and_not_the_scores(count_words, run, table, tmp_path, monkeypatch):
-    from rrg_rewards.data.tables import encoders
+    from rrg_rewards.data.tables import writers
 
-    write = encoders._CsvEncoder._write
+    write = writers._CsvEncoder._write
 
     def full_disk(self, table, is_first):
         if not is_first:
             raise OSError("No space left on device")
         write(self, table, is_first)
 
-    monkeypatch.setattr(encoders._CsvEncoder, "_write", full_disk)
+    monkeypatch.setattr(writers._CsvEncoder, "_write", full_disk)
     arguments = ("--metrics", "words", "--output", tmp_path / "o.csv", "--json", tmp_path / "s.json")
     result = run("score", table("p.jsonl"), *arguments, "--batch-size", 5)
     assert result.code == 1

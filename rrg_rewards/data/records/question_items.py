@@ -1,29 +1,31 @@
-"""Question items of reports: readers of tables and Hugging Face data sets, and a writer."""
+"""Question items of reports: readers of tables and Hugging Face data sets, a writer, and a check against a schema."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, TableError, parse_json_cell
+from rrg_rewards.data.tables.table import Table, TableError, is_missing, parse_json_cell
 from rrg_rewards.data.tables.writers import write_table
-from rrg_rewards.questions.schema import AnswerType, QAItem
+from rrg_rewards.questions.grading import compare_answers
+from rrg_rewards.questions.schema import AnswerType, QAItem, QuestionSchema
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = [
-    "REQUIRED_FIELDS",
     "ReportItems",
-    "item_examples",
+    "check_question_items",
     "load_question_items",
     "read_question_items",
     "write_question_items",
 ]
 
 _FIELDS = tuple(field.name for field in fields(QAItem))
-REQUIRED_FIELDS = _FIELDS[:4]
-"""Finding, attribute, question and answer, which each item has."""
+# Finding, attribute, question and answer, which each item has.
+_REQUIRED_FIELDS = _FIELDS[:4]
 _COLUMNS = ("report_id", "report", "items", *_FIELDS)
 
 
@@ -198,7 +200,7 @@ def _by_report(table: Table, names: Mapping[str, str], types: Mapping[str, str])
 
 
 def _by_item(table: Table, names: Mapping[str, str], types: Mapping[str, str]) -> list[ReportItems]:
-    needed = ["report_id", *REQUIRED_FIELDS, *([] if types else ["answer_type"])]
+    needed = ["report_id", *_REQUIRED_FIELDS, *([] if types else ["answer_type"])]
     _check_layout(table, [name for name in needed if names[name] not in table.columns])
     cells = {name: table.optional(column) for name, column in names.items() if name != "items"}
     items: dict[str, list[QAItem]] = {}
@@ -247,13 +249,13 @@ def _item(record: Any, names: Mapping[str, str], types: Mapping[str, str], where
     """Return the item that an object or a row describes."""
     if not isinstance(record, Mapping):
         raise TableError(f"{where}: must be an object, got {type(record).__name__}")
-    missing = [names[name] for name in REQUIRED_FIELDS if names[name] not in record]
+    missing = [names[name] for name in _REQUIRED_FIELDS if names[name] not in record]
     if missing:
         raise TableError(
             f"{where}: lacks {', '.join(map(repr, missing))}; keys found: {', '.join(map(repr, record))}. "
             "Name them in columns, as in columns={'question': '...'}"
         )
-    values = {name: record.get(names[name]) for name in (*REQUIRED_FIELDS, "explanation")}
+    values = {name: record.get(names[name]) for name in (*_REQUIRED_FIELDS, "explanation")}
     attribute = str(values["attribute"]).lower()
     kind = record.get(names["answer_type"]) or types.get(attribute) or types.get("*")
     if kind is None:
@@ -262,14 +264,14 @@ def _item(record: Any, names: Mapping[str, str], types: Mapping[str, str], where
             f"answer_types={{{attribute!r}: 'numeric'}}"
         )
     texts = {name: "" if value is None else str(value).strip() for name, value in values.items()}
-    examples = item_examples(record.get(names["examples"]), where)
+    examples = _item_examples(record.get(names["examples"]), where)
     try:
         return QAItem(answer_type=cast(AnswerType, str(kind).lower()), examples=examples, **texts)
     except ValueError as error:
         raise TableError(f"{where}: is no question item: {error}") from None
 
 
-def item_examples(cell: Any, where: str) -> tuple[str, ...]:
+def _item_examples(cell: Any, where: str) -> tuple[str, ...]:
     """Return examples from a list, a list as JSON text, or text separated by commas."""
     if cell is None:
         return ()
@@ -280,3 +282,83 @@ def item_examples(cell: Any, where: str) -> tuple[str, ...]:
     if isinstance(cell, Mapping) or not isinstance(cell, Iterable):
         raise TableError(f"{where}: examples must be a list, got {type(cell).__name__}")
     return tuple(str(example).strip() for example in cell)
+
+
+def check_question_items(
+    column: Sequence[Any], schema: QuestionSchema, name: str = "items"
+) -> list[tuple[QAItem, ...] | None]:
+    """Parse a column of question items and check them against a schema.
+
+    Args:
+        column: For each report a list of :class:`~rrg_rewards.questions.schema.QAItem` or of mappings with its fields
+            (``explanation`` and ``examples`` are optional), this list as JSON text, or ``None`` if the report has none.
+        schema: Question schema of the items.
+        name: Name of the column in messages.
+
+    Returns:
+        The items of each report. Finding and attribute are spelled as in the schema.
+
+    Raises:
+        TypeError: If a row or an item has another type. The message names the row.
+        ValueError: If an item lacks a field or an answer, its finding or attribute is not in the schema, or its answer
+            cannot be compared by its answer type. The message names the row and the item.
+
+    Example:
+        >>> from rrg_rewards.questions import get_question_schema
+        >>> row = [{"finding": "lung nodule", "attribute": "size", "question": "What is the nodule's size?",
+        ...         "answer": "12 mm", "answer_type": "numeric"}]
+        >>> check_question_items([row, None], get_question_schema("ct_rate"))[0][0].finding
+        'Lung nodule'
+    """
+    return [None if is_missing(cell) else _check_row(cell, schema, f"{name}[{row}]") for row, cell in enumerate(column)]
+
+
+def _check_row(cell: Any, schema: QuestionSchema, where: str) -> tuple[QAItem, ...]:
+    if isinstance(cell, str):
+        try:
+            cell = json.loads(cell)
+        except json.JSONDecodeError as error:
+            # Do not chain the JSON error, because it contains the text of the cell.
+            raise ValueError(f"{where} is not JSON: {error.msg} at character {error.pos}") from None
+    # Some readers return lists as arrays.
+    if isinstance(cell, Mapping) or not isinstance(cell, Iterable):
+        raise TypeError(f"{where} must be a list of questions, JSON text of one, or None, got {type(cell).__name__}")
+    return tuple(_check_item(given, schema, f"{where}[{number}]") for number, given in enumerate(cell))
+
+
+def _check_item(given: Any, schema: QuestionSchema, where: str) -> QAItem:
+    try:
+        item = given if isinstance(given, QAItem) else _from_mapping(given)
+        finding = schema.finding(item.finding)
+        names = finding.name, finding.attribute(item.attribute).name
+        if names != (item.finding, item.attribute):
+            item = replace(item, finding=names[0], attribute=names[1])
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{where}: {error}") from None
+    if not _is_comparable(item.answer, item.answer_type):
+        raise ValueError(
+            f"{where}: the answer of {item.finding}, {item.attribute}, cannot be compared as {item.answer_type}; a "
+            "numeric answer needs a number, and its unit must be known if it has one"
+        )
+    return item
+
+
+def _from_mapping(given: Any) -> QAItem:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"must be a question or a mapping with its fields, got {type(given).__name__}")
+    if missing := [name for name in (*_REQUIRED_FIELDS, "answer_type") if given.get(name) is None]:
+        raise ValueError(f"lacks {', '.join(missing)}; it has {', '.join(map(str, given)) or 'nothing'}")
+    if unknown := [str(name) for name in given if name not in _FIELDS]:
+        raise ValueError(unknown_name_message("field", unknown[0], _FIELDS))
+    values = {name: value for name, value in given.items() if value is not None}
+    return QAItem(**{**values, "examples": _item_examples(values.get("examples"), "item")})
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_comparable(answer: str, answer_type: Any) -> bool:
+    """Whether an answer can be compared by its type. Cached because candidates for one reference share their items."""
+    try:
+        compare_answers(answer, answer, answer_type)
+    except ValueError:
+        return False
+    return True

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, BinaryIO
 
-from rrg_rewards.data.tables.encoders import json_line
-from rrg_rewards.data.tables.parsers import parse_jsonl
+from rrg_rewards.data.tables.readers import parse_jsonl
 from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.data.tables.writers import json_line
 
 __all__ = ["AppendedLines", "read_whole_lines"]
 

@@ -5,12 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from rrg_rewards.data.tables.encoders import finite, json_line
-from rrg_rewards.data.tables.parsers import unique_keys
 from rrg_rewards.data.tables.table import Table, TableError
-from rrg_rewards.data.tables.writers import open_output
+from rrg_rewards.data.tables.writers import finite, json_line, open_output
 
-__all__ = ["STUDY_COLUMN", "DocumentLayout", "parse_json", "write_report_document"]
+__all__ = ["STUDY_COLUMN", "DocumentLayout", "parse_json", "unique_keys", "write_report_document"]
 
 DocumentLayout = Literal["rexrank", "vlm3d"]
 """Layout of a JSON document: an object of studies by name, or a list of generated reports."""
@@ -65,37 +63,46 @@ def parse_json(file: BinaryIO, source: str, rows: int | None = None) -> Iterator
         yield Table(part, source, first=first)
 
 
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, for the ``object_pairs_hook`` of ``json.loads``; raise a ValueError for a repeated key."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands more than once")
+    return record
+
+
 def _records(document: Any, source: str) -> list[dict[str, Any]]:
     if isinstance(document, list):
-        return [_record(one, f"{source}: data row {row}") for row, one in enumerate(document, start=1)]
+        return [_record(entry, f"{source}: data row {row}") for row, entry in enumerate(document, start=1)]
     if not isinstance(document, dict):
         raise TableError(f"{source}: must be a list of objects or an object, got {type(document).__name__}")
     if _REPORTS in document:
         return _generated_reports(document[_REPORTS], source)
-    wrong = [name for name, one in document.items() if not isinstance(one, dict)]
+    wrong = [name for name, study in document.items() if not isinstance(study, dict)]
     if wrong:
         raise TableError(
             f"{source}: has no key {_REPORTS!r}, as VLM3D's layout has, and the value of {wrong[0]!r} is "
             f"{type(document[wrong[0]]).__name__}, not the object of a study, as in ReXrank's layout"
         )
-    for name, one in document.items():
-        if str(one.get(STUDY_COLUMN, name)) != name:
-            raise TableError(f"{source}: the study {name!r} has another {STUDY_COLUMN}, {one[STUDY_COLUMN]!r}")
-    return [{STUDY_COLUMN: name, **one} for name, one in document.items()]
+    for name, study in document.items():
+        if str(study.get(STUDY_COLUMN, name)) != name:
+            raise TableError(f"{source}: the study {name!r} has another {STUDY_COLUMN}, {study[STUDY_COLUMN]!r}")
+    return [{STUDY_COLUMN: name, **study} for name, study in document.items()]
 
 
-def _record(one: Any, where: str) -> dict[str, Any]:
-    if not isinstance(one, dict):
-        raise TableError(f"{where}: must be an object, as in {{'report': '...'}}, got {type(one).__name__}")
-    return one
+def _record(entry: Any, where: str) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise TableError(f"{where}: must be an object, as in {{'report': '...'}}, got {type(entry).__name__}")
+    return entry
 
 
 def _generated_reports(reports: Any, source: str) -> list[dict[str, Any]]:
     if not isinstance(reports, list):
         raise TableError(f"{source}: {_REPORTS!r} must be a list of objects, got {type(reports).__name__}")
     records = []
-    for row, one in enumerate(reports, start=1):
-        record = _record(one, f"{source}: {_REPORTS}, entry {row}")
+    for row, entry in enumerate(reports, start=1):
+        record = _record(entry, f"{source}: {_REPORTS}, entry {row}")
         for key in (_IMAGE, _REPORT):
             if key not in record:
                 raise TableError(

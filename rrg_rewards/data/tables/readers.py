@@ -1,20 +1,28 @@
 """Read tables from files and from standard input, at once or in batches of rows."""
 
+import csv
+import io
+import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
+from itertools import chain, count, islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
 from typing import IO, Any, BinaryIO, cast
 
-from rrg_rewards.data.tables.json_documents import parse_json
-from rrg_rewards.data.tables.parsers import parse_csv, parse_jsonl, parse_parquet
+from rrg_rewards.data.tables.json_documents import parse_json, unique_keys
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, table_format
+from rrg_rewards.utilities.imports import require
 
-__all__ = ["BatchedTable", "read_table"]
+__all__ = ["BatchedTable", "parse_jsonl", "read_table"]
+
+_DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+# Without a limit, a quote that is not closed, or a file without line feeds, would be read into memory as one cell.
+_MOST_BYTES = 2**26
 
 
 def read_table(path: str | Path, table_format_name: str | None = None, delimiter: str | None = None) -> Table:
@@ -125,10 +133,10 @@ def _parse(
     file: BinaryIO, kind: str, source: str, rows: int | None, delimiter: str | None, names: dict[str, None]
 ) -> Iterator[Table]:
     if kind == "csv":
-        return parse_csv(file, source, rows, delimiter)
+        return _parse_csv(file, source, rows, delimiter)
     if kind == "jsonl":
         return parse_jsonl(file, source, rows, names)
-    return parse_json(file, source, rows) if kind == "json" else parse_parquet(file, source, rows)
+    return parse_json(file, source, rows) if kind == "json" else _parse_parquet(file, source, rows)
 
 
 def _format(path: str | Path, name: str | None) -> str:
@@ -155,3 +163,231 @@ def _opened(path: str | Path) -> Iterator[Any]:
         raise TableError(f"{path}: is a folder, not a table")
     with Path(path).open("rb") as file:
         yield file
+
+
+def _lines(file: BinaryIO, source: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and the bytes of each line. Lines end with a line feed only."""
+    for number in count(1):
+        line = file.readline(_MOST_BYTES + 1)
+        if not line:
+            return
+        if len(line) > _MOST_BYTES:
+            raise TableError(f"{source}: line {number}: is longer than {_MOST_BYTES >> 20} MiB; is this a table?")
+        yield number, line
+
+
+def _decode(data: bytes, source: str, line: int, start: int | None = None) -> str:
+    """Decode a line in UTF-8 without byte order mark.
+
+    The error names the first invalid byte in the line, or in the file if the line starts at byte ``start``.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = f"{error.start} of the line" if start is None else f"{start + error.start} of the file"
+        raise TableError(
+            f"{source}: line {line}, byte {place}: not UTF-8 (0x{data[error.start]:02x}); save it as UTF-8, for "
+            "example with iconv -f WINDOWS-1252 -t UTF-8 (or -f UTF-16)"
+        ) from error
+    if "\0" in text:
+        raise TableError(f"{source}: line {line}: holds a NUL byte; the file is damaged, binary or UTF-16")
+    return text.removeprefix("\ufeff") if line == 1 else text
+
+
+def _csv_lines(file: BinaryIO, source: str) -> Iterator[str]:
+    """Yield the lines of a CSV text with their ends: line feed, carriage return or both."""
+    start = 0
+    for number, line in _lines(file, source):
+        yield from io.StringIO(_decode(line, source, number, start), newline="")
+        start += len(line)
+
+
+@contextmanager
+def _large_cells() -> Iterator[None]:
+    """Raise the limit of the csv module for the characters of a cell. The limit applies to the whole process."""
+    before = csv.field_size_limit()
+    csv.field_size_limit(max(before, _MOST_BYTES))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _detected_delimiter(header: str) -> str:
+    """Return the delimiter of a CSV text by its header: a comma, unless there is none but semicolons or tabs."""
+    outside = "".join(header.split('"')[::2])
+    found = [mark for mark in (",", ";", "\t") if mark in outside]
+    return found[0] if found else ","
+
+
+def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line on which each record of a CSV text starts, and its cells. Blank lines are skipped."""
+    reader = csv.reader(lines, strict=True, delimiter=delimiter)
+    while True:
+        line = reader.line_num + 1
+        try:
+            with _large_cells():
+                cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise TableError(
+                f"{source}: line {reader.line_num}: {error}, in the row that starts on line {line}; is a quote "
+                "opened and not closed, or not doubled?"
+            ) from error
+        if cells:
+            yield line, cells
+
+
+def _check_header(header: Sequence[str], source: str) -> None:
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise TableError(f"{source}: the header holds {', '.join(map(repr, twice))} more than once")
+
+
+def _parse_csv(file: BinaryIO, source: str, rows: int | None = None, delimiter: str | None = None) -> Iterator[Table]:
+    r"""Yield the rows of a CSV file in tables.
+
+    Args:
+        file: The file.
+        source: Name of the file in messages.
+        rows: Maximum number of rows in a table; ``None`` for one table.
+        delimiter: Character that separates cells; default: by the header.
+
+    Yields:
+        Tables with the same columns; at least one, which may have no rows.
+
+    Raises:
+        TableError: If the file is malformed. The message names the line and the row.
+
+    Example:
+        >>> [table.columns for table in _parse_csv(io.BytesIO(b"id\n1\n2\n3\n"), "reports", rows=2)]
+        [{'id': ['1', '2']}, {'id': ['3']}]
+    """
+    lines = _csv_lines(file, source)
+    # Blank lines before the header are kept, because lines are counted.
+    before = []
+    for line in lines:
+        before.append(line)
+        if line.strip("\r\n"):
+            break
+    delimiter = delimiter or _detected_delimiter(before[-1] if before else "")
+    records = _csv_records(chain(before, lines), source, delimiter)
+    header = next(records, (0, None))[1]
+    if header is None:
+        raise TableError(f"{source}: is empty; a table has a header line at least")
+    _check_header(header, source)
+    first = 0
+    while True:
+        batch = list(islice(_whole_records(records, header, first, source, delimiter), rows))
+        if batch or not first:
+            columns = {name: [cells[index] or None for _, cells in batch] for index, name in enumerate(header)}
+            numbers = tuple(line for line, _ in batch)
+            yield Table(columns, source, numbers, delimiter=delimiter, first=first)
+        first += len(batch)
+        if rows is None or len(batch) < rows:
+            return
+
+
+def _whole_records(
+    records: Iterator[tuple[int, list[str]]], header: Sequence[str], first: int, source: str, delimiter: str
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield records, and raise at one that has another number of cells than the header."""
+    for row, (line, cells) in zip(count(first + 1), records, strict=False):
+        if len(cells) != len(header):
+            raise TableError(
+                f"{source}: data row {row} (line {line}): has {len(cells)} cells where the header has "
+                f"{len(header)} columns; text that holds {_DELIMITERS.get(delimiter, repr(delimiter))} or a line break "
+                "needs double quotes"
+            )
+        yield line, cells
+
+
+def _json_record(text: str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"{where}: not a line of JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise TableError(f"{where}: must be a JSON object, as in {{'report': '...'}}, got {type(record).__name__}")
+    return record
+
+
+def _json_records(file: BinaryIO, source: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line and the content of each record. Blank lines are skipped."""
+    row = 0
+    for line, raw in _lines(file, source):
+        if raw.strip():
+            row += 1
+            text = _decode(raw.removesuffix(b"\n"), source, line)
+            yield line, _json_record(text, f"{source}: data row {row} (line {line})")
+
+
+def parse_jsonl(
+    file: BinaryIO, source: str, rows: int | None = None, names: Mapping[str, Any] | None = None
+) -> Iterator[Table]:
+    r"""Yield the rows of a JSON lines file in tables.
+
+    Args:
+        file: The file.
+        source: Name of the file in messages.
+        rows: Maximum number of rows in a table; ``None`` for one table.
+        names: Names of columns, as keys, that every table has although its rows may lack them.
+
+    Yields:
+        Tables with the columns in ``names`` and those of the rows; at least one.
+
+    Raises:
+        TableError: If the file is empty or malformed. The message names the line and the row.
+
+    Example:
+        >>> next(parse_jsonl(io.BytesIO(b'{"id": 1}\n{"id": 2}\n'), "answers")).columns
+        {'id': [1, 2]}
+    """
+    records = _json_records(file, source)
+    first = 0
+    while batch := list(islice(records, rows)):
+        numbers = tuple(line for line, _ in batch)
+        yield Table.from_records(
+            [record for _, record in batch], names or (), source=source, lines=numbers, first=first
+        )
+        first += len(batch)
+    if not first:
+        raise TableError(f"{source}: is empty; JSON lines hold one object a row")
+
+
+def _parse_parquet(file: BinaryIO, source: str, rows: int | None = None) -> Iterator[Table]:
+    """Yield the rows of a Parquet file in tables.
+
+    Args:
+        file: The file, which must be seekable.
+        source: Name of the file in messages.
+        rows: Maximum number of rows in a table; ``None`` for one table.
+
+    Yields:
+        Tables with the same columns; at least one, which may have no rows.
+
+    Raises:
+        TableError: If the file is not readable as Parquet, or a column name is repeated.
+        ModuleNotFoundError: Without pyarrow. The message gives the pip command.
+    """
+    arrow = require("pyarrow", extra="parquet")
+    parquet = require("pyarrow.parquet", extra="parquet")
+    types: dict[str, Any] = {}
+    first = 0
+    try:
+        # Read through a small buffer: a row group may be as large as the file.
+        opened = parquet.ParquetFile(file, buffer_size=2**20, pre_buffer=False)
+        schema = opened.schema_arrow
+        _check_header(schema.names, source)
+        types = {name: schema.field(name).type for name in schema.names}
+        for batch in [opened.read()] if rows is None else opened.iter_batches(rows):
+            columns = {name: batch.column(name).to_pylist() for name in schema.names}
+            yield Table(columns, source, types=types, first=first)
+            first += batch.num_rows
+    except TableError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        raise TableError(f"{source}: not a readable Parquet file: {error}") from error
+    if rows is not None and not first:  # such a file has no batch
+        yield Table({name: [] for name in types}, source, types=types)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rrg_rewards.data import PhantomFinding, PhantomStudy, phantom_rows, phantom_studies, phantom_vocabulary
-from rrg_rewards.data.phantom.population import Population, load_population
+from rrg_rewards.data.phantom.studies import Population, load_population
 from rrg_rewards.data.phantom.wording import STYLES, load_wording
 from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.schemas import CT_RATE

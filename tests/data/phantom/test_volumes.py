@@ -21,7 +21,7 @@ from rrg_rewards.data import (
     phantom_volume_rows,
     write_phantom_volumes,
 )
-from rrg_rewards.data.phantom.anatomy import Anatomy, box_cells, load_anatomy
+from rrg_rewards.data.phantom.volumes import Anatomy, box_cells, load_anatomy
 from rrg_rewards.data.phantom.wording import STYLES, load_wording
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import read_features

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rrg_rewards.data.tables import parsers
+from rrg_rewards.data.tables import readers
 from rrg_rewards.data.tables.readers import BatchedTable, read_table
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.data.tables.writers import write_table
@@ -175,7 +175,7 @@ def test_a_bad_row_is_told_when_its_batch_is_read(tmp_path):
     ],
 )
 def test_a_cell_without_end_does_not_fill_the_memory(tmp_path, monkeypatch, data, message):
-    monkeypatch.setattr(parsers, "_MOST_BYTES", 100)
+    monkeypatch.setattr(readers, "_MOST_BYTES", 100)
     before = csv.field_size_limit(50)
     try:
         (tmp_path / "a.csv").write_bytes(data)

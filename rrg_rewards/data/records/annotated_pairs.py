@@ -1,0 +1,462 @@
+"""Readers of public annotations of report pairs as error records: ReXVal, RadEvalX, RadPref, RaTE-Eval and ReFiSco."""
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rrg_rewards.data.records.error_records import ErrorRecord, parse_count
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.findings.editing.injected_report import LETTERS
+from rrg_rewards.utilities.names import unknown_name_message
+
+__all__ = [
+    "read_radevalx",
+    "read_radpref",
+    "read_rate_eval",
+    "read_refisco",
+    "read_rexval",
+]
+
+_REXVAL_REPORTS = "50_samples_gt_and_candidates.csv"
+_REXVAL_ERRORS = ("6_valid_raters_per_rater_error_categories.csv", "6_valid_raters_per_rater_error_counts.csv")
+_RATER_COLUMNS = {
+    "reference": "gt_report",
+    "study": "study_number",
+    "candidate": "candidate_type",
+    "category": "error_category",
+    "significance": "clinically_significant",
+    "rater": "rater_index",
+    "count": "num_errors",
+}
+_SIGNIFICANCES = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+_RADEVALX_CATEGORIES = 8
+
+Counts = dict[int, dict[bool, float]]
+"""Numbers of errors of one rater by category and significance."""
+
+
+def read_rexval(folder: str | Path, significant: bool | None = None, rater: int | None = None) -> list[ErrorRecord]:
+    """Read ReXVal: 50 chest X-ray references with four candidates each, and error counts of six radiologists.
+
+    The data set is available to credentialed users of PhysioNet. This reader follows its public description. It was
+    tested on files in this layout, but not on the data. ``50_samples_gt_and_candidates.csv`` has one row per study, in
+    the order of ``study_number``: the reference in ``gt_report`` and one column per candidate type.
+    ``6_valid_raters_per_rater_error_categories.csv`` (or ``..._error_counts.csv``) has one row for each
+    ``study_number``, ``candidate_type``, ``error_category`` (1 to 6), ``clinically_significant`` and ``rater_index``,
+    with the count in ``num_errors``.
+
+    Args:
+        folder: Folder with both files.
+        significant: True to count only clinically significant errors, False to count only insignificant ones, None to
+            count both; the significant errors are then in ``ErrorRecord.significant``.
+        rater: Rater whose counts are used. Default: the mean over all raters.
+
+    Returns:
+        One record for each study and candidate type, in order. The count of a category without a row is None.
+
+    Raises:
+        TableError: If a file or column is missing, a cell is malformed, or a count is repeated.
+        ValueError: If the rater does not exist. The message lists the raters.
+    """
+    folder = Path(folder)
+    errors = next((folder / name for name in _REXVAL_ERRORS if (folder / name).exists()), folder / _REXVAL_ERRORS[0])
+    return _RaterLayout(_RATER_COLUMNS, len(LETTERS), "rexval").read(
+        folder / _REXVAL_REPORTS, errors, significant, rater
+    )
+
+
+def read_radevalx(
+    reports: str | Path,
+    errors: str | Path,
+    significant: bool | None = None,
+    rater: int | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> list[ErrorRecord]:
+    """Read RadEvalX: 100 references of IU X-Ray with a candidate each, and error counts of two radiologists.
+
+    The data set is available to credentialed users of PhysioNet. The reader was tested on files in the layout below,
+    but not on the data, whose names of files and columns may differ. ``reports`` has one row per study, in the order of
+    ``study_number``: the reference in ``gt_report`` and one column per candidate type. ``errors`` has one row for each
+    ``study_number``, ``candidate_type``, ``error_category`` (1 to 8), ``clinically_significant`` and ``rater_index``,
+    with the count in ``num_errors``.
+
+    Categories 1 to 6 are those of ReXVal. Errors of uncertainty, 7 (mentioned wrongly) and 8 (omitted), belong to none
+    of the six and are in ``ErrorRecord.other``, so that ``total`` is the sum over all categories, as in the paper of
+    CREPE (Appendix A.3.3).
+
+    Args:
+        reports: Table of the reports (CSV, JSON lines or Parquet).
+        errors: Table of the counts.
+        significant: As in :func:`read_rexval`.
+        rater: Rater whose counts are used. Default: the mean over all raters.
+        columns: Names of columns that differ from the layout, by content: ``reference``, ``study``, ``candidate``,
+            ``category``, ``significance``, ``rater`` and ``count``.
+
+    Raises:
+        TableError: If a file or column is missing, naming all missing columns, a cell is malformed, or a count is
+            repeated.
+        ValueError: If the rater does not exist, or ``columns`` has an unknown key.
+    """
+    layout = _RaterLayout(_column_names(_RATER_COLUMNS, columns), _RADEVALX_CATEGORIES, "radevalx")
+    return layout.read(reports, errors, significant, rater)
+
+
+class _RaterLayout:
+    """A table of reports, and a table with one row for each count.
+
+    Args:
+        columns: Names of the columns by content.
+        categories: Number of error categories.
+        source: ``source`` of the records.
+    """
+
+    def __init__(self, columns: Mapping[str, str], categories: int, source: str) -> None:
+        self.columns = columns
+        self.categories = categories
+        self.source = source
+
+    def read(
+        self, reports: str | Path, errors: str | Path, significant: bool | None, rater: int | None
+    ) -> list[ErrorRecord]:
+        """Return the records of two files."""
+        texts, counts = read_table(reports), read_table(errors)
+        (reference, *keys) = self.columns.values()
+        advice = "rename the columns of the file to those of the layout"
+        _check_names(texts.names, [reference], texts.source, advice)
+        _check_names(counts.names, keys, counts.source, advice)
+        references = texts.required_texts(reference)
+        by_pair = self._counts(counts, keys, len(references))
+        raters = sorted({index for by_rater in by_pair.values() for index in by_rater})
+        if rater is not None and rater not in raters:
+            raise ValueError(f"rater must be one of {', '.join(map(str, raters))}, got {rater}")
+        return [
+            self._record(
+                references[study],
+                texts.required_texts(kind)[study],
+                [numbers for index, numbers in by_rater.items() if rater in (None, index)],
+                significant,
+            )
+            for (study, kind), by_rater in sorted(by_pair.items())
+        ]
+
+    def _counts(self, table: Table, names: Sequence[str], studies: int) -> dict[tuple[int, str], dict[int, Counts]]:
+        """Return the counts by study and candidate type, and by rater."""
+        found: dict[tuple[int, str], dict[int, Counts]] = {}
+        for row, cells in enumerate(zip(*map(table.column, names), strict=True)):
+            where = table.where(row)
+            study, kind, category, significance, rater, count = zip(names, cells, strict=True)
+            if kind[1] is None:
+                raise TableError(f"{where}, column {kind[0]!r}: is missing")
+            is_significant = _SIGNIFICANCES.get(str(significance[1]).strip().lower())
+            if is_significant is None:
+                raise TableError(f"{where}, column {significance[0]!r}: must be True or False, got {significance[1]!r}")
+            pair = _whole(study, where, 0, studies - 1), str(kind[1])
+            number = _number(count, where)
+            counts = found.setdefault(pair, {}).setdefault(_whole(rater, where, 0), {})
+            by_significance = counts.setdefault(_whole(category, where, 1, self.categories) - 1, {})
+            if is_significant in by_significance:
+                raise TableError(f"{where}: repeats a count of the same rater")
+            by_significance[is_significant] = number
+        return found
+
+    def _record(
+        self, reference: str, candidate: str, raters: Sequence[Counts], significant: bool | None
+    ) -> ErrorRecord:
+        kinds = (True, False) if significant is None else (significant,)
+        categories = range(self.categories)
+        found = [_mean_count(raters, category, kinds, kinds) for category in categories]
+        weighty = [_mean_count(raters, category, (True,), kinds) for category in categories]
+        six = len(LETTERS)
+        other = [count for count in found[six:] if count is not None]
+        return ErrorRecord(
+            reference,
+            candidate,
+            tuple(found[:six]),
+            self.source,
+            significant=tuple(weighty[:six]) if significant is None else None,
+            other=math.fsum(other) if other else None,
+        )
+
+
+def _mean_count(
+    raters: Sequence[Counts], category: int, summed: tuple[bool, ...], counted: tuple[bool, ...]
+) -> float | None:
+    """Return the mean number of errors of a category with a significance in ``summed``.
+
+    The mean is over the raters with a count of the category and a significance in ``counted``; ``None`` without one.
+    """
+    known = [numbers for by_category in raters if (numbers := by_category.get(category, {})).keys() & set(counted)]
+    if not known:
+        return None
+    return math.fsum(number for numbers in known for kind, number in numbers.items() if kind in summed) / len(known)
+
+
+def _number(cell: tuple[str, Any], where: str) -> float:
+    name, value = cell
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise TableError(f"{where}, column {name!r}: must be a number from 0 on, got {value!r}")
+    return number
+
+
+def _whole(cell: tuple[str, Any], where: str, first: int, last: int | None = None) -> int:
+    number = _number(cell, where)
+    if number != int(number) or number < first or (last is not None and number > last):
+        most = "on" if last is None else f"to {last}"
+        raise TableError(f"{where}, column {cell[0]!r}: must be a whole number from {first} {most}, got {cell[1]!r}")
+    return int(number)
+
+
+# Categories of RadPref's attribute errors. ReXVal has no category for its other errors (descriptor, certainty,
+# unspecific, overinterpretation, temporal).
+_RADPREF_LETTERS = {"location": "C", "severity": "D", "measurement": "D"}
+_RADPREF_CANDIDATES = ("C1", "C2")
+
+
+def read_radpref(path: str | Path, radiologist: int | None = None) -> list[ErrorRecord]:
+    """Read RadPref: chest X-ray references with two candidates each, annotated by radiologists.
+
+    A false finding counts as an error A, a missing finding as B, a wrong location as C, and a wrong severity or
+    measurement as D. Each category counts at most once per finding. Significant and insignificant errors count.
+    Errors in descriptor, certainty, specificity, interpretation and time have no category and do not count. E and F are
+    None, because comparisons were not annotated.
+
+    Args:
+        path: Path of ``pairs.json``.
+        radiologist: Index from 0 of the radiologist whose counts are used. Default: the mean over all radiologists.
+
+    Returns:
+        Two records for each reference, C1 and C2, in order.
+
+    Raises:
+        TableError: If the file is malformed. The message names the entry.
+        ValueError: If an entry lacks this radiologist.
+    """
+    try:
+        entries = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TableError(f"{path}: not a readable JSON file: {error}") from None
+    if not isinstance(entries, list):
+        raise TableError(f"{path}: must be a list of entries, got {type(entries).__name__}")
+    return [
+        record
+        for number, entry in enumerate(entries, start=1)
+        for record in _radpref_records(entry, f"{path}: entry {number}", radiologist)
+    ]
+
+
+def _radpref_records(entry: Any, where: str, radiologist: int | None) -> list[ErrorRecord]:
+    try:
+        judged = entry["radiologists"]
+        if not judged:
+            raise TableError(f"{where}: has no radiologist")
+        if radiologist is not None and not 0 <= radiologist < len(judged):
+            raise ValueError(f"radiologist must be below {len(judged)} in {where}, got {radiologist}")
+        judged = judged if radiologist is None else [judged[radiologist]]
+        records = []
+        for candidate in _RADPREF_CANDIDATES:
+            counts = [_radpref_counts(judgement[candidate]) for judgement in judged]
+            means = tuple(sum(values) / len(counts) for values in zip(*counts, strict=True))
+            texts = entry["ground_truth_report"], entry[f"{candidate}_report"]
+            records.append(ErrorRecord(*texts, (*means, None, None), "radpref"))
+        return records
+    except (KeyError, TypeError, AttributeError) as error:
+        raise TableError(f"{where}: is no RadPref annotation: {type(error).__name__}: {error}") from None
+
+
+def _radpref_counts(judgement: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of errors A to D that one radiologist found in one candidate."""
+    found = ["B"] * len(judgement["missing_findings"])
+    for error in judgement["finding_errors"].values():
+        if error["error_type"] == "false":
+            found.append("A")
+        else:
+            found += sorted({_RADPREF_LETTERS[name] for name in error["attributes"] if name in _RADPREF_LETTERS})
+    return [found.count(letter) for letter in "ABCD"]
+
+
+_RATE_EVAL_KEYS = {"reference": "gt", "candidate": "pred", "errors": "errors", "potential": "potential_errors"}
+
+
+def read_rate_eval(
+    path: str | Path, normalise: bool = False, columns: Mapping[str, str] | None = None
+) -> list[ErrorRecord]:
+    """Read the sentence-level human ratings of RaTE-Eval: sentence pairs of nine imaging modalities.
+
+    The reader was tested on files in the layout below, but not on the data, whose keys may differ. The file is JSON: a
+    list of objects, or an object of objects by id. Each object has the reference sentence ``gt``, the candidate
+    sentence ``pred``, the numbers of errors of the six categories of ReXVal in ``errors`` (a list of six, or an
+    object by letter A to F or number 1 to 6, 0 for absent ones), and the number of possible errors in
+    ``potential_errors``, which is required only with ``normalise``.
+
+    Args:
+        path: Path of the JSON file.
+        normalise: Whether to divide the counts by the number of possible errors, as RaTE-Eval does. The paper of CREPE
+            reports both variants (Appendix A.3.4).
+        columns: Names of keys that differ from the layout, by content: ``reference``, ``candidate``, ``errors`` and
+            ``potential``.
+
+    Returns:
+        One record for each pair, in order.
+
+    Raises:
+        TableError: If the file is no JSON of this layout. The message names the entry and all missing keys.
+        ValueError: If ``columns`` has an unknown key.
+    """
+    names = _column_names(_RATE_EVAL_KEYS, columns)
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TableError(f"{path}: not a readable JSON file: {error}") from None
+    if not isinstance(content, Mapping | list):
+        raise TableError(f"{path}: must be a list or an object of entries, got {type(content).__name__}")
+    entries = content.items() if isinstance(content, Mapping) else enumerate(content, start=1)
+    return [_rate_eval_record(entry, names, normalise, f"{path}: entry {key}") for key, entry in entries]
+
+
+def _rate_eval_record(entry: Any, names: Mapping[str, str], normalise: bool, where: str) -> ErrorRecord:
+    if not isinstance(entry, Mapping):
+        raise TableError(f"{where}: must be an object, got {type(entry).__name__}")
+    required = list(names.values()) if normalise else [names[key] for key in ("reference", "candidate", "errors")]
+    _check_names(list(entry), required, where, "name the keys of the file, as in columns={'candidate': 'output'}")
+    reference, candidate = (_rate_eval_text(entry[names[key]], names[key], where) for key in ("reference", "candidate"))
+    counts = _rate_eval_counts(entry[names["errors"]], f"{where}, {names['errors']!r}")
+    if normalise:
+        potential = parse_count(entry[names["potential"]], f"{where}, {names['potential']!r}")
+        if not potential:
+            raise TableError(f"{where}, {names['potential']!r}: must be a positive number, got {potential}")
+        counts = [None if count is None else count / potential for count in counts]
+    return ErrorRecord(reference, candidate, tuple(counts), "rate_eval")
+
+
+def _rate_eval_text(value: Any, name: str, where: str) -> str:
+    if not isinstance(value, str):
+        raise TableError(f"{where}, {name!r}: must be a text, got {type(value).__name__}")
+    return value
+
+
+def _rate_eval_counts(value: Any, where: str) -> list[float | None]:
+    if isinstance(value, Mapping):
+        letters = {**{letter: letter for letter in LETTERS}, **dict(zip("123456", LETTERS, strict=True))}
+        if unknown := [key for key in value if str(key) not in letters]:
+            raise TableError(f"{where}: category must be A to F or 1 to 6, got {unknown[0]!r}")
+        by_letter = {letters[str(key)]: count for key, count in value.items()}
+        if len(by_letter) < len(value):
+            raise TableError(f"{where}: a category has two counts, one by letter and one by number")
+        value = [by_letter.get(letter, 0) for letter in LETTERS]
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(LETTERS):
+        raise TableError(f"{where}: must be {len(LETTERS)} numbers")
+    return [parse_count(count, f"{where}, {letter}") for letter, count in zip(LETTERS, value, strict=True)]
+
+
+_REFISCO_COLUMNS = {
+    "study": "study_id",
+    "candidate": "report_source",
+    "reference": "reference_report",
+    "line": "line",
+    "grade": "severity",
+}
+_REFISCO_GRADES = {
+    "no error": 0,
+    "not actionable": 1,
+    "actionable nonurgent error": 1,
+    "urgent error": 1,
+    "emergent error": 1,
+}
+_NO_CATEGORIES = (None,) * len(LETTERS)
+
+
+def read_refisco(path: str | Path, columns: Mapping[str, str] | None = None) -> list[ErrorRecord]:
+    """Read ReFiSco-v0: chest X-ray reports of models whose lines radiologists graded by severity.
+
+    The data set is available to credentialed users of PhysioNet. The reader was tested on files in the layout below,
+    but not on the data, whose columns may differ. The table has one row per line of a candidate report: ``study_id``,
+    ``report_source`` (the model), ``reference_report``, ``line`` (the text) and ``severity``: "No error", "Not
+    actionable", "Actionable nonurgent error", "Urgent error" or "Emergent error". Case, hyphens and underscores do not
+    matter.
+
+    A line with any error counts as one error, as in the paper of CREPE (Appendix A.3.2). The grades name no category:
+    all six counts are None, and the number of errors is in ``ErrorRecord.other``.
+
+    Args:
+        path: Path of the table (CSV, JSON lines or Parquet).
+        columns: Names of columns that differ from the layout, by content: ``study``, ``candidate``, ``reference``,
+            ``line`` and ``grade``.
+
+    Returns:
+        One record for each study and model, in the order of their first lines. The candidate is the lines joined by
+        spaces.
+
+    Raises:
+        TableError: If a column is missing, naming all missing columns, a cell is missing, a grade is unknown, or the
+            rows of a study have different references.
+        ValueError: If ``columns`` has an unknown key.
+    """
+    names = _column_names(_REFISCO_COLUMNS, columns)
+    table = read_table(path)
+    advice = "name the columns of the file, as in columns={'line': 'sentence', 'grade': 'clinical_severity'}"
+    _check_names(table.names, list(names.values()), table.source, advice)
+    references: dict[str, str] = {}
+    lines: dict[tuple[str, str], list[str]] = {}
+    errors: dict[tuple[str, str], int] = {}
+    cells = zip(*(table.required_texts(name) for name in names.values()), strict=True)
+    for row, (study, model, reference, line, grade) in enumerate(cells):
+        if references.setdefault(study, reference) != reference:
+            raise TableError(
+                f"{table.where(row)}, column {names['reference']!r}: differs from earlier rows of the study"
+            )
+        number = _REFISCO_GRADES.get(" ".join(grade.lower().replace("-", " ").replace("_", " ").split()))
+        if number is None:
+            where, choices = table.where(row), ", ".join(_REFISCO_GRADES)
+            raise TableError(f"{where}, column {names['grade']!r}: must be one of {choices}; got {grade!r}")
+        key = study, model
+        lines.setdefault(key, []).append(line)
+        errors[key] = errors.get(key, 0) + number
+    return [
+        ErrorRecord(references[study], " ".join(text), _NO_CATEGORIES, "refisco", other=errors[study, model])
+        for (study, model), text in lines.items()
+    ]
+
+
+def _column_names(defaults: Mapping[str, str], given: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the names of columns by what they contain, with the user's names in place of the defaults.
+
+    Raises:
+        ValueError: If ``given`` has a key that ``defaults`` lacks.
+
+    Example:
+        >>> _column_names({"reference": "gt", "candidate": "pred"}, {"candidate": "output"})
+        {'reference': 'gt', 'candidate': 'output'}
+    """
+    for key in given or {}:
+        if key not in defaults:
+            raise ValueError(unknown_name_message("key of columns", key, defaults))
+    return {**defaults, **(given or {})}
+
+
+def _check_names(found: Collection[str], required: Sequence[str], where: str, advice: str) -> None:
+    """Check that all columns (or keys) of a layout exist.
+
+    Args:
+        found: Names in the file.
+        required: Names that the layout has.
+        where: The file, for messages.
+        advice: What the user can do, for messages.
+
+    Raises:
+        TableError: If a name is missing. The message lists all missing names and all names of the file.
+
+    Example:
+        >>> _check_names(["gt", "output"], ["gt", "pred"], "pairs.csv", "pass columns")
+        Traceback (most recent call last):
+        ...
+        rrg_rewards.data.tables.table.TableError: pairs.csv: lacks pred; it has gt, output; pass columns
+    """
+    if missing := [name for name in required if name not in found]:
+        raise TableError(f"{where}: lacks {', '.join(missing)}; it has {', '.join(map(str, found))}; {advice}")
