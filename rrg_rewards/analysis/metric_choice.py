@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from rrg_rewards.analysis.settings import MetricChoice, RewardChoice
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import Judge
@@ -34,11 +32,6 @@ def choose_judge(setting: str | Mapping[str, Any] | Judge, **further: Any) -> Ju
         >>> choose_judge("{name: rules}").is_immediate
         True
     """
-    if isinstance(setting, str) and setting.lstrip().startswith("{"):
-        try:
-            setting = yaml.safe_load(setting)
-        except yaml.YAMLError as error:
-            raise SettingError("judge", f"cannot read {setting!r} as a mapping") from error
     try:
         return get_judge(setting, **further)
     except (ValueError, TypeError) as error:

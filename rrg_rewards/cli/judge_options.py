@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from rrg_rewards.cli.options import UsageError
 from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, Result
 from rrg_rewards.judges.registry import get_judge
@@ -64,11 +62,6 @@ def judge_from_option(setting: str | Mapping[str, Any] | Judge, **further: Any) 
         >>> judge_from_option("{name: rules}").is_immediate
         True
     """
-    if isinstance(setting, str) and setting.lstrip().startswith("{"):
-        try:
-            setting = yaml.safe_load(setting)
-        except yaml.YAMLError as error:
-            raise UsageError(f"argument --judge: cannot read {setting!r} as a mapping") from error
     try:
         return get_judge(setting, **further)
     except (ValueError, TypeError) as error:

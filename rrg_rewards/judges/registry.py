@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+import yaml
+
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -21,37 +23,50 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
 
     Args:
         judge: ``"rules"``; ``"openai:MODEL"`` or ``"local:MODEL"``; a mapping such as ``{"name": "openai", "model":
-            "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments; or a judge, which is returned
-            unchanged.
+            "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments, or its text in YAML, as in
+            ``"{name: openai, model: ..., cache: judge_cache}"``; or a judge, which is returned unchanged. The arguments
+            are those of :class:`RuleJudge`, :class:`LocalJudge` or
+            :class:`rrg_rewards.judges.server.settings.ServerSettings`.
         **further: Arguments of the judge; they override those of the mapping.
 
     Raises:
-        ValueError: For an unknown name, or a mapping without ``name``.
+        ValueError: For an unknown name, a mapping without ``name``, or a text in braces that is not YAML.
         TypeError: For an object that is not a judge, for an unknown argument, or for ``further`` arguments with a judge
             object.
 
     Example:
         >>> get_judge("rules").is_immediate
         True
+        >>> get_judge("{name: openai, model: medgemma-4b, temperature: 0.7}").settings.temperature
+        0.7
     """
     if isinstance(judge, Judge):
         if further:
             raise TypeError(f"{', '.join(further)} cannot be set on a judge object")
         return judge
-    if isinstance(judge, str):
-        name, _, model = judge.partition(":")
-        arguments: dict[str, Any] = {"model": model} if model else {}
-    elif isinstance(judge, Mapping):
-        arguments = dict(judge)
-        if "name" not in arguments:
-            # Only the keys, because the settings may contain the key of a server.
-            keys = ", ".join(map(str, judge)) or "nothing"
-            raise ValueError(f"a judge's settings must have a name, one of {', '.join(_JUDGES)}; got {keys}")
-        name = arguments.pop("name")
-    else:
-        raise TypeError(f"judge must be a name, a mapping or a judge, got {type(judge).__name__}")
+    arguments = _settings(judge)
+    name = arguments.pop("name")
     if name not in _JUDGES:
         raise ValueError(unknown_name_message("judge", name, _JUDGES))
     module, cls = _JUDGES[name]
     made: Judge = getattr(import_module(module), cls)(**{**arguments, **further})
     return made
+
+
+def _settings(judge: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name and the arguments of a judge."""
+    if isinstance(judge, str) and judge.lstrip().startswith("{"):
+        try:
+            judge = yaml.safe_load(judge)
+        except yaml.YAMLError as error:
+            raise ValueError(f"cannot read {judge!r} as a mapping") from error
+    if isinstance(judge, str):
+        name, _, model = judge.partition(":")
+        return {"name": name, **({"model": model} if model else {})}
+    if not isinstance(judge, Mapping):
+        raise TypeError(f"judge must be a name, a mapping or a judge, got {type(judge).__name__}")
+    if "name" not in judge:
+        # Only the keys, because the settings may contain the key of a server.
+        keys = ", ".join(map(str, judge)) or "nothing"
+        raise ValueError(f"a judge's settings must have a name, one of {', '.join(_JUDGES)}; got {keys}")
+    return dict(judge)

@@ -14,7 +14,14 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 
-from tiny_task import asked_item, good_answer
+from tiny_task import LengthTask, asked_item, good_answer
+
+from rrg_rewards.judges import JudgeFailure, OpenAIJudge
+
+# Seconds that no evaluation takes unless it hangs.
+GUARD = 120
+ITEMS = ["a", "bb", "ccc", "dddd"]
+GOOD = [1, 2, 3, 4]
 
 
 @dataclass
@@ -200,3 +207,18 @@ class FaultServer:
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
         body = json.loads(await reader.readexactly(int(headers["content-length"])))
         return Request(first.split()[1], headers, body, self._item_of(body["messages"]))
+
+
+def make_judge(server, **settings):
+    """A judge with short pauses."""
+    return OpenAIJudge("tiny", base_url=server.url, **{"first_pause": 0.01, "timeout": 60.0, **settings})
+
+
+def evaluate(judge, items, task=None):
+    """Results; fails if the evaluation hangs."""
+    return asyncio.run(asyncio.wait_for(judge.evaluate(task or LengthTask(), items), GUARD))
+
+
+def kinds(results):
+    """Kinds of failure, and results as they are."""
+    return [result.kind if isinstance(result, JudgeFailure) else result for result in results]

@@ -1,8 +1,23 @@
-"""Counters of judges."""
+"""Calls of OpenAIJudge: their counts, rates and end."""
 
+import asyncio
 import threading
+import time
 
+from fault_server import (
+    GOOD,
+    ITEMS,
+    FaultServer,
+    evaluate,
+    make_judge,
+    reset,
+    says,
+    status,
+)
+
+from rrg_rewards.judges.base import STOPPED
 from rrg_rewards.judges.server.client import Usage, UsageCounter
+from rrg_rewards.judges.server.rate_limit import RateLimiter
 
 
 def test_counts_from_many_threads():
@@ -36,3 +51,82 @@ def test_a_usage_does_not_change():
     counter.fail("status")
     assert before == Usage()
     assert counter.usage().cost is None
+
+
+def test_each_call_is_let_in_by_the_rate(monkeypatch):
+    admitted = []
+    admit = RateLimiter.admit
+
+    async def noted(self, tokens):
+        admission = await admit(self, tokens)
+        admitted.append((tokens, admission))
+        return admission
+
+    monkeypatch.setattr(RateLimiter, "admit", noted)
+    with FaultServer({"bb": [status(429), says("nonsense")], "ccc": [reset()]}) as server:
+        judge = make_judge(server, requests_per_minute=60_000, tokens_per_minute=1e6, max_tokens=500, concurrency=1)
+        assert evaluate(judge, ITEMS) == GOOD
+        assert len(admitted) == len(server.requests) == judge.usage.calls == 7
+    # Two messages of 21 and 14 to 17 characters, and the answer.
+    assert {tokens for tokens, _ in admitted} == {4 + 6 + 4 + 4 + 500, 4 + 6 + 4 + 5 + 500}
+    # What was answered counts as the server says, what was refused not at all, what broke off as was expected.
+    assert sorted(admission.tokens for _, admission in admitted) == [0, *[110] * 5, 518]
+
+
+def test_a_rate_is_kept_over_evaluations():
+    with FaultServer() as server:
+        judge = make_judge(server, requests_per_minute=1200)
+        begun = time.monotonic()
+        for item in ITEMS:
+            assert evaluate(judge, [item]) == [len(item)]
+        # Three pauses of 50 ms, of which no other time is asserted than that they were made.
+        assert time.monotonic() - begun > 0.15
+        assert judge.arguments()["requests_per_minute"] == 1200
+
+
+def test_a_judge_that_is_stopped_waits_for_what_it_asked():
+    stop = threading.Event()
+
+    async def late(request, writer):
+        while not stop.is_set():
+            await asyncio.sleep(0.01)
+        await says(delay=0.1)(request, writer)
+
+    with FaultServer({"a": [late], "bb": [late]}) as server:
+        judge = make_judge(server, concurrency=2)
+
+        def stopping():
+            while server.in_flight < 2:
+                threading.Event().wait(0.01)
+            judge.stop()
+            stop.set()
+
+        thread = threading.Thread(target=stopping)
+        thread.start()
+        assert evaluate(judge, ITEMS) == [1, 2, STOPPED, STOPPED]
+        thread.join()
+        assert evaluate(judge, ["a"]) == [STOPPED]
+        assert server.asked == {"a": 1, "bb": 1}
+
+
+def test_a_judge_that_is_stopped_asks_for_no_second_answer_and_no_retry():
+    judges = []
+
+    async def stop_and(request, writer, behave):
+        judges[0].stop()
+        await behave(request, writer)
+
+    for behave in (says("nonsense"), status(500), reset()):
+        with FaultServer(otherwise=lambda request, writer, behave=behave: stop_and(request, writer, behave)) as server:
+            judges[:] = [make_judge(server)]
+            assert evaluate(judges[0], ["a"]) == [STOPPED]
+            assert len(server.requests) == 1
+
+
+def test_who_waits_for_the_rate_learns_of_the_stop():
+    with FaultServer() as server:
+        judge = make_judge(server, requests_per_minute=0.1)
+        assert evaluate(judge, ["a"]) == [1]
+        threading.Timer(0.1, judge.stop).start()
+        assert evaluate(judge, ["bb", "ccc"]) == [STOPPED, STOPPED]
+        assert len(server.requests) == 1

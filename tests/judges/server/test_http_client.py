@@ -1,7 +1,22 @@
-"""Addresses that report text may be sent to."""
+"""Addresses that report text may be sent to, and limits of replies."""
+
+import gzip
 
 import pytest
+from fault_server import (
+    ITEMS,
+    FaultServer,
+    evaluate,
+    kinds,
+    make_judge,
+    raw,
+    reply_bytes,
+    says,
+    status,
+)
+from tiny_task import good_answer
 
+from rrg_rewards.judges import OpenAIJudge
 from rrg_rewards.judges.server.http_client import check_address
 
 
@@ -71,3 +86,46 @@ def test_ambiguous_addresses_are_refused(url, allow_remote):
     with pytest.raises(ValueError, match="base_url must be a plain address") as error:
         check_address(url, allow_remote)
     assert "secret" not in str(error.value)
+
+
+def test_replies_are_read_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr("rrg_rewards.judges.server.client._MOST_BYTES", 1000)
+    bomb = reply_bytes(gzip.compress(b" " * 10**6), Content_Encoding="gzip")
+    script = {
+        "a": [says("x" * 1001)],
+        "bb": [status(500, {"error": {"message": "x" * 1001}})],
+        "ccc": [raw(bomb)],
+        "dddd": [says(" " * 500 + good_answer("dddd"))],
+    }
+    with FaultServer(script) as server:
+        results = evaluate(make_judge(server), ITEMS)
+        assert server.asked == dict.fromkeys(ITEMS, 1)
+    assert kinds(results) == ["status", "status", "status", 4]
+    assert results[0].reason == results[1].reason == "the server's reply is longer than 1000 bytes"
+    assert results[2].reason == "the server compressed its reply, although it was asked not to"
+    assert server.requests[0].headers["accept-encoding"] == "identity"
+
+
+def test_redirects_are_not_followed():
+    with FaultServer() as other, FaultServer(otherwise=status(307, Location=f"{other.url}/x")) as server:
+        assert kinds(evaluate(make_judge(server), ITEMS)) == ["status"] * 4
+    assert other.requests == []
+
+
+def test_proxies_of_the_environment_are_not_used(monkeypatch):
+    with FaultServer() as proxy, FaultServer() as server:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+            monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert evaluate(make_judge(server), ["a"]) == [1]
+        assert evaluate(make_judge(server, allow_remote=True), ["a"]) == [1]
+        assert proxy.connections == 0
+
+
+def test_remote_addresses_need_leave():
+    with pytest.raises(ValueError, match="report text would leave this one"):
+        OpenAIJudge("m", base_url="http://localhost.evil.com/v1")
+    judge = OpenAIJudge("m", base_url="https://api.example.org/v1", allow_remote=True)
+    assert "|host:api.example.org|" in judge.signature

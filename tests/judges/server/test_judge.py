@@ -4,8 +4,6 @@ No test asserts how long something takes: `evaluate` runs under a guard that onl
 """
 
 import asyncio
-import gzip
-import inspect
 import json
 import pickle
 import re
@@ -16,28 +14,29 @@ import threading
 import time
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
+from pathlib import Path
 
 import pytest
-from fault_server import FaultServer, completion, drip, raw, reply_bytes, reset, says, silent, status
+from fault_server import (
+    GOOD,
+    GUARD,
+    ITEMS,
+    FaultServer,
+    completion,
+    drip,
+    evaluate,
+    kinds,
+    make_judge,
+    raw,
+    reply_bytes,
+    reset,
+    says,
+    silent,
+    status,
+)
 from tiny_task import LengthTask, asked_item, good_answer
 
-from rrg_rewards.judges import JudgeFailure, OpenAIJudge, get_judge
-from rrg_rewards.judges.base import STOPPED
-from rrg_rewards.judges.server.rate_limit import RateLimiter
-
-GUARD = 120
-ITEMS = ["a", "bb", "ccc", "dddd"]
-GOOD = [1, 2, 3, 4]
-
-
-def make_judge(server, **settings):
-    """A judge with short pauses."""
-    return OpenAIJudge("tiny", base_url=server.url, **{"first_pause": 0.01, "timeout": 60.0, **settings})
-
-
-def evaluate(judge, items, task=None):
-    """Results; fails if the evaluation hangs."""
-    return asyncio.run(asyncio.wait_for(judge.evaluate(task or LengthTask(), items), GUARD))
+from rrg_rewards.judges import JudgeFailure, OpenAIJudge
 
 
 def cached_answers(folder):
@@ -46,11 +45,6 @@ def cached_answers(folder):
     values = [value for (value,) in connection.execute("SELECT value FROM Cache")]
     connection.close()
     return sorted(values)
-
-
-def kinds(results):
-    """Kinds of failure, and results as they are."""
-    return [result.kind if isinstance(result, JudgeFailure) else result for result in results]
 
 
 def test_good_answers(tmp_path):
@@ -66,36 +60,6 @@ def test_good_answers(tmp_path):
     assert judge.usage.calls == judge.usage.cached == 4
     assert judge.usage.failures == {}
     assert cached_answers(tmp_path) == sorted(map(good_answer, ITEMS))
-
-
-def test_the_request():
-    with FaultServer() as server:
-        judge = make_judge(server, seed=7, max_tokens=9, api_key="secret", extra_body={"top_k": 1})
-        # Half a surrogate pair, which no request can hold.
-        evaluate(judge, ["a\ud800"])
-    request = server.requests[0]
-    assert request.path == "/v1/chat/completions"
-    assert request.headers["authorization"] == "Bearer secret"
-    task = LengthTask()
-    assert request.body == {
-        "model": "tiny",
-        "messages": task.messages("a\ufffd"),
-        "temperature": 0.0,
-        "max_tokens": 9,
-        "seed": 7,
-        "top_k": 1,
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "length", "schema": task.schema, "strict": True},
-        },
-    }
-
-
-def test_settings_left_to_the_server_are_not_sent():
-    with FaultServer() as server:
-        judge = make_judge(server, seed=None, max_tokens=None, temperature=None, response_format="text")
-        evaluate(judge, ["a"])
-    assert server.requests[0].body.keys() == {"model", "messages"}
 
 
 PASSING = {
@@ -455,67 +419,6 @@ def test_cached_answers_are_checked_again(tmp_path):
     assert cached_answers(tmp_path) == sorted(map(good_answer, ["a", "bb"]))
 
 
-def refuse_formats(*accepted):
-    """A server that accepts some response formats only."""
-
-    async def behave(request, writer):
-        sent = request.body.get("response_format", {"type": "text"})
-        name = "schema_object" if "schema" in sent else sent["type"]
-        if name in accepted:
-            await says()(request, writer)
-        else:
-            detail = [{"loc": ["body", "response_format"], "msg": "unexpected", "input": request.body}]
-            await status(422, {"detail": detail})(request, writer)
-
-    return behave
-
-
-@pytest.mark.parametrize(
-    ("accepted", "refusals"), [("json_schema", 0), ("schema_object", 1), ("json_object", 2), ("text", 3)]
-)
-def test_the_strictest_format_that_the_server_takes(accepted, refusals):
-    with FaultServer(otherwise=refuse_formats(accepted)) as server:
-        judge = make_judge(server, concurrency=1)
-        assert evaluate(judge, ITEMS) == GOOD
-        assert len(server.requests) == 4 + refusals
-        assert evaluate(judge, ["eeeee"]) == [5]
-        assert len(server.requests) == 5 + refusals
-
-
-def test_a_server_that_calls_what_it_cannot_validate_an_internal_error():
-    body = {"error": {"message": "1 validation error: body -> response_format -> type", "type": "internal"}}
-    with FaultServer({"a": [status(500, body)]}) as server:
-        judge = make_judge(server)
-        assert evaluate(judge, ["a"]) == [1]
-        asked = [request.body["response_format"]["type"] for request in server.requests]
-        assert asked == ["json_schema", "json_object"]
-
-
-def test_a_server_without_any_format():
-    with FaultServer(otherwise=refuse_formats()) as server:
-        assert kinds(evaluate(make_judge(server), ["a"])) == ["status"]
-        assert len(server.requests) == 4
-
-
-def test_a_format_that_was_chosen_or_worked_is_kept():
-    with FaultServer(otherwise=refuse_formats("text")) as server:
-        judge = make_judge(server, response_format="json_object")
-        assert kinds(evaluate(judge, ["a"])) == ["status"]
-        assert len(server.requests) == 1
-    with FaultServer({"bb": [status(400, {"error": {"message": "response_format: too long"}})]}) as server:
-        judge = make_judge(server)
-        assert evaluate(judge, ["a"]) == [1]
-        assert kinds(evaluate(judge, ["bb"])) == ["status"]
-        assert len(server.requests) == 2
-
-
-def test_what_a_refusal_repeats_of_the_request_is_no_word_about_formats():
-    detail = [{"loc": ["body", "messages"], "msg": "too long", "input": {"response_format": {}}}]
-    with FaultServer({"a": [status(422, {"detail": detail})]}) as server:
-        assert kinds(evaluate(make_judge(server), ["a"])) == ["status"]
-        assert len(server.requests) == 1
-
-
 def test_a_locked_cache_does_not_outlast_the_deadline(tmp_path):
     with FaultServer() as server:
         evaluate(make_judge(server, cache=tmp_path), ["a"])
@@ -529,60 +432,6 @@ def test_a_locked_cache_does_not_outlast_the_deadline(tmp_path):
         other.close()
         assert evaluate(judge, ["a"]) == [1]
         assert judge.usage.cached == 1
-
-
-def test_replies_are_read_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr("rrg_rewards.judges.server.client._MOST_BYTES", 1000)
-    bomb = reply_bytes(gzip.compress(b" " * 10**6), Content_Encoding="gzip")
-    script = {
-        "a": [says("x" * 1001)],
-        "bb": [status(500, {"error": {"message": "x" * 1001}})],
-        "ccc": [raw(bomb)],
-        "dddd": [says(" " * 500 + good_answer("dddd"))],
-    }
-    with FaultServer(script) as server:
-        results = evaluate(make_judge(server), ITEMS)
-        assert server.asked == dict.fromkeys(ITEMS, 1)
-    assert kinds(results) == ["status", "status", "status", 4]
-    assert results[0].reason == results[1].reason == "the server's reply is longer than 1000 bytes"
-    assert results[2].reason == "the server compressed its reply, although it was asked not to"
-    assert server.requests[0].headers["accept-encoding"] == "identity"
-
-
-@pytest.mark.parametrize("tokens", [10**4000, -1, 1.5, "many", None])
-def test_impossible_token_counts_are_not_believed(tokens):
-    reply = completion(good_answer("a"))
-    reply["usage"]["completion_tokens"] = tokens
-    with FaultServer({"a": [raw(reply_bytes(reply))]}) as server:
-        judge = make_judge(server, price=(1.0, 1.0), tokens_per_minute=10**6)
-        assert evaluate(judge, ["a"]) == [1]
-    assert (judge.usage.prompt_tokens, judge.usage.completion_tokens) == (100, 0)
-    assert judge.usage.cost == 1e-4
-
-
-def test_redirects_are_not_followed():
-    with FaultServer() as other, FaultServer(otherwise=status(307, Location=f"{other.url}/x")) as server:
-        assert kinds(evaluate(make_judge(server), ITEMS)) == ["status"] * 4
-    assert other.requests == []
-
-
-def test_proxies_of_the_environment_are_not_used(monkeypatch):
-    with FaultServer() as proxy, FaultServer() as server:
-        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-            monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{proxy.port}")
-        monkeypatch.delenv("NO_PROXY", raising=False)
-        monkeypatch.delenv("no_proxy", raising=False)
-        assert evaluate(make_judge(server), ["a"]) == [1]
-        assert evaluate(make_judge(server, allow_remote=True), ["a"]) == [1]
-        assert proxy.connections == 0
-
-
-def test_remote_addresses_need_leave():
-    with pytest.raises(ValueError, match="report text would leave this one"):
-        OpenAIJudge("m", base_url="http://localhost.evil.com/v1")
-    judge = OpenAIJudge("m", base_url="https://api.example.org/v1", allow_remote=True)
-    assert "|host:api.example.org|" in judge.signature
 
 
 def test_pickling_leaves_key_and_state_behind(monkeypatch, tmp_path):
@@ -603,130 +452,6 @@ def test_pickling_leaves_key_and_state_behind(monkeypatch, tmp_path):
     assert server.requests[-1].headers["authorization"] == "Bearer sk-other"
 
 
-def test_signature_and_registry():
-    judge = get_judge({"name": "openai", "model": "m", "base_url": "http://localhost:1/v1", "extra_body": {"top_k": 1}})
-    assert isinstance(judge, OpenAIJudge)
-    assert judge.signature.startswith("openai|model:m|host:loopback|temperature:0.0|max_tokens:2048|seed:0|")
-    assert judge.signature != get_judge("openai:m").signature
-    assert get_judge("openai:m").signature == OpenAIJudge("m", base_url="http://127.0.0.1:9/v1").signature
-    assert get_judge({"name": "openai", "model": "m", "seed": 1}, seed=3).arguments()["seed"] == 3
-    assert get_judge("openai:m", price=(1, 2)).arguments()["price"] == (1, 2)
-    with pytest.raises(TypeError, match="seed cannot be set on a judge object"):
-        get_judge(judge, seed=3)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"concurrency": 0}, "concurrency must be at least 1, got 0"),
-        ({"timeout": 0}, "timeout must be positive, got 0"),
-        ({"timeout": float("nan")}, "timeout must be positive, got nan"),
-        ({"batch_deadline": -1}, "batch_deadline must be positive"),
-        ({"max_retries": -1}, "max_retries must be at least 0"),
-        ({"max_tokens": 0}, "max_tokens must be positive"),
-        ({"response_format": "json_shema"}, "did you mean 'json_schema'"),
-        ({"extra_body": {"model": "x"}}, "extra_body must not set model"),
-        ({"extra_body": {"x": {1}}}, "extra_body must be JSON"),
-        ({"requests_per_minute": 0}, "requests_per_minute must be positive, got 0"),
-    ],
-)
-def test_bad_arguments(settings, message):
-    with pytest.raises(ValueError, match=message):
-        OpenAIJudge("m", **settings)
-    with pytest.raises(ValueError, match="model must be the name"):
-        OpenAIJudge("")
-
-
-def test_an_unknown_argument_names_the_nearest():
-    with pytest.raises(TypeError, match="unknown argument 'concurency'; did you mean 'concurrency'"):
-        OpenAIJudge("tiny", concurency=3)
-
-
-def test_all_settings_are_in_the_signature():
-    parameters = inspect.signature(OpenAIJudge).parameters
-    assert set(OpenAIJudge("tiny").arguments()) | {"api_key"} == set(parameters)
-    assert parameters["timeout"].default == 60.0
-
-
-def test_each_call_is_let_in_by_the_rate(monkeypatch):
-    admitted = []
-    admit = RateLimiter.admit
-
-    async def noted(self, tokens):
-        admission = await admit(self, tokens)
-        admitted.append((tokens, admission))
-        return admission
-
-    monkeypatch.setattr(RateLimiter, "admit", noted)
-    with FaultServer({"bb": [status(429), says("nonsense")], "ccc": [reset()]}) as server:
-        judge = make_judge(server, requests_per_minute=60_000, tokens_per_minute=1e6, max_tokens=500, concurrency=1)
-        assert evaluate(judge, ITEMS) == GOOD
-        assert len(admitted) == len(server.requests) == judge.usage.calls == 7
-    # Two messages of 21 and 14 to 17 characters, and the answer.
-    assert {tokens for tokens, _ in admitted} == {4 + 6 + 4 + 4 + 500, 4 + 6 + 4 + 5 + 500}
-    # What was answered counts as the server says, what was refused not at all, what broke off as was expected.
-    assert sorted(admission.tokens for _, admission in admitted) == [0, *[110] * 5, 518]
-
-
-def test_a_rate_is_kept_over_evaluations():
-    with FaultServer() as server:
-        judge = make_judge(server, requests_per_minute=1200)
-        begun = time.monotonic()
-        for item in ITEMS:
-            assert evaluate(judge, [item]) == [len(item)]
-        # Three pauses of 50 ms, of which no other time is asserted than that they were made.
-        assert time.monotonic() - begun > 0.15
-        assert judge.arguments()["requests_per_minute"] == 1200
-
-
-def test_a_judge_that_is_stopped_waits_for_what_it_asked():
-    stop = threading.Event()
-
-    async def late(request, writer):
-        while not stop.is_set():
-            await asyncio.sleep(0.01)
-        await says(delay=0.1)(request, writer)
-
-    with FaultServer({"a": [late], "bb": [late]}) as server:
-        judge = make_judge(server, concurrency=2)
-
-        def stopping():
-            while server.in_flight < 2:
-                threading.Event().wait(0.01)
-            judge.stop()
-            stop.set()
-
-        thread = threading.Thread(target=stopping)
-        thread.start()
-        assert evaluate(judge, ITEMS) == [1, 2, STOPPED, STOPPED]
-        thread.join()
-        assert evaluate(judge, ["a"]) == [STOPPED]
-        assert server.asked == {"a": 1, "bb": 1}
-
-
-def test_a_judge_that_is_stopped_asks_for_no_second_answer_and_no_retry():
-    judges = []
-
-    async def stop_and(request, writer, behave):
-        judges[0].stop()
-        await behave(request, writer)
-
-    for behave in (says("nonsense"), status(500), reset()):
-        with FaultServer(otherwise=lambda request, writer, behave=behave: stop_and(request, writer, behave)) as server:
-            judges[:] = [make_judge(server)]
-            assert evaluate(judges[0], ["a"]) == [STOPPED]
-            assert len(server.requests) == 1
-
-
-def test_who_waits_for_the_rate_learns_of_the_stop():
-    with FaultServer() as server:
-        judge = make_judge(server, requests_per_minute=0.1)
-        assert evaluate(judge, ["a"]) == [1]
-        threading.Timer(0.1, judge.stop).start()
-        assert evaluate(judge, ["bb", "ccc"]) == [STOPPED, STOPPED]
-        assert len(server.requests) == 1
-
-
 def test_nothing_to_do():
     assert OpenAIJudge("m").evaluate_now(LengthTask(), []) == []
 
@@ -737,3 +462,36 @@ def test_silence(capfd, caplog):
     assert capfd.readouterr() == ("", "")
     assert "report text" not in caplog.text
     assert asked_item(server.requests[0].body["messages"]) in ("a", "report text")
+
+
+def test_each_run_is_requested_and_cached_apart(tmp_path: Path) -> None:
+    with FaultServer() as server:
+        judge = OpenAIJudge("m", base_url=server.url, temperature=0.7, cache=tmp_path / "cache", seed=3)
+        for _ in range(2):
+            for run in range(3):
+                judge.rerun(run).evaluate_now(LengthTask(), ["a", "b"])
+        assert sorted((request.item, request.body["seed"]) for request in server.requests) == [
+            (item, seed) for item in "ab" for seed in (3, 1003, 2003)
+        ]
+        assert (judge.usage.calls, judge.usage.cached) == (6, 6)
+        assert judge.rerun(2).usage == judge.usage
+        # A judge without runs finds the answers of the first run.
+        other = OpenAIJudge("m", base_url=server.url, temperature=0.7, cache=tmp_path / "cache", seed=3)
+        other.evaluate_now(LengthTask(), ["a", "b"])
+        assert (other.usage.calls, other.usage.cached) == (0, 2)
+
+
+def test_stopping_a_judge_stops_its_runs() -> None:
+    with FaultServer() as server:
+        judge = OpenAIJudge("m", base_url=server.url, temperature=None)
+        second = judge.rerun(1)
+        judge.stop()
+        second.evaluate_now(LengthTask(), ["a"])
+        assert server.requests == []
+
+
+def test_signatures_tell_runs_apart() -> None:
+    judge = OpenAIJudge("m", temperature=1.0)
+    assert "run" not in judge.signature
+    assert "|run:2|" in judge.rerun(2).signature
+    assert judge.rerun(0) is judge

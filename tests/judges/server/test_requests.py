@@ -1,0 +1,119 @@
+"""Requests of OpenAIJudge, their response formats, and counts in replies."""
+
+import pytest
+from fault_server import (
+    GOOD,
+    ITEMS,
+    FaultServer,
+    completion,
+    evaluate,
+    kinds,
+    make_judge,
+    raw,
+    reply_bytes,
+    says,
+    status,
+)
+from tiny_task import LengthTask, good_answer
+
+
+def test_the_request():
+    with FaultServer() as server:
+        judge = make_judge(server, seed=7, max_tokens=9, api_key="secret", extra_body={"top_k": 1})
+        # Half a surrogate pair, which no request can hold.
+        evaluate(judge, ["a\ud800"])
+    request = server.requests[0]
+    assert request.path == "/v1/chat/completions"
+    assert request.headers["authorization"] == "Bearer secret"
+    task = LengthTask()
+    assert request.body == {
+        "model": "tiny",
+        "messages": task.messages("a\ufffd"),
+        "temperature": 0.0,
+        "max_tokens": 9,
+        "seed": 7,
+        "top_k": 1,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "length", "schema": task.schema, "strict": True},
+        },
+    }
+
+
+def test_settings_left_to_the_server_are_not_sent():
+    with FaultServer() as server:
+        judge = make_judge(server, seed=None, max_tokens=None, temperature=None, response_format="text")
+        evaluate(judge, ["a"])
+    assert server.requests[0].body.keys() == {"model", "messages"}
+
+
+def refuse_formats(*accepted):
+    """A server that accepts some response formats only."""
+
+    async def behave(request, writer):
+        sent = request.body.get("response_format", {"type": "text"})
+        name = "schema_object" if "schema" in sent else sent["type"]
+        if name in accepted:
+            await says()(request, writer)
+        else:
+            detail = [{"loc": ["body", "response_format"], "msg": "unexpected", "input": request.body}]
+            await status(422, {"detail": detail})(request, writer)
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("accepted", "refusals"), [("json_schema", 0), ("schema_object", 1), ("json_object", 2), ("text", 3)]
+)
+def test_the_strictest_format_that_the_server_takes(accepted, refusals):
+    with FaultServer(otherwise=refuse_formats(accepted)) as server:
+        judge = make_judge(server, concurrency=1)
+        assert evaluate(judge, ITEMS) == GOOD
+        assert len(server.requests) == 4 + refusals
+        assert evaluate(judge, ["eeeee"]) == [5]
+        assert len(server.requests) == 5 + refusals
+
+
+def test_a_server_that_calls_what_it_cannot_validate_an_internal_error():
+    body = {"error": {"message": "1 validation error: body -> response_format -> type", "type": "internal"}}
+    with FaultServer({"a": [status(500, body)]}) as server:
+        judge = make_judge(server)
+        assert evaluate(judge, ["a"]) == [1]
+        asked = [request.body["response_format"]["type"] for request in server.requests]
+        assert asked == ["json_schema", "json_object"]
+
+
+def test_a_server_without_any_format():
+    with FaultServer(otherwise=refuse_formats()) as server:
+        assert kinds(evaluate(make_judge(server), ["a"])) == ["status"]
+        assert len(server.requests) == 4
+
+
+def test_a_format_that_was_chosen_or_worked_is_kept():
+    with FaultServer(otherwise=refuse_formats("text")) as server:
+        judge = make_judge(server, response_format="json_object")
+        assert kinds(evaluate(judge, ["a"])) == ["status"]
+        assert len(server.requests) == 1
+    with FaultServer({"bb": [status(400, {"error": {"message": "response_format: too long"}})]}) as server:
+        judge = make_judge(server)
+        assert evaluate(judge, ["a"]) == [1]
+        assert kinds(evaluate(judge, ["bb"])) == ["status"]
+        assert len(server.requests) == 2
+
+
+def test_what_a_refusal_repeats_of_the_request_is_no_word_about_formats():
+    detail = [{"loc": ["body", "messages"], "msg": "too long", "input": {"response_format": {}}}]
+    with FaultServer({"a": [status(422, {"detail": detail})]}) as server:
+        assert kinds(evaluate(make_judge(server), ["a"])) == ["status"]
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("tokens", [10**4000, -1, 1.5, "many", None])
+def test_impossible_token_counts_are_not_believed(tokens):
+    reply = completion(good_answer("a"))
+    reply["usage"]["completion_tokens"] = tokens
+    with FaultServer({"a": [raw(reply_bytes(reply))]}) as server:
+        judge = make_judge(server, price=(1.0, 1.0), tokens_per_minute=10**6)
+        assert evaluate(judge, ["a"]) == [1]
+    assert (judge.usage.prompt_tokens, judge.usage.completion_tokens) == (100, 0)
+    assert judge.usage.cost == 1e-4
