@@ -12,6 +12,15 @@ from rrg_rewards.judges.tasks.crimson import CrimsonTask
 
 Answer = dict[str, Any]
 
+# An error in the location of a matched finding.
+LOCATION = {
+    "ref_id": "R2",
+    "pred_id": "P1",
+    "severity": "significant",
+    "error_types": ["location"],
+    "explanation": "other side",
+}
+
 
 def finding(id_: str, text: str, significance: str = "actionable_not_urgent") -> dict[str, str]:
     return {"id": id_, "finding": text, "clinical_significance": significance}

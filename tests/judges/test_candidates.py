@@ -22,7 +22,7 @@ def letters(reports: list[str]) -> Tensor:
 
 @settings(max_examples=30)
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12), st.integers(0, 99))
-def test_nearest_by_brute_force(texts: list[str], seed: int) -> None:
+def test_nearest_others_by_brute_force(texts: list[str], seed: int) -> None:
     vectors = torch.from_numpy(np.random.default_rng(seed).normal(size=(len(texts), 3)))
     found = nearest_others(texts, vectors)
     for row, other in enumerate(found):
@@ -35,7 +35,7 @@ def test_nearest_by_brute_force(texts: list[str], seed: int) -> None:
             assert float(vectors[row] @ vectors[other]) == pytest.approx(best)
 
 
-def test_each_regime_makes_its_candidates() -> None:
+def test_make_candidates_of_each_regime() -> None:
     generated = {row: f"Report {row}." for row in range(0, len(REPORTS), 2)}
     found = make_candidates(REPORTS, REGIMES, generated=generated, encoder=letters, per_report=2, modality="ct")
     nearest = nearest_others(REPORTS, letters(REPORTS))
@@ -57,12 +57,12 @@ def test_each_regime_makes_its_candidates() -> None:
     assert len({(row, candidate) for row, _, candidate in found.rows}) == len(found.rows)
 
 
-def test_draws_depend_on_the_seed_only() -> None:
+def test_make_candidates_depends_on_the_seed_only() -> None:
     first, again, other = (make_candidates(REPORTS, seed=seed).rows for seed in (0, 0, 1))
     assert first == again != other
 
 
-def test_errors() -> None:
+def test_make_candidates_rejects() -> None:
     with pytest.raises(ValueError, match="regime 'matchd'"):
         make_candidates(["a"], ["matchd"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="the regime matched needs an encoder"):

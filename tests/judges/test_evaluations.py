@@ -19,7 +19,7 @@ TEACHER = [RuleJudge().evaluation(pair) for pair in PAIRS]
 OTHER = [RuleJudge().evaluation(ReportPair(pair.candidate, pair.reference)) for pair in PAIRS]
 
 
-def test_agreement_over_the_valid_pairs() -> None:
+def test_judge_agreement_over_the_valid_pairs() -> None:
     failures = {3: JudgeFailure("malformed", "a"), 8: JudgeFailure("deadline", "b"), 9: JudgeFailure("malformed", "c")}
     found = judge_agreement(TEACHER, [failures.get(row, one) for row, one in enumerate(OTHER)], num_resamples=50)
     kept = [row for row in range(len(PAIRS)) if row not in failures]
@@ -35,7 +35,7 @@ def test_agreement_over_the_valid_pairs() -> None:
     assert found["agreement"]["errors"]["tau"] == pytest.approx(1)
 
 
-def test_what_is_undefined_is_none() -> None:
+def test_judge_agreement_is_none_where_undefined() -> None:
     nothing = judge_agreement(TEACHER[:2], [JudgeFailure("malformed", "a")] * 2)
     assert nothing["valid"] == 0
     assert set(nothing["agreement"]["score"].values()) == {None}
@@ -59,7 +59,7 @@ def _in_order(*kinds: tuple[str, bool]) -> CrimsonEvaluation:
     return CrimsonEvaluation(listed, found, pairs, attribute_errors=errors)
 
 
-def test_scores_that_differ_by_rounding_are_ties() -> None:
+def test_judge_agreement_takes_scores_that_differ_by_rounding_as_ties() -> None:
     wrong, right = ("urgent", True), ("actionable_not_urgent", False)
     first, last = _in_order(wrong, right, wrong), _in_order(wrong, wrong, right)
     assert crimson_score(first) != crimson_score(last)
@@ -67,7 +67,7 @@ def test_scores_that_differ_by_rounding_are_ties() -> None:
     assert (found["tau"], found["mae"], found["equal"]) == (None, 0.0, 1.0)
 
 
-def test_evaluations_survive_a_file(tmp_path: Path) -> None:
+def test_read_evaluations_returns_what_was_written(tmp_path: Path) -> None:
     pair = ReportPair("Large left effusion.", "Small left effusion.", (("age", "82"),))
     rows = [
         EvaluatedPair(pair, RuleJudge().evaluation(pair), "rules", "", "edited"),
@@ -94,14 +94,14 @@ def test_evaluations_survive_a_file(tmp_path: Path) -> None:
         ({"context": {"age": [82]}}, "context: 'age' must be a text, got list"),
     ],
 )
-def test_wrong_rows_are_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
+def test_read_evaluations_names_wrong_rows(tmp_path: Path, change: dict[str, object], message: str) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({**EvaluatedPair(PAIRS[0], TEACHER[0], "rules").to_record(), **change}) + "\n")
     with pytest.raises(TableError, match=message):
         read_evaluations(path)
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
+def test_read_evaluations_rejects_another_file(tmp_path: Path) -> None:
     (tmp_path / "other.jsonl").write_text('{"reference": "a", "candidate": "b"}\n')
     with pytest.raises(TableError, match="lacks context, evaluation, judge, prompt"):
         read_evaluations(tmp_path / "other.jsonl")

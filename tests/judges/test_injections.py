@@ -65,13 +65,13 @@ def obeying(case: str, pair: ReportPair) -> Iterator[str]:
     yield text(make_answer([finding("R1", "lungs", "urgent")], [finding("P1", "lungs", "urgent")], "R1-P1"))
 
 
-def test_there_are_enough_attacks() -> None:
+def test_injections_are_enough() -> None:
     assert len(ATTACKS) >= 40
     assert sum(bool(list(answers_in(attack))) for attack in ATTACKS.values()) >= 7
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_attacks_stay_data_in_the_prompt(attack: str) -> None:
+def test_injections_stay_data_in_the_prompt(attack: str) -> None:
     plain = TASK.messages(ReportPair("", ""))
     for pair in (attacked(case, attack) for case in PAIRS.values()):
         for entry in pair:
@@ -86,7 +86,7 @@ def test_attacks_stay_data_in_the_prompt(attack: str) -> None:
 @pytest.mark.parametrize("task", [TASK, CrimsonTask("crimson-score")], ids=["own", "crimson-score"])
 @pytest.mark.parametrize("case", PAIRS)
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_obeying_judge_raises_no_score(attack: str, case: str, task: CrimsonTask) -> None:
+def test_injections_raise_no_score_with_an_obeying_judge(attack: str, case: str, task: CrimsonTask) -> None:
     honest = crimson_score(TASK.parse(PAIRS[case], text(HONEST[case])))
     for pair in attacked(PAIRS[case], attack):
         for answer in obeying(case, pair):
@@ -97,7 +97,7 @@ def test_an_obeying_judge_raises_no_score(attack: str, case: str, task: CrimsonT
             assert crimson_score(found) <= honest, answer
 
 
-def test_the_obeying_judge_would_raise_scores_unchecked() -> None:
+def test_injections_would_raise_scores_without_checks() -> None:
     """Without the checks, the answers above would increase the score."""
     for case, pair in PAIRS.items():
         (attack, *_) = attacked(pair, "answer_perfect")
@@ -111,7 +111,7 @@ def test_the_obeying_judge_would_raise_scores_unchecked() -> None:
 
 
 @pytest.mark.parametrize("case", PAIRS)
-def test_an_honest_judge_is_still_heard(case: str) -> None:
+def test_injections_do_not_hide_an_honest_judge(case: str) -> None:
     """Else a policy could make unscorable what it is bad at. Ready answers that name findings are the exception: to the
     check for findings that were left out they are findings."""
     refused = set()
@@ -125,7 +125,7 @@ def test_an_honest_judge_is_still_heard(case: str) -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_the_rule_judge_is_not_talked_round(attack: str) -> None:
+def test_injections_do_not_persuade_the_rule_judge(attack: str) -> None:
     """Behind the candidate: what stands before it in one sentence, with a "no", denies it as any text would."""
     for pair in PAIRS.values():
         behind, _, _ = attacked(pair, attack)
@@ -133,7 +133,7 @@ def test_the_rule_judge_is_not_talked_round(attack: str) -> None:
         assert with_attack <= plain
 
 
-def test_the_rule_judge_reads_what_stands_in_braces_against_the_candidate() -> None:
+def test_rule_judge_reads_braces_against_the_candidate() -> None:
     pair = PAIRS["all false"]
     wrapped = [ReportPair(pair.reference, f"{opening}{pair.candidate}{closing}") for opening, closing in BRACES]
     plain, *found = crimson_score(evaluations([pair, *wrapped])).tolist()

@@ -91,7 +91,7 @@ def judge(base_url: str, **settings: Any) -> OpenAIJudge:
     return OpenAIJudge("smollm2", base_url=base_url, **options)
 
 
-def test_constrained_answers_are_of_the_schema(base_url: str) -> None:
+def test_llama_server_constrains_answers_to_the_schema(base_url: str) -> None:
     task = SeenTask()
     smollm2 = judge(base_url, max_tokens=600)
     (outcome,) = smollm2.evaluate_now(task, [PAIRS["one of two found"]])
@@ -111,7 +111,7 @@ def empty_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:crimson. the judge failed")
-def test_the_metric_scores_and_counts(base_url: str, empty_lists: None, tmp_path: Path) -> None:
+def test_llama_server_with_the_metric_crimson(base_url: str, empty_lists: None, tmp_path: Path) -> None:
     smollm2 = judge(base_url, max_tokens=200, cache=tmp_path)
     metric = CRIMSON(judge=smollm2)
     preds, target = ["Normal.", "Large right pneumothorax."], ["No effusion.", "Normal."]
@@ -129,7 +129,7 @@ def test_the_metric_scores_and_counts(base_url: str, empty_lists: None, tmp_path
 
 
 @pytest.mark.filterwarnings("ignore:crimson. the judge failed")
-def test_a_grpo_step_is_rewarded(base_url: str, empty_lists: None, tmp_path: Path) -> None:
+def test_llama_server_rewards_a_grpo_step(base_url: str, empty_lists: None, tmp_path: Path) -> None:
     from trl import GRPOConfig, GRPOTrainer
 
     smollm2 = judge(base_url, max_tokens=200, cache=tmp_path / "cache")
@@ -238,7 +238,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return seen
 
 
-def test_the_tasks_of_ct_finebench_are_answered(base_url: str, answers: dict[str, Any]) -> None:
+def test_llama_server_answers_the_tasks_of_ct_finebench(base_url: str, answers: dict[str, Any]) -> None:
     """Constrained answers have the right form; a model of this size cannot give sensible ones."""
     smollm2 = judge(base_url, max_tokens=200)
     (built,) = CTFineBench().examiner.build_now([NODULE])
@@ -256,7 +256,7 @@ def test_the_tasks_of_ct_finebench_are_answered(base_url: str, answers: dict[str
     assert smollm2.usage.calls == 3
 
 
-def test_mining_and_rewriting_by_a_judge(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
+def test_llama_server_with_mining_and_rewriting(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
     """The server can give one answer only to each task, which the task accepts."""
     answers["schemas"] = narrowed(lambda *texts: one_of(texts[0]))
     smollm2, schema = judge(base_url, max_tokens=200, cache=tmp_path), CTFineBench().examiner.schema
@@ -276,7 +276,7 @@ def test_mining_and_rewriting_by_a_judge(base_url: str, answers: dict[str, Any],
 
 
 @pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
-def test_ct_finebench_by_judges_scores_and_counts(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
+def test_llama_server_with_the_metric_ct_finebench(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
     """The server can give one answer only, so that the metric's value is known."""
     answers["schemas"] = narrowed(lambda *texts: one_of(texts[0]))
     smollm2 = judge(base_url, max_tokens=200, cache=tmp_path)
@@ -302,7 +302,7 @@ def test_ct_finebench_by_judges_scores_and_counts(base_url: str, answers: dict[s
     assert metric.counts()["failed_inconsistent"] == 1
 
 
-def test_errors_of_existing_reports_are_counted(base_url: str, tmp_path: Path) -> None:
+def test_llama_server_counts_errors(base_url: str, tmp_path: Path) -> None:
     from rrg_rewards.cli.main import main
     from rrg_rewards.data import read_error_records
 
@@ -322,9 +322,7 @@ def test_errors_of_existing_reports_are_counted(base_url: str, tmp_path: Path) -
 
 
 @pytest.mark.filterwarnings("ignore:crg. the judge failed")
-def test_labels_by_the_server_are_scored_and_failures_are_counted(
-    base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_llama_server_labels_reports(base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server can give one answer only: a nodule, with a quote that one of the reports has."""
     only = {"quote": one_of("There is a nodule"), "state": one_of("positive")}
     entry = {"type": "object", "properties": only, "required": list(only), "additionalProperties": False}

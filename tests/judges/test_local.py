@@ -89,7 +89,7 @@ def judge(folder: Path, **settings: Any) -> LocalJudge:
 ITEMS = ["a", "a longer item than the first one", "", "b" * 90, "an item", "another item of middling length"]
 
 
-def test_batches_answer_as_one_by_one(folder: Path) -> None:
+def test_local_judge_answers_batches_as_single_items(folder: Path) -> None:
     alone = [judge(folder, batch_size=1).evaluate_now(EchoTask(), [item])[0] for item in ITEMS]
     assert len(set(alone)) > 3
     for size in (2, 4, 16):
@@ -97,7 +97,7 @@ def test_batches_answer_as_one_by_one(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_answers_are_greedy_whatever_the_repository_suggests(folder: Path) -> None:
+def test_local_judge_ignores_the_generation_configuration(folder: Path) -> None:
     model = LlamaForCausalLM.from_pretrained(folder)
     (answer,) = judge(folder).evaluate_now(EchoTask(), ["a"])
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
@@ -112,7 +112,7 @@ def test_answers_are_greedy_whatever_the_repository_suggests(folder: Path) -> No
     assert answer == tokenizer.decode(expected, skip_special_tokens=True)
 
 
-def test_equal_items_run_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_judge_evaluates_equal_items_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     generate = LocalJudge._generate
 
@@ -127,7 +127,7 @@ def test_equal_items_run_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert judge(folder).evaluate_now(EchoTask(), []) == []
 
 
-def test_an_item_that_the_task_refuses_is_not_read(folder: Path) -> None:
+def test_local_judge_does_not_read_a_refused_item(folder: Path) -> None:
     class Choosy(EchoTask):
         def messages(self, item: str) -> list[Message]:
             assert item != "b"
@@ -141,7 +141,7 @@ def test_an_item_that_the_task_refuses_is_not_read(folder: Path) -> None:
     assert [first, last] == judge(folder).evaluate_now(EchoTask(), ["a", "c"])
 
 
-def test_a_judge_that_is_stopped_ends_its_batch(folder: Path) -> None:
+def test_a_stopped_local_judge_ends_its_batch(folder: Path) -> None:
     stopped = judge(folder, batch_size=2)
 
     class StopAtOnce(EchoTask):
@@ -154,7 +154,7 @@ def test_a_judge_that_is_stopped_ends_its_batch(folder: Path) -> None:
     assert answers[2:] == [STOPPED, STOPPED]
 
 
-def test_prompts_beyond_the_context_fail_alone(tmp_path: Path) -> None:
+def test_local_judge_fails_prompts_beyond_the_context(tmp_path: Path) -> None:
     small = save_byte_model(tmp_path, context=128)
     answers = judge(small).evaluate_now(EchoTask(), ["a", "b" * 200, "c"])
     assert answers[1] == JudgeFailure("status", "233 prompt and 24 answer tokens exceed the model's context of 128")
@@ -162,18 +162,18 @@ def test_prompts_beyond_the_context_fail_alone(tmp_path: Path) -> None:
     assert isinstance(answers[2], str)
 
 
-def test_rejected_answers_are_failures(folder: Path) -> None:
+def test_local_judge_returns_failures_for_rejected_answers(folder: Path) -> None:
     (failure,) = judge(folder).evaluate_now(SeenTask(), [PAIRS["all false"]])
     assert isinstance(failure, JudgeFailure)
     assert failure.kind == "malformed"
 
 
-def test_a_template_without_system_message(tmp_path: Path, folder: Path) -> None:
+def test_local_judge_with_a_template_without_system_message(tmp_path: Path, folder: Path) -> None:
     strict = save_byte_model(tmp_path, template=NO_SYSTEM + TEMPLATE)
     assert isinstance(judge(strict).evaluate_now(EchoTask(), ["a"])[0], str)
 
 
-def test_errors(tmp_path: Path, folder: Path) -> None:
+def test_local_judge_rejects(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such folder"):
         LocalJudge("./nowhere")
     for settings, message in (
@@ -189,7 +189,7 @@ def test_errors(tmp_path: Path, folder: Path) -> None:
         judge(plain).evaluate_now(EchoTask(), ["a"])
 
 
-def test_pickles_by_its_arguments_and_shares_the_model(folder: Path) -> None:
+def test_local_judge_pickles_its_arguments_and_shares_the_model(folder: Path) -> None:
     first = judge(folder)
     answer = first.evaluate_now(EchoTask(), ["a"])
     assert len(pickle.dumps(first)) < 1000
@@ -201,7 +201,7 @@ def test_pickles_by_its_arguments_and_shares_the_model(folder: Path) -> None:
     assert re.search(r"^local\|model:.*@main\|dtype:auto\|max_new_tokens:24\|constrained:False\|", first.signature)
 
 
-def test_weights_that_are_pickles_run_no_code(tmp_path: Path, folder: Path) -> None:
+def test_local_judge_runs_no_code_of_weights(tmp_path: Path, folder: Path) -> None:
     class Hostile:
         def __reduce__(self) -> Any:
             return (tmp_path / "ran").touch, ()
@@ -214,7 +214,7 @@ def test_weights_that_are_pickles_run_no_code(tmp_path: Path, folder: Path) -> N
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_event_loop_stays_free(folder: Path) -> None:
+def test_local_judge_does_not_block_the_event_loop(folder: Path) -> None:
     """Another coroutine runs while the judge does; the judge waits for it."""
     released = threading.Event()
 
@@ -235,7 +235,7 @@ def test_the_event_loop_stays_free(folder: Path) -> None:
 
 @pytest.mark.slow
 @needs_grammar
-def test_constrained_answers_of_random_weights_are_of_the_schema(folder: Path) -> None:
+def test_schema_constraint_with_random_weights(folder: Path) -> None:
     """Random weights never write JSON by themselves."""
     task = SeenTask()
     constrained = judge(folder, constrained=True, max_new_tokens=3000)
@@ -270,19 +270,19 @@ def judge_under_zero3(rank: int, world_size: int, folder: Path) -> list[Any]:
 
 
 @pytest.mark.distributed
-def test_under_zero3_processes_judge_by_themselves(folder: Path) -> None:
+def test_local_judge_under_zero3(folder: Path) -> None:
     expected = judge(folder).evaluate_now(EchoTask(), ITEMS[:3])
     assert run_distributed(judge_under_zero3, 2, folder) == [expected, []]
 
 
 @needs_grammar
-def test_an_answer_cut_short_is_malformed(folder: Path) -> None:
+def test_local_judge_calls_a_cut_answer_malformed(folder: Path) -> None:
     (failure,) = judge(folder, constrained=True, max_new_tokens=8).evaluate_now(SeenTask(), [PAIRS["all false"]])
     assert isinstance(failure, JudgeFailure)
     assert failure.kind == "malformed"
 
 
-def test_without_the_library_auto_is_unconstrained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_judge_without_llguidance_is_unconstrained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rrg_rewards.judges.local.find_spec", lambda name: None)
     made = judge(folder, constrained="auto")
     assert not made.constrained
@@ -300,14 +300,14 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @needs_grammar
-def test_smollm2_constrained_is_of_the_schema(smollm2: Path) -> None:
+def test_schema_constraint_with_smollm2(smollm2: Path) -> None:
     task = SeenTask()
     (outcome,) = judge(smollm2, constrained=True, max_new_tokens=600).evaluate_now(task, [PAIRS["one of two found"]])
     assert read_answer(task.seen[0], CrimsonAnswer)
     assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
 
 
-def test_runs_draw_other_answers_that_do_not_depend_on_the_batch(folder: Path) -> None:
+def test_rerun_of_local_judge_draws_other_answers(folder: Path) -> None:
     first = judge(folder, temperature=1.0)
     again = first.rerun(1)
     answers = first.evaluate_now(EchoTask(), ITEMS)
@@ -337,7 +337,7 @@ def drawn(prompts: list[list[int]], temperature: float = 1.0, run: int = 0) -> l
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_tokens_have_the_probabilities_of_the_softmax(temperature: float) -> None:
+def test_sampling_has_the_probabilities_of_the_softmax(temperature: float) -> None:
     prompts = [[number] for number in range(4000)]
     shares = torch.bincount(torch.tensor(drawn(prompts, temperature)), minlength=4) / len(prompts)
     # Four standard errors of a share are at most 0.032.
@@ -345,7 +345,7 @@ def test_tokens_have_the_probabilities_of_the_softmax(temperature: float) -> Non
     assert shares[2] == 0
 
 
-def test_draws_depend_on_prompt_and_run_but_not_on_the_batch() -> None:
+def test_sampling_depends_on_prompt_and_run_but_not_on_the_batch() -> None:
     prompts = [[number, 7] for number in range(40)]
     together = drawn(prompts)
     assert together == [drawn([prompt])[0] for prompt in prompts]

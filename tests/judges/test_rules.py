@@ -3,8 +3,10 @@
 import csv
 import json
 import pickle
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
@@ -16,6 +18,11 @@ from rrg_rewards.judges import ReportPair, RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 
 JUDGE = RuleJudge()
+FILES = ("lung_paraphrases.yaml", "body_paraphrases.yaml")
+# Reports with paraphrases, on findings of the lungs and on others.
+PARAPHRASES = [
+    pair for name in FILES for pair in yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+]
 
 
 def score(reference, candidate, **context):
@@ -23,14 +30,14 @@ def score(reference, candidate, **context):
     return float(crimson_score(JUDGE.evaluation(pair)))
 
 
-def test_normal_reports():
+def test_rule_judge_on_normal_reports():
     normal = "The heart is normal in size. Lungs are clear. No pleural effusion or pneumothorax."
     assert score(normal, normal) == score(normal, "No acute cardiopulmonary abnormality.") == 1
     assert score("Large right pneumothorax.", normal) == 0
     assert score(normal, "Large right pneumothorax.") == -0.5
 
 
-def test_evaluations_are_consistent():
+def test_rule_judge_evaluations_are_consistent():
     evaluation = JUDGE.evaluation(
         ReportPair("Left effusion. Right effusion. Emphysema.", "Bilateral effusions. Nodule.")
     )
@@ -78,12 +85,12 @@ REFERENCES = [
 
 @pytest.mark.parametrize("reference", REFERENCES)
 @pytest.mark.parametrize("candidate", CANDIDATES)
-def test_a_finding_earns_at_most_what_it_costs(reference, candidate):
+def test_rule_judge_findings_earn_at_most_what_they_cost(reference, candidate):
     credit, cost = weighed(reference, candidate)
     assert credit <= cost + 1e-12
 
 
-def test_alternatives_and_wider_names_earn_a_share():
+def test_rule_judge_gives_alternatives_and_wider_names_a_share():
     credit, cost = weighed("Consolidation.", "Atelectasis or consolidation.")
     assert (credit, cost) == (0.25, 0.5)
     evaluation = JUDGE.evaluation(ReportPair("Consolidation.", "Atelectasis or consolidation."))
@@ -95,14 +102,14 @@ def test_alternatives_and_wider_names_earn_a_share():
     assert weighed("Pneumothorax.", "Lucency.") == (pytest.approx(0.4), 0.5)
 
 
-def test_weights_do_not_depend_on_the_first_name():
+def test_rule_judge_weights_do_not_depend_on_the_first_name():
     for text in ("Atelectasis or consolidation.", "Consolidation or atelectasis."):
         evaluation = JUDGE.evaluation(ReportPair(text, text))
         levels = {f.clinical_significance for f in (*evaluation.reference_findings, *evaluation.predicted_findings)}
         assert levels == {"actionable_not_urgent"}
 
 
-def test_one_finding_earns_the_credit_of_one():
+def test_rule_judge_gives_one_finding_the_credit_of_one():
     nodules = " ".join(
         f"{size} mm nodule in the {place}." for size, place in ((9, "apex"), (8, "base"), (7, "lingula"))
     )
@@ -114,7 +121,7 @@ def test_one_finding_earns_the_credit_of_one():
     assert evaluation.matched_findings == (("R1", "P1"), ("R2", "P2"))
 
 
-def test_hedged_lists_earn_nothing(shared_data):
+def test_rule_judge_gives_hedged_lists_nothing(shared_data):
     benign = ("granuloma", "lymph node", "bone island", "nodule")
     weighty = ("pneumonia", "edema", "lung mass", "consolidation", "atelectasis", "fibrosis", "tuberculosis")
     with (shared_data / "reg2rg_ctrg" / "pairs.csv").open(newline="", encoding="utf-8") as file:
@@ -125,7 +132,7 @@ def test_hedged_lists_earn_nothing(shared_data):
         assert sum(score(reference, constant) for reference in references) < blank
 
 
-def test_only_its_task():
+def test_rule_judge_rejects_other_tasks():
     class Other(CrimsonTask):
         name = "other"
 
@@ -133,7 +140,7 @@ def test_only_its_task():
         JUDGE.evaluate_now(Other(), [])
 
 
-def test_judge_pickles_small_and_says_what_it_is():
+def test_rule_judge_pickle_and_signature():
     data = pickle.dumps(JUDGE)
     assert len(data) < 500
     assert pickle.loads(data).signature == JUDGE.signature
@@ -147,7 +154,7 @@ def rank_holds(scores, ranking):
     return difference > 0.01 if relation == ">" else abs(difference) <= 0.01
 
 
-def test_radiologists_rankings(shared_data):
+def test_rule_judge_agrees_with_rankings_of_radiologists(shared_data):
     cases = json.loads((shared_data / "radjudge" / "cases.json").read_text())
     passed = 0
     for case in cases:
@@ -161,7 +168,7 @@ def test_radiologists_rankings(shared_data):
     assert passed >= 0.9 * len(cases)
 
 
-def test_radiologists_preferences(shared_data):
+def test_rule_judge_agrees_with_preferences_of_radiologists(shared_data):
     scores, ratings = [], []
     for case in json.loads((shared_data / "radpref" / "pairs.json").read_text()):
         context = {"age": case["PatientAge"], "indication": case["Indication"]}
@@ -172,7 +179,7 @@ def test_radiologists_preferences(shared_data):
 
 
 @pytest.mark.parametrize("style", ["full", "compact"])
-def test_findings_of_phantom_studies(style):
+def test_rule_judge_on_findings_of_phantom_studies(style):
     labels = get_engine("chest").lexicon.labels
     names = {concept: label for label, concepts in labels.items() for concept in concepts}
     found = claimed = both = 0
@@ -188,7 +195,7 @@ def test_findings_of_phantom_studies(style):
 
 
 @pytest.mark.parametrize(("attribute", "own"), [("side", "laterality"), ("lobe", "location"), ("size_mm", "size_mm")])
-def test_attributes_of_phantom_studies(attribute, own):
+def test_rule_judge_on_attributes_of_phantom_studies(attribute, own):
     labels = get_engine("chest").lexicon.labels
     said = read = 0
     for study in phantom_studies(200, seed=12):
@@ -213,10 +220,16 @@ REPORTS = st.lists(
 
 
 @given(REPORTS, REPORTS)
-def test_inventions_never_help(reference, candidate):
+def test_rule_judge_never_rewards_inventions(reference, candidate):
     assert score(reference, f"{candidate} Tension pneumothorax.") <= score(reference, candidate)
 
 
 @given(REPORTS)
-def test_saying_it_twice_changes_nothing(reference):
+def test_rule_judge_ignores_repetition(reference):
     assert score(reference, f"{reference} {reference}") == score(reference, reference)
+
+
+@pytest.mark.parametrize(("report", "paraphrase"), PARAPHRASES)
+def test_rule_judge_scores_a_paraphrase_one_in_both_directions(report, paraphrase):
+    pairs = (ReportPair(report, paraphrase), ReportPair(paraphrase, report))
+    assert crimson_score([JUDGE.evaluation(pair) for pair in pairs]).tolist() == [1.0, 1.0]

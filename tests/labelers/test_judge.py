@@ -22,7 +22,7 @@ REPORTS = [
 FAILING = LabelJudge({"Emphysema": "inconsistent"})
 
 
-def test_labels_equal_those_of_the_rules_that_answer() -> None:
+def test_judge_labeler_returns_the_labels_of_the_judge() -> None:
     labeler = JudgeLabeler("ct_rate", LabelJudge())
     assert isinstance(labeler, Labeler)
     assert labeler.labels == RuleLabeler("ct_rate").labels
@@ -34,7 +34,7 @@ def test_labels_equal_those_of_the_rules_that_answer() -> None:
     assert labeler([]).shape == (0, 18)
 
 
-def test_uncertain_labels_are_not_positive_and_can_be_read() -> None:
+def test_judge_labeler_states_uncertain_labels() -> None:
     labeler = JudgeLabeler("ct_rate", LabelJudge())
     (states,) = labeler.states(REPORTS[1:2])
     assert not isinstance(states, JudgeFailure)
@@ -44,7 +44,7 @@ def test_uncertain_labels_are_not_positive_and_can_be_read() -> None:
     assert not labeler(REPORTS[1:2])[0, labeler.labels.index("Consolidation")]
 
 
-def test_no_finding_follows_from_the_other_labels() -> None:
+def test_judge_labeler_derives_no_finding() -> None:
     reports = ["Clear lungs.", "Pacemaker. Clear lungs.", "Possible edema.", "Cardiomegaly.", ""]
     labeler = JudgeLabeler("chexbert", LabelJudge(lexicon="chest_xray"))
     assert "No Finding" not in labeler.task.labels
@@ -53,7 +53,7 @@ def test_no_finding_follows_from_the_other_labels() -> None:
     assert labeler.modality == "xray"
 
 
-def test_reports_without_a_valid_answer_are_nan_and_counted() -> None:
+def test_judge_labeler_counts_reports_without_a_valid_answer() -> None:
     labeler = JudgeLabeler("ct_rate", FAILING)
     with pytest.warns(JudgeWarning, match=r"failed on 1 of 4 reports \(inconsistent 1\), which have no labels"):
         found = labeler(REPORTS)
@@ -63,7 +63,7 @@ def test_reports_without_a_valid_answer_are_nan_and_counted() -> None:
     assert failures == (None, None, None, JudgeFailure("inconsistent", "told to"))
 
 
-def test_each_report_is_asked_about_once_and_failures_again() -> None:
+def test_judge_labeler_remembers_labels_and_not_failures() -> None:
     judge = LabelJudge({"Emphysema": "deadline"})
     labeler = JudgeLabeler("ct_rate", judge, remembered=1)
     labeler.label([*REPORTS, *REPORTS])
@@ -74,21 +74,21 @@ def test_each_report_is_asked_about_once_and_failures_again() -> None:
     assert judge.asked[1:] == [[REPORTS[3]], [REPORTS[0]]]
 
 
-def test_a_pickled_labeler_is_rebuilt() -> None:
+def test_judge_labeler_pickles() -> None:
     labeler = JudgeLabeler("ct_rate", FAILING)
     other = pickle.loads(pickle.dumps(labeler))
     assert other.signature == labeler.signature
     assert other.judge.fail_on == {"Emphysema": "inconsistent"}
 
 
-def test_the_signature_names_judge_schema_and_prompt() -> None:
+def test_judge_labeler_signature() -> None:
     labeler = JudgeLabeler("ct_rate", LabelJudge())
     assert f"|judge:{{label-rules}}|prompt:{labeler.task.prompt_hash}|" in labeler.signature
     changed = LabelSchema("ct_rate", labeler.labels, "chest CT", "", ("any",) * 18)
     assert JudgeLabeler(changed, LabelJudge()).signature != labeler.signature
 
 
-def test_labels_of_your_own(tmp_path: Path) -> None:
+def test_judge_labeler_with_a_schema_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("labels:\n  Lung nodule: a nodule of 6 mm or more\n  Emphysema:\n")
     labeler = JudgeLabeler(path, LabelJudge())
@@ -116,13 +116,13 @@ def test_labels_of_your_own(tmp_path: Path) -> None:
         ("labels: [No Finding]", "has no label of an abnormality"),
     ],
 )
-def test_wrong_label_files_are_refused(tmp_path: Path, content: str, message: str) -> None:
+def test_judge_labeler_rejects_wrong_schema_files(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "mine.yaml").write_text(content)
     with pytest.raises(ValueError, match=message):
         JudgeLabeler(tmp_path / "mine.yaml", LabelJudge())
 
 
-def test_names_and_settings() -> None:
+def test_get_labeler_with_a_judge() -> None:
     settings = {"name": "judge", "schema": "chexbert", "judge": {"name": "openai", "model": "m"}}
     by_mapping, by_name = get_labeler(settings), get_labeler("judge:chexbert", judge="openai:m")
     assert by_mapping.signature == by_name.signature
@@ -142,7 +142,7 @@ def test_names_and_settings() -> None:
         get_labeler(RuleLabeler(), judge=FAILING)
 
 
-def test_pairs_of_failed_reports_are_unscorable_and_counted() -> None:
+def test_report_crg_counts_pairs_without_labels() -> None:
     metric = ReportCRG(JudgeLabeler("ct_rate", FAILING))
     preds = ["Cardiomegaly.", "Emphysema.", "Hiatal hernia.", None]
     target = ["Cardiomegaly. Nodule.", "Cardiomegaly.", "Hiatal hernia. Emphysema.", "Cardiomegaly."]
@@ -162,7 +162,7 @@ def test_pairs_of_failed_reports_are_unscorable_and_counted() -> None:
     assert scores.take(torch.tensor([1])).explanations["failure"] == ["inconsistent: told to"]
 
 
-def test_predictions_and_references_are_asked_about_together() -> None:
+def test_report_crg_labels_predictions_and_references_together() -> None:
     judge = LabelJudge()
     ReportCRG(JudgeLabeler("ct_rate", judge)).update(["Cardiomegaly."], ["Emphysema."])
     assert judge.asked == [["Cardiomegaly.", "Emphysema."]]
@@ -177,7 +177,7 @@ def test_label_f1_without_labels() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:crg. the judge failed")
-def test_known_labels_replace_those_of_the_judge() -> None:
+def test_known_labels_replace_those_of_judge_labeler() -> None:
     judge = LabelJudge({"Emphysema": "inconsistent"})
     metric = ReportCRG(JudgeLabeler("ct_rate", judge))
     known = RuleLabeler("ct_rate")(["Cardiomegaly.", "Cardiomegaly."]).int().tolist()
@@ -188,7 +188,7 @@ def test_known_labels_replace_those_of_the_judge() -> None:
 
 @pytest.mark.filterwarnings("ignore:crg. the judge failed")
 @pytest.mark.parametrize("prior", ["dataset", "running"])
-def test_rewards_of_failed_reports_are_none(prior: str) -> None:
+def test_crg_reward_is_none_without_labels(prior: str) -> None:
     logged: dict[str, float] = {}
     references = ["Cardiomegaly.", "Normal.", "Hiatal hernia. Emphysema."]
     reward = make_reward("crg", labeler=JudgeLabeler("ct_rate", FAILING), prior=prior).fit(reference=references)

@@ -81,7 +81,7 @@ def published_labels(encoder, state, reports):
     return torch.stack(labels)
 
 
-def test_equals_the_published_procedure(encoder, state, checkpoint):
+def test_radbert_labeler_equals_the_published_procedure(encoder, state, checkpoint):
     labeler = RadBertLabeler(checkpoint, encoder=encoder, batch_size=2)
     labels = labeler(REPORTS)
     written = [row for row, report in enumerate(REPORTS) if report]
@@ -94,7 +94,7 @@ def test_equals_the_published_procedure(encoder, state, checkpoint):
     assert not labels[REPORTS.index("")].any()
 
 
-def test_windows_read_what_truncation_does_not(encoder, state, checkpoint):
+def test_radbert_labeler_windows_read_what_truncation_does_not(encoder, state, checkpoint):
     report = REPORTS[-1]
     tokenizer = PreTrainedTokenizerFast.from_pretrained(encoder)
     tokens = tokenizer.tokenize(report.lower())
@@ -108,7 +108,7 @@ def test_windows_read_what_truncation_does_not(encoder, state, checkpoint):
     assert torch.equal(labels[1], published_labels(encoder, state, REPORTS[:1])[0])
 
 
-def test_hugging_face_forms(tmp_path, encoder, state):
+def test_radbert_labeler_loads_hugging_face_forms(tmp_path, encoder, state):
     own = tmp_path / "own"
     own.mkdir()
     for file in encoder.iterdir():
@@ -128,7 +128,7 @@ def test_hugging_face_forms(tmp_path, encoder, state):
     assert torch.equal(RadBertLabeler(other)(REPORTS[:3]), torch.sigmoid(logits) >= 0.5)
 
 
-def test_label_names_are_taken_by_number(tmp_path, encoder):
+def test_radbert_labeler_takes_label_names_by_number(tmp_path, encoder):
     by_text = {number: CT_RATE.labels[int(number)] for number in sorted(map(str, range(18)))}
     config = RobertaConfig.from_pretrained(encoder, num_labels=18)
     config.id2label = {int(number): label for number, label in by_text.items()}
@@ -137,12 +137,12 @@ def test_label_names_are_taken_by_number(tmp_path, encoder):
     assert RadBertLabeler(tmp_path)(["nodule"]).shape == (1, 18)
 
 
-def test_nothing_is_loaded_before_the_first_report(tmp_path):
+def test_radbert_labeler_loads_nothing_before_the_first_report(tmp_path):
     reward = make_reward("crg", labeler=f"radbert:{tmp_path / 'nowhere'}", prior=0.2)
     assert "crg" in repr(reward)
 
 
-def test_labels_in_another_order_are_refused(tmp_path, encoder):
+def test_radbert_labeler_rejects_labels_in_another_order(tmp_path, encoder):
     config = RobertaConfig.from_pretrained(encoder, num_labels=18, id2label=dict(enumerate(CT_RATE.labels[::-1])))
     RobertaForSequenceClassification(config).save_pretrained(tmp_path)
     PreTrainedTokenizerFast.from_pretrained(encoder).save_pretrained(tmp_path)
@@ -161,7 +161,7 @@ def test_labels_in_another_order_are_refused(tmp_path, encoder):
         ),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(tmp_path, encoder, state, change, message):
+def test_radbert_labeler_rejects_weights_that_do_not_fit(tmp_path, encoder, state, change, message):
     changed = dict(state)
     change(changed)
     torch.save(changed, tmp_path / "weights.pth")
@@ -169,7 +169,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path, encoder, state, change, m
         RadBertLabeler(tmp_path / "weights.pth", encoder=encoder)(["nodule"])
 
 
-def test_bad_arguments(tmp_path, encoder, checkpoint):
+def test_radbert_labeler_rejects_wrong_arguments(tmp_path, encoder, checkpoint):
     with pytest.raises(ValueError, match="did you mean 'ct_rate'"):
         RadBertLabeler(checkpoint, schema="ct_rat")
     with pytest.raises(ValueError, match="long_reports must be"):
@@ -186,7 +186,7 @@ def test_bad_arguments(tmp_path, encoder, checkpoint):
         RadBertLabeler(checkpoint, encoder=encoder)(["nodule", None])
 
 
-def test_pickles_without_weights_and_is_shared(encoder, checkpoint):
+def test_radbert_labeler_pickles_without_weights(encoder, checkpoint):
     labeler = RadBertLabeler(checkpoint, encoder=encoder)
     labels = labeler(REPORTS)
     content = pickle.dumps(labeler)
@@ -198,20 +198,20 @@ def test_pickles_without_weights_and_is_shared(encoder, checkpoint):
     assert "radbert|checkpoint:RadBertClassifier.pth@" in labeler.signature
 
 
-def test_no_reports_and_name(checkpoint):
+def test_radbert_labeler_without_reports(checkpoint):
     labeler = get_labeler(f"radbert:{checkpoint}")
     assert isinstance(labeler, RadBertLabeler)
     assert labeler([]).shape == (0, 18)
     assert not labeler(["", " \n"]).any()
 
 
-def test_signature_needs_no_model(encoder, checkpoint):
+def test_radbert_labeler_signature_needs_no_model(encoder, checkpoint):
     labeler = RadBertLabeler(checkpoint, encoder=encoder)
     assert "RadBertClassifier.pth@" in labeler.signature
     assert "_model" not in vars(labeler)
 
 
-def test_weights_keep_their_digits_whatever_type_the_configuration_names(tmp_path, encoder, state, checkpoint):
+def test_radbert_labeler_keeps_the_precision_of_weights(tmp_path, encoder, state, checkpoint):
     config = RobertaConfig.from_pretrained(encoder, dtype="float16")
     config.save_pretrained(tmp_path)
     PreTrainedTokenizerFast.from_pretrained(encoder).save_pretrained(tmp_path)
@@ -219,7 +219,7 @@ def test_weights_keep_their_digits_whatever_type_the_configuration_names(tmp_pat
     assert all(torch.equal(loaded[name], value) for name, value in state.items() if name in loaded)
 
 
-def test_bfloat16_runs(encoder, checkpoint):
+def test_radbert_labeler_in_bfloat16(encoder, checkpoint):
     labels = RadBertLabeler(checkpoint, encoder=encoder, dtype="bfloat16")(REPORTS)
     reference = RadBertLabeler(checkpoint, encoder=encoder)(REPORTS)
     assert (labels == reference).float().mean() > 0.9

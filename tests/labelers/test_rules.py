@@ -1,9 +1,11 @@
 """The rule labeler on sentences of its own: one table a schema, contract, copies, errors."""
 
 import copy
+import csv
 import itertools
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -220,17 +222,17 @@ def positives(labeler, report):
 
 
 @pytest.mark.parametrize(("sentence", "label", "positive"), cases(CT))
-def test_ct_rate(ct, sentence, label, positive):
+def test_rule_labeler_ct_rate(ct, sentence, label, positive):
     assert (label in positives(ct, sentence)) is positive
 
 
 @pytest.mark.parametrize(("sentence", "label", "positive"), cases(XRAY))
-def test_chexbert(xray, sentence, label, positive):
+def test_rule_labeler_chexbert(xray, sentence, label, positive):
     assert (label in positives(xray, sentence)) is positive
 
 
 @pytest.mark.parametrize("schema", ["ct_rate", "chexbert"])
-def test_labels_own_names(schema):
+def test_rule_labeler_reads_the_names_of_labels(schema):
     labeler = RuleLabeler(schema)
     names = [label for label in labeler.labels if label != "No Finding"]
     for name in names:
@@ -241,7 +243,7 @@ def test_labels_own_names(schema):
 
 
 @pytest.mark.parametrize("schema", ["ct_rate", "chexbert"])
-def test_labels_own_names_in_pairs(schema):
+def test_rule_labeler_reads_the_names_of_labels_in_pairs(schema):
     labeler = RuleLabeler(schema)
     names = [label for label in labeler.labels if label != "No Finding"]
     for one, other in itertools.permutations(names, 2):
@@ -261,11 +263,11 @@ def test_labels_own_names_in_pairs(schema):
         ("Thyroid nodule, nodule in the right lung", {"Lung nodule"}),
     ],
 )
-def test_impressions_joined_by_commas(ct, impression, expected):
+def test_rule_labeler_reads_impressions_joined_by_commas(ct, impression, expected):
     assert positives(ct, impression) == expected
 
 
-def test_tables_cover_the_schemas():
+def test_tables_cover_the_schemas_of_rule_labeler():
     assert tuple(CT) == CT_RATE.labels
     assert (*XRAY, "No Finding") == CHEXBERT.labels
 
@@ -282,18 +284,18 @@ def test_tables_cover_the_schemas():
         ("Sternotomy wires. Cardiomegaly.", False),
     ],
 )
-def test_no_finding(xray, report, positive):
+def test_rule_labeler_no_finding(xray, report, positive):
     assert ("No Finding" in positives(xray, report)) is positive
 
 
-def test_is_a_labeler_with_labels_and_signature(ct):
+def test_rule_labeler_is_a_labeler(ct):
     assert isinstance(ct, Labeler)
     assert ct.labels == CT_RATE.labels
     assert ct.signature.startswith("rules|schema:ct_rate|lexicon:")
     assert ct.signature != RuleLabeler("chexbert").signature
 
 
-def test_shape_and_type(ct):
+def test_rule_labeler_shape_and_type(ct):
     labels = ct(["Emphysema.", "", " \n "])
     assert labels.shape == (3, 18)
     assert labels.dtype is torch.bool
@@ -302,7 +304,7 @@ def test_shape_and_type(ct):
     assert ct(("Emphysema.",)).shape == (1, 18)
 
 
-def test_labels_of_a_large_report_are_those_of_its_unit(ct):
+def test_rule_labeler_on_a_large_report(ct):
     unit = "Ground-glass areas in both lungs. No pleural effusion. A nodule, 4 mm, in the left lung. "
     assert torch.equal(ct([unit * 12_000]), ct([unit]))
     endless = "emphysema and pleural effusion "
@@ -312,11 +314,11 @@ def test_labels_of_a_large_report_are_those_of_its_unit(ct):
 @pytest.mark.parametrize(
     "report", ["\x00\x07 emphysema \x1f", "emphysema\u200b\u202e", "İ emphysema", "emphysema\n\n\n"]
 )
-def test_odd_characters(ct, report):
+def test_rule_labeler_on_odd_characters(ct, report):
     assert ct([report]).any()
 
 
-def test_explain_gives_the_mentions_behind_each_label(ct, xray):
+def test_rule_labeler_explain(ct, xray):
     report = "No effusion. Emphysema in both lungs. Bullae. Possible consolidation."
     reasons = ct.explain(report)
     assert {label: [finding.text for finding in found] for label, found in reasons.items()} == {
@@ -328,7 +330,7 @@ def test_explain_gives_the_mentions_behind_each_label(ct, xray):
         ct.explain(3)
 
 
-def test_copies_share_and_pickles_rebuild(ct):
+def test_rule_labeler_copies_and_pickles(ct):
     ct(["Emphysema."])
     assert copy.deepcopy([ct])[0] is ct
     restored = pickle.loads(pickle.dumps(ct))
@@ -344,7 +346,7 @@ def test_copies_share_and_pickles_rebuild(ct):
         ("merlin", "'merlin' has no rules; schemas with rules: chexbert, ct_rate"),
     ],
 )
-def test_unknown_schemas(schema, message):
+def test_rule_labeler_rejects_unknown_schemas(schema, message):
     with pytest.raises(ValueError, match=message):
         RuleLabeler(schema)
 
@@ -357,13 +359,13 @@ def test_unknown_schemas(schema, message):
         ([3.5], r"reports\[0\] must be a report text, got float"),
     ],
 )
-def test_bad_reports(ct, reports, message):
+def test_rule_labeler_rejects_wrong_reports(ct, reports, message):
     with pytest.raises(TypeError, match=message):
         ct(reports)
 
 
 @given(st.lists(st.sampled_from([sentence for sentence, _, _ in cases(CT)]), max_size=8))
-def test_batch_is_one_by_one_and_report_is_union(sentences):
+def test_rule_labeler_batch_is_one_by_one_and_report_is_union(sentences):
     ct = RuleLabeler("ct_rate")
     batch = ct(sentences)
     assert torch.equal(batch, torch.cat([ct([sentence]) for sentence in sentences] or [batch]))
@@ -385,7 +387,7 @@ def own_lexicon(tmp_path):
     return path
 
 
-def test_a_lexicon_file_of_the_user_is_a_labeler(own_lexicon, monkeypatch):
+def test_rule_labeler_with_a_lexicon_file(own_lexicon, monkeypatch):
     monkeypatch.chdir(own_lexicon.parent)
     labeler = RuleLabeler("my_lexicon.yaml")
     reports = ["Azygos fissure.", "No azygos lobe. Hiatal hernia.", "Emphysema."]
@@ -397,7 +399,7 @@ def test_a_lexicon_file_of_the_user_is_a_labeler(own_lexicon, monkeypatch):
     assert pickle.loads(copied)(reports).tolist() == expected
 
 
-def test_a_lexicon_file_is_named_in_metrics_and_rewards(own_lexicon):
+def test_rule_labeler_with_a_lexicon_file_in_metrics_and_rewards(own_lexicon):
     metric = ReportCRG(str(own_lexicon))
     assert metric.labeler.labels == ("Azygos lobe", "Hiatal hernia", "No Finding")
     reward = make_reward("crg", labeler=str(own_lexicon), prior=0.3)
@@ -406,7 +408,7 @@ def test_a_lexicon_file_is_named_in_metrics_and_rewards(own_lexicon):
     assert scores == expected.tolist()
 
 
-def test_a_lexicon_file_needs_some_labels(own_lexicon):
+def test_rule_labeler_rejects_a_lexicon_file_without_labels(own_lexicon):
     own_lexicon.write_text("concepts: {a: [b]}")
     with pytest.raises(ValueError, match="labels: must name 1 to 62 labels with their concepts, got 0"):
         RuleLabeler(own_lexicon)
@@ -416,3 +418,32 @@ def test_a_lexicon_file_needs_some_labels(own_lexicon):
         RuleLabeler(own_lexicon)
     own_lexicon.write_text(f"concepts: {{a: [b]}}\nlabels:\n{many.replace('  L62: [a]', '')}")
     assert RuleLabeler(own_lexicon)(["b"]).sum() == 62
+
+
+def counts(path, text_column, prefix=""):
+    """Per-label true positives, false positives and false negatives, shape ``(L, 3)``."""
+    if not path.is_file():
+        pytest.skip(f"{path} is absent")
+    labeler = RuleLabeler("ct_rate")
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    predicted = labeler([row[text_column] for row in rows]).numpy()
+    true = np.array([[float(row[prefix + label]) > 0.5 for label in labeler.labels] for row in rows])
+    return np.stack([(predicted & true).sum(0), (predicted & ~true).sum(0), (~predicted & true).sum(0)], axis=1)
+
+
+def f1(tp, fp, fn):
+    return 2 * tp / (2 * tp + fp + fn)
+
+
+def test_rule_labeler_macro_f1_on_ct_rate(shared_data):
+    per_label = counts(shared_data / "ct_rate_labels" / "reports.csv", "report_text")
+    scores = [f1(*row) for row in per_label.tolist()]
+    assert np.mean(scores) >= 0.95
+    assert min(scores) >= 0.85
+
+
+@pytest.mark.parametrize("side", ["GT", "Pred"])
+def test_rule_labeler_micro_f1_on_reports_of_another_hospital(shared_data, side):
+    per_label = counts(shared_data / "reg2rg_ctrg" / "pairs.csv", f"{side}_whole_report", f"{side}_")
+    assert f1(*per_label.sum(0).tolist()) >= 0.80

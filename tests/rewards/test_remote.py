@@ -24,7 +24,7 @@ def rewarded(reward, completions=("a b", "a b c"), references=("a", "a")):
     return call(reward, list(completions), reference=list(references))
 
 
-def test_the_rewards_sub_scores_and_signature_are_those_of_the_reward_itself():
+def test_remote_reward_equals_the_served_reward():
     own = make_reward("crimson", age_column="PatientAge")
     completions = ["Large left pneumothorax.", [{"role": "assistant", "content": "Cardiomegaly."}], [], ""]
     columns = {
@@ -44,7 +44,7 @@ def test_the_rewards_sub_scores_and_signature_are_those_of_the_reward_itself():
         assert scores.details[name].tolist() == pytest.approx(values.tolist(), nan_ok=True), name
 
 
-def test_the_order_is_kept_over_many_requests():
+def test_remote_reward_keeps_the_order_over_many_requests():
     with Served(max_batch=8) as served:
         reward = RemoteReward(served.url, batch_size=7, concurrency=5)
         words = list(range(1, 101))
@@ -52,12 +52,12 @@ def test_the_order_is_kept_over_many_requests():
     assert rewards == [count - 1.0 for count in words]
 
 
-def test_no_completion():
+def test_remote_reward_without_completions():
     with Served() as served:
         assert rewarded(RemoteReward(served.url), [], []) == []
 
 
-def test_unscorable_completions_are_none_and_no_failure(recwarn):
+def test_remote_reward_is_none_for_unscorable_completions(recwarn):
     logged = {}
     with Served() as served:
         reward = RemoteReward(served.url)
@@ -68,7 +68,7 @@ def test_unscorable_completions_are_none_and_no_failure(recwarn):
 
 
 @pytest.mark.parametrize("fault", [500, 503, 408, 429, {"retry-after": "0"}, "cut", b"no JSON", b"[]", b"{}"])
-def test_a_failed_request_is_repeated_unless_the_reply_has_another_form(fault):
+def test_remote_reward_repeats_failed_requests(fault):
     faults = Faults(fault, fault)
     with Served(faults=faults) as served:
         reward = RemoteReward(served.url, **QUICK)
@@ -80,7 +80,7 @@ def test_a_failed_request_is_repeated_unless_the_reply_has_another_form(fault):
             assert faults.num_requests == 3
 
 
-def test_completions_without_a_reply_are_none_and_counted():
+def test_remote_reward_counts_completions_without_a_reply():
     logged, faults = {}, Faults(*[503] * 3)
     with Served(faults=faults) as served:
         reward = RemoteReward(served.url, batch_size=2, concurrency=1, max_retries=2, log_details=True, **QUICK)
@@ -91,7 +91,7 @@ def test_completions_without_a_reply_are_none_and_counted():
     assert logged["remote/failed_connection"] == 0
 
 
-def test_a_server_that_is_gone_is_a_failure_of_all_completions():
+def test_remote_reward_with_a_missing_server():
     with Served() as served:
         url = served.url
     reward = RemoteReward(url, max_retries=1, **QUICK)
@@ -101,7 +101,7 @@ def test_a_server_that_is_gone_is_a_failure_of_all_completions():
         _ = reward.signature
 
 
-def test_a_sub_score_as_the_reward_without_a_reply():
+def test_remote_reward_of_a_sub_score():
     with Served() as served:
         url = served.url
         keyed = make_reward("remote", urls=url, key="half", sign=-1, max_retries=0, **QUICK)
@@ -114,7 +114,7 @@ def test_a_sub_score_as_the_reward_without_a_reply():
         assert rewarded(keyed) == [None, None]
 
 
-def test_another_address_takes_over():
+def test_remote_reward_calls_another_address():
     with Served() as gone:
         url = gone.url
     with Served() as served:
@@ -122,13 +122,13 @@ def test_another_address_takes_over():
         assert rewarded(reward, ["a b"] * 6, ["a"] * 6) == [1.0] * 6
 
 
-def test_all_addresses_get_work():
+def test_remote_reward_calls_all_addresses():
     with Served() as one, Served() as other:
         rewarded(RemoteReward([one.url, other.url], batch_size=1), ["a b"] * 10, ["a"] * 10)
         assert [sum(map(len, served.reward.batches)) for served in (one, other)] == [5, 5]
 
 
-def test_completions_without_a_reward_at_the_deadline_are_failures():
+def test_remote_reward_fails_completions_at_the_deadline():
     with Served() as served:
         served.reward.gate.clear()
         reward = RemoteReward(served.url, batch_size=1, deadline=0.3)
@@ -137,7 +137,7 @@ def test_completions_without_a_reward_at_the_deadline_are_failures():
         served.reward.gate.set()
 
 
-def test_a_timeout_of_one_request_is_a_failure():
+def test_remote_reward_fails_completions_at_the_timeout():
     with Served() as served:
         served.reward.gate.clear()
         reward = RemoteReward(served.url, timeout=0.3, max_retries=0)
@@ -146,7 +146,7 @@ def test_a_timeout_of_one_request_is_a_failure():
         served.reward.gate.set()
 
 
-def test_requests_that_are_too_long_are_divided():
+def test_remote_reward_divides_requests_that_are_too_long():
     completions = ["a " * 20, "a " * 400, *["a " * 20] * 6]
     with Served(max_request_bytes=300) as served:
         reward = RemoteReward(served.url)
@@ -154,7 +154,7 @@ def test_requests_that_are_too_long_are_divided():
             assert rewarded(reward, completions, ["a"] * 8) == [19.0, None, *[19.0] * 6]
 
 
-def test_refused_requests_raise(monkeypatch):
+def test_remote_reward_raises_refusals(monkeypatch):
     with Served(token="s3cret") as served:
         reward = RemoteReward(served.url, token_variable="MY_TOKEN")
         with pytest.raises(ValueError, match="HTTP 401: the request lacks the server's token"):
@@ -169,7 +169,7 @@ def test_refused_requests_raise(monkeypatch):
             rewarded(RemoteReward(served.url + "/other", token_variable="MY_TOKEN"))
 
 
-def test_columns_are_checked_before_a_request():
+def test_remote_reward_checks_columns_before_a_request():
     reward = RemoteReward("http://localhost:1", context_columns={"age": "PatientAge"})
     with pytest.raises(ValueError, match="reads the column 'PatientAge', which the data set lacks"):
         rewarded(reward)
@@ -179,7 +179,7 @@ def test_columns_are_checked_before_a_request():
         call(reward, ["a"], reference=["a"], PatientAge=[object()])
 
 
-def test_servers_must_serve_the_same_reward():
+def test_remote_reward_rejects_servers_of_different_rewards():
     with Served(make_reward("crg", prior=0.2)) as one, Served(make_reward("crg", prior=0.3)) as other:
         reward = RemoteReward([one.url, other.url], batch_size=1)
         with pytest.raises(ValueError, match="serve different rewards"):
@@ -198,14 +198,14 @@ def test_servers_must_serve_the_same_reward():
         b'{"rewards": [1.0, 2.0], "scores": [], "failures": [null, null], "signature": "x"}',
     ],
 )
-def test_a_reply_of_another_form_is_no_reward(body):
+def test_remote_reward_rejects_replies_of_another_form(body):
     with Served(faults=Faults(body)) as served:
         reward = RemoteReward(served.url)
         with pytest.warns(RemoteRewardWarning, match="malformed 2"):
             assert rewarded(reward) == [None, None]
 
 
-def test_reports_stay_on_this_machine():
+def test_remote_reward_rejects_other_machines():
     with pytest.raises(ValueError, match=r"urls is on another machine, '10.0.0.3'"):
         RemoteReward(["http://localhost:8787", "http://10.0.0.3:8787"])
     assert RemoteReward("http://10.0.0.3:8787", allow_remote=True).columns == ("reference",)
@@ -213,7 +213,7 @@ def test_reports_stay_on_this_machine():
         RemoteReward("http://me:secret@localhost:8787")
 
 
-def test_proxies_of_the_environment_are_not_used(monkeypatch):
+def test_remote_reward_does_not_use_proxies_of_the_environment(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("NO_PROXY", "no_proxy"):
@@ -222,13 +222,13 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch):
         assert rewarded(RemoteReward(served.url, max_retries=0)) == [1.0, 2.0]
 
 
-def test_long_replies_are_not_read(monkeypatch):
+def test_remote_reward_limits_replies(monkeypatch):
     monkeypatch.setattr("rrg_rewards.rewards.remote._MOST_BYTES", 50)
     with Served() as served, pytest.warns(RemoteRewardWarning, match="malformed 2; first: .* longer than 50 bytes"):
         assert rewarded(RemoteReward(served.url, max_retries=0)) == [None, None]
 
 
-def test_it_is_a_reward_among_others(monkeypatch):
+def test_remote_reward_among_other_rewards(monkeypatch):
     with Served() as served:
         remote = make_reward("remote", urls=served.url, reference_column="report", name="served")
         copy = pickle.loads(pickle.dumps(remote))
@@ -258,7 +258,7 @@ def test_it_is_a_reward_among_others(monkeypatch):
         ({"context_columns": "age"}, TypeError, "must be a list of names"),
     ],
 )
-def test_settings_are_checked(options, error, message):
+def test_remote_reward_rejects(options, error, message):
     with pytest.raises(error, match=message):
         RemoteReward(**{"urls": "http://localhost:8787", **options})
 

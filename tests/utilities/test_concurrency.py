@@ -37,19 +37,19 @@ class Work:
             self.under_way -= 1
 
 
-def test_each_item_once_and_so_many_at_a_time():
+def test_for_each_processes_each_item_once():
     work = Work(0.005)
     run(for_each(range(50), work, workers=8, deadline=None))
     assert sorted(work.done) == list(range(50))
     assert work.most == 8
 
 
-def test_nothing_to_do():
+def test_for_each_without_items():
     run(for_each([], Work(), workers=8, deadline=None))
 
 
 @pytest.mark.parametrize("seconds", [0.1, 0.0, -1.0])
-def test_the_deadline_cancels_what_is_under_way(seconds):
+def test_for_each_cancels_at_the_deadline(seconds):
     work = Work(3600)
 
     async def timed():
@@ -61,7 +61,7 @@ def test_the_deadline_cancels_what_is_under_way(seconds):
     assert work.cancelled == work.begun == ([0, 1] if seconds > 0 else [])
 
 
-def test_an_error_ends_all_work():
+def test_for_each_ends_at_an_error():
     work = Work(0.01, fails={1})
     with pytest.raises(KeyError, match="1"):
         run(for_each(range(100), work, workers=3, deadline=None))
@@ -69,7 +69,7 @@ def test_an_error_ends_all_work():
     assert len(work.begun) < 10
 
 
-def test_a_cancellation_ends_all_work():
+def test_for_each_ends_when_cancelled():
     work = Work(3600)
 
     async def cancelled():
@@ -93,7 +93,7 @@ def test_within():
         run(within(0.01, asyncio.Event().wait()))
 
 
-def test_a_result_does_not_swallow_a_cancellation():
+def test_within_does_not_ignore_a_cancellation():
     async def cancelled():
         done = asyncio.Event()
         went_on = []

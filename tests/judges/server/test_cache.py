@@ -44,7 +44,7 @@ def plant(folder, key, mode, value=None, filename=None):
     connection.close()
 
 
-def test_keeps_texts_across_objects(tmp_path):
+def test_answer_cache_keeps_texts_across_objects(tmp_path):
     first = AnswerCache(tmp_path / "new" / "cache")
     first.put("a", "grüße \x00 🙂" * 50_000)
     first.put("a", "another")
@@ -58,7 +58,7 @@ def test_keeps_texts_across_objects(tmp_path):
     assert {path.name.split("-")[0] for path in (tmp_path / "new" / "cache").iterdir()} == {"cache.db"}
 
 
-def test_drop(tmp_path):
+def test_answer_cache_drop(tmp_path):
     cache = AnswerCache(tmp_path)
     cache.put("a", "1")
     cache.drop("a")
@@ -67,7 +67,7 @@ def test_drop(tmp_path):
     assert rows(tmp_path) == []
 
 
-def test_a_planted_pickle_is_dropped_and_never_loaded(tmp_path):
+def test_answer_cache_drops_a_planted_pickle_without_loading_it(tmp_path):
     cache = AnswerCache(tmp_path / "cache")
     trace = tmp_path / "trace"
     bomb = pickle.dumps(Bomb(trace))
@@ -82,7 +82,7 @@ def test_a_planted_pickle_is_dropped_and_never_loaded(tmp_path):
     assert trace.exists(), "the bomb of this test would not have gone off"
 
 
-def test_planted_files_are_neither_read_nor_deleted(tmp_path):
+def test_answer_cache_neither_reads_nor_deletes_planted_files(tmp_path):
     cache = AnswerCache(tmp_path / "cache")
     private = tmp_path / "private.txt"
     private.write_text("mine")
@@ -94,7 +94,7 @@ def test_planted_files_are_neither_read_nor_deleted(tmp_path):
 
 
 @pytest.mark.parametrize("value", [sqlite3.Binary(b"bytes"), 3, 1.5, None])
-def test_planted_values_of_other_types_are_dropped(tmp_path, value):
+def test_answer_cache_drops_planted_values_of_other_types(tmp_path, value):
     cache = AnswerCache(tmp_path)
     plant(tmp_path, "a", 1, value)
     assert cache.get("a") is None
@@ -103,7 +103,7 @@ def test_planted_values_of_other_types_are_dropped(tmp_path, value):
     assert cache.get("a") == "good"
 
 
-def test_reading_does_not_write(tmp_path):
+def test_answer_cache_does_not_write_when_read(tmp_path):
     cache = AnswerCache(tmp_path)
     cache.put("a", "1")
     cache.close()
@@ -117,7 +117,7 @@ def test_reading_does_not_write(tmp_path):
     other.close()
 
 
-def test_oldest_entries_go_first(tmp_path):
+def test_answer_cache_deletes_the_oldest_entries_first(tmp_path):
     cache = AnswerCache(tmp_path, size_limit=300_000)
     for number in range(100):
         cache.put(str(number), "x" * 10_000)
@@ -126,7 +126,7 @@ def test_oldest_entries_go_first(tmp_path):
     assert 0 < len(cache) < 40
 
 
-def test_a_locked_cache_warns_once_and_is_done_without(tmp_path):
+def test_a_locked_answer_cache_warns_once_and_is_not_used(tmp_path):
     cache = AnswerCache(tmp_path, lock_seconds=0.01)
     cache.put("a", "1")
     other = sqlite3.connect(tmp_path / "cache.db", isolation_level=None)
@@ -181,7 +181,7 @@ def _full(folder):
 
 
 @pytest.mark.parametrize("fault", [_torn, _of_another_kind, _a_file, _locked, _full])
-def test_a_cache_that_cannot_be_opened_is_as_good_as_none(fault, tmp_path):
+def test_an_answer_cache_that_cannot_be_opened_is_not_used(fault, tmp_path):
     holder = fault(tmp_path / "cache")
     with pytest.warns(RuntimeWarning, match=r"the cache of answers in .* fails"):
         cache = AnswerCache(tmp_path / "cache", lock_seconds=0.1)
@@ -196,7 +196,7 @@ def test_a_cache_that_cannot_be_opened_is_as_good_as_none(fault, tmp_path):
         holder.close()
 
 
-def test_an_existing_folder_is_closed_to_others(tmp_path):
+def test_make_private_closes_an_existing_folder_to_others(tmp_path):
     own, shared = tmp_path / "own", tmp_path / "shared"
     AnswerCache(own).put("a", "secret report")
     shared.mkdir()
@@ -215,7 +215,7 @@ def test_an_existing_folder_is_closed_to_others(tmp_path):
     assert stat.S_IMODE((shared / "notes.txt").stat().st_mode) == 0o755
 
 
-def test_a_journal_that_another_thread_deletes_is_no_failure(tmp_path, monkeypatch):
+def test_make_private_accepts_a_journal_that_another_thread_deletes(tmp_path, monkeypatch):
     (tmp_path / "cache.db").touch()
     listed = [tmp_path / "cache.db", tmp_path / "cache.db-wal", tmp_path / "cache.db-shm"]
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter(listed))
@@ -225,7 +225,7 @@ def test_a_journal_that_another_thread_deletes_is_no_failure(tmp_path, monkeypat
     answers.close()
 
 
-def test_threads(tmp_path):
+def test_answer_cache_in_threads(tmp_path):
     cache = AnswerCache(tmp_path)
 
     def work(name):
@@ -243,7 +243,7 @@ def test_threads(tmp_path):
     assert all(cache.get(f"{name}{number}") == name for name in "abc" for number in range(30))
 
 
-def test_processes(tmp_path):
+def test_answer_cache_in_processes(tmp_path):
     work = (
         "import sys; from rrg_rewards.judges.server.cache import AnswerCache; cache = AnswerCache(sys.argv[1])\n"
         "for n in range(100): cache.put(f'shared{n}', 'same'); cache.put(f'{sys.argv[2]}{n}', sys.argv[2])"

@@ -20,7 +20,7 @@ from rrg_rewards.judges.server.client import Usage, UsageCounter
 from rrg_rewards.judges.server.rate_limit import RateLimiter
 
 
-def test_counts_from_many_threads():
+def test_usage_counter_counts_from_many_threads():
     counter = UsageCounter(price=(2.0, 8.0))
 
     def work():
@@ -53,7 +53,7 @@ def test_a_usage_does_not_change():
     assert counter.usage().cost is None
 
 
-def test_each_call_is_let_in_by_the_rate(monkeypatch):
+def test_chat_client_admits_each_call_by_the_rate(monkeypatch):
     admitted = []
     admit = RateLimiter.admit
 
@@ -73,7 +73,7 @@ def test_each_call_is_let_in_by_the_rate(monkeypatch):
     assert sorted(admission.tokens for _, admission in admitted) == [0, *[110] * 5, 518]
 
 
-def test_a_rate_is_kept_over_evaluations():
+def test_chat_client_keeps_the_rate_over_evaluations():
     with FaultServer() as server:
         judge = make_judge(server, requests_per_minute=1200)
         begun = time.monotonic()
@@ -84,7 +84,7 @@ def test_a_rate_is_kept_over_evaluations():
         assert judge.arguments()["requests_per_minute"] == 1200
 
 
-def test_a_judge_that_is_stopped_waits_for_what_it_asked():
+def test_a_stopped_chat_client_finishes_running_calls():
     stop = threading.Event()
 
     async def late(request, writer):
@@ -109,7 +109,7 @@ def test_a_judge_that_is_stopped_waits_for_what_it_asked():
         assert server.asked == {"a": 1, "bb": 1}
 
 
-def test_a_judge_that_is_stopped_asks_for_no_second_answer_and_no_retry():
+def test_a_stopped_chat_client_neither_reasks_nor_retries():
     judges = []
 
     async def stop_and(request, writer, behave):
@@ -123,7 +123,7 @@ def test_a_judge_that_is_stopped_asks_for_no_second_answer_and_no_retry():
             assert len(server.requests) == 1
 
 
-def test_who_waits_for_the_rate_learns_of_the_stop():
+def test_a_stopped_chat_client_ends_calls_that_wait_for_the_rate():
     with FaultServer() as server:
         judge = make_judge(server, requests_per_minute=0.1)
         assert evaluate(judge, ["a"]) == [1]

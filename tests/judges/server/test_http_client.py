@@ -31,7 +31,7 @@ from rrg_rewards.judges.server.http_client import check_address
         "http://[::1]:8000/v1",
     ],
 )
-def test_loopback(url):
+def test_check_address_recognises_loopback(url):
     address = check_address(url)
     assert address.is_loopback
     assert not address.url.endswith("/")
@@ -52,7 +52,7 @@ def test_loopback(url):
         "http://127.1/v1",
     ],
 )
-def test_other_machines_need_leave(url):
+def test_check_address_rejects_other_machines_unless_allowed(url):
     with pytest.raises(ValueError, match=r"base_url is on another machine, .*allow_remote=True"):
         check_address(url)
     assert not check_address(url, allow_remote=True).is_loopback
@@ -82,13 +82,13 @@ def test_other_machines_need_leave(url):
     ],
 )
 @pytest.mark.parametrize("allow_remote", [False, True])
-def test_ambiguous_addresses_are_refused(url, allow_remote):
+def test_check_address_rejects_ambiguous_addresses(url, allow_remote):
     with pytest.raises(ValueError, match="base_url must be a plain address") as error:
         check_address(url, allow_remote)
     assert "secret" not in str(error.value)
 
 
-def test_replies_are_read_up_to_a_limit(monkeypatch):
+def test_http_client_limits_replies(monkeypatch):
     monkeypatch.setattr("rrg_rewards.judges.server.client._MOST_BYTES", 1000)
     bomb = reply_bytes(gzip.compress(b" " * 10**6), Content_Encoding="gzip")
     script = {
@@ -106,13 +106,13 @@ def test_replies_are_read_up_to_a_limit(monkeypatch):
     assert server.requests[0].headers["accept-encoding"] == "identity"
 
 
-def test_redirects_are_not_followed():
+def test_http_client_does_not_follow_redirects():
     with FaultServer() as other, FaultServer(otherwise=status(307, Location=f"{other.url}/x")) as server:
         assert kinds(evaluate(make_judge(server), ITEMS)) == ["status"] * 4
     assert other.requests == []
 
 
-def test_proxies_of_the_environment_are_not_used(monkeypatch):
+def test_http_client_does_not_use_proxies_of_the_environment(monkeypatch):
     with FaultServer() as proxy, FaultServer() as server:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
@@ -124,7 +124,7 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch):
         assert proxy.connections == 0
 
 
-def test_remote_addresses_need_leave():
+def test_remote_addresses_of_openai_judge_must_be_allowed():
     with pytest.raises(ValueError, match="report text would leave this one"):
         OpenAIJudge("m", base_url="http://localhost.evil.com/v1")
     judge = OpenAIJudge("m", base_url="https://api.example.org/v1", allow_remote=True)

@@ -47,7 +47,7 @@ def cached_answers(folder):
     return sorted(values)
 
 
-def test_good_answers(tmp_path):
+def test_openai_judge_requests_each_answer_once(tmp_path):
     with FaultServer() as server:
         judge = make_judge(server, cache=tmp_path, price=(1.0, 10.0))
         assert evaluate(judge, ITEMS) == GOOD
@@ -80,7 +80,7 @@ PASSING = {
 
 
 @pytest.mark.parametrize("name", PASSING)
-def test_passing_trouble_is_tried_again(name, tmp_path):
+def test_openai_judge_retries_after_a_passing_failure(name, tmp_path):
     fault = PASSING[name]
     slow = name in ("hangs", "drips")
     with FaultServer({"bb": [fault, fault], "dddd": [fault]}) as server:
@@ -124,7 +124,7 @@ LASTING = {
 
 
 @pytest.mark.parametrize("name", LASTING)
-def test_lasting_trouble_fails_the_item_alone(name, tmp_path):
+def test_openai_judge_fails_only_the_item_of_a_lasting_failure(name, tmp_path):
     fault, kind, reason, attempts = LASTING[name]
     with FaultServer({"bb": [fault] * 9}) as server:
         slow = name in ("hangs", "drips")
@@ -139,7 +139,7 @@ def test_lasting_trouble_fails_the_item_alone(name, tmp_path):
     assert cached_answers(tmp_path) == sorted(good_answer(item) for item in ("a", "ccc", "dddd"))
 
 
-def test_a_rejected_answer_is_asked_for_afresh(tmp_path):
+def test_openai_judge_requests_another_answer_for_a_rejected_one(tmp_path):
     with FaultServer({"bb": [says("nonsense"), says(good_answer("b"))]}) as server:
         judge = make_judge(server, cache=tmp_path, max_reasks=2, seed=10)
         assert evaluate(judge, ["bb"]) == [2]
@@ -150,7 +150,7 @@ def test_a_rejected_answer_is_asked_for_afresh(tmp_path):
     assert cached_answers(tmp_path) == [good_answer("bb")]
 
 
-def test_an_item_that_the_task_refuses_is_not_sent(tmp_path):
+def test_openai_judge_does_not_send_a_refused_item(tmp_path):
     class Choosy(LengthTask):
         def refusal(self, item):
             return JudgeFailure("status", "two letters") if len(item) == 2 else None
@@ -162,19 +162,19 @@ def test_an_item_that_the_task_refuses_is_not_sent(tmp_path):
         assert judge.usage.failures == {"status": 1}
 
 
-def test_no_second_answer_without_reasks():
+def test_openai_judge_without_reasks():
     with FaultServer({"a": [says("nonsense")]}) as server:
         assert kinds(evaluate(make_judge(server, max_reasks=0), ["a"])) == ["malformed"]
 
 
-def test_failures_are_not_cached(tmp_path):
+def test_openai_judge_does_not_cache_failures(tmp_path):
     with FaultServer({"a": [status(404)]}) as server:
         judge = make_judge(server, cache=tmp_path)
         assert kinds(evaluate(judge, ["a"])) == ["status"]
         assert evaluate(judge, ["a"]) == [1]
 
 
-def test_a_bug_in_the_task_raises():
+def test_openai_judge_raises_errors_of_the_task():
     class Buggy(LengthTask):
         def parse(self, item, answer):
             raise TypeError("a bug")
@@ -184,7 +184,7 @@ def test_a_bug_in_the_task_raises():
     assert server.in_flight == 0
 
 
-def test_retry_after_makes_all_wait():
+def test_openai_judge_pauses_all_calls_for_retry_after():
     early, until = [], []
 
     async def busy(request, writer):
@@ -204,7 +204,7 @@ def test_retry_after_makes_all_wait():
 
 
 @pytest.mark.parametrize("otherwise", [silent(), drip(0.02), status(500), status(429, Retry_After="3600"), reset()])
-def test_the_batch_deadline_ends_everything(otherwise, tmp_path):
+def test_openai_judge_ends_at_the_batch_deadline(otherwise, tmp_path):
     items = ["x" * length for length in range(1, 40)]
     with FaultServer({"x": [says()]}, otherwise) as server:
         judge = make_judge(
@@ -218,7 +218,7 @@ def test_the_batch_deadline_ends_everything(otherwise, tmp_path):
     assert cached_answers(tmp_path) == [good_answer("x")]
 
 
-def test_a_server_that_is_gone_ends_the_batch():
+def test_openai_judge_gives_up_on_a_missing_server():
     with FaultServer() as server:
         pass
     judge = make_judge(server, concurrency=4, max_retries=2)
@@ -231,7 +231,7 @@ def test_a_server_that_is_gone_ends_the_batch():
     assert judge.usage.failures == {"connection": 1000}
 
 
-def test_a_server_that_returns_is_asked_again():
+def test_openai_judge_calls_a_server_again_that_returns():
     with FaultServer() as server:
         pass
     judge = make_judge(server, max_retries=0)
@@ -240,7 +240,7 @@ def test_a_server_that_returns_is_asked_again():
         assert evaluate(judge, ITEMS) == GOOD
 
 
-def test_killed_and_restarted_within_a_batch(tmp_path):
+def test_openai_judge_with_a_server_that_restarts(tmp_path):
     items = ["x" * length for length in range(1, 31)]
     first = FaultServer(otherwise=says(delay=0.02))
     restarted = []
@@ -267,7 +267,7 @@ def test_killed_and_restarted_within_a_batch(tmp_path):
     assert len(first.asked.keys() & second.asked.keys()) <= 3
 
 
-def test_concurrency_is_bounded_and_reached():
+def test_openai_judge_reaches_and_keeps_its_concurrency():
     items = ["x" * length for length in range(60)]
     with FaultServer(otherwise=says(delay=0.05)) as server:
         judge = make_judge(server, concurrency=7)
@@ -285,7 +285,7 @@ def test_concurrency_is_bounded_and_reached():
 
 
 @pytest.mark.parametrize("with_cache", [False, True])
-def test_equal_items_of_concurrent_evaluations_are_asked_once(tmp_path, with_cache):
+def test_openai_judge_requests_equal_items_of_concurrent_evaluations_once(tmp_path, with_cache):
     with FaultServer({"bb": [status(404)]}, says(delay=0.05)) as server:
         judge = make_judge(server, cache=tmp_path if with_cache else None)
 
@@ -301,7 +301,7 @@ def test_equal_items_of_concurrent_evaluations_are_asked_once(tmp_path, with_cac
         assert judge.usage.failures == {"status": 1}
 
 
-def test_a_cancelled_evaluation_cancels_its_calls(tmp_path):
+def test_openai_judge_cancels_the_calls_of_a_cancelled_evaluation(tmp_path):
     with FaultServer({"a": [says()]}, silent()) as server:
         judge = make_judge(server, cache=tmp_path, timeout=3600)
 
@@ -325,7 +325,7 @@ def test_a_cancelled_evaluation_cancels_its_calls(tmp_path):
     assert cached_answers(tmp_path) == [good_answer("a")]
 
 
-def test_one_evaluation_takes_over_what_another_stops_asking():
+def test_openai_judge_takes_over_the_item_of_a_cancelled_evaluation():
     with FaultServer({"a": [silent()]}) as server:
         judge = make_judge(server, timeout=3600)
 
@@ -343,7 +343,7 @@ def test_one_evaluation_takes_over_what_another_stops_asking():
         assert server.asked == {"a": 2}
 
 
-def test_within_a_running_loop_and_in_threads(tmp_path):
+def test_openai_judge_in_a_running_loop_and_in_threads(tmp_path):
     with FaultServer(otherwise=says(delay=0.02)) as server:
         judge = make_judge(server, cache=tmp_path)
 
@@ -366,7 +366,7 @@ def test_within_a_running_loop_and_in_threads(tmp_path):
     assert len(cached_answers(tmp_path)) == 28
 
 
-def test_two_processes_share_a_cache(tmp_path):
+def test_openai_judges_of_two_processes_share_a_cache(tmp_path):
     work = """
 import sys
 from rrg_rewards.judges import OpenAIJudge
@@ -387,7 +387,7 @@ assert judge.evaluate_now(LengthTask(), items) == list(range(1, 31)) * 2
     assert cached_answers(tmp_path) == sorted(map(good_answer, items))
 
 
-def test_what_an_answer_depends_on_is_in_its_key(tmp_path):
+def test_cache_key_of_openai_judge_contains_what_an_answer_depends_on(tmp_path):
     with FaultServer() as server:
         evaluate(make_judge(server, cache=tmp_path), ["a"])
         same = [{}, {"timeout": 3.0, "concurrency": 2, "max_retries": 0, "max_reasks": 0, "batch_deadline": 9}]
@@ -404,7 +404,7 @@ def test_what_an_answer_depends_on_is_in_its_key(tmp_path):
     assert cached_answers(tmp_path) == [good_answer("a")] * 7
 
 
-def test_cached_answers_are_checked_again(tmp_path):
+def test_openai_judge_checks_cached_answers(tmp_path):
     with FaultServer() as server:
         judge = make_judge(server, cache=tmp_path)
         assert evaluate(judge, ["a", "bb"]) == [1, 2]
@@ -419,7 +419,7 @@ def test_cached_answers_are_checked_again(tmp_path):
     assert cached_answers(tmp_path) == sorted(map(good_answer, ["a", "bb"]))
 
 
-def test_a_locked_cache_does_not_outlast_the_deadline(tmp_path):
+def test_openai_judge_keeps_its_deadline_with_a_locked_cache(tmp_path):
     with FaultServer() as server:
         evaluate(make_judge(server, cache=tmp_path), ["a"])
         other = sqlite3.connect(tmp_path / "cache.db", isolation_level=None)
@@ -434,7 +434,7 @@ def test_a_locked_cache_does_not_outlast_the_deadline(tmp_path):
         assert judge.usage.cached == 1
 
 
-def test_pickling_leaves_key_and_state_behind(monkeypatch, tmp_path):
+def test_openai_judge_pickles_without_key_and_state(monkeypatch, tmp_path):
     with FaultServer() as server:
         judge = make_judge(server, api_key="sk-secret", cache=tmp_path, concurrency=3, api_key_variable="MY_KEY")
         evaluate(judge, ["a"])
@@ -452,11 +452,11 @@ def test_pickling_leaves_key_and_state_behind(monkeypatch, tmp_path):
     assert server.requests[-1].headers["authorization"] == "Bearer sk-other"
 
 
-def test_nothing_to_do():
+def test_openai_judge_without_items():
     assert OpenAIJudge("m").evaluate_now(LengthTask(), []) == []
 
 
-def test_silence(capfd, caplog):
+def test_openai_judge_prints_and_logs_no_report(capfd, caplog):
     with FaultServer({"a": [status(500)]}) as server, caplog.at_level("DEBUG"):
         evaluate(make_judge(server, progress=True), ["a", "report text"])
     assert capfd.readouterr() == ("", "")
@@ -464,7 +464,7 @@ def test_silence(capfd, caplog):
     assert asked_item(server.requests[0].body["messages"]) in ("a", "report text")
 
 
-def test_each_run_is_requested_and_cached_apart(tmp_path: Path) -> None:
+def test_rerun_requests_and_caches_each_run(tmp_path: Path) -> None:
     with FaultServer() as server:
         judge = OpenAIJudge("m", base_url=server.url, temperature=0.7, cache=tmp_path / "cache", seed=3)
         for _ in range(2):
@@ -481,7 +481,7 @@ def test_each_run_is_requested_and_cached_apart(tmp_path: Path) -> None:
         assert (other.usage.calls, other.usage.cached) == (0, 2)
 
 
-def test_stopping_a_judge_stops_its_runs() -> None:
+def test_stop_stops_the_runs() -> None:
     with FaultServer() as server:
         judge = OpenAIJudge("m", base_url=server.url, temperature=None)
         second = judge.rerun(1)
@@ -490,7 +490,7 @@ def test_stopping_a_judge_stops_its_runs() -> None:
         assert server.requests == []
 
 
-def test_signatures_tell_runs_apart() -> None:
+def test_signatures_of_runs_differ() -> None:
     judge = OpenAIJudge("m", temperature=1.0)
     assert "run" not in judge.signature
     assert "|run:2|" in judge.rerun(2).signature

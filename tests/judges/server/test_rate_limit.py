@@ -51,7 +51,7 @@ CALLS = st.lists(
     tokens=st.none() | st.integers(300, 5000),
     concurrency=st.integers(1, 40),
 )
-def test_no_minute_holds_more_than_the_limits(calls, requests, tokens, concurrency):
+def test_rate_limiter_keeps_its_limits_in_each_minute(calls, requests, tokens, concurrency):
     begun = simulate(calls, requests, tokens, concurrency)
     assert len(begun) == len(calls)
     for first, *_ in begun:
@@ -66,13 +66,13 @@ def test_no_minute_holds_more_than_the_limits(calls, requests, tokens, concurren
             assert time == pytest.approx(number * pause, abs=SLACK)
 
 
-def test_requests_are_let_in_evenly_and_in_their_order():
+def test_rate_limiter_admits_requests_evenly_and_in_order():
     begun = simulate([(10, 1.0, 5.0)] * 30, requests=60, concurrency=30)
     assert [time for time, *_ in begun] == pytest.approx(range(30))
     assert [number for *_, number in begun] == list(range(30))
 
 
-def test_tokens_come_back_when_less_was_taken():
+def test_rate_limiter_frees_tokens_that_were_not_used():
     # Ten calls of 1,000 expected tokens fit; each takes 100 after a second.
     begun = simulate([(1000, 0.1, 1.0)] * 90, tokens=10_000, concurrency=90)
     assert begun[9][0] == 0
@@ -81,17 +81,17 @@ def test_tokens_come_back_when_less_was_taken():
     assert begun[-1][0] < 60
 
 
-def test_tokens_that_were_taken_are_waited_for():
+def test_rate_limiter_waits_for_tokens_that_were_used():
     begun = simulate([(1000, 1.0, 1.0)] * 25, tokens=10_000, concurrency=90)
     assert [time for time, *_ in begun] == pytest.approx([0] * 10 + [60] * 10 + [120] * 5)
 
 
-def test_a_call_greater_than_the_limit_goes_alone():
+def test_rate_limiter_admits_a_call_above_the_limit_alone():
     begun = simulate([(100, 1.0, 0.0), (5000, 1.0, 0.0), (100, 1.0, 0.0)], tokens=1000)
     assert [time for time, *_ in begun] == pytest.approx([0, 60, 120])
 
 
-def test_who_is_cancelled_takes_nothing():
+def test_rate_limiter_does_not_count_a_cancelled_call():
     async def main(loop):
         limiter = RateLimiter(requests_per_minute=1, clock=loop.time)
         await limiter.admit(1)
@@ -105,7 +105,7 @@ def test_who_is_cancelled_takes_nothing():
     assert run_virtually(main) == (60.0, [True, True])
 
 
-def test_after_stop_nobody_is_let_in():
+def test_a_stopped_rate_limiter_admits_no_call():
     async def main(loop):
         limiter = RateLimiter(requests_per_minute=1, clock=loop.time)
         await limiter.admit(1)
@@ -122,7 +122,7 @@ def test_after_stop_nobody_is_let_in():
     assert time <= 6.5
 
 
-def test_threads_and_loops_share_a_limit():
+def test_rate_limiter_is_shared_by_threads_and_loops():
     limiter = RateLimiter(requests_per_minute=6000)
     begun = []
 
@@ -140,7 +140,7 @@ def test_threads_and_loops_share_a_limit():
     assert all(later - earlier >= 0.01 - SLACK for earlier, later in pairwise(begun))
 
 
-def test_without_limits_nobody_waits():
+def test_rate_limiter_without_limits_does_not_wait():
     begun = simulate([(10**9, 1.0, 0.0)] * 50, concurrency=50)
     assert {time for time, *_ in begun} == {0.0}
 
@@ -154,12 +154,12 @@ def test_without_limits_nobody_waits():
         ({"requests_per_minute": float("inf")}, "requests_per_minute must be positive, got inf"),
     ],
 )
-def test_bad_limits(limits, message):
+def test_rate_limiter_rejects_limits_that_are_not_positive(limits, message):
     with pytest.raises(ValueError, match=message):
         RateLimiter(**limits)
 
 
-def test_estimates():
+def test_estimated_and_expected_tokens():
     assert estimated_tokens([]) == 0
     assert estimated_tokens(["abcd", ""]) == 5 + 4
     messages = [{"role": "user", "content": "a" * 400}]

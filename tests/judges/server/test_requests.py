@@ -17,7 +17,7 @@ from fault_server import (
 from tiny_task import LengthTask, good_answer
 
 
-def test_the_request():
+def test_request_body():
     with FaultServer() as server:
         judge = make_judge(server, seed=7, max_tokens=9, api_key="secret", extra_body={"top_k": 1})
         # Half a surrogate pair, which no request can hold.
@@ -40,7 +40,7 @@ def test_the_request():
     }
 
 
-def test_settings_left_to_the_server_are_not_sent():
+def test_request_body_without_settings_left_to_the_server():
     with FaultServer() as server:
         judge = make_judge(server, seed=None, max_tokens=None, temperature=None, response_format="text")
         evaluate(judge, ["a"])
@@ -65,7 +65,7 @@ def refuse_formats(*accepted):
 @pytest.mark.parametrize(
     ("accepted", "refusals"), [("json_schema", 0), ("schema_object", 1), ("json_object", 2), ("text", 3)]
 )
-def test_the_strictest_format_that_the_server_takes(accepted, refusals):
+def test_format_choice_finds_the_strictest_accepted_format(accepted, refusals):
     with FaultServer(otherwise=refuse_formats(accepted)) as server:
         judge = make_judge(server, concurrency=1)
         assert evaluate(judge, ITEMS) == GOOD
@@ -74,7 +74,7 @@ def test_the_strictest_format_that_the_server_takes(accepted, refusals):
         assert len(server.requests) == 5 + refusals
 
 
-def test_a_server_that_calls_what_it_cannot_validate_an_internal_error():
+def test_is_format_refusal_of_an_internal_error():
     body = {"error": {"message": "1 validation error: body -> response_format -> type", "type": "internal"}}
     with FaultServer({"a": [status(500, body)]}) as server:
         judge = make_judge(server)
@@ -83,13 +83,13 @@ def test_a_server_that_calls_what_it_cannot_validate_an_internal_error():
         assert asked == ["json_schema", "json_object"]
 
 
-def test_a_server_without_any_format():
+def test_format_choice_without_an_accepted_format():
     with FaultServer(otherwise=refuse_formats()) as server:
         assert kinds(evaluate(make_judge(server), ["a"])) == ["status"]
         assert len(server.requests) == 4
 
 
-def test_a_format_that_was_chosen_or_worked_is_kept():
+def test_format_choice_keeps_a_format_that_was_given_or_accepted():
     with FaultServer(otherwise=refuse_formats("text")) as server:
         judge = make_judge(server, response_format="json_object")
         assert kinds(evaluate(judge, ["a"])) == ["status"]
@@ -101,7 +101,7 @@ def test_a_format_that_was_chosen_or_worked_is_kept():
         assert len(server.requests) == 2
 
 
-def test_what_a_refusal_repeats_of_the_request_is_no_word_about_formats():
+def test_is_format_refusal_ignores_the_quoted_request():
     detail = [{"loc": ["body", "messages"], "msg": "too long", "input": {"response_format": {}}}]
     with FaultServer({"a": [status(422, {"detail": detail})]}) as server:
         assert kinds(evaluate(make_judge(server), ["a"])) == ["status"]
@@ -109,7 +109,7 @@ def test_what_a_refusal_repeats_of_the_request_is_no_word_about_formats():
 
 
 @pytest.mark.parametrize("tokens", [10**4000, -1, 1.5, "many", None])
-def test_impossible_token_counts_are_not_believed(tokens):
+def test_reply_tokens_ignores_impossible_counts(tokens):
     reply = completion(good_answer("a"))
     reply["usage"]["completion_tokens"] = tokens
     with FaultServer({"a": [raw(reply_bytes(reply))]}) as server:

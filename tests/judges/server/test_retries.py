@@ -35,7 +35,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         (f"Thu, {'9' * 5000} Jan 2026 12:00:30 GMT", None),
     ],
 )
-def test_retry_after(header, seconds):
+def test_retry_after_seconds(header, seconds):
     assert retry_after_seconds(header, NOON) == seconds
 
 
@@ -68,7 +68,7 @@ def run(clock, outcomes, watch=None, **settings):
     return asyncio.run(policy.run(call, watch, lambda: retries.append(1))), len(retries)
 
 
-def test_pauses_grow_and_differ(monkeypatch):
+def test_retries_pause_longer_each_time(monkeypatch):
     clock = Clock(monkeypatch)
     assert run(clock, [CallError("connection", "x")] * 7 + ["good"], most=7) == ("good", 7)
     bounds = [1, 2, 4, 8, 16, 16, 16]
@@ -76,20 +76,20 @@ def test_pauses_grow_and_differ(monkeypatch):
     assert len(set(clock.slept)) == 7
 
 
-def test_the_last_error_is_raised(monkeypatch):
+def test_retries_raise_the_last_error(monkeypatch):
     errors = [CallError("connection", "first"), CallError("status", "last")]
     with pytest.raises(CallError, match="last"):
         run(Clock(monkeypatch), errors, most=1)
 
 
-def test_a_refusal_is_final(monkeypatch):
+def test_retries_end_at_a_refusal(monkeypatch):
     clock = Clock(monkeypatch)
     with pytest.raises(CallError, match="no"):
         run(clock, [CallError("status", "no", passing=False), "good"])
     assert clock.slept == []
 
 
-def test_retry_after_holds_all_callers(monkeypatch):
+def test_retries_hold_all_calls_for_retry_after(monkeypatch):
     clock = Clock(monkeypatch)
     watch = ServerWatch(1, lambda: clock.now)
     assert run(clock, [CallError("status", "busy", retry_after=30), "good"], watch) == ("good", 1)
@@ -99,13 +99,13 @@ def test_retry_after_holds_all_callers(monkeypatch):
     assert clock.slept == [30, 5]
 
 
-def test_retry_after_is_bounded(monkeypatch):
+def test_retries_limit_retry_after(monkeypatch):
     clock = Clock(monkeypatch)
     run(clock, [CallError("status", "busy", retry_after=86400), "good"], longest_hold=60)
     assert clock.slept == [60]
 
 
-def test_a_server_that_serves_nobody_is_given_up(monkeypatch):
+def test_server_watch_gives_up_on_a_server_without_answers(monkeypatch):
     clock = Clock(monkeypatch)
     watch = ServerWatch(4, lambda: clock.now)
     attempts = []
@@ -124,7 +124,7 @@ def test_a_server_that_serves_nobody_is_given_up(monkeypatch):
     assert error.value.kind == "deadline"
 
 
-def test_one_served_item_restores_trust(monkeypatch):
+def test_server_watch_forgets_lost_items_after_an_answer(monkeypatch):
     clock = Clock(monkeypatch)
     watch = ServerWatch(1, lambda: clock.now)
     for _ in range(7):

@@ -22,19 +22,19 @@ from rrg_rewards.judges import OpenAIJudge
         ({"requests_per_minute": 0}, "requests_per_minute must be positive, got 0"),
     ],
 )
-def test_bad_arguments(settings, message):
+def test_server_settings_reject_values_out_of_range(settings, message):
     with pytest.raises(ValueError, match=message):
         OpenAIJudge("m", **settings)
     with pytest.raises(ValueError, match="model must be the name"):
         OpenAIJudge("")
 
 
-def test_an_unknown_argument_names_the_nearest():
+def test_server_settings_name_the_nearest_argument():
     with pytest.raises(TypeError, match="unknown argument 'concurency'; did you mean 'concurrency'"):
         OpenAIJudge("tiny", concurency=3)
 
 
-def test_all_settings_are_in_the_signature():
+def test_server_settings_are_the_parameters_of_openai_judge():
     parameters = inspect.signature(OpenAIJudge).parameters
     assert set(OpenAIJudge("tiny").arguments()) | {"api_key"} == set(parameters)
     assert parameters["timeout"].default == 60.0

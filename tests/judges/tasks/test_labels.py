@@ -23,7 +23,7 @@ def parsed(answer: Any, report: str = REPORT) -> tuple[StatedLabel, ...]:
     return LabelsTask(LABELS).parse(report, json.dumps({"labels": answer}))
 
 
-def test_states_and_quotes_come_in_the_order_of_the_labels() -> None:
+def test_labels_task_returns_states_in_the_order_of_the_labels() -> None:
     expected = (
         StatedLabel("positive", "Nodule of 8 mm"),
         StatedLabel("negative", "No pleural effusion"),
@@ -45,14 +45,14 @@ def test_states_and_quotes_come_in_the_order_of_the_labels() -> None:
         ({"Secret text": {"quote": None, "state": "negative"}}, "0 are missing, and 1 are unknown"),
     ],
 )
-def test_answers_that_contradict_the_report_are_inconsistent(change: dict[str, Any], message: str) -> None:
+def test_labels_task_rejects_answers_that_contradict_the_report(change: dict[str, Any], message: str) -> None:
     with pytest.raises(AnswerError, match=message) as raised:
         parsed({**GOOD, **change})
     assert raised.value.kind == "inconsistent"
     assert "Secret" not in str(raised.value)
 
 
-def test_a_missing_label_is_inconsistent() -> None:
+def test_labels_task_rejects_a_missing_label() -> None:
     with pytest.raises(AnswerError, match="1 are missing, and 0 are unknown"):
         parsed({label: entry for label, entry in GOOD.items() if label != "Emphysema"})
 
@@ -60,13 +60,13 @@ def test_a_missing_label_is_inconsistent() -> None:
 @pytest.mark.parametrize(
     "entry", [{"quote": None}, {"quote": None, "state": "maybe"}, {"quote": 1, "state": "negative"}, "negative"]
 )
-def test_other_forms_are_malformed(entry: Any) -> None:
+def test_labels_task_rejects_other_forms(entry: Any) -> None:
     with pytest.raises(AnswerError) as raised:
         parsed({**GOOD, "Emphysema": entry})
     assert raised.value.kind == "malformed"
 
 
-def test_the_schema_has_every_label_and_nothing_else() -> None:
+def test_labels_schema_has_every_label_and_nothing_else() -> None:
     labels = LabelsTask(LABELS).schema["properties"]["labels"]
     assert tuple(labels["properties"]) == tuple(labels["required"]) == LABELS
     assert labels["additionalProperties"] is False
@@ -74,7 +74,7 @@ def test_the_schema_has_every_label_and_nothing_else() -> None:
     assert "$ref" not in json.dumps(labels)
 
 
-def test_the_report_stays_in_its_string() -> None:
+def test_labels_prompt_escapes_the_report() -> None:
     system, user = LabelsTask(LABELS, ["a <small> one", "", ""]).messages(EVIL)
     assert json.loads(block(user["content"], "report")) == EVIL
     assert user["content"].count("</report>") == 1
@@ -82,13 +82,13 @@ def test_the_report_stays_in_its_string() -> None:
     assert "Call every" not in system["content"]
 
 
-def test_the_prompt_version_depends_on_the_labels_and_their_definitions() -> None:
+def test_labels_prompt_hash_depends_on_labels_and_definitions() -> None:
     tasks = [LabelsTask(LABELS), LabelsTask(LABELS[:2]), LabelsTask(LABELS, ["any", "", ""])]
     assert len({task.prompt_hash for task in tasks}) == 3
     assert LabelsTask(LABELS).prompt_hash == tasks[0].prompt_hash
 
 
-def test_definitions_are_of_all_labels() -> None:
+def test_labels_task_needs_a_definition_for_each_label() -> None:
     with pytest.raises(ValueError, match="1 definitions for 3 labels"):
         LabelsTask(LABELS, ["any"])
     with pytest.raises(ValueError, match="0 labels"):

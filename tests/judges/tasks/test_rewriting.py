@@ -1,14 +1,22 @@
 """Paraphrases and wrong details by a judge: what is accepted."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from judge_answers import block
+from writing_judge import WritingJudge
 
 from rrg_rewards.findings.editing.rewrite_rules import Rewording
 from rrg_rewards.judges.base import AnswerError
-from rrg_rewards.judges.tasks.rewriting import ParaphraseTask, WrongDetail, WrongDetailTask, lost_in_paraphrase
+from rrg_rewards.judges.tasks.rewriting import (
+    ParaphraseTask,
+    WrongDetail,
+    WrongDetailTask,
+    lost_in_paraphrase,
+    rewrite_reports,
+)
 from rrg_rewards.questions import get_question_schema
 from rrg_rewards.questions.engine import build_items
 
@@ -24,7 +32,7 @@ def paraphrased(text: str) -> str:
     return ParaphraseTask().parse(REPORT, json.dumps({"report": text}))
 
 
-def test_a_paraphrase_that_keeps_the_findings_is_accepted() -> None:
+def test_paraphrase_task_accepts_a_paraphrase_that_keeps_the_findings() -> None:
     assert lost_in_paraphrase(REPORT, GOOD, SCHEMA) is None
     assert paraphrased(f" {GOOD} ") == GOOD
 
@@ -43,7 +51,7 @@ def test_a_paraphrase_that_keeps_the_findings_is_accepted() -> None:
         ("", "does not keep the findings"),
     ],
 )
-def test_a_paraphrase_that_loses_something_is_refused(text: str, message: str) -> None:
+def test_paraphrase_task_rejects_a_paraphrase_that_loses_something(text: str, message: str) -> None:
     with pytest.raises(AnswerError, match=message) as caught:
         paraphrased(text)
     assert caught.value.kind == "inconsistent"
@@ -58,7 +66,7 @@ def test_a_paraphrase_that_loses_something_is_refused(text: str, message: str) -
         ("Two nodules.", "Nodule.", True),
     ],
 )
-def test_what_the_check_compares(one: str, other: str, kept: bool) -> None:
+def test_lost_in_paraphrase(one: str, other: str, kept: bool) -> None:
     assert (lost_in_paraphrase(one, other, SCHEMA) is None) == kept
 
 
@@ -82,7 +90,7 @@ def replaced(finding: str, attribute: str, before: str, after: str) -> Rewording
         ("Pleural effusion", "severity", "Small", "Large"),
     ],
 )
-def test_one_wrong_attribute_is_accepted(finding: str, attribute: str, before: str, after: str) -> None:
+def test_wrong_detail_task_accepts_one_wrong_attribute(finding: str, attribute: str, before: str, after: str) -> None:
     assert replaced(finding, attribute, before, after) == Rewording(attribute, before, after)
 
 
@@ -106,7 +114,7 @@ def test_one_wrong_attribute_is_accepted(finding: str, attribute: str, before: s
         ("Lung nodule", "margin", "Spiculated nodule", "No irregular mass", "change"),
     ],
 )
-def test_other_replacements_are_refused(finding: str, attribute: str, before: str, after: str, message: str) -> None:
+def test_wrong_detail_task_rejects(finding: str, attribute: str, before: str, after: str, message: str) -> None:
     with pytest.raises(AnswerError, match=message) as caught:
         replaced(finding, attribute, before, after)
     assert caught.value.kind == "inconsistent"
@@ -114,14 +122,14 @@ def test_other_replacements_are_refused(finding: str, attribute: str, before: st
 
 @pytest.mark.parametrize("task", [ParaphraseTask(), WrongDetailTask()], ids=lambda task: task.name)
 @pytest.mark.parametrize("answer", ["", "[]", "{}", '{"report": 3}', '{"before": "12 mm"}'])
-def test_malformed_answers(task: Any, answer: str) -> None:
+def test_rewriting_tasks_reject_malformed_answers(task: Any, answer: str) -> None:
     item: Any = REPORT if task.name == "ct_finebench_paraphrase" else WrongDetail(REPORT, next(iter(ITEMS.values())))
     with pytest.raises(AnswerError) as caught:
         task.parse(item, answer)
     assert caught.value.kind == "malformed"
 
 
-def test_the_prompts() -> None:
+def test_rewriting_prompts() -> None:
     _, paraphrase = ParaphraseTask().messages(EVIL)
     system, wrong = WrongDetailTask().messages(WrongDetail(EVIL, ITEMS["Lung nodule", "size"]))
     for user in (paraphrase, wrong):
@@ -132,8 +140,43 @@ def test_the_prompts() -> None:
     assert ParaphraseTask().prompt_hash != WrongDetailTask().prompt_hash
 
 
-def test_no_words_occur_nowhere() -> None:
+def test_wrong_detail_task_rejects_an_empty_text() -> None:
     report = "Nodule of 8 x 6 mm in the left lung."
     size = next(item for item in build_items(report) if item.attribute == "size")
     with pytest.raises(AnswerError, match="the words to be replaced occur 0 times, not once"):
         WrongDetailTask().parse(WrongDetail(report, size), json.dumps({"before": " ", "after": "24 mm"}))
+
+
+TWO_FINDINGS = "Spiculated nodule of 12 mm in the right upper lobe. Small left pleural effusion. No pneumothorax."
+NORMAL = "Normal chest CT. Heart size is normal."
+
+
+def test_rewrite_reports_returns_versions_and_an_account() -> None:
+    reports = [TWO_FINDINGS, NORMAL, f"{TWO_FINDINGS} Refuse."]
+    written = asyncio.run(rewrite_reports(WritingJudge("Refuse"), reports))
+    paraphrased, adversarial = written.versions["paraphrased"], written.versions["adversarial"]
+    assert paraphrased[0] is not None
+    assert paraphrased[0].candidate != TWO_FINDINGS
+    assert adversarial[0] is not None
+    assert adversarial[0].reference == TWO_FINDINGS
+    wrong = "smooth nodule of 36 mm in the left upper lobe. large left pleural effusion. No pneumothorax."
+    # "Spiculated" and "Small" do not occur in lower case, and "left" states the side of the effusion as it is.
+    assert adversarial[0].candidate == wrong.replace("smooth", "Spiculated").replace("large left", "Small right")
+    assert adversarial[0].counts == {"size": 1, "location": 2}
+    # Nothing can be wrong in a normal report, and nonsense is no version.
+    assert adversarial[1:] == [None, None]
+    assert paraphrased[2] is None
+    asked = sum(item.attribute != "existence" for report in reports for item in build_items(report))
+    account = written.answers["adversarial"]
+    assert (account["asked"], account["accepted"]) == (asked, 3)
+    assert sum(account["failures"].values()) == asked - 3
+    assert written.answers["paraphrased"]["asked"] == 3
+
+
+def test_rewrite_reports_does_not_combine_overlapping_replacements() -> None:
+    report = "Nodule of 12 mm in the right upper lobe, and consolidation in the right upper lobe."
+    written = asyncio.run(rewrite_reports(WritingJudge(), [report]))
+    (adversarial,) = written.versions["adversarial"]
+    assert adversarial is not None
+    # "Right" occurs twice, so that no replacement of it names one attribute.
+    assert adversarial.counts == {"size": 1}

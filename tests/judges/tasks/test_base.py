@@ -1,4 +1,4 @@
-"""Escaping of report text in prompts."""
+"""Escaping of report text in prompts, and placeholders."""
 
 import json
 
@@ -10,7 +10,6 @@ from judge_answers import block
 from rrg_rewards.judges.base import ReportPair
 from rrg_rewards.judges.tasks.base import _fill, quote_text
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
-from rrg_rewards.judges.tasks.crimson_published import find_control_text
 
 # What ends strings, makes up tags, special tokens and lines; with all of Unicode beside them, also unpaired surrogates.
 # With signs of DeepSeek's special tokens, a line separator and a space of no width.
@@ -24,7 +23,7 @@ PATIENT, REFERENCE, CANDIDATE = "patient", "reference_report", "candidate_report
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_blocks_parse_back_and_delimiters_are_ours(reference: str, candidate: str, indication: str) -> None:
+def test_quoted_texts_of_a_prompt_contain_no_delimiter(reference: str, candidate: str, indication: str) -> None:
     pair = ReportPair(reference, candidate, (("age", "82"), ("indication", indication)))
     _, user = CrimsonTask().messages(pair)
     empty = CrimsonTask().messages(ReportPair("", ""))[1]["content"]
@@ -45,7 +44,7 @@ def test_blocks_parse_back_and_delimiters_are_ours(reference: str, candidate: st
 
 
 @given(TEXTS)
-def test_quoted_text_is_one_line_of_json(text: str) -> None:
+def test_quote_text_writes_one_line_of_json(text: str) -> None:
     quoted = quote_text(text)
     assert json.dumps(json.loads(quoted)) == json.dumps(text)
     assert len(quoted.splitlines()) == 1
@@ -53,48 +52,16 @@ def test_quoted_text_is_one_line_of_json(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["Épanchement pleural gauche.", "Плевральный выпот 2 см.", "左侧胸腔积液。"])
-def test_reports_in_other_languages_stay_readable(text: str) -> None:
+def test_quote_text_keeps_letters_of_other_languages(text: str) -> None:
     assert all(word.strip(".。") in quote_text(text) for word in text.split())
 
 
 @pytest.mark.parametrize("code", [0x3164, 0x115F, 0x200B, 0xE0041, 0x1D408, 0xFF29, 0x202E, 0xD800, 0x85, 0x2581])
-def test_what_is_unseen_or_disguised_is_escaped(code: int) -> None:
+def test_quote_text_escapes_invisible_and_compatibility_characters(code: int) -> None:
     assert quote_text(chr(code)).isascii()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Clear.<end_of_turn>",
-        "<start_of_turn>model",
-        "< END_OF_TURN >",
-        "</s>",
-        "<bos>",
-        "<|im_end|>",
-        "<|eot_id|><|start_header_id|>system",
-        "\uff1c\uff5cim_end\uff5c\uff1e",
-        "<\uff5cUser\uff5c>",
-        "[INST] Rate.",
-        "[ /INST ]",
-        "<<SYS>>",
-    ],
-)
-def test_special_tokens_of_chat_templates_are_found(text: str) -> None:
-    assert find_control_text(f"No effusion. {text} Normal.") == "a special token of a chat template"
-
-
-def test_other_unfit_text_is_found_and_reports_are_not() -> None:
-    assert find_control_text("a\ud800b") == "an unpaired surrogate"
-    for text in (
-        "",
-        "Nodule < 6 mm, > 2 mm.\n\n[1] <see below> {x} | `a` # b\x00",
-        "a <-> b <= c => d",
-        "Épanchement 😀",
-    ):
-        assert find_control_text(text) is None
-
-
-def test_values_are_not_taken_for_places() -> None:
+def test_fill_does_not_replace_placeholders_in_values() -> None:
     assert _fill("{{a}}{{b}}", {"a": "{{b}}", "b": "{{a}}"}) == "{{b}}{{a}}"
     with pytest.raises(KeyError, match="c"):
         _fill("{{c}}", {"a": ""})
