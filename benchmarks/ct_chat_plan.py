@@ -30,7 +30,7 @@ from trl import get_peft_config
 from rrg_rewards.models import CTChatConfig
 from rrg_rewards.recipes import recipe_path
 from rrg_rewards.recipes._outputs import versions
-from rrg_rewards.recipes.ct_chat.mini import mini_processor
+from rrg_rewards.recipes.ct_chat.phantom import mini_processor
 from rrg_rewards.recipes.grpo import parse
 
 # Before the import of DeepSpeed, which otherwise reports on standard output that there is no GPU.

@@ -1,7 +1,7 @@
-"""Arguments of the recipes, in addition to those of TRL's trainers and models."""
+"""Arguments of the recipes, in addition to those of TRL's trainers and models, and prompts of rows."""
 
-# ruff: noqa: RUF009 (option makes a dataclass field)
-
+import string
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,14 @@ __all__ = [
     "RewardArguments",
     "SupervisedArguments",
     "WatchArguments",
+    "make_prompt",
     "option",
+    "prompt_columns",
+    "prompt_placeholders",
 ]
+
+# ruff: noqa: RUF009 (option makes a dataclass field)
+
 
 ALGORITHMS = ("grpo", "rloo")
 
@@ -178,3 +184,28 @@ class SupervisedArguments(DataArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.completion_column = self.completion_column or self.reference_column
+
+
+def prompt_placeholders(arguments: DataArguments) -> set[str]:
+    """Return the names in braces in the prompt template."""
+    return {key for _, key, _, _ in string.Formatter().parse(arguments.prompt_template) if key is not None}
+
+
+def prompt_columns(arguments: DataArguments) -> set[str]:
+    """Return the columns that the prompt template reads."""
+    return {arguments.input_column if name == "input" else name for name in prompt_placeholders(arguments)}
+
+
+def make_prompt(row: Mapping[str, Any], arguments: DataArguments, system: str | None) -> str | list[dict[str, str]]:
+    """Return the prompt of a row: messages, or one text if prompts are not conversational.
+
+    Args:
+        row: Cells by column.
+        arguments: The arguments of a recipe.
+        system: System prompt, :attr:`DataArguments.system_text`.
+    """
+    text = arguments.prompt_template.format(**{"input": row.get(arguments.input_column), **row})
+    if not arguments.conversational:
+        return text if system is None else f"{system}\n{text}"
+    first = [] if system is None else [{"role": "system", "content": system}]
+    return [*first, {"role": "user", "content": text}]

@@ -11,8 +11,7 @@ from datasets import Dataset, load_dataset
 
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import FORMATS, Table, TableError
-from rrg_rewards.recipes._arguments import DataArguments
-from rrg_rewards.recipes._prompts import make_prompt, prompt_columns, prompt_placeholders
+from rrg_rewards.recipes._arguments import DataArguments, make_prompt, prompt_columns, prompt_placeholders
 from rrg_rewards.utilities.features import FEATURE_ENDINGS, check_features
 
 __all__ = ["RecipeData", "is_file_name", "load_recipe_data", "load_table"]

@@ -1,6 +1,5 @@
 """Held-out evaluation: greedy reports, their corpus statistics, and bootstrap intervals."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +16,13 @@ from rrg_rewards.functional import (
     crg_macro_score_from_counts,
     crg_score_from_counts,
 )
-from rrg_rewards.functional.bootstrap import bootstrap_draws, percentile_interval
+from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.metrics import FineBenchScores, LabelScores, Scores
 from rrg_rewards.rewards import Reward
 
 __all__ = [
     "Evaluation",
+    "GreedyPolicy",
     "change",
     "evaluate_reports",
     "format_summary",
@@ -94,19 +94,16 @@ def _macro_crg(min_prevalence: float) -> _Statistic:
 
 def _intervals(statistics: Mapping[str, _Statistic], *columns: Tensor) -> dict[str, dict[str, float]]:
     """Return the estimate and bootstrap interval of each statistic, all from the same draws."""
-    reports = len(columns[0])
-    draws = bootstrap_draws(reports, _NUM_RESAMPLES) if reports > 1 else ()
-    resampled = [[column[rows].sum(0) for column in columns] for rows in draws]
     intervals = {}
     for name, statistic in statistics.items():
-        values = [float(statistic(*sums)) for sums in resampled]
-        low, high = percentile_interval(torch.tensor(values or [math.nan], dtype=torch.float64))
-        intervals[name] = {
-            "estimate": float(statistic(*(column.sum(0) for column in columns))),
-            "low": low,
-            "high": high,
-        }
+        of_rows = _of_sums(statistic)
+        low, high = bootstrap_interval(of_rows, columns, _NUM_RESAMPLES)
+        intervals[name] = {"estimate": float(of_rows(*columns)), "low": low, "high": high}
     return intervals
+
+
+def _of_sums(statistic: _Statistic) -> _Statistic:
+    return lambda *columns: statistic(*(column.sum(0) for column in columns))
 
 
 def change(before: Evaluation, after: Evaluation) -> dict[str, dict[str, dict[str, float]]]:
@@ -178,41 +175,75 @@ def _per_report(scores: Scores, reports: Sequence[str]) -> Tensor:
     return torch.stack(columns, dim=1)
 
 
-def greedy_reports(trainer: Any, rows: Any, batch_size: int) -> list[str]:
-    """Generate a report for each row by greedy decoding with the current policy.
+@dataclass(frozen=True)
+class GreedyPolicy:
+    """A policy in training, and the settings with which it writes reports by greedy decoding.
+
+    Args:
+        model: The model, which may be wrapped by accelerate.
+        processor: Tokenizer or processor of the model.
+        accelerator: Accelerator of the run.
+        max_new_tokens: Maximum length of a report in tokens.
+        end_token_ids: Ids of the end-of-sequence tokens.
+        template_options: Further arguments of the chat template.
+    """
+
+    model: Any
+    processor: Any
+    accelerator: Any
+    max_new_tokens: int
+    end_token_ids: list[int]
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_trainer(cls, trainer: Any) -> "GreedyPolicy":
+        """Return the current policy of one of TRL's online trainers, which may wrap its model anew in training."""
+        args = trainer.args
+        return cls(
+            trainer.model_wrapped,
+            trainer.processing_class,
+            trainer.accelerator,
+            args.max_completion_length,
+            trainer.eos_token_ids,
+            args.chat_template_kwargs or {},
+        )
+
+
+def greedy_reports(policy: GreedyPolicy, rows: Any, batch_size: int) -> list[str]:
+    """Generate a report for each row by greedy decoding.
 
     Every process must call this function. Each generates a share of the reports, and all return the same list.
 
     Args:
-        trainer: A TRL trainer.
+        policy: The policy.
         rows: Held-out rows.
         batch_size: Number of reports that a process generates in a batch.
     """
-    accelerator = trainer.accelerator
+    accelerator = policy.accelerator
     mine = range(accelerator.process_index, len(rows), accelerator.num_processes)
-    with unwrap_model_for_generation(trainer.model_wrapped, accelerator) as model, torch.inference_mode():
+    with unwrap_model_for_generation(policy.model, accelerator) as model, torch.inference_mode():
         training = model.training
         model.eval()
         texts = []
         for start in range(0, len(mine), batch_size):
-            texts += _complete(trainer, model, [rows[row] for row in mine[start : start + batch_size]])
+            texts += _complete(policy, model, [rows[row] for row in mine[start : start + batch_size]])
         model.train(training)
     gathered = dict(gather_object(list(zip(mine, texts, strict=True))))
     return [gathered[row] for row in range(len(rows))]
 
 
-def _complete(trainer: Any, model: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    processor = trainer.processing_class
+def _complete(policy: GreedyPolicy, model: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    processor = policy.processor
     tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
-    inputs = _inputs(trainer, rows).to(trainer.accelerator.device)
+    inputs = _inputs(policy, rows).to(policy.accelerator.device)
     config = GenerationConfig(
         do_sample=False,
         # Settings of the model would replace these two.
         num_beams=1,
         repetition_penalty=1.0,
-        max_new_tokens=trainer.args.max_completion_length,
+        max_new_tokens=policy.max_new_tokens,
         pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=trainer.eos_token_ids,
+        eos_token_id=policy.end_token_ids,
     )
     output = model.generate(
         **inputs,
@@ -224,8 +255,8 @@ def _complete(trainer: Any, model: Any, rows: Sequence[Mapping[str, Any]]) -> li
     return texts
 
 
-def _inputs(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
-    processor, template = trainer.processing_class, trainer.args.chat_template_kwargs or {}
+def _inputs(policy: GreedyPolicy, rows: Sequence[Mapping[str, Any]]) -> Any:
+    processor = policy.processor
     prompts = [row["prompt"] for row in rows]
     images = [[] if row.get("image") is None else [row["image"]] for row in rows]
     with_images = {"images": images} if any(images) else {}
@@ -234,7 +265,7 @@ def _inputs(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
         prompts = [prepare_multimodal_messages(*pair) for pair in zip(prompts, images, strict=True)]
     if conversational:
         prompts = [
-            processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **template)
+            processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **policy.template_options)
             for prompt in prompts
         ]
     # Chat templates already add special tokens. Padding on the right would separate the prompt from its completion.

@@ -1,16 +1,28 @@
-"""Output files of a run: configuration, history, evaluations and curves."""
+"""Output files of a run: configuration, tables, curves, page and model card."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data import Table, open_output, write_json, write_table
-from rrg_rewards.pages import draw_run, run_page, write_page
-from rrg_rewards.recipes._data import RecipeData
+from rrg_rewards.data import Table, write_json, write_table
+from rrg_rewards.models.model_card import CARD_NAME, base_model, card_table, number, write_model_card
+from rrg_rewards.pages import run_page, write_page
+from rrg_rewards.recipes._data import RecipeData, is_file_name
+from rrg_rewards.utilities.processes import process_index
 
-__all__ = ["describe", "plot_run", "versions", "write_rows", "write_run_file", "write_run_page"]
+__all__ = [
+    "describe",
+    "kept_card",
+    "versions",
+    "write_card_and_page",
+    "write_policy_card",
+    "write_rows",
+    "write_run_file",
+]
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -18,19 +30,24 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     write_table(Table({name: [row[name] for row in rows] for name in rows[0]}), path, overwrite=True)
 
 
-def write_run_file(trainer: Any, name: str, content: Any) -> None:
-    """Write a JSON file to the trainer's ``output_dir`` if this is the main process."""
-    if trainer.accelerator.is_main_process:
-        folder = Path(trainer.args.output_dir)
+def write_run_file(output_dir: str | Path, name: str, content: Any) -> None:
+    """Write a JSON file to the output folder if this is the main process."""
+    if process_index() == 0:
+        folder = Path(output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         write_json(content, folder / name, overwrite=True)
 
 
-def write_run_page(trainer: Any) -> None:
-    """Write ``run.html``, which joins the results of a finished run without report text, on the main process."""
-    if trainer.accelerator.is_main_process:
-        folder = Path(trainer.args.output_dir)
-        write_page(run_page(folder), folder / "run.html", overwrite=True)
+def write_card_and_page(output_dir: str | Path, method: str) -> None:
+    """Write the model card and ``run.html`` of a finished run, without report text, on the main process.
+
+    Args:
+        output_dir: Output folder, which contains the other files of the run.
+        method: Name of the training method.
+    """
+    if process_index() == 0:
+        write_policy_card(output_dir, method)
+        write_page(run_page(Path(output_dir)), Path(output_dir) / "run.html", overwrite=True)
 
 
 def describe(recipe: Any, training: Any, model: Any, data: RecipeData) -> dict[str, Any]:
@@ -48,19 +65,184 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("rrg-rewards", "torch", "transformers", "trl")}
 
 
-def plot_run(
-    path: Path, name: str, history: Sequence[Mapping[str, Any]], evaluations: Mapping[str, Any] | None = None
-) -> None:
-    """Plot a reward over the training steps, and the held-out statistics of each stage with their intervals.
+_STAGES = {"before": "Before", "after": "After", "change": "Change", "images_of_others": "Images of other studies"}
+# The corpus statistic of a reward is CRG if it has one, else the mean score.
+_MAIN = ("crg", "score")
+
+
+@contextmanager
+def kept_card(output_dir: str | Path) -> Iterator[None]:
+    """Restore the card of the output folder after a block that saves an adapter, because PEFT writes one of its own."""
+    path = Path(output_dir) / CARD_NAME
+    before = path.read_bytes() if path.exists() else None
+    yield
+    if process_index() != 0:
+        return
+    if before is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_bytes(before)
+
+
+def write_policy_card(folder: str | Path, method: str) -> bool:
+    """Write the model card of a policy beside it, from ``run.json`` and the other JSON files of the run.
+
+    ``evaluation.json`` gives the results on held-out rows, ``reward_watch.json`` the alarms of the watch, and
+    ``attack*.json``, the output of ``rrg-rewards attack --json``, the results of attacks. The card contains no report
+    text.
 
     Args:
-        path: PNG file.
-        name: Name of the reward.
-        history: The trainer's log history.
-        evaluations: For each stage, the summary of each reward.
+        folder: Output folder of the run.
+        method: Name of the training method, such as ``GRPO``.
 
-    Raises:
-        ModuleNotFoundError: If matplotlib is not installed; the message contains the pip command.
+    Returns:
+        Whether the card was written; see :func:`~rrg_rewards.models.model_card.write_model_card`.
     """
-    with open_output(path, overwrite=True) as file:
-        file.write(draw_run(name, history, evaluations or {}))
+    folder = Path(folder).resolve()
+    run = _read(folder / "run.json")
+    config = run["config"]
+    evaluation = _read(folder / "evaluation.json") if (folder / "evaluation.json").exists() else {}
+    adapter = (folder / "adapter_config.json").exists()
+    metadata = {
+        "model_name": folder.name,
+        "language": "en",
+        "library_name": "peft" if adapter else "transformers",
+        "pipeline_tag": "image-text-to-text" if config["image_column"] else "text-generation",
+        "tags": ["radiology", "report-generation", method.lower(), "trl", "rrg-rewards"],
+        **base_model(config["model_name_or_path"]),
+    }
+    versions = run["versions"]
+    about = (
+        f"A generator of radiology reports, trained from `{Path(config['model_name_or_path']).name}` by {method} with "
+        f"rrg-rewards {versions['rrg-rewards']} and TRL {versions['trl']}."
+    )
+    sections = {
+        "Use": _use(config, adapter),
+        "Data": _data(run),
+        "Rewards": _rewards(run),
+        "Evaluation": _evaluation(evaluation, run),
+        "Reward hacking": _hacking(folder) if "rewards" in run else "",
+        "Limits": _limits(run),
+    }
+    parts = [f"# {folder.name}", about, *(f"## {title}\n\n{text}" for title, text in sections.items() if text)]
+    return write_model_card(folder, metadata, _results(evaluation, config), "\n\n".join(parts))
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _use(config: Mapping[str, Any], adapter: bool) -> str:
+    prompt = json.dumps(config["prompt_template"], ensure_ascii=False)
+    model = "MERGED" if adapter else "FOLDER"
+    merge = ["rrg-rewards convert lora FOLDER --output MERGED"] if adapter else []
+    options = f"--input-column {config['input_column']}" + ("" if config["conversational"] else " --plain")
+    generate = f"rrg-rewards generate REPORTS.jsonl --model {model} {options} --output PAIRS.csv"
+    return (
+        "`FOLDER` is the folder of this card"
+        + ("; it contains an adapter, which the first line merges into its base model" if adapter else "")
+        + f":\n\n```\n{chr(10).join([*merge, generate])}\n```\n\n"
+        f"The prompt of the training was `{prompt}`, where `{{input}}` is the column `{config['input_column']}`"
+        + (f", and the volume that of the column `{config['image_column']}`." if config["image_column"] else ".")
+    )
+
+
+def _data(run: Mapping[str, Any]) -> str:
+    rows = run["rows"]
+    left_out = ", ".join(f"{count} ({reason})" for reason, count in rows["left out"].items() if count) or "none"
+    return card_table(
+        ("Source", "Training rows", "Held-out rows", "Left out"),
+        [(_source(run["config"]), str(rows["train"]), str(rows["heldout"]), left_out)],
+    )
+
+
+def _source(config: Mapping[str, Any]) -> str:
+    """Return the name of the data set, without the folder of a path, which may name persons or places."""
+    name = str(config["dataset"])
+    return Path(name).name if is_file_name(name) or not base_model(name) else name
+
+
+def _rewards(run: Mapping[str, Any]) -> str:
+    rows = [(f"`{one['name']}`", f"{one['weight']:g}", f"`{one['signature']}`") for one in run.get("rewards", [])]
+    return card_table(("Reward", "Weight", "Signature"), rows) if rows else ""
+
+
+def _main(summary: Mapping[str, Any]) -> str:
+    return next(name for name in _MAIN if name in summary)
+
+
+def _evaluation(evaluation: Mapping[str, Any], run: Mapping[str, Any]) -> str:
+    if not evaluation:
+        return "The run evaluated no held-out rows."
+    stages = [stage for stage in _STAGES if stage in evaluation]
+    rows = []
+    for reward, summary in evaluation["after"].items():
+        for name in (name for name in summary if name != "unscorable"):
+            cells = (evaluation[stage][reward][name] for stage in stages)
+            shown = [number(cell["estimate"], (cell["low"], cell["high"])) for cell in cells]
+            rows.append((f"`{reward}`", name.replace("_", " "), *shown))
+    unscorable = ", ".join(f"`{reward}` {summary['unscorable']}" for reward, summary in evaluation["after"].items())
+    return (
+        f"Greedy reports for {run['rows']['heldout']} held-out rows, before and after training. In parentheses: "
+        "bootstrap interval over reports, 95 %; that of the change is paired. Reports without a score after training: "
+        f"{unscorable}.\n\n" + card_table(("Reward", "Statistic", *(_STAGES[stage] for stage in stages)), rows)
+    )
+
+
+def _hacking(folder: Path) -> str:
+    results = [_read(path) for path in sorted(folder.glob("attack*.json"))]
+    # Another file of this name must not end a finished run.
+    lines = [_attack(result) for result in results if isinstance(result, dict) and "families" in result]
+    if not lines:
+        lines.append("- No attack on the rewards is recorded in the folder of the run (`rrg-rewards attack --json`).")
+    watch = folder / "reward_watch.json"
+    if not watch.exists():
+        return "\n".join([*lines, "- The training was not watched."])
+    causes = sorted({alarm["cause"] for alarm in _read(watch)["alarms"]})
+    return "\n".join([*lines, f"- Alarms of the watch in training: {', '.join(causes) or 'none'}."])
+
+
+def _attack(attack: Mapping[str, Any]) -> str:
+    best = attack["families"][0]
+    honest = "" if attack["honest"] is None else f", of the honest reports {number(attack['honest'])}"
+    return (
+        f"- Attack on `{attack['reward']}`: {attack['verdict']}. Mean reward of the blank report "
+        f"{number(attack['blank'])}{honest}, of the references {number(attack['reference'])}. The best text without an "
+        f"image (family `{best['family']}`) earns {number(best['reward'])}, a gain of "
+        f"{number(best['gain'], best['interval'])}."
+    )
+
+
+def _limits(run: Mapping[str, Any]) -> str:
+    lines = [
+        "- Not a medical device. The reports must not be used for patients.",
+        "- The held-out rows are of the same source as the training rows. Other hospitals, scanners and languages were "
+        "not evaluated.",
+    ]
+    if "rewards" in run:
+        lines.append(
+            "- The evaluation uses the metrics that were trained as rewards. A higher value is no proof of better "
+            "reports: judge the model by metrics of another kind and by radiologists, too."
+        )
+    return "\n".join(lines)
+
+
+def _results(evaluation: Mapping[str, Any], config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    results = []
+    for reward, summary in evaluation.get("after", {}).items():
+        main = _main(summary)
+        if summary[main]["estimate"] is None:
+            # No report has a score. The Hub rejects a result without a value; the table of the card has a dash.
+            continue
+        results.append(
+            {
+                "task_type": "text-generation",
+                "task_name": "radiology report generation",
+                "dataset_type": "held-out",
+                "dataset_name": f"held-out rows of {_source(config)}",
+                "metric_type": reward,
+                "metric_name": f"{reward}: {main}",
+                "metric_value": summary[main]["estimate"],
+            }
+        )
+    return results

@@ -11,7 +11,6 @@ from typing import Any, get_type_hints
 
 from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
 from rrg_rewards.recipes._catalog import recipe_path
-from rrg_rewards.recipes._deepspeed_cpu import start_deepspeed_on_cpu, with_configured_state
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.user_yaml import read_user_yaml
@@ -19,12 +18,71 @@ from rrg_rewards.utilities.user_yaml import read_user_yaml
 # Before the imports from TRL: if TRL is missing, this error names the extra that installs it.
 require("trl", extra="trl")
 
+from accelerate import PartialState  # noqa: E402
 from transformers.hf_argparser import string_to_bool  # noqa: E402
 from trl import ModelConfig, TrlParser  # noqa: E402
 
-from rrg_rewards.recipes._watch import make_watch, make_watch_metrics  # noqa: E402
+from rrg_rewards.recipes._reinforcement import make_watch, make_watch_metrics  # noqa: E402
 
-__all__ = ["RecipeParser", "check_rewards", "command_line"]
+__all__ = [
+    "RecipeParser",
+    "check_rewards",
+    "command_line",
+]
+
+# Environment variables that a launcher would set for a single process; port 0 selects any free port.
+_SINGLE_PROCESS = {
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0",
+}
+
+
+def _start_deepspeed_on_cpu() -> None:
+    """Join a gloo process group under DeepSpeed; call this function before the training arguments are constructed.
+
+    On CPU, the training arguments would otherwise start plain data-parallel processes and ignore ``deepspeed``. With
+    :func:`with_configured_state` they keep the existing process group. Without a launcher the group has one process.
+
+    Raises:
+        ModuleNotFoundError: If DeepSpeed is not installed; the message contains the pip command.
+    """
+    # Set before the import, because DeepSpeed selects its accelerator when it is imported.
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    deepspeed = require("deepspeed", extra="deepspeed")
+    # Otherwise DeepSpeed spends over a minute compiling a shared-memory collective that gloo does not need.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    if "LOCAL_RANK" not in os.environ:
+        os.environ.update(_SINGLE_PROCESS)
+    # PartialState reads these variables. `cpu=True` would disable DeepSpeed, which accelerate supports on GPUs only.
+    temporary = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_TORCH_DEVICE": "cpu"}
+    os.environ.update(temporary)
+    try:
+        PartialState(backend="gloo")
+    finally:
+        for name in temporary:
+            del os.environ[name]
+
+
+def _with_configured_state(accelerator_config: Mapping[str, Any] | str | None) -> str:
+    """Return an ``accelerator_config`` as JSON that makes the trainer use the existing process group.
+
+    Args:
+        accelerator_config: Other settings: a mapping, JSON, or the path of a JSON file.
+
+    Example:
+        >>> _with_configured_state({"even_batches": False})
+        '{"even_batches": false, "use_configured_state": true}'
+    """
+    if isinstance(accelerator_config, str):
+        is_json = accelerator_config.lstrip().startswith("{")
+        return _with_configured_state(
+            json.loads(accelerator_config if is_json else Path(accelerator_config).read_text())
+        )
+    return json.dumps({**(accelerator_config or {}), "use_configured_state": True})
 
 
 def command_line(options: Mapping[str, Any]) -> list[str]:
@@ -75,8 +133,8 @@ class RecipeParser:
         argv = _with_config_file(argv)
         keys = _early_keys(argv)
         if keys.get("deepspeed") and string_to_bool(keys.get("use_cpu", False)):
-            start_deepspeed_on_cpu()
-            argv = [*argv, "--accelerator_config", with_configured_state(keys.get("accelerator_config"))]
+            _start_deepspeed_on_cpu()
+            argv = [*argv, "--accelerator_config", _with_configured_state(keys.get("accelerator_config"))]
         return self._parse(argv)
 
     def validate(self, path: Path) -> None:

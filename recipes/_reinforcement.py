@@ -2,28 +2,91 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.recipes._arguments import RewardArguments
-from rrg_rewards.recipes._data import RecipeData, load_recipe_data
-from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate_reports, format_summary, greedy_reports
-from rrg_rewards.recipes._outputs import plot_run, write_rows, write_run_file
-from rrg_rewards.rewards import Reward
+import yaml
 
-__all__ = [
-    "check_push",
-    "describe_rewards",
-    "evaluate_stage",
-    "evaluate_written",
-    "load_data_and_fit",
-    "make_heldout_metrics",
-    "make_rewards",
-    "reports_before",
-    "reward_columns",
-    "write_results",
-]
+from rrg_rewards.callbacks.trainers import TrainerRewardWatchCallback
+from rrg_rewards.data import open_output
+from rrg_rewards.pages import draw_run
+from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
+from rrg_rewards.recipes._data import RecipeData, load_recipe_data
+from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate_reports, format_summary, with_images_of_others
+from rrg_rewards.recipes._outputs import describe, write_card_and_page, write_rows, write_run_file
+from rrg_rewards.rewards import Reward
+from rrg_rewards.utilities.processes import process_index
+from rrg_rewards.watch import RewardWatch
+
+__all__ = ["ReinforcementRun", "check_push", "make_watch", "make_watch_metrics", "parse_limits", "reward_columns"]
+
+
+def parse_limits(settings: Sequence[str]) -> dict[str, Mapping[str, Any] | bool]:
+    """Parse limits of checks: ``check.option=value``, or ``check=false`` to disable the check.
+
+    Raises:
+        ValueError: If a setting is malformed.
+
+    Example:
+        >>> parse_limits(["longer.factor=2.0", "undercalled=false"])
+        {'longer': {'factor': 2.0}, 'undercalled': False}
+    """
+    limits: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        check, _, option = key.partition(".")
+        if not equals or not check:
+            raise ValueError(f"watch_limits: must be CHECK.OPTION=VALUE or CHECK=false, got {setting!r}")
+        parsed = yaml.safe_load(value)
+        if not option:
+            limits[check] = parsed
+        elif isinstance(limits.setdefault(check, {}), dict):
+            limits[check][option] = parsed
+    return limits
+
+
+def make_watch_metrics(recipe: WatchArguments) -> list[Reward]:
+    """Return the held-out metrics of a recipe, or an empty list if the watch is disabled."""
+    return [setting.make() for setting in recipe.watch_metric_settings()] if recipe.watch else []
+
+
+def make_watch(
+    recipe: WatchArguments,
+    metrics: Sequence[Reward],
+    folder: str | Path | None,
+    callback: Callable[..., Any] = TrainerRewardWatchCallback,
+) -> Any:
+    """Return the callback of a recipe, or ``None`` if the watch is disabled.
+
+    Args:
+        recipe: The recipe's arguments.
+        metrics: Fitted held-out metrics.
+        folder: Folder for ``reward_watch.html``.
+        callback: Class of the callback.
+
+    Raises:
+        ValueError: If a check or limit is unknown, or a number is out of range.
+    """
+    if not recipe.watch:
+        return None
+    watch = RewardWatch(
+        labeler=recipe.watch_labeler or None,
+        stop=True if recipe.watch_stop == ["all"] else recipe.watch_stop,
+        block_reports=recipe.watch_block_reports,
+        baseline_reports=recipe.watch_baseline_reports,
+        window_reports=recipe.watch_window_reports,
+        limits=parse_limits(recipe.watch_limits),
+    )
+    return callback(
+        metrics,
+        watch=watch,
+        reference_column=recipe.reference_column,
+        metric_every=recipe.watch_metric_every,
+        folder=folder,
+    )
+
 
 logger = logging.getLogger(__name__)
 
@@ -44,50 +107,121 @@ def check_push(recipe: RewardArguments, training: Any) -> None:
         )
 
 
-def make_rewards(recipe: RewardArguments) -> tuple[list[Reward], list[float]]:
-    """Return the rewards of a recipe and their weights."""
-    settings = recipe.reward_settings()
-    return [setting.make() for setting in settings], [setting.weight for setting in settings]
-
-
-def make_heldout_metrics(recipe: RewardArguments) -> list[Reward]:
-    """Return the further metrics of the held-out evaluation."""
-    return [setting.make() for setting in recipe.heldout_metric_settings()]
-
-
 def reward_columns(rewards: Sequence[Reward]) -> list[str]:
     """Return the names of all columns that the rewards read, without duplicates."""
     return list(dict.fromkeys(column for reward in rewards for column in reward.columns))
 
 
-def load_data_and_fit(
-    recipe: RewardArguments, rewards: Sequence[Reward], further_columns: Sequence[str] = ()
-) -> RecipeData:
-    """Load the rows of a recipe and fit the rewards to the training rows.
+@dataclass(frozen=True)
+class ReinforcementRun:
+    """A reinforcement learning run apart from its trainer: rewards, rows, held-out evaluation and results.
 
     Args:
         recipe: The recipe's arguments.
-        rewards: Rewards, which are fitted in place.
-        further_columns: Columns to load in addition to those that the rewards read.
+        output_dir: Folder of the results.
+        rewards: Rewards, fitted to the training rows.
+        weights: Weights of the rewards.
+        metrics: Rewards and further metrics of the held-out evaluation.
+        watch_metrics: Metrics of the watch that are held out from training.
+        data: Training and held-out rows.
     """
-    data = load_recipe_data(recipe, list(dict.fromkeys([*reward_columns(rewards), *further_columns])))
-    for reward in rewards:
-        reward.fit(**{column: list(data.train[column]) for column in reward.columns})
-        logger.info("reward %s: %s", reward.__name__, reward.signature)
-    return data
 
+    recipe: RewardArguments
+    output_dir: str
+    rewards: list[Reward]
+    weights: list[float]
+    metrics: list[Reward]
+    watch_metrics: list[Reward]
+    data: RecipeData
 
-def describe_rewards(rewards: Sequence[Reward], weights: Sequence[float]) -> dict[str, Any]:
-    """Return the entry ``rewards`` of ``run.json``."""
-    return {
-        "rewards": [
+    @classmethod
+    def prepare(cls, recipe: RewardArguments, output_dir: str) -> "ReinforcementRun":
+        """Make the rewards and metrics of a recipe, load its rows, and fit rewards and metrics to the training rows."""
+        settings = recipe.reward_settings()
+        rewards = [setting.make() for setting in settings]
+        metrics = [*rewards, *(setting.make() for setting in recipe.heldout_metric_settings())]
+        watched = recipe if isinstance(recipe, WatchArguments) and recipe.watch else None
+        watch_metrics = [] if watched is None else make_watch_metrics(watched)
+        further = [] if watched is None else [recipe.reference_column]
+        data = load_recipe_data(recipe, list(dict.fromkeys([*reward_columns([*metrics, *watch_metrics]), *further])))
+        for reward in (*metrics, *watch_metrics):
+            reward.fit(**{column: list(data.train[column]) for column in reward.columns})
+            logger.info("reward %s: %s", reward.__name__, reward.signature)
+        weights = [setting.weight for setting in settings]
+        return cls(recipe, output_dir, rewards, weights, metrics, watch_metrics, data)
+
+    def describe(self, training: Any, model: Any) -> dict[str, Any]:
+        """Return the content of ``run.json``.
+
+        Args:
+            training: The trainer's arguments.
+            model: TRL's ``ModelConfig``.
+        """
+        rewards = [
             {"name": reward.__name__, "weight": weight, "signature": reward.signature, "columns": reward.columns}
-            for reward, weight in zip(rewards, weights, strict=True)
+            for reward, weight in zip(self.rewards, self.weights, strict=True)
         ]
-    }
+        return {**describe(self.recipe, training, model, self.data), "rewards": rewards}
+
+    def train_and_evaluate(
+        self,
+        described: Mapping[str, Any],
+        train: Callable[[], Sequence[Mapping[str, Any]]],
+        generate: Callable[[Any], list[str]],
+        method: str,
+        resumed: bool = False,
+    ) -> None:
+        """Evaluate, train, evaluate again, and write the results. Every process must call this method.
+
+        Args:
+            described: Content of ``run.json``.
+            train: Function that trains and saves the model, and returns the log with the rewards of the steps.
+            generate: Function that returns a greedy report for each of the given held-out rows.
+            method: Name of the training method.
+            resumed: Whether ``train`` continues from a checkpoint. The reports before training are then those of the
+                interrupted run, if it wrote them.
+        """
+        heldout = self.data.heldout
+        known = _reports_before(self.output_dir, heldout, described["config"]) if resumed else None
+        write_run_file(self.output_dir, "run.json", described)
+        evaluations = {"before": self._evaluate(generate, "before", heldout, known)}
+        history = train()
+        evaluations["after"] = self._evaluate(generate, "after", heldout)
+        if self.recipe.image_column is not None:
+            others = with_images_of_others(heldout)
+            evaluations["images_of_others"] = self._evaluate(generate, "images_of_others", others)
+        if process_index() == 0:
+            self._write_results(history, {stage: done for stage, done in evaluations.items() if done is not None})
+        write_card_and_page(self.output_dir, method)
+
+    def _evaluate(
+        self, generate: Callable[[Any], list[str]], stage: str, rows: Any, reports: list[str] | None = None
+    ) -> Evaluation | None:
+        """Evaluate greedy reports of held-out rows, if there are any, and write the rows with their reports."""
+        if not self.recipe.heldout_rows:
+            return None
+        if reports is None:
+            reports = generate(rows)
+        evaluation = evaluate_reports(reports, self.metrics, rows)
+        if process_index() == 0:
+            written = [{**row, "report": report} for row, report in zip(rows, reports, strict=True)]
+            write_rows(_heldout_file(self.output_dir, stage), written)
+            for name, summary in evaluation.summary().items():
+                logger.info("held out, %s, %s: %s", stage.replace("_", " "), name, format_summary(summary))
+        return evaluation
+
+    def _write_results(self, history: Sequence[Mapping[str, Any]], evaluations: Mapping[str, Evaluation]) -> None:
+        """Write ``evaluation.json`` (all stages and the paired change) and one curve per reward."""
+        summaries = {stage: evaluation.summary() for stage, evaluation in evaluations.items()}
+        if evaluations:
+            paired = change(evaluations["before"], evaluations["after"])
+            write_run_file(self.output_dir, "evaluation.json", {**summaries, "change": paired})
+        for name in (reward.__name__ for reward in self.rewards):
+            with open_output(Path(self.output_dir) / f"curve_{name}.png", overwrite=True) as file:
+                file.write(draw_run(name, history, summaries))
 
 
-def reports_before(output_dir: str, heldout: Any, config: Mapping[str, Any]) -> list[str] | None:
+def _reports_before(output_dir: str, heldout: Any, config: Mapping[str, Any]) -> list[str] | None:
     """Return the reports before training that an interrupted run wrote, which a resumed run need not generate again.
 
     Call this function before ``run.json`` is replaced. Every process must see the files.
@@ -115,62 +249,5 @@ def reports_before(output_dir: str, heldout: Any, config: Mapping[str, Any]) -> 
     return reports
 
 
-def evaluate_stage(
-    trainer: Any,
-    rewards: Sequence[Reward],
-    data: RecipeData,
-    recipe: RewardArguments,
-    stage: str,
-    reports: list[str] | None = None,
-) -> Evaluation | None:
-    """Evaluate the policy on the held-out rows, and write the rows with their reports.
-
-    Args:
-        trainer: The trainer.
-        rewards: Rewards and metrics to compute.
-        data: The rows.
-        recipe: The recipe's arguments.
-        stage: Name of the evaluation.
-        reports: The reports, if they need not be generated.
-
-    Returns:
-        The evaluation, or ``None`` if no rows are held out.
-    """
-    if not recipe.heldout_rows:
-        return None
-    if reports is None:
-        reports = greedy_reports(trainer, data.heldout, recipe.heldout_batch_size)
-    return evaluate_written(trainer, reports, rewards, data.heldout, stage)
-
-
-def evaluate_written(trainer: Any, reports: list[str], rewards: Sequence[Reward], rows: Any, stage: str) -> Evaluation:
-    """Evaluate the reports of held-out rows, and write the rows with their reports on the main process."""
-    evaluation = evaluate_reports(reports, rewards, rows)
-    if trainer.accelerator.is_main_process:
-        written = [{**row, "report": report} for row, report in zip(rows, reports, strict=True)]
-        write_rows(_heldout_file(trainer.args.output_dir, stage), written)
-        for name, summary in evaluation.summary().items():
-            logger.info("held out, %s, %s: %s", stage.replace("_", " "), name, format_summary(summary))
-    return evaluation
-
-
 def _heldout_file(output_dir: str, stage: str) -> Path:
     return Path(output_dir) / f"heldout_{stage}.jsonl"
-
-
-def write_results(
-    trainer: Any,
-    rewards: Sequence[Reward],
-    history: Sequence[dict[str, Any]],
-    evaluations: Mapping[str, Evaluation | None],
-) -> None:
-    """Write ``evaluation.json`` (all stages and the paired change) and one curve per reward, on the main process."""
-    if not trainer.accelerator.is_main_process:
-        return
-    done = {stage: evaluation for stage, evaluation in evaluations.items() if evaluation is not None}
-    summaries = {stage: evaluation.summary() for stage, evaluation in done.items()}
-    if done:
-        write_run_file(trainer, "evaluation.json", {**summaries, "change": change(done["before"], done["after"])})
-    for reward in rewards:
-        path = Path(trainer.args.output_dir) / f"curve_{reward.__name__}.png"
-        plot_run(path, reward.__name__, history, summaries)

@@ -3,8 +3,11 @@
 import json
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 from weakref import ref
@@ -19,28 +22,115 @@ from trl.trainer.utils import RepeatSampler, create_model_from_path
 import rrg_rewards.models.ct_chat.model  # noqa: F401  (makes CT-CHAT known to the automatic classes)
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
-from rrg_rewards.recipes._card import kept_card
-from rrg_rewards.recipes._outputs import write_run_file
-from rrg_rewards.recipes._precision import warn_of_slow_bfloat16
-from rrg_rewards.recipes._termination import saved_on_termination
+from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.processes import any_process
 
 __all__ = [
     "ResumableSampling",
+    "SaveOnTermination",
     "check_processes",
     "checkpoint_to_resume",
+    "computes_in_bfloat16",
     "finish",
     "launch",
-    "load_policy",
     "load_pretrained",
     "make_trainer",
     "prepare_policy",
+    "saved_on_termination",
     "show_progress",
     "start",
     "train_and_save",
     "train_in_float32",
+    "warn_of_slow_bfloat16",
     "write_no_card",
 ]
+
+logger = logging.getLogger(__name__)
+
+# Names of torch.cpu.get_capabilities: x86 and ARM.
+_BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")
+
+
+def computes_in_bfloat16() -> bool | None:
+    """Return whether the CPU has instructions for bfloat16, or ``None`` if torch does not know."""
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name, False) for name in _BFLOAT16) if capabilities else None
+
+
+def warn_of_slow_bfloat16(training: Any, model: Any) -> None:
+    """Log a warning if a run uses bfloat16 on a CPU that computes it much more slowly than float32.
+
+    Args:
+        training: Arguments of a trainer of transformers, or ``PolicyTraining``.
+        model: TRL's ``ModelConfig``.
+    """
+    on_cpu = getattr(training, "use_cpu", False) or not getattr(torch, "accelerator", torch.cuda).is_available()
+    weights = str(getattr(model, "dtype", None)).endswith("bfloat16")
+    mixed = bool(getattr(training, "bf16", False)) or getattr(training, "precision", "").startswith("bf16")
+    if on_cpu and (weights or mixed) and computes_in_bfloat16() is False:
+        logger.warning(
+            "this CPU has no instructions for bfloat16 (AMX or AVX-512 BF16), and a step can take several times as "
+            "long as in float32; set dtype: float32 and %s",
+            "precision: 32-true" if hasattr(training, "precision") else "bf16: false",
+        )
+
+
+# As a shell reports the end of a process by SIGTERM.
+_TERMINATED = 128 + int(signal.SIGTERM)
+
+
+class SaveOnTermination(TrainerCallback):  # type: ignore[misc]
+    """After SIGTERM, save a checkpoint at the end of the step and exit with code 143.
+
+    Add this callback last: the process exits in ``on_save``, in which other callbacks complete the checkpoint. The
+    processes of a run agree at each step, because the signal reaches them at different times.
+    """
+
+    def __init__(self) -> None:
+        self.received = False
+        self._ends = False
+
+    def receive(self, *_: Any) -> None:
+        """Handle SIGTERM. Further signals change nothing: a launcher and the system may both send one."""
+        self.received = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Request a checkpoint if a process has received the signal."""
+        self._ends = any_process(self.received, args.device)
+        if self._ends:
+            control.should_save = True
+            control.should_evaluate = False
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Exit after the requested checkpoint.
+
+        Raises:
+            SystemExit: If a process had received the signal at the end of the step.
+        """
+        if self._ends:
+            sys.exit(_TERMINATED)
+
+
+@contextmanager
+def saved_on_termination(trainer: Any) -> Iterator[None]:
+    """Let SIGTERM end the training inside the block with a checkpoint. Only a main thread can handle signals.
+
+    Args:
+        trainer: A ``transformers.Trainer`` with all its other callbacks.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    callback = SaveOnTermination()
+    trainer.add_callback(callback)
+    before = signal.signal(signal.SIGTERM, callback.receive)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        trainer.remove_callback(callback)
+
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +204,7 @@ def _is_json(path: Path) -> bool:
         return False
 
 
-def load_policy(training: Any, model: Any) -> dict[str, Any]:
+def _load_policy(training: Any, model: Any) -> dict[str, Any]:
     """Load the initial model and its processor before the trainer is constructed.
 
     If the trainer loaded the model, the initial weights of an adapter would depend on the random numbers that loading
@@ -200,7 +290,7 @@ def make_trainer(cls: type, training: Any, model: Any, train: Any, heldout: Any,
         options: Other arguments of the trainer.
     """
     trainer = cls(
-        **load_policy(training, model),
+        **_load_policy(training, model),
         args=training,
         train_dataset=train,
         eval_dataset=heldout if training.eval_strategy != "no" else None,
@@ -264,9 +354,9 @@ def train_and_save(trainer: Any, checkpoint: str | None) -> None:
     """
     with saved_on_termination(trainer):
         trainer.train(resume_from_checkpoint=checkpoint)
-    with kept_card(trainer):
+    with kept_card(trainer.args.output_dir):
         trainer.save_model(trainer.args.output_dir)
-    write_run_file(trainer, "history.json", trainer.state.log_history)
+    write_run_file(trainer.args.output_dir, "history.json", trainer.state.log_history)
 
 
 class _OrderByEpoch(RepeatSampler):  # type: ignore[misc]

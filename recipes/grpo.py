@@ -21,7 +21,6 @@ If one of several rewards may be unscorable, set ``multi_objective_aggregation: 
 default sum, a missing reward counts as 0.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,20 +29,9 @@ from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache, TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import RecipeArguments
-from rrg_rewards.recipes._card import write_run_card
-from rrg_rewards.recipes._evaluate import with_images_of_others
-from rrg_rewards.recipes._outputs import describe, write_run_file, write_run_page
+from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
 from rrg_rewards.recipes._parse import RecipeParser
-from rrg_rewards.recipes._reinforcement import (
-    check_push,
-    describe_rewards,
-    evaluate_stage,
-    load_data_and_fit,
-    make_heldout_metrics,
-    make_rewards,
-    reports_before,
-    write_results,
-)
+from rrg_rewards.recipes._reinforcement import ReinforcementRun, check_push, make_watch
 from rrg_rewards.recipes._training import (
     ResumableSampling,
     check_processes,
@@ -54,7 +42,6 @@ from rrg_rewards.recipes._training import (
     show_progress,
     train_and_save,
 )
-from rrg_rewards.recipes._watch import make_watch, make_watch_metrics
 from rrg_rewards.utilities.vllm_cpu import keep_cpu_weights
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
@@ -110,6 +97,35 @@ def run(
     """
     check_processes(training)
     check_push(recipe, training)
+    _check_generation(recipe, training)
+    prepared = ReinforcementRun.prepare(recipe, training.output_dir)
+    training.reward_weights = prepared.weights
+    described = prepared.describe(training, model)
+    watch = make_watch(recipe, prepared.watch_metrics, training.output_dir)
+    rewards = prepared.rewards if watch is None else watch.record(prepared.rewards)
+    data, trainer_class = prepared.data, _ALGORITHMS[recipe.algorithm][1]
+    trainer = make_trainer(trainer_class, training, model, data.train, data.heldout, reward_funcs=list(rewards))
+    own = [TrainerRewardStateCallback(prepared.rewards), *([] if watch is None else [watch])]
+    if training.use_vllm:
+        own.append(ResetVLLMEncoderCache(trainer))
+    for callback in (*own, *callbacks):
+        trainer.add_callback(callback)
+    show_progress(trainer, progress)
+    checkpoint = checkpoint_to_resume(training)
+
+    def train() -> Any:
+        train_and_save(trainer, checkpoint)
+        return trainer.state.log_history
+
+    def generate(rows: Any) -> list[str]:
+        return greedy_reports(GreedyPolicy.of_trainer(trainer), rows, recipe.heldout_batch_size)
+
+    prepared.train_and_evaluate(described, train, generate, recipe.algorithm.upper(), resumed=checkpoint is not None)
+    return trainer
+
+
+def _check_generation(recipe: RecipeArguments, training: Any) -> None:
+    """Prepare vLLM on CPU, and check that held-out evaluation may gather all weights."""
     if training.use_vllm and training.use_cpu:
         keep_cpu_weights()
     if recipe.heldout_rows and is_deepspeed_zero3_enabled() and not training.ds3_gather_for_generation:
@@ -117,34 +133,6 @@ def run(
             "held-out evaluation gathers all weights on every process, contrary to ds3_gather_for_generation: false; "
             "set heldout_rows: 0"
         )
-    rewards, training.reward_weights = make_rewards(recipe)
-    held_out = make_watch_metrics(recipe)
-    evaluated = [*rewards, *make_heldout_metrics(recipe)]
-    data = load_data_and_fit(recipe, [*evaluated, *held_out], [recipe.reference_column] if recipe.watch else [])
-    described = describe(recipe, training, model, data) | describe_rewards(rewards, training.reward_weights)
-    watch = make_watch(recipe, held_out, training.output_dir)
-    watched = rewards if watch is None else watch.record(rewards)
-    trainer_class = _ALGORITHMS[recipe.algorithm][1]
-    trainer = make_trainer(trainer_class, training, model, data.train, data.heldout, reward_funcs=list(watched))
-    own = [TrainerRewardStateCallback(rewards), *([] if watch is None else [watch])]
-    if training.use_vllm:
-        own.append(ResetVLLMEncoderCache(trainer))
-    for callback in (*own, *callbacks):
-        trainer.add_callback(callback)
-    show_progress(trainer, progress)
-    checkpoint = checkpoint_to_resume(training)
-    known = None if checkpoint is None else reports_before(training.output_dir, data.heldout, described["config"])
-    write_run_file(trainer, "run.json", described)
-    evaluations = {"before": evaluate_stage(trainer, evaluated, data, recipe, "before", known)}
-    train_and_save(trainer, checkpoint)
-    evaluations["after"] = evaluate_stage(trainer, evaluated, data, recipe, "after")
-    if recipe.image_column is not None:
-        others = dataclasses.replace(data, heldout=with_images_of_others(data.heldout))
-        evaluations["images_of_others"] = evaluate_stage(trainer, evaluated, others, recipe, "images_of_others")
-    write_results(trainer, rewards, trainer.state.log_history, evaluations)
-    write_run_card(trainer, recipe.algorithm.upper())
-    write_run_page(trainer)
-    return trainer
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -3,52 +3,190 @@
 ``python -m rrg_rewards.recipes.policy --config FILE [--key value ...]``
 
 ``FILE`` is a YAML file, or the name of a recipe that ``rrg-rewards recipes ls`` lists. The keys are those of
-:class:`rrg_rewards.recipes._policy_training.PolicyTraining`, of TRL's ``ModelConfig``, and of
+:class:`rrg_rewards.recipes.policy.PolicyTraining`, of TRL's ``ModelConfig``, and of
 :class:`rrg_rewards.recipes._arguments.WatchArguments`. The script reads the same tables, formats prompts in the same
 way and writes the same files as :mod:`rrg_rewards.recipes.grpo`. It computes the prompt of several completions once,
 which makes it faster for long prompts (``benchmarks/policy_throughput.py``).
 """
 
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import Trainer, seed_everything
+from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint
 from peft import get_peft_model
 from torch.utils.data import DataLoader
 from trl import get_peft_config
 
 from rrg_rewards.callbacks import RewardWatchCallback
 from rrg_rewards.data.samplers import UnpaddedDistributedSampler
-from rrg_rewards.recipes._arguments import WatchArguments
-from rrg_rewards.recipes._card import kept_card, write_run_card
-from rrg_rewards.recipes._evaluate import Evaluation, with_images_of_others
-from rrg_rewards.recipes._outputs import describe, write_run_file, write_run_page
+from rrg_rewards.recipes._arguments import WatchArguments, option
+from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser
-from rrg_rewards.recipes._policy_training import (
-    HeldoutReports,
-    History,
-    PolicyTraining,
-    StepProgress,
-    checkpoints_of,
-    last_checkpoint,
-)
-from rrg_rewards.recipes._reinforcement import (
-    describe_rewards,
-    evaluate_written,
-    load_data_and_fit,
-    make_heldout_metrics,
-    make_rewards,
-    reports_before,
-    write_results,
-)
+from rrg_rewards.recipes._reinforcement import ReinforcementRun, make_watch
 from rrg_rewards.recipes._training import load_pretrained, start, train_in_float32
-from rrg_rewards.recipes._watch import make_watch, make_watch_metrics
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule
-from rrg_rewards.utilities.processes import process_index
+from rrg_rewards.utilities.processes import gather_objects, num_processes, process_index
 
-__all__ = ["main", "parse", "run", "validate"]
+__all__ = [
+    "PolicyTraining",
+    "last_checkpoint",
+    "main",
+    "parse",
+    "run",
+    "validate",
+]
+
+logger = logging.getLogger(__name__)
+
+_CHECKPOINTS = "checkpoints"
+
+
+@dataclass
+class PolicyTraining:
+    """Arguments of ``PolicyModule``, of its generator and of Lightning's trainer."""
+
+    output_dir: str = option(dataclasses.MISSING, "Folder of the results.")
+    algorithm: str = option("grpo", "grpo, dr_grpo, rloo, scst or ppo.")
+    loss_aggregation: str | None = option("token_mean", "Aggregation of the loss over tokens (default: as in DAPO).")
+    batch_size: int = option(4, "Number of prompts of a rollout, in each process.")
+    num_generations: int = option(8, "Number of completions for each prompt.")
+    minibatches: int = option(1, "Number of minibatches, and so of steps, of each pass over a rollout.")
+    epochs: int = option(1, "Number of passes over a rollout.")
+    beta: float = option(0.0, "Weight of the divergence from the initial policy.")
+    max_new_tokens: int = option(256, "Maximum length of a completion in tokens.")
+    temperature: float = option(1.0, "Sampling temperature.")
+    merge_adapters: bool = option(False, "Merge adapters into the weights during generation.")
+    max_steps: int = option(100, "Number of optimiser steps.")
+    learning_rate: float = option(1e-6, "Highest learning rate.")
+    schedule: str = option("constant", "Learning rate schedule: linear, cosine or constant.")
+    warmup_ratio: float = option(0.0, "Fraction of the steps in which the learning rate rises.")
+    max_grad_norm: float = option(1.0, "Norm to which gradients are clipped.")
+    precision: str = option("32-true", "Lightning's precision, such as bf16-mixed.")
+    use_cpu: bool = option(False, "Train on CPU even if there is a GPU.")
+    devices: int = option(1, "Number of processes, each with its device.")
+    strategy: str = option("auto", "Lightning's strategy, such as ddp.")
+    save_steps: int = option(25, "Save a checkpoint every N steps; 0 for none.")
+    resume: bool = option(True, "Continue from the last checkpoint in output_dir.")
+    seed: int = option(0, "Seed of the rows' order, of sampling and of new adapters.")
+
+    # Keys of TRL's arguments that the parser reads.
+    deepspeed = None
+
+    @property
+    def world_size(self) -> int:
+        """Number of processes."""
+        return num_processes()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the arguments by name."""
+        return dataclasses.asdict(self)
+
+
+def _checkpoints_of(training: PolicyTraining) -> ModelCheckpoint:
+    """Return the callback that keeps the last checkpoint of a run."""
+    return ModelCheckpoint(
+        Path(training.output_dir) / _CHECKPOINTS, filename="{step}", every_n_train_steps=training.save_steps
+    )
+
+
+def last_checkpoint(training: PolicyTraining) -> Path | None:
+    """Return the checkpoint with the most steps, or ``None`` if there is none or the run must not be resumed."""
+    found = (Path(training.output_dir) / _CHECKPOINTS).glob("step=*.ckpt") if training.resume else ()
+    return max(found, key=lambda path: int(path.stem.partition("=")[2].partition("-")[0]), default=None)
+
+
+class _History(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
+    """Records the logged values of each optimiser step, in the format of the Trainer of transformers.
+
+    Args:
+        logging_steps: Every so many steps, the mean reward since the last message is logged as text, for runs whose
+            output is a file.
+    """
+
+    def __init__(self, logging_steps: int = 10) -> None:
+        self.logging_steps = logging_steps
+        self.rows: list[dict[str, float]] = []
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        """Record the values of the step."""
+        values = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        self.rows.append({"step": trainer.global_step, **values})
+        if trainer.global_step % self.logging_steps == 0:
+            last = self.rows[-self.logging_steps :]
+            mean = {name: sum(row[name] for row in last) / len(last) for name in ("reward", "completions/mean_length")}
+            logger.info(
+                "step %d of %d: reward %.3f, mean length %.1f tokens",
+                trainer.global_step,
+                trainer.max_steps,
+                mean["reward"],
+                mean["completions/mean_length"],
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the recorded values."""
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the recorded values."""
+        self.rows = list(state_dict["rows"])
+
+
+class _StepProgress(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
+    """Reports the progress of the training.
+
+    Args:
+        advance: Function of the steps completed since its last call, and of the steps added to the total.
+    """
+
+    def __init__(self, advance: Callable[[int, int], None]) -> None:
+        self.advance = advance
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Report the number of steps."""
+        self.advance(0, trainer.max_steps - trainer.global_step)
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Report a step."""
+        self.advance(1, 0)
+
+
+class _HeldoutReports(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
+    """Collects the reports of a validation, ordered by the column ``row``."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, str] = {}
+
+    @property
+    def reports(self) -> list[str]:
+        """The reports of the last validation."""
+        return [self.found[row] for row in sorted(self.found)]
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Forget earlier reports."""
+        self.found = {}
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,  # noqa: ARG002
+        pl_module: LightningModule,  # noqa: ARG002
+        outputs: Mapping[str, Any],
+        batch: Mapping[str, Sequence[Any]],
+        *_: Any,
+    ) -> None:
+        """Record the reports of a batch."""
+        self.found.update(zip(batch["row"], outputs["prediction"], strict=True))
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Exchange reports with the other processes."""
+        for part in gather_objects(self.found):
+            self.found.update(part)
+
 
 _OF_THE_MODULE = (
     "algorithm",
@@ -66,14 +204,7 @@ _PARSER = RecipeParser(WatchArguments, lambda _: PolicyTraining, __doc__)
 parse, validate = _PARSER.parse, _PARSER.validate
 
 
-class _MainProcess:
-    @property
-    def is_main_process(self) -> bool:
-        # Lightning numbers the processes when the first stage starts.
-        return process_index() == 0
-
-
-def make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
+def _make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
     """Load the policy, with a new adapter if the arguments require one."""
     # Lightning moves the model to the device of its process.
     policy, processor = load_pretrained(model, device_map=None)
@@ -112,60 +243,44 @@ def run(
         ValueError: If a column is missing, no row is usable, or a setting is invalid.
     """
     seed_everything(training.seed, verbose=False)
-    rewards, weights = make_rewards(recipe)
-    evaluated = [*rewards, *make_heldout_metrics(recipe)]
-    watched = make_watch_metrics(recipe)
-    data = load_data_and_fit(recipe, [*evaluated, *watched], [recipe.reference_column] if recipe.watch else [])
+    prepared = ReinforcementRun.prepare(recipe, training.output_dir)
     module = PolicyModule(
-        make_generator(recipe, training, model),
-        rewards,
-        weights=weights,
+        _make_generator(recipe, training, model),
+        prepared.rewards,
+        weights=prepared.weights,
         reference_column=recipe.reference_column,
         loss=None if training.loss_aggregation is None else {"aggregation": training.loss_aggregation},
         **{name: getattr(training, name) for name in _OF_THE_MODULE},
     )
-    history, reports = History(), HeldoutReports()
-    watch = make_watch(recipe, watched, training.output_dir, RewardWatchCallback)
-    callbacks = [history, reports, *([] if watch is None else [watch])]
-    trainer = make_trainer(training, callbacks, progress)
-    # The functions of the other recipes read these attributes of a trainer.
-    results = SimpleNamespace(args=training, accelerator=_MainProcess())
-    described = describe(recipe, training, model, data) | describe_rewards(rewards, weights)
-    checkpoint = last_checkpoint(training)
-    known = None if checkpoint is None else reports_before(training.output_dir, data.heldout, described["config"])
-    write_run_file(results, "run.json", described)
+    history, reports = _History(), _HeldoutReports()
+    watch = make_watch(recipe, prepared.watch_metrics, training.output_dir, RewardWatchCallback)
+    trainer = _make_trainer(training, [history, reports, *([] if watch is None else [watch])], progress)
+    checkpoint, collate = last_checkpoint(training), module.generator.collate
 
-    def evaluate(stage: str, heldout: Any, written: list[str] | None = None) -> Evaluation | None:
-        if not recipe.heldout_rows:
-            return None
-        if written is None:
-            trainer.validate(module, heldout_loader(heldout, recipe.heldout_batch_size, module), verbose=False)
-            written = reports.reports
-        return evaluate_written(results, written, evaluated, heldout, stage)
+    def train() -> list[dict[str, float]]:
+        rows = list(prepared.data.train)
+        data = PolicyDataModule(rows, batch_size=training.batch_size, collate=collate, seed=training.seed)
+        trainer.fit(module, data, ckpt_path=checkpoint)
+        _save(module.generator, training.output_dir)
+        write_run_file(training.output_dir, "history.json", history.rows)
+        return history.rows
 
-    evaluations = {"before": evaluate("before", data.heldout, known)}
-    rows = PolicyDataModule(
-        list(data.train), batch_size=training.batch_size, collate=module.generator.collate, seed=training.seed
-    )
-    trainer.fit(module, rows, ckpt_path=checkpoint)
-    save(module.generator, results)
-    write_run_file(results, "history.json", history.rows)
-    evaluations["after"] = evaluate("after", data.heldout)
-    if recipe.image_column is not None:
-        evaluations["images_of_others"] = evaluate("images_of_others", with_images_of_others(data.heldout))
-    write_results(results, rewards, history.rows, evaluations)
-    write_run_card(results, training.algorithm.upper())
-    write_run_page(results)
+    def generate(rows: Any) -> list[str]:
+        trainer.validate(module, _heldout_loader(rows, recipe.heldout_batch_size, collate), verbose=False)
+        return reports.reports
+
+    described = prepared.describe(training, model)
+    prepared.train_and_evaluate(described, train, generate, training.algorithm.upper(), resumed=checkpoint is not None)
     return module
 
 
-def make_trainer(
+def _make_trainer(
     training: PolicyTraining, callbacks: Sequence[Any], progress: Callable[[int, int], None] | None
 ) -> Trainer:
     """Return Lightning's trainer."""
-    others = [] if progress is None else [StepProgress(progress)]
+    others = [] if progress is None else [_StepProgress(progress)]
     if training.save_steps:
-        others.append(checkpoints_of(training))
+        others.append(_checkpoints_of(training))
     return Trainer(
         accelerator="cpu" if training.use_cpu else "auto",
         devices=training.devices,
@@ -182,23 +297,23 @@ def make_trainer(
     )
 
 
-def heldout_loader(heldout: Any, batch_size: int, module: PolicyModule) -> DataLoader[Any]:
+def _heldout_loader(heldout: Any, batch_size: int, collate: Callable[..., Any]) -> DataLoader[Any]:
     """Return batches of the held-out rows with their numbers, each row in one process."""
     rows = [{**row, "row": number} for number, row in enumerate(heldout)]
     return DataLoader(
         rows,  # type: ignore[arg-type]  # a sequence is a data set
         sampler=UnpaddedDistributedSampler(rows),
         batch_size=batch_size,
-        collate_fn=module.generator.collate,
+        collate_fn=collate,
     )
 
 
-def save(generator: CausalLMGenerator, results: Any) -> None:
-    """Save the policy and its processor in ``output_dir``, on the main process."""
-    if results.accelerator.is_main_process:
-        with kept_card(results):
-            generator.model.save_pretrained(results.args.output_dir)
-            generator.processor.save_pretrained(results.args.output_dir)
+def _save(generator: CausalLMGenerator, output_dir: str) -> None:
+    """Save the policy and its processor, on the main process."""
+    if process_index() == 0:
+        with kept_card(output_dir):
+            generator.model.save_pretrained(output_dir)
+            generator.processor.save_pretrained(output_dir)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

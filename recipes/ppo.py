@@ -14,11 +14,10 @@ If several rows have the same prompt, only the first is used.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -27,24 +26,22 @@ from trl import get_peft_config
 
 from rrg_rewards.callbacks.trainers import TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import PPOArguments
-from rrg_rewards.recipes._card import kept_card, write_run_card
 from rrg_rewards.recipes._data import RecipeData
-from rrg_rewards.recipes._outputs import describe, write_run_file, write_run_page
+from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
+from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser, check_rewards
-from rrg_rewards.recipes._reinforcement import (
-    check_push,
-    describe_rewards,
-    evaluate_stage,
-    load_data_and_fit,
-    make_heldout_metrics,
-    make_rewards,
-    reward_columns,
-    write_results,
+from rrg_rewards.recipes._reinforcement import ReinforcementRun, check_push, reward_columns
+from rrg_rewards.recipes._training import (
+    check_processes,
+    finish,
+    launch,
+    saved_on_termination,
+    show_progress,
+    write_no_card,
 )
-from rrg_rewards.recipes._termination import saved_on_termination
-from rrg_rewards.recipes._training import check_processes, finish, launch, show_progress, write_no_card
 from rrg_rewards.rewards.ppo import RewardFunctionModel
 from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.utilities.user_yaml import read_user_yaml
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
@@ -112,49 +109,48 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
     """
     check_model_source(model.model_name_or_path)
     check_push(recipe, training)
-    rewards, weights = make_rewards(recipe)
-    metrics = [*rewards, *make_heldout_metrics(recipe)]
-    data = load_data_and_fit(recipe, metrics)
+    prepared = ReinforcementRun.prepare(recipe, training.output_dir)
     tokenizer = AutoTokenizer.from_pretrained(
         model.model_name_or_path, revision=model.model_revision, padding_side="left", trust_remote_code=False
     )
-    data, prompts = _different_prompts(data, tokenizer)
+    data, prompts = _different_prompts(prepared.data, tokenizer)
+    prepared = replace(prepared, data=data)
     reward_model = RewardFunctionModel(
-        rewards,
+        prepared.rewards,
         tokenizer,
         prompts,
-        {column: list(data.train[column]) for column in reward_columns(rewards)},
-        weights=weights,
+        {column: list(data.train[column]) for column in reward_columns(prepared.rewards)},
+        weights=prepared.weights,
         unscorable=recipe.unscorable,
     )
     trainer = _make_trainer(training, model, tokenizer, reward_model, prompts)
-    # The trainer sets the number of processes in PPO's arguments when it is constructed.
-    check_processes(training)
-    if len(prompts) < training.batch_size:
-        # The trainer drops incomplete batches, and would search for a complete one forever.
-        raise ValueError(
-            f"{len(prompts)} rows with different prompts fill no batch of {training.batch_size}: lower "
-            "per_device_train_batch_size or gradient_accumulation_steps"
-        )
-    write_no_card(trainer)
     show_progress(trainer, progress)
-    write_run_file(trainer, "run.json", describe(recipe, training, model, data) | describe_rewards(rewards, weights))
-    evaluated = _for_evaluation(trainer, tokenizer)
-    before = evaluate_stage(evaluated, metrics, data, recipe, "before")
+    policy = trainer.accelerator.unwrap_model(trainer.model).policy
+    length, ends = training.response_length, [tokenizer.eos_token_id]
+    greedy = GreedyPolicy(policy, tokenizer, trainer.accelerator, length, ends)
+
+    def train() -> list[dict[str, Any]]:
+        _train_and_save(trainer, policy, tokenizer)
+        return _as_others_log(trainer.state.log_history)
+
+    def generate(rows: Any) -> list[str]:
+        return greedy_reports(greedy, rows, recipe.heldout_batch_size)
+
+    prepared.train_and_evaluate(prepared.describe(training, model), train, generate, "PPO")
+    return trainer
+
+
+def _train_and_save(trainer: Any, policy: Any, tokenizer: Any) -> None:
+    """Train, and save the policy and ``history.json``."""
+    folder = trainer.args.output_dir
     with saved_on_termination(trainer):
         trainer.train()
-    if trainer.accelerator.is_main_process:
+    if process_index() == 0:
         # trainer.save_model would also save the value model if several processes wrap the policy.
-        with kept_card(trainer):
-            evaluated.model_wrapped.save_pretrained(training.output_dir)
-        tokenizer.save_pretrained(training.output_dir)
-    after = evaluate_stage(evaluated, metrics, data, recipe, "after")
-    history = trainer.state.log_history
-    write_run_file(trainer, "history.json", history)
-    write_results(trainer, rewards, _as_others_log(history), {"before": before, "after": after})
-    write_run_card(trainer, "PPO")
-    write_run_page(trainer)
-    return trainer
+        with kept_card(folder):
+            policy.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    write_run_file(folder, "history.json", trainer.state.log_history)
 
 
 def _different_prompts(data: RecipeData, tokenizer: Any) -> tuple[RecipeData, list[list[int]]]:
@@ -183,7 +179,7 @@ def _make_trainer(
 
     source = {"revision": model.model_revision, "dtype": model.dtype if model.dtype != "auto" else None}
     torch.manual_seed(training.seed)
-    return PPOTrainer(
+    trainer = PPOTrainer(
         args=training,
         processing_class=tokenizer,
         model=AutoModelForCausalLM.from_pretrained(model.model_name_or_path, **source, trust_remote_code=False),
@@ -197,21 +193,16 @@ def _make_trainer(
         peft_config=get_peft_config(model),
         callbacks=[_SubScores(reward_model), TrainerRewardStateCallback(reward_model.rewards)],
     )
-
-
-def _for_evaluation(trainer: Any, tokenizer: Any) -> Any:
-    """Return an object with the trainer's attributes that held-out evaluation needs, and the policy as its model."""
-    length = trainer.args.response_length
-    arguments = SimpleNamespace(
-        output_dir=trainer.args.output_dir, max_completion_length=length, chat_template_kwargs=None
-    )
-    return SimpleNamespace(
-        accelerator=trainer.accelerator,
-        model_wrapped=trainer.accelerator.unwrap_model(trainer.model).policy,
-        processing_class=tokenizer,
-        args=arguments,
-        eos_token_ids=[tokenizer.eos_token_id],
-    )
+    # The trainer sets the number of processes in PPO's arguments when it is constructed.
+    check_processes(training)
+    if len(prompts) < training.batch_size:
+        # The trainer drops incomplete batches, and would search for a complete one forever.
+        raise ValueError(
+            f"{len(prompts)} rows with different prompts fill no batch of {training.batch_size}: lower "
+            "per_device_train_batch_size or gradient_accumulation_steps"
+        )
+    write_no_card(trainer)
+    return trainer
 
 
 def _as_others_log(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

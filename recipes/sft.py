@@ -13,14 +13,14 @@ merges), ``run.json`` (resolved configuration, versions, rows), ``history.json``
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from trl import SFTConfig, SFTTrainer
 
 from rrg_rewards.recipes._arguments import SupervisedArguments
-from rrg_rewards.recipes._card import write_run_card
-from rrg_rewards.recipes._data import load_recipe_data
-from rrg_rewards.recipes._outputs import describe, write_run_file, write_run_page
+from rrg_rewards.recipes._data import RecipeData, load_recipe_data
+from rrg_rewards.recipes._outputs import describe, write_card_and_page, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._training import (
     check_processes,
@@ -32,7 +32,7 @@ from rrg_rewards.recipes._training import (
     train_and_save,
 )
 
-__all__ = ["finish", "main", "parse", "run", "validate"]
+__all__ = ["fine_tune", "finish", "main", "parse", "run", "validate"]
 
 _PARSER = RecipeParser(SupervisedArguments, lambda _: SFTConfig, __doc__)
 parse, validate = _PARSER.parse, _PARSER.validate
@@ -58,13 +58,31 @@ def run(
     check_processes(training)
     data = load_recipe_data(recipe, [recipe.completion_column])
     train, heldout = (_with_completions(rows, recipe) for rows in (data.train, data.heldout))
+    trainer = fine_tune(recipe, training, model, replace(data, train=train, heldout=heldout), progress)
+    write_card_and_page(training.output_dir, "SFT")
+    return trainer
+
+
+def fine_tune(
+    recipe: Any, training: Any, model: Any, data: RecipeData, progress: Callable[[int, int], None] | None
+) -> Any:
+    """Fine-tune a model on prompts and completions, and write ``run.json``. Every process must call this function.
+
+    Args:
+        recipe: The recipe's arguments, a dataclass.
+        training: TRL's ``SFTConfig``.
+        model: TRL's ``ModelConfig``.
+        data: Rows with the columns ``prompt`` and ``completion``.
+        progress: Function of the steps completed and added, which replaces the trainer's output.
+
+    Returns:
+        The trainer, after training.
+    """
     described = describe(recipe, training, model, data)
-    trainer = make_trainer(SFTTrainer, training, model, train, heldout)
+    trainer = make_trainer(SFTTrainer, training, model, data.train, data.heldout)
     show_progress(trainer, progress)
     train_and_save(trainer, checkpoint_to_resume(trainer.args))
-    write_run_file(trainer, "run.json", described)
-    write_run_card(trainer, "SFT")
-    write_run_page(trainer)
+    write_run_file(training.output_dir, "run.json", described)
     return trainer
 
 

@@ -18,23 +18,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datasets import Dataset
-from trl import SFTConfig, SFTTrainer
+from trl import SFTConfig
 
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.judges.base import AnswerError
 from rrg_rewards.judges.evaluations import EvaluatedPair, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.recipes._data import RecipeData
-from rrg_rewards.recipes._outputs import describe, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser
-from rrg_rewards.recipes._training import (
-    check_processes,
-    checkpoint_to_resume,
-    launch,
-    make_trainer,
-    show_progress,
-    train_and_save,
-)
+from rrg_rewards.recipes._training import check_processes, launch
+from rrg_rewards.recipes.sft import fine_tune
 
 __all__ = ["DistillationArguments", "load_examples", "main", "parse", "run", "validate"]
 
@@ -127,13 +120,7 @@ def run(
         ValueError: If no row is usable, or the processes do not form one group.
     """
     check_processes(training)
-    data = _load(recipe)
-    described = describe(recipe, training, model, data)
-    trainer = make_trainer(SFTTrainer, training, model, data.train, data.heldout)
-    show_progress(trainer, progress)
-    train_and_save(trainer, checkpoint_to_resume(trainer.args))
-    write_run_file(trainer, "run.json", described)
-    return trainer
+    return fine_tune(recipe, training, model, _load(recipe), progress)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -26,8 +26,7 @@ def read_rows(table: Table, args: argparse.Namespace) -> list[dict[str, Any] | N
         TableError: If a column is missing.
         FeatureError: If a feature file is missing or torn.
     """
-    from rrg_rewards.recipes._arguments import DataArguments
-    from rrg_rewards.recipes._prompts import make_prompt, prompt_columns
+    from rrg_rewards.recipes._arguments import DataArguments, make_prompt, prompt_columns
     from rrg_rewards.utilities.features import check_features
 
     arguments = DataArguments(

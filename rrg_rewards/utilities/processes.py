@@ -5,9 +5,10 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import torch
 import torch.distributed as dist
 
-__all__ = ["gather_objects", "num_processes", "process_index", "run_coroutine"]
+__all__ = ["any_process", "gather_objects", "num_processes", "process_index", "run_coroutine"]
 
 T = TypeVar("T")
 
@@ -37,6 +38,24 @@ def num_processes() -> int:
 def process_index() -> int:
     """Return the rank of this process, or 0 without a process group."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def any_process(value: bool, device: torch.device) -> bool:
+    """Return whether the value is true in any process of the job. Every process must call this function.
+
+    Args:
+        value: Value of this process.
+        device: Device of the process, on which its backend communicates.
+
+    Example:
+        >>> any_process(True, torch.device("cpu"))
+        True
+    """
+    if num_processes() == 1:
+        return value
+    flag = torch.tensor(int(value), device=device)
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    return bool(flag)
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from rrg_rewards.labelers import RadBertLabeler
 from rrg_rewards.metrics import make_metric
 from rrg_rewards.models.ct_chat.processor import CTChatProcessor
-from rrg_rewards.recipes.ct_chat.mini import mini_ct_chat, mini_processor
+from rrg_rewards.recipes.ct_chat.phantom import mini_ct_chat, mini_processor
 
 BF16, F32 = torch.bfloat16, torch.float32
 PLACES = [

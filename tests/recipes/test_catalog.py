@@ -114,7 +114,7 @@ def test_deepspeed_on_cpu_starts_processes(
     started: bool,
 ) -> None:
     calls: list[list[str]] = []
-    monkeypatch.setattr(_parse, "start_deepspeed_on_cpu", lambda: None)
+    monkeypatch.setattr(_parse, "_start_deepspeed_on_cpu", lambda: None)
     monkeypatch.setattr(_parse.RecipeParser, "_parse", lambda self, argv: calls.append(argv))
     parse(["--config", str(recipe(**changes)), *argv])
     (parsed,) = calls

@@ -1,7 +1,6 @@
 """Corpus statistics of held-out reports."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +10,14 @@ from tiny_policy import tiny_model, tiny_tokenizer
 from words import WordLabeler
 
 from rrg_rewards.functional import bootstrap_interval, crg_score, crg_score_from_counts
-from rrg_rewards.recipes._evaluate import Evaluation, _per_report, change, evaluate_reports, greedy_reports
+from rrg_rewards.recipes._evaluate import (
+    Evaluation,
+    GreedyPolicy,
+    _per_report,
+    change,
+    evaluate_reports,
+    greedy_reports,
+)
 from rrg_rewards.rewards import CRGReward, MetricReward, make_reward
 
 LABELER = WordLabeler("edema effusion nodule")
@@ -118,19 +124,12 @@ def test_a_greedy_report_does_not_depend_on_its_batch(conversational: bool) -> N
     with torch.no_grad():
         for weights in model.parameters():
             weights.mul_(8)
-    arguments = SimpleNamespace(max_completion_length=6, chat_template_kwargs=None)
-    trainer = SimpleNamespace(
-        accelerator=Accelerator(cpu=True),
-        model_wrapped=model,
-        processing_class=tiny_tokenizer(),
-        args=arguments,
-        eos_token_ids=[2],
-    )
+    policy = GreedyPolicy(model, tiny_tokenizer(), Accelerator(cpu=True), max_new_tokens=6, end_token_ids=[2])
     rows = [{"prompt": prompt} for prompt in prompts]
-    alone = greedy_reports(trainer, rows, batch_size=1)
+    alone = greedy_reports(policy, rows, batch_size=1)
     assert len(set(alone)) > 1
-    assert greedy_reports(trainer, rows, batch_size=4) == alone
-    assert greedy_reports(trainer, rows, batch_size=3) == alone
+    assert greedy_reports(policy, rows, batch_size=4) == alone
+    assert greedy_reports(policy, rows, batch_size=3) == alone
 
 
 def test_nothing_scorable_is_nan() -> None:

@@ -11,8 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 pytest.importorskip("lightning.pytorch")
 
-from rrg_rewards.recipes._policy_training import PolicyTraining, last_checkpoint
-from rrg_rewards.recipes.policy import main, parse, run, validate
+from rrg_rewards.recipes.policy import PolicyTraining, last_checkpoint, main, parse, run, validate
 
 LABELER = "keywords:edema effusion nodule"
 

@@ -11,7 +11,7 @@ from gullible_judge import MAGIC
 from tiny_policy import WORDS, save_tiny_policy
 
 from rrg_rewards.judges import registry as judges
-from rrg_rewards.recipes._watch import parse_limits
+from rrg_rewards.recipes._reinforcement import parse_limits
 from rrg_rewards.recipes.grpo import parse, run, validate
 
 LABELER = "keywords:edema effusion nodule"

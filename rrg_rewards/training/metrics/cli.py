@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
@@ -34,6 +33,7 @@ from rrg_rewards.training.metrics.report import (
 )
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.processes import any_process
 
 __all__ = [
     "TASKS",
@@ -125,10 +125,7 @@ class SaveOnTermination(Callback):  # type: ignore[misc]  # Lightning is an opti
         Raises:
             SIGTERMException: In all processes.
         """
-        received = torch.tensor(int(self.received), device=trainer.strategy.root_device)
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(received, op=torch.distributed.ReduceOp.MAX)
-        if received:
+        if any_process(self.received, trainer.strategy.root_device):
             raise SIGTERMException
 
     on_validation_end = on_train_batch_end

@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 
 from rrg_rewards.models.model_card import is_written_here
 from rrg_rewards.recipes import grpo, sft
-from rrg_rewards.recipes._card import write_policy_card
+from rrg_rewards.recipes._outputs import write_policy_card
 
 ATTACK = {
     "reward": "crg",
