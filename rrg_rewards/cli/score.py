@@ -134,7 +134,7 @@ class _Engine:
         progress: "Progress",
         best: bool | None,
     ) -> "ScoredBatches":
-        from rrg_rewards.integrations.ray_actors import RayScorers
+        from rrg_rewards.integrations.ray import RayScorers
 
         with RayScorers(metrics, self.workers, self.address, self.gpus_per_worker or 0, best) as scorers:
             for batch, scores in scorers.scored(batches):

@@ -1,21 +1,30 @@
-"""Scoring on several machines: batched functions for Ray Data and for ``datasets.map``."""
+"""Scoring on several machines: functions of batches for Ray Data and ``datasets.map``, and actors that keep order."""
 
-from collections.abc import Iterable, Mapping
+import math
+import os
+import sys
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 
-from rrg_rewards.integrations.ray_resources import checked_workers
 from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["ReportScorer", "ReportSums", "merge_sums", "score_dataset"]
+__all__ = ["RayScorers", "ReportScorer", "ReportSums", "merge_sums", "score_dataset"]
 
 _EXTRA = "ray"
+# Batches that wait for each worker, so that no worker is idle while the driver waits for the first of them.
+_WAITING = 4
+# Fractions of a GPU such as 1/3 must fill a whole one in spite of rounding.
+_ROUNDING = 1e-6
 
 Columns = Mapping[str, Any]
 
@@ -202,7 +211,7 @@ def score_dataset(
     data: Any = require("ray.data", extra=_EXTRA)
     cluster: Any = require("ray", extra=_EXTRA)
     each = {"CPU": num_cpus, "GPU": num_gpus}
-    checked_workers(workers, each, cluster.cluster_resources(), cluster.available_resources())
+    _checked_workers(workers, each, cluster.cluster_resources(), cluster.available_resources())
     sums = dataset.map_batches(
         ReportSums,
         fn_constructor_kwargs={"metrics": _by_name(metrics), **columns},
@@ -249,3 +258,199 @@ def _state(name: str, metric: ReportMetric, row: Columns) -> dict[str, Any]:
         value = np.array(row[f"{name}.{state}"])
         found[state] = torch.from_numpy(value).to(default.dtype).reshape(default.shape)
     return found
+
+
+class _ReportBatch(Protocol):
+    """Report pairs, with the context columns of each metric."""
+
+    @property
+    def predictions(self) -> Sequence[str | None]:
+        """The predictions."""
+        ...
+
+    @property
+    def references(self) -> Sequence[Any]:
+        """The references: one for each report, or lists of them."""
+        ...
+
+    @property
+    def context(self) -> Mapping[str, Mapping[str, Any]]:
+        """The context columns of each metric."""
+        ...
+
+
+Batch = TypeVar("Batch", bound=_ReportBatch)
+
+
+class RayScorers:
+    """Ray actors that score batches of report pairs, and return the scores in the order of the batches.
+
+    Batches and scores are those of one process, so all numbers computed from them are equal to the last bit. An actor
+    that dies is restarted, and its batches are scored again.
+
+    Args:
+        metrics: The metrics by name.
+        workers: Number of actors, of one CPU each; default: as many as the cluster has CPUs and GPUs for.
+        address: Address of a cluster, such as ``auto`` or ``ray://head:10001``; default: a cluster on this machine,
+            which ends with :meth:`close`.
+        num_gpus: GPUs of each actor, for metrics with a model.
+        best: For reports with several references, as in :func:`rrg_rewards.metrics.score_references`; ``None`` if they
+            have one.
+
+    Raises:
+        ModuleNotFoundError: If Ray is not installed (extra ``ray``).
+        ConnectionError: If there is no cluster at the address.
+        ValueError: If the cluster has fewer CPUs or GPUs than the actors reserve.
+
+    Warns:
+        RuntimeWarning: If other work has reserved CPUs or GPUs that the actors need, so that they wait for it.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, ReportMetric],
+        workers: int | None = None,
+        address: str | None = None,
+        num_gpus: float = 0,
+        best: bool | None = None,
+    ) -> None:
+        self._ray: Any = require("ray", extra=_EXTRA)
+        self._actors: list[Any] = []
+        self._owns_connection = not self._ray.is_initialized()
+        if self._owns_connection:
+            options = _local_options(workers) if address is None else {"address": address}
+            self._ray.init(log_to_driver=False, **options)
+        try:
+            workers = self._worker_count(workers, address, num_gpus)
+        except ValueError:
+            self.close()
+            raise
+        actor = self._ray.remote(max_restarts=-1, max_task_retries=-1, num_cpus=1, num_gpus=num_gpus)(_Actor)
+        self._actors = [actor.remote(dict(metrics), best) for _ in range(workers)]
+
+    def _worker_count(self, workers: int | None, address: str | None, num_gpus: float) -> int:
+        """Return the number of actors; see :func:`_checked_workers`."""
+        total = self._ray.cluster_resources()
+        # A cluster that has just started does not know its free resources yet, and no other work runs on it.
+        started_here = self._owns_connection and address is None
+        free = total if started_here else self._ray.available_resources()
+        return _checked_workers(workers, {"CPU": 1, "GPU": num_gpus}, total, free)
+
+    def __enter__(self) -> "RayScorers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def scored(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, dict[str, Scores]]]:
+        """Yield each batch with its scores by metric, in order. Errors of metrics are raised as they are."""
+        waiting: deque[tuple[Batch, Any, Any]] = deque()
+        free = deque(self._actors * _WAITING)
+        for batch in batches:
+            if not free:
+                yield self._first(waiting, free)
+            actor = free.popleft()
+            waiting.append((batch, actor, actor.score.remote(batch.predictions, batch.references, batch.context)))
+        while waiting:
+            yield self._first(waiting, free)
+
+    def _first(self, waiting: "deque[tuple[Batch, Any, Any]]", free: "deque[Any]") -> tuple[Batch, dict[str, Scores]]:
+        """Wait for the first batch, and free its actor."""
+        batch, actor, result = waiting.popleft()
+        try:
+            scores: dict[str, Scores] = self._ray.get(result)
+        except self._ray.exceptions.RayTaskError as error:
+            # Ray's own error contains the traceback of the worker as its text.
+            raise error.cause from error
+        free.append(actor)
+        return batch, scores
+
+    def close(self) -> None:
+        """End the actors, and the cluster if it was started here."""
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._actors = []
+        if self._owns_connection:
+            self._ray.shutdown()
+
+
+def _local_options(workers: int | None) -> dict[str, Any]:
+    """Return the options of a cluster on this machine, whose processes import modules from the same folders."""
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return {"num_cpus": workers, "include_dashboard": False, "runtime_env": {"env_vars": paths}}
+
+
+class _Actor:
+    """Scores batches in a process of its own."""
+
+    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
+        self._metrics = metrics
+        self._best = best
+
+    def score(
+        self,
+        predictions: Sequence[str | None],
+        references: Sequence[Any],
+        context: Mapping[str, Mapping[str, Any]],
+    ) -> dict[str, Scores]:
+        return {
+            name: score_batch(metric, predictions, references, self._best, context[name])
+            for name, metric in self._metrics.items()
+        }
+
+
+def _checked_workers(
+    workers: int | None, each: Mapping[str, float], total: Mapping[str, float], free: Mapping[str, float]
+) -> int:
+    """Return the number of workers, after a check that the cluster can run all of them at once.
+
+    Args:
+        workers: Number of workers; ``None`` for as many as the whole cluster has resources for.
+        each: Resources that each worker reserves, by Ray's names: ``{"CPU": 1, "GPU": 0.5}``.
+        total: Resources of the cluster, as ``ray.cluster_resources()`` returns them.
+        free: Resources that nothing else has reserved, as ``ray.available_resources()`` returns them.
+
+    Raises:
+        ValueError: If the whole cluster cannot hold the workers; some of them would wait forever.
+
+    Warns:
+        RuntimeWarning: If the free resources do not suffice. Workers then wait until others have ended.
+
+    Example:
+        >>> cluster = {"CPU": 8.0, "GPU": 1.0}
+        >>> _checked_workers(None, {"CPU": 1, "GPU": 0.5}, total=cluster, free=cluster)
+        2
+        >>> _checked_workers(3, {"CPU": 1}, total={"CPU": 2.0}, free={"CPU": 2.0})
+        Traceback (most recent call last):
+        ...
+        ValueError: 3 workers need 3 CPU, but the Ray cluster has 2 CPU: workers can be at most 2. ...
+    """
+    each = {name: amount for name, amount in each.items() if amount}
+    held, unreserved = ({name: resources.get(name, 0.0) for name in each} for resources in (total, free))
+    fitting = _fitting(each, held)
+    count = max(1, fitting) if workers is None else workers
+    needed = f"{count} workers need" if count > 1 else "1 worker needs"
+    needed = f"{needed} {_listed({name: amount * count for name, amount in each.items()})}"
+    if count > fitting:
+        most = f"workers can be at most {fitting}" if fitting else "not even one worker fits"
+        raise ValueError(
+            f"{needed}, but the Ray cluster has {_listed(held)}: {most}. Or start more nodes first; those that an "
+            "autoscaler would add do not count"
+        )
+    if count > _fitting(each, unreserved):
+        warnings.warn(
+            f"{needed}, but only {_listed(unreserved)} of the Ray cluster's {_listed(held)} are free: scoring waits "
+            f"until other work has ended. Number of workers that could start now: {_fitting(each, unreserved)}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return count
+
+
+def _fitting(each: Mapping[str, float], resources: Mapping[str, float]) -> int:
+    """Return how many workers the resources suffice for."""
+    return min(math.floor(resources[name] / amount + _ROUNDING) for name, amount in each.items())
+
+
+def _listed(resources: Mapping[str, float]) -> str:
+    return " and ".join(f"{round(amount, 3):g} {name}" for name, amount in resources.items())

@@ -17,9 +17,14 @@ import pytest
 import torch
 
 from rrg_rewards.cli.main import main
-from rrg_rewards.integrations.ray import ReportScorer, ReportSums, merge_sums, score_dataset
-from rrg_rewards.integrations.ray_actors import RayScorers
-from rrg_rewards.integrations.ray_resources import checked_workers
+from rrg_rewards.integrations.ray import (
+    RayScorers,
+    ReportScorer,
+    ReportSums,
+    _checked_workers,
+    merge_sums,
+    score_dataset,
+)
 from rrg_rewards.metrics import ROUGE, CallableMetric, ReportCRG, ReportMetric
 
 SENTENCES = ["Cardiomegaly.", "Hiatal hernia.", "No nodule.", "Small left pleural effusion.", "Normal lungs.", ""]
@@ -133,30 +138,30 @@ def test_options_of_ray_need_the_engine(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_workers_that_a_cluster_cannot_hold_are_refused() -> None:
     cluster = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
-    assert checked_workers(4, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
-    assert checked_workers(None, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
+    assert _checked_workers(4, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
+    assert _checked_workers(None, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
     # GPUs limit the default, and three thirds are a whole GPU.
-    assert checked_workers(None, {"CPU": 1, "GPU": 1 / 3}, cluster, cluster) == 3
+    assert _checked_workers(None, {"CPU": 1, "GPU": 1 / 3}, cluster, cluster) == 3
     with pytest.raises(
         ValueError, match=r"^5 workers need 5 CPU, but the Ray cluster has 4 CPU: workers can be at most 4"
     ):
-        checked_workers(5, {"CPU": 1, "GPU": 0}, cluster, cluster)
+        _checked_workers(5, {"CPU": 1, "GPU": 0}, cluster, cluster)
     with pytest.raises(ValueError, match=r"^2 workers need 2 CPU and 2 GPU, but .* has 4 CPU and 1 GPU: .* at most 1"):
-        checked_workers(2, {"CPU": 1, "GPU": 1}, cluster, cluster)
+        _checked_workers(2, {"CPU": 1, "GPU": 1}, cluster, cluster)
     with pytest.raises(ValueError, match=r"^1 worker needs 1 CPU and 1 GPU, .* has 4 CPU and 0 GPU: not even one"):
-        checked_workers(None, {"CPU": 1, "GPU": 1}, {"CPU": 4.0}, {"CPU": 4.0})
+        _checked_workers(None, {"CPU": 1, "GPU": 1}, {"CPU": 4.0}, {"CPU": 4.0})
 
 
 def test_workers_that_wait_for_other_work_are_told_of() -> None:
     cluster = {"CPU": 4.0}
     with pytest.warns(RuntimeWarning, match=r"3 workers need 3 CPU, but only 1.5 CPU of .* 4 CPU are free.* now: 1$"):
-        assert checked_workers(3, {"CPU": 1}, cluster, {"CPU": 1.5}) == 3
+        assert _checked_workers(3, {"CPU": 1}, cluster, {"CPU": 1.5}) == 3
     # Ray leaves out a resource of which nothing is free.
     with pytest.warns(RuntimeWarning, match="only 0 CPU"):
-        checked_workers(None, {"CPU": 1}, cluster, {})
+        _checked_workers(None, {"CPU": 1}, cluster, {})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        checked_workers(4, {"CPU": 1}, cluster, cluster)
+        _checked_workers(4, {"CPU": 1}, cluster, cluster)
 
 
 def write(path: Path, columns: Mapping[str, Any]) -> Path:
