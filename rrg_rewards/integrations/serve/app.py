@@ -1,34 +1,50 @@
-"""The ASGI application of a reward server."""
+"""The ASGI application of a reward server: its endpoints, the bodies of requests, and counts in Prometheus' format."""
 
 import asyncio
 import base64
 import hmac
+import json
 import logging
+import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections import Counter as Tally
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from rrg_rewards.integrations.serve.bodies import Bodies, json_object
-from rrg_rewards.integrations.serve.dialects import DIALECTS, Dialect
-from rrg_rewards.integrations.serve.errors import RequestError, error_place
-from rrg_rewards.integrations.serve.metrics import CONTENT_TYPE, ServerMetrics
-from rrg_rewards.integrations.serve.scorer import ScoredSample, Scorer
+from rrg_rewards.integrations.serve.requests import (
+    DIALECTS,
+    Dialect,
+    RequestError,
+    ScoredSample,
+    busy,
+    error_place,
+)
+from rrg_rewards.integrations.serve.scorer import Scorer
 from rrg_rewards.integrations.serve.settings import ServerOptions
+from rrg_rewards.utilities.concurrency import within
 from rrg_rewards.version import __version__
 
-__all__ = ["make_app"]
+__all__ = ["SHARED_FOLDER", "make_app"]
+
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable of the folder in which workers share their metrics; prometheus_client reads it when imported."""
 
 _log = logging.getLogger(__name__)
 
 # The status that nginx logs for a client that left before the reply.
 _CLIENT_LEFT = 499
+_BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 T = TypeVar("T")
 
@@ -59,8 +75,8 @@ def make_app(options: ServerOptions) -> Starlette:
 class _Server:
     def __init__(self, options: ServerOptions) -> None:
         self._options = options
-        self._metrics = ServerMetrics()
-        self._bodies = Bodies(options)
+        self._metrics = _ServerMetrics()
+        self._bodies = _Bodies(options)
         self._scorer = Scorer(options, self._count_batch)
         self._scorer.start()
 
@@ -99,7 +115,7 @@ class _Server:
     def scores(self, dialect: Dialect) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             async with self._bodies.read(request) as body:
-                samples = dialect.samples(json_object(body), self._options)
+                samples = dialect.samples(_json_object(body), self._options)
                 scored = await _unless_client_leaves(request, self._scorer.score(samples))
             return JSONResponse(dialect.render(scored, self._options))
 
@@ -123,7 +139,7 @@ class _Server:
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002 (Starlette's)
         self._metrics.waiting.set(self._scorer.num_waiting)
-        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
+        return Response(self._metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def _no_such_endpoint(request: Request, error: Exception) -> Response:  # noqa: ARG001 (Starlette's)
@@ -169,3 +185,128 @@ async def _unless_client_leaves(request: Request, scoring: Coroutine[Any, Any, T
         work.cancel()
         gone.cancel()
         await asyncio.gather(work, gone, return_exceptions=True)
+
+
+class _Bodies:
+    """Reads bodies, and limits the memory that they take together.
+
+    Args:
+        options: Limits of the server.
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._options = options
+        self._held = 0
+
+    @asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[bytearray]:
+        """Read a body, which counts as held until the block ends.
+
+        Raises:
+            RequestError: If the body is too long, compressed or too slow, or other bodies take all memory.
+            starlette.requests.ClientDisconnect: If the client leaves.
+        """
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise RequestError(415, "the body is compressed; send plain JSON")
+        body = bytearray()
+        try:
+            try:
+                await within(self._options.timeout, self._receive(request, body))
+            except asyncio.TimeoutError:
+                raise RequestError(408, f"the body did not arrive within {self._options.timeout:g} s") from None
+            yield body
+        finally:
+            self._held -= len(body)
+
+    async def _receive(self, request: Request, body: bytearray) -> None:
+        limit = self._options.max_request_bytes
+        error: RequestError | None = None
+        discarded = 0
+        async for chunk in request.stream():
+            if error is None and len(body) + len(chunk) > limit:
+                error = RequestError(413, f"the body is longer than {limit} bytes; send fewer completions")
+            if error is None and self._held + len(chunk) > self._options.max_total_bytes:
+                error = busy("the bodies of other requests take all memory that requests may take")
+            if error is None:
+                self._held += len(chunk)
+                body += chunk
+                continue
+            # A client reads the reply only after it has sent the body.
+            discarded += len(chunk)
+            if discarded > self._options.max_total_bytes:
+                raise error
+        if error is not None:
+            raise error
+
+
+def _json_object(body: bytes | bytearray) -> Mapping[str, Any]:
+    """Parse a body that must be a JSON object.
+
+    Raises:
+        RequestError: If it is not.
+
+    Example:
+        >>> _json_object(b'{"completions": []}')
+        {'completions': []}
+    """
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(400, f"the body must be JSON in UTF-8 ({type(error).__name__})") from None
+    if not isinstance(content, dict):
+        raise RequestError(400, f"the body must be a JSON object, got {type(content).__name__}")
+    return content
+
+
+class _ServerMetrics:
+    """The metrics of a worker, and their sums over all workers."""
+
+    def __init__(self) -> None:
+        _forget_dead_workers()
+        registry = self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "rrg_rewards_requests", "Requests by path and HTTP status.", ["path", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "rrg_rewards_request_seconds", "Duration of requests by path.", ["path"], registry=registry
+        )
+        self.completions = Counter(
+            "rrg_rewards_completions",
+            "Completions by outcome: scored, unscorable, or failed with the kind of failure of the judge.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.batches = Histogram(
+            "rrg_rewards_batch_completions", "Completions per batch.", buckets=_BATCH_SIZES, registry=registry
+        )
+        self.waiting = Gauge(
+            "rrg_rewards_waiting_completions",
+            "Completions that wait for a batch.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+
+    def count_batch(self, scored: Sequence[ScoredSample]) -> None:
+        """Count the completions of a batch by outcome."""
+        self.batches.observe(len(scored))
+        for outcome, count in Tally(sample.outcome for sample in scored).items():
+            self.completions.labels(outcome).inc(count)
+
+    def render(self) -> bytes:
+        """Return the metrics of all workers as text."""
+        registry = self._registry
+        if SHARED_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        text: bytes = generate_latest(registry)
+        return text
+
+
+def _forget_dead_workers() -> None:
+    """Remove the gauges of workers that were killed. Their counts are kept."""
+    for path in Path(os.environ.get(SHARED_FOLDER, os.devnull)).glob("gauge_live*.db"):
+        pid = int(path.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid)

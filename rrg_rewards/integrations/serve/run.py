@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess
 
-from rrg_rewards.integrations.serve.metrics import SHARED_FOLDER
+from rrg_rewards.integrations.serve.app import SHARED_FOLDER, make_app
 from rrg_rewards.integrations.serve.settings import ServerOptions
 
 __all__ = ["bind", "run_server"]
@@ -139,8 +139,6 @@ class _Supervisor(Multiprocess):  # type: ignore[misc]
 
 
 def _make_app(options: ServerOptions) -> Starlette:
-    from rrg_rewards.integrations.serve.app import make_app
-
     if options.workers > 1:
         torch.set_num_threads(max(1, torch.get_num_threads() // options.workers))
     try:

@@ -3,46 +3,17 @@
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from rrg_rewards.integrations.serve.errors import RequestError, busy, scoring_error
+from rrg_rewards.integrations.serve.requests import RequestError, Sample, ScoredSample, busy, scoring_error
 from rrg_rewards.integrations.serve.settings import ServerOptions
-from rrg_rewards.rewards.base import Completion
 from rrg_rewards.utilities.batching import BatchQueue, QueueFullError
 
-__all__ = ["Sample", "ScoredSample", "Scorer"]
+__all__ = ["Scorer"]
 
 T = TypeVar("T")
-
-
-class Sample(NamedTuple):
-    """A completion with its values of the columns that the reward reads."""
-
-    completion: Completion
-    columns: Mapping[str, Any]
-
-
-class ScoredSample(NamedTuple):
-    """The reward of a completion.
-
-    Args:
-        reward: The reward; ``None`` if the completion is unscorable.
-        scores: Sub-scores by name; ``None`` for those that are undefined.
-        failure: Kind of the failure of the judge, if it failed.
-    """
-
-    reward: float | None
-    scores: Mapping[str, float | None]
-    failure: str | None
-
-    @property
-    def outcome(self) -> str:
-        """``scored``, ``unscorable``, or ``failed_`` with the kind of failure."""
-        if self.reward is not None:
-            return "scored"
-        return "unscorable" if self.failure is None else f"failed_{self.failure}"
 
 
 class Scorer:

@@ -1,16 +1,92 @@
-"""Requests and replies in the forms that trainers use, one dialect per path."""
+"""Requests and replies in the forms that trainers use, one dialect per path, and errors without report text."""
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.transcripts import completion_after_prompt, first_exchange
-from rrg_rewards.integrations.serve.errors import RequestError
-from rrg_rewards.integrations.serve.fields import listed, named_columns, same_length
-from rrg_rewards.integrations.serve.scorer import Sample, ScoredSample
 from rrg_rewards.integrations.serve.settings import ServerOptions
+from rrg_rewards.rewards.base import Completion
 
-__all__ = ["DIALECTS", "Dialect"]
+__all__ = ["DIALECTS", "Dialect", "RequestError", "Sample", "ScoredSample", "busy", "error_place", "scoring_error"]
+
+
+class Sample(NamedTuple):
+    """A completion with its values of the columns that the reward reads."""
+
+    completion: Completion
+    columns: Mapping[str, Any]
+
+
+class ScoredSample(NamedTuple):
+    """The reward of a completion.
+
+    Args:
+        reward: The reward; ``None`` if the completion is unscorable.
+        scores: Sub-scores by name; ``None`` for those that are undefined.
+        failure: Kind of the failure of the judge, if it failed.
+    """
+
+    reward: float | None
+    scores: Mapping[str, float | None]
+    failure: str | None
+
+    @property
+    def outcome(self) -> str:
+        """``scored``, ``unscorable``, or ``failed_`` with the kind of failure."""
+        if self.reward is not None:
+            return "scored"
+        return "unscorable" if self.failure is None else f"failed_{self.failure}"
+
+
+class RequestError(Exception):
+    """A request that gets no reward.
+
+    Args:
+        status: HTTP status.
+        message: What is wrong and what to do, without text of the request.
+        headers: Further headers of the reply.
+    """
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = dict(headers or {})
+
+
+def busy(message: str) -> RequestError:
+    """Return the error of a request that the client should repeat after a second."""
+    return RequestError(429, message, {"Retry-After": "1"})
+
+
+def error_place(error: BaseException) -> str:
+    """Describe an error by its type and its line of code, because its message may quote a report.
+
+    Example:
+        >>> try:
+        ...     raise ValueError("No effusion.")
+        ... except ValueError as error:
+        ...     error_place(error)
+        'ValueError in <module> (...:2)'
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return type(error).__name__
+    return f"{type(error).__name__} in {frames[-1].name} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
+
+
+def scoring_error(row: int, error: Exception) -> RequestError:
+    """Return the error of a completion that the reward could not process.
+
+    A ``ValueError`` or ``TypeError`` means that the reward refuses the input, such as an age that is no number.
+    """
+    refused = isinstance(error, ValueError | TypeError)
+    told = "the reward refuses the values of" if refused else "the reward failed on"
+    return RequestError(422 if refused else 500, f"{told} completion {row}: {error_place(error)}")
 
 
 @dataclass(frozen=True)
@@ -47,7 +123,7 @@ class Dialect:
 
 
 def _batch_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Sample]:
-    completions = listed(body, "completions")
+    completions = _list_field(body, "completions")
     for row, completion in enumerate(completions):
         if not (isinstance(completion, str) or _is_conversation(completion)):
             raise RequestError(422, f"completions[{row}] must be a text, or a list of messages with role and content")
@@ -56,7 +132,7 @@ def _batch_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Samp
     if own in names and own not in body and "reference" in body and "reference" not in names:
         # Clients need not know what the settings of the server call the references.
         body = {**body, own: body["reference"]}
-    columns = {name: same_length(body, name, len(completions)) for name in names}
+    columns = {name: _equal_list_field(body, name, len(completions)) for name in names}
     return [
         Sample(completion, {name: columns[name][row] for name in names}) for row, completion in enumerate(completions)
     ]
@@ -83,16 +159,16 @@ def _by_name(scored: Sequence[ScoredSample]) -> dict[str, list[float | None]]:
 
 
 def _openrlhf_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Sample]:
-    queries = listed(body, "query", str)
-    prompts = same_length(body, "prompts", len(queries), str)
-    labels = same_length(body, "labels", len(queries))
+    queries = _list_field(body, "query", str)
+    prompts = _equal_list_field(body, "prompts", len(queries), str)
+    labels = _equal_list_field(body, "labels", len(queries))
     samples = []
     for row, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True)):
         try:
             completion = completion_after_prompt(query, prompt)
         except ValueError as error:
             raise RequestError(422, f"query[{row}]: {error}") from None
-        samples.append(Sample(options.extractor(completion), named_columns(label, options, f"labels[{row}]")))
+        samples.append(Sample(options.extractor(completion), _label_columns(label, options, f"labels[{row}]")))
     return samples
 
 
@@ -109,7 +185,7 @@ def _slime_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Samp
     response = body.get("response")
     if not isinstance(response, str):
         raise RequestError(422, "response must be a text")
-    return [Sample(options.extractor(response), named_columns(body.get("label"), options, "label"))]
+    return [Sample(options.extractor(response), _label_columns(body.get("label"), options, "label"))]
 
 
 def _slime_reply(scored: Sequence[ScoredSample], options: ServerOptions) -> Any:
@@ -121,7 +197,7 @@ def _slime_object_reply(scored: Sequence[ScoredSample], options: ServerOptions) 
 
 
 def _llama_factory_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Sample]:
-    messages = listed(body, "messages", str)
+    messages = _list_field(body, "messages", str)
     if options.prompts is None:
         raise RequestError(
             422,
@@ -151,6 +227,56 @@ def _numbers(scored: Sequence[ScoredSample], options: ServerOptions) -> list[flo
 
 def _scorable(scored: Sequence[ScoredSample]) -> list[float]:
     return [float(sample.reward is not None) for sample in scored]
+
+
+def _list_field(body: Mapping[str, Any], name: str, kind: type | None = None) -> list[Any]:
+    """Return a field that must be a list, optionally of values of one type.
+
+    Raises:
+        RequestError: If it is not.
+
+    Example:
+        >>> _list_field({"query": ["No effusion."]}, "query", str)
+        ['No effusion.']
+    """
+    if name not in body:
+        raise RequestError(422, f"the request lacks {name!r}, a list with a value for each completion")
+    values = body[name]
+    if not isinstance(values, list):
+        raise RequestError(422, f"{name} must be a list, got {type(values).__name__}")
+    for row, value in enumerate(values):
+        if kind is not None and not isinstance(value, kind):
+            raise RequestError(422, f"{name}[{row}] must be {kind.__name__}, got {type(value).__name__}")
+    return values
+
+
+def _equal_list_field(body: Mapping[str, Any], name: str, length: int, kind: type | None = None) -> list[Any]:
+    """Return a field that must be a list of ``length`` values; see :func:`_list_field`."""
+    values = _list_field(body, name, kind)
+    if len(values) != length:
+        raise RequestError(422, f"{name} has {len(values)} values, but the number of completions is {length}")
+    return values
+
+
+def _label_columns(label: Any, options: ServerOptions, where: str) -> Mapping[str, Any]:
+    """Return the columns of the reward from one label: a reference, or the columns as a JSON object or in JSON.
+
+    Args:
+        label: The label.
+        options: The reward.
+        where: Name of the field in errors.
+
+    Raises:
+        RequestError: If the label lacks a column.
+    """
+    row = read_row(label, options.reference_column)
+    for name in options.reward.columns:
+        if name not in row:
+            raise RequestError(
+                422,
+                f"{where} lacks the column {name!r}; a label must be the reference, or a JSON object of all columns",
+            )
+    return {name: row[name] for name in options.reward.columns}
 
 
 DIALECTS = (
