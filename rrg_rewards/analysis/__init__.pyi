@@ -13,12 +13,16 @@ from rrg_rewards.analysis.metric_choice import choose_reward as choose_reward
 from rrg_rewards.analysis.metric_choice import make_metrics as make_metrics
 from rrg_rewards.analysis.pairs import PairBatch as PairBatch
 from rrg_rewards.analysis.pairs import PairReader as PairReader
+from rrg_rewards.analysis.preference_pairs import PreferenceData as PreferenceData
+from rrg_rewards.analysis.preference_pairs import make_preferences as make_preferences
+from rrg_rewards.analysis.preference_pairs import pair_completions as pair_completions
 from rrg_rewards.analysis.scoring import TableScoring as TableScoring
 from rrg_rewards.analysis.scoring import score_table as score_table
 from rrg_rewards.analysis.settings import CompareSettings as CompareSettings
 from rrg_rewards.analysis.settings import LabelSettings as LabelSettings
 from rrg_rewards.analysis.settings import MetricChoice as MetricChoice
 from rrg_rewards.analysis.settings import PairColumns as PairColumns
+from rrg_rewards.analysis.settings import PreferenceSettings as PreferenceSettings
 from rrg_rewards.analysis.settings import RewardChoice as RewardChoice
 from rrg_rewards.analysis.settings import ScoreSettings as ScoreSettings
 from rrg_rewards.analysis.system_tables import TableComparison as TableComparison

@@ -7,7 +7,15 @@ from typing import Any, Literal
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
 
-__all__ = ["CompareSettings", "LabelSettings", "MetricChoice", "PairColumns", "RewardChoice", "ScoreSettings"]
+__all__ = [
+    "CompareSettings",
+    "LabelSettings",
+    "MetricChoice",
+    "PairColumns",
+    "PreferenceSettings",
+    "RewardChoice",
+    "ScoreSettings",
+]
 
 _LABELER = (
     "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
@@ -274,3 +282,55 @@ class CompareSettings:
 
     def __post_init__(self) -> None:
         check_minimums(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceSettings:
+    """How the completions of a table become preference data.
+
+    Args:
+        trainer: Trainer whose format is written: ``dpo`` or ``kto``.
+        prompt_column: Column of prompts, texts or lists of messages.
+        completion_column: Column of completions.
+        reference_column: Column of references.
+        group_column: Column that identifies a prompt. Default: the prompt and the reference.
+        keep: Columns that are copied, such as those of images.
+        margin: Minimum difference of the rewards of a pair, which are never equal.
+        per_prompt: Maximum number of pairs per prompt.
+        threshold: For KTO, completions are labelled by whether their reward is above it, instead of those in pairs.
+            Completions whose reward is within ``margin`` of it are left out.
+        conversational: Turn prompts that are texts, and their completions, into messages.
+        system_prompt: System message of conversational prompts.
+        batch_size: Maximum number of completions that are scored together.
+    """
+
+    trainer: Literal["dpo", "kto"] = setting("dpo", "trainer whose format is written (default: dpo)")
+    prompt_column: str = setting("prompt", "column of prompts (default: prompt)", metavar="NAME")
+    completion_column: str = setting("completion", "column of completions (default: completion)", metavar="NAME")
+    reference_column: str = "reference"
+    group_column: str | None = setting(
+        None, "column that identifies a prompt (default: prompt and reference)", metavar="NAME"
+    )
+    keep: Sequence[str] = setting(
+        (), "copy a column to the output, for example images; may be repeated", metavar="COLUMN"
+    )
+    margin: float = setting(0.0, "minimum difference of the rewards of a pair (default: any above 0)", metavar="X")
+    per_prompt: int = setting(1, "maximum number of pairs per prompt (default: 1)", metavar="N", minimum=1)
+    threshold: float | None = setting(
+        None,
+        "with --trainer kto: label every completion by whether its reward is above X, and leave out completions "
+        "whose reward is within --margin of X",
+        metavar="X",
+    )
+    conversational: bool = setting(False, "write prompts and completions as messages")
+    system_prompt: str | None = setting(None, "system message of --conversational prompts", metavar="TEXT")
+    batch_size: int = setting(256, minimum=1)
+
+    def __post_init__(self) -> None:
+        check_minimums(self)
+        if self.margin < 0:
+            raise SettingError("margin", f"must be at least 0, got {self.margin}")
+        if self.threshold is not None and self.trainer != "kto":
+            raise SettingError("threshold", "requires --trainer kto")
+        if self.system_prompt is not None and not self.conversational:
+            raise SettingError("system_prompt", "needs --conversational")

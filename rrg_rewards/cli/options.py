@@ -139,7 +139,8 @@ def _option(one: "Field[Any]") -> dict[str, Any]:
     if "separator" in given:
         return {**option, "type": lambda text: tuple(part.strip() for part in text.split(given["separator"]))}
     if Sequence in kinds:
-        return {**option, "action": "append", "default": None}
+        default = option.get("default")
+        return {**option, "action": "append", "default": None if default is None else list(default)}
     if Literal in kinds:
         return {**option, "choices": get_args(next(kind for kind in _members(one.type) if get_origin(kind) is Literal))}
     if int in kinds:

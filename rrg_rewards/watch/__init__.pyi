@@ -1,4 +1,6 @@
 from rrg_rewards.callbacks.base import WatchSession as WatchSession
+from rrg_rewards.judges.instructions import INSTRUCTION_KINDS as INSTRUCTION_KINDS
+from rrg_rewards.judges.instructions import find_instructions as find_instructions
 from rrg_rewards.pages.attack_page import draw_attack as draw_attack
 from rrg_rewards.pages.watch_page import write_watch_page as write_watch_page
 from rrg_rewards.watch.attack.attack_reward import attack_reward as attack_reward
@@ -11,7 +13,5 @@ from rrg_rewards.watch.checks import NewSentences as NewSentences
 from rrg_rewards.watch.checks import Verdict as Verdict
 from rrg_rewards.watch.checks import default_checks as default_checks
 from rrg_rewards.watch.counting import LABEL_METRIC as LABEL_METRIC
-from rrg_rewards.watch.instructions import INSTRUCTION_KINDS as INSTRUCTION_KINDS
-from rrg_rewards.watch.instructions import find_instructions as find_instructions
 from rrg_rewards.watch.recording import RewardRecorder as RewardRecorder
 from rrg_rewards.watch.reward_watch import RewardWatch as RewardWatch

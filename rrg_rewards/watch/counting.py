@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import TypeGuard
 
 from rrg_rewards.findings.reading.engine import extract_findings
+from rrg_rewards.judges.instructions import find_instructions
 from rrg_rewards.labelers.base import Labeler, label_reports
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.watch.counts import Counts
-from rrg_rewards.watch.instructions import find_instructions
 
 __all__ = ["LABEL_METRIC", "Batch", "Values"]
 

@@ -18,6 +18,7 @@ from rrg_rewards.findings import (
     paraphrase_report,
 )
 from rrg_rewards.judges.base import AnswerError, JudgeTask, ReportPair
+from rrg_rewards.judges.instructions import find_instructions
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.judges.tasks.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
 from rrg_rewards.judges.tasks.grading import GradingItem, GradingTask, quality_tiers
@@ -27,7 +28,6 @@ from rrg_rewards.questions import compare_answers, get_question_schema
 from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.rewards import FormatReward, OverlongPenalty, RepetitionPenalty, Reward
 from rrg_rewards.schemas.scoring import get_scoring_system
-from rrg_rewards.watch.instructions import find_instructions
 
 __all__ = ["ENTRY_POINTS", "REPORT", "check_tables"]
 

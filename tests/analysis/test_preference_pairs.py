@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rrg_rewards.data.records.preference_pairs import label_desirable, pair_completions
+from rrg_rewards.analysis.preference_pairs import label_desirable, pair_completions
 
 
 def test_best_over_worst_and_so_on():

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from rrg_rewards.data import phantom_studies
-from rrg_rewards.watch import find_instructions
+from rrg_rewards.judges.instructions import find_instructions
 
-ATTACKS = yaml.safe_load((Path(__file__).parents[1] / "judges" / "injections.yaml").read_text(encoding="utf-8"))
+ATTACKS = yaml.safe_load((Path(__file__).parent / "injections.yaml").read_text(encoding="utf-8"))
 REPORT = "There is a small effusion on the right. "
 
 
