@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from rrg_rewards.analysis.settings import PairColumns
-from rrg_rewards.cli.html_options import add_html_options, check_html, write_html
+from rrg_rewards.cli.html_options import check_html, write_html
 from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
+    add_html_options,
     add_settings,
     add_shared_options,
     add_table_argument,

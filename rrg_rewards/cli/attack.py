@@ -3,20 +3,24 @@
 import argparse
 import warnings
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rrg_rewards.cli.html_options import add_html_options, check_html, write_html
+from rrg_rewards.analysis.settings import RewardChoice
 from rrg_rewards.cli.options import (
+    Outputs,
+    PageOptions,
     UsageError,
     add_command_parser,
+    add_html_options,
+    add_settings,
     add_shared_options,
     add_table_argument,
-    check_outputs,
     finite_number,
     positive_int,
-    read_input,
+    settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.imports import require
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -63,13 +67,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``attack`` to the command line."""
     parser = add_command_parser(commands, "attack", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "references")
-    parser.add_argument("--reward", required=True, metavar="NAME", help="reward to attack, for example crg")
-    parser.add_argument(
-        "--reference-column", default="reference", metavar="NAME", help="column of references (default: %(default)s)"
+    add_settings(
+        parser, RewardChoice, "reward", "reference_column", reward={"help": "reward to attack, for example crg"}
     )
     parser.add_argument("--honest-column", metavar="NAME", help="column of reports of a system that sees the images")
-    setting = {"metavar": "OPTION=VALUE", "help": "set an option of the reward, for example prior=0.2; may be repeated"}
-    add_shared_options(parser, "labeler", "judge", "context", set=setting)
+    add_settings(parser, RewardChoice, "labeler", "judge", "context", "set")
     _add_search_options(parser)
     add_shared_options(parser, "seed", "json", "format", "overwrite", "batch-size")
     parser.add_argument("--png", metavar="FILE", help="write a plot of the gains to FILE")
@@ -77,7 +79,6 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         "--no-quotes", action="store_true", help="leave texts with sentences of your reports out of --json"
     )
     add_html_options(parser, "texts with sentences of your reports")
-    parser.set_defaults(output=None)
 
 
 def _add_search_options(parser: argparse.ArgumentParser) -> None:
@@ -113,14 +114,14 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _attack(args: argparse.Namespace, reward: "Reward", table: "Table", terminal: Terminal) -> "AttackResult":
+    from rrg_rewards.analysis.metric_choice import reward_columns
     from rrg_rewards.judges.base import JudgeWarning
     from rrg_rewards.watch import attack_reward
 
-    columns: dict[str, Any] = {
-        name: table.texts(name) if name == args.reference_column else table.column(name)
-        for name in dict.fromkeys((args.reference_column, *reward.columns))
-    }
-    reward.fit(**{name: columns[name] for name in reward.columns})
+    columns = reward_columns(reward, table, args.reference_column)
+    reward.fit(**columns)
+    if args.reference_column not in columns:
+        columns[args.reference_column] = table.texts(args.reference_column)
     with terminal.progress("attacking") as report, warnings.catch_warnings():
         # A failure of the judge is a missing reward, which the result counts.
         warnings.simplefilter("ignore", JudgeWarning)
@@ -162,32 +163,27 @@ def _grid(result: "AttackResult") -> "Grid":
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.data.tables.writers import check_output, open_output, write_json
-    from rrg_rewards.pages.attack_page import draw_attack
+    from rrg_rewards.analysis.metric_choice import choose_reward
+    from rrg_rewards.analysis.pairs import read_input
+    from rrg_rewards.data.tables.writers import open_output, write_json
+    from rrg_rewards.pages.attack_page import attack_page, draw_attack
 
     if args.against == "honest" and args.honest_column is None:
         raise UsageError("argument --against: honest needs --honest-column")
-    if args.png is not None and args.png in ("-", args.json):
-        raise UsageError(f"argument --png: must be a file of its own, got {args.png!r}")
-    check_outputs(args)
-    check_html(args)
+    outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
+    outputs.check(png=args.png, html=page.html)
     if args.png is not None:
-        from rrg_rewards.utilities.imports import require
-
-        check_output(args.png, args.overwrite)
         require("matplotlib.figure", extra="plot")
-    from rrg_rewards.cli.reward_options import make_reward_from_options
-
-    reward = make_reward_from_options(args)
-    result = _attack(args, reward, read_input(args, terminal), terminal)
-    if args.json is not None:
-        write_json(result.to_dict(quotes=not args.no_quotes), args.json, args.overwrite)
+    reward = choose_reward(settings_from(args, RewardChoice))
+    table = read_input(args.table, args.format, args.delimiter, terminal)
+    result = _attack(args, reward, table, terminal)
+    if outputs.json is not None:
+        write_json(result.to_dict(quotes=not args.no_quotes), outputs.json, outputs.overwrite)
     if args.png is not None:
-        with open_output(args.png, args.overwrite) as file:
+        with open_output(args.png, outputs.overwrite) as file:
             file.write(draw_attack(result))
-    if args.html is not None:
-        from rrg_rewards.pages.attack_page import attack_page
-
-        write_html(args, attack_page(result, args.with_text))
-    terminal.show(_grid(result), f"{result.verdict}; {result.calls} calls", result.signature, stderr=args.json == "-")
+    if page.html is not None:
+        page.write(attack_page(result, page.with_text), outputs.overwrite)
+    line = f"{result.verdict}; {result.calls} calls"
+    terminal.show(_grid(result), line, result.signature, stderr=outputs.hides_results)
     return 0

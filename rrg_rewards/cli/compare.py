@@ -4,13 +4,13 @@ import argparse
 from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.settings import CompareSettings, MetricChoice, PairColumns
-from rrg_rewards.cli.html_options import add_html_options
 from rrg_rewards.cli.options import (
     Outputs,
     PageOptions,
     UsageError,
     add_command_parser,
     add_delimiter_option,
+    add_html_options,
     add_settings,
     add_shared_options,
     settings_from,

@@ -8,24 +8,7 @@ from rrg_rewards.cli.options import UsageError, check_file_options
 if TYPE_CHECKING:
     from rrg_rewards.pages.page import Page
 
-__all__ = ["add_html_options", "check_html", "write_html"]
-
-_TEXT = "reports, findings and reasons of judges"
-
-
-def add_html_options(parser: argparse.ArgumentParser, text: str = _TEXT, names: bool = False) -> None:
-    """Add ``--html`` and ``--with-text``.
-
-    Args:
-        parser: Parser of the command.
-        text: What ``--with-text`` adds.
-        names: Whether to add ``--id-column`` too.
-    """
-    parser.add_argument("--html", metavar="FILE", help="write a page with plots and a table of all rows to FILE")
-    parser.add_argument("--with-text", action="store_true", help=f"let the page of --html contain {text}")
-    if names:
-        help_ = "column that names the rows of --html (default: numbers)"
-        parser.add_argument("--id-column", metavar="NAME", help=help_)
+__all__ = ["check_html", "write_html"]
 
 
 def check_html(args: argparse.Namespace) -> None:

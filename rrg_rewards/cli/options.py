@@ -21,6 +21,7 @@ __all__ = [
     "UsageError",
     "add_command_parser",
     "add_delimiter_option",
+    "add_html_options",
     "add_settings",
     "add_shared_options",
     "add_table_argument",
@@ -308,6 +309,23 @@ def add_delimiter_option(parser: argparse.ArgumentParser) -> None:
         metavar="CHAR",
         help="delimiter of CSV input: , ; or tab (default: by its header)",
     )
+
+
+def add_html_options(
+    parser: argparse.ArgumentParser, text: str = "reports, findings and reasons of judges", names: bool = False
+) -> None:
+    """Add ``--html`` and ``--with-text``.
+
+    Args:
+        parser: Parser of the command.
+        text: What ``--with-text`` adds.
+        names: Whether to add ``--id-column`` too.
+    """
+    parser.add_argument("--html", metavar="FILE", help="write a page with plots and a table of all rows to FILE")
+    parser.add_argument("--with-text", action="store_true", help=f"let the page of --html contain {text}")
+    if names:
+        help_ = "column that names the rows of --html (default: numbers)"
+        parser.add_argument("--id-column", metavar="NAME", help=help_)
 
 
 def add_command_parser(

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings
-from rrg_rewards.cli.html_options import add_html_options
 from rrg_rewards.cli.options import (
     Outputs,
     PageOptions,
     add_command_parser,
+    add_html_options,
     add_settings,
     add_shared_options,
     add_table_argument,

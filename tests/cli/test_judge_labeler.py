@@ -17,7 +17,6 @@ NAMES = ("--labeler", "judge:ct_rate", "--judge", "openai:some-model")
 def judge(monkeypatch):
     """Replace the judge of ``--judge`` by one that answers from rules and fails on one report."""
     made = LabelJudge({"spiculated": "inconsistent"})
-    monkeypatch.setattr("rrg_rewards.cli.labeler_options.judge_from_option", lambda setting: made)
     monkeypatch.setattr(
         "rrg_rewards.analysis.metric_choice.choose_judge", lambda setting: RuleJudge() if setting == "rules" else made
     )
