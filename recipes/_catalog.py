@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.user_yaml import read_user_yaml
+from rrg_rewards.utilities.yaml_files import read_user_yaml
 
 __all__ = ["header_of", "list_recipes", "recipe_path", "validate_recipe"]
 

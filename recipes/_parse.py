@@ -13,7 +13,7 @@ from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
 from rrg_rewards.recipes._catalog import recipe_path
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.user_yaml import read_user_yaml
+from rrg_rewards.utilities.yaml_files import read_user_yaml
 
 # Before the imports from TRL: if TRL is missing, this error names the extra that installs it.
 require("trl", extra="trl")

@@ -42,7 +42,7 @@ from rrg_rewards.recipes._training import (
 from rrg_rewards.rewards.ppo import RewardFunctionModel
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.processes import process_index
-from rrg_rewards.utilities.user_yaml import read_user_yaml
+from rrg_rewards.utilities.yaml_files import read_user_yaml
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 

@@ -102,7 +102,7 @@ def test_importing_the_top_level_imports_no_library():
     loaded = set(json.loads(output))
     assert not {"torch", "torchmetrics", "numpy", "yaml", "rich", "transformers", "trl", "lightning"} & loaded
     ours = {name for name in loaded if name.startswith("rrg_rewards.")}
-    assert ours == {"rrg_rewards.utilities", "rrg_rewards.utilities.lazy", "rrg_rewards.version"}
+    assert ours == {"rrg_rewards.utilities", "rrg_rewards.utilities.imports", "rrg_rewards.version"}
 
 
 def test_every_name_of_the_top_level_is_that_of_a_package():

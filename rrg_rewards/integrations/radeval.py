@@ -10,10 +10,9 @@ from torch import Tensor
 
 from rrg_rewards.metrics.callable import CallableMetric
 from rrg_rewards.utilities.backend import Backend
-from rrg_rewards.utilities.code_version import describe_code
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.signature import format_signature
+from rrg_rewards.utilities.signature import describe_code, format_signature
 
 __all__ = ["CheXbertLabeler", "RadEvalMetric"]
 

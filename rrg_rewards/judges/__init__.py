@@ -3,6 +3,6 @@
 Names are imported lazily because the judges need pydantic, and openai or transformers.
 """
 
-from rrg_rewards.utilities.lazy import lazy_names
+from rrg_rewards.utilities.imports import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

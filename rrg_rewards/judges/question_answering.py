@@ -19,7 +19,7 @@ from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_sc
 from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.processes import run_coroutine
-from rrg_rewards.utilities.user_yaml import is_yaml_path
+from rrg_rewards.utilities.yaml_files import is_yaml_path
 
 __all__ = ["ENGINE", "Examiner", "GradedAnswer", "JudgeSetting"]
 

@@ -19,7 +19,7 @@ from rrg_rewards.labelers.base import FallibleLabeler, LabelledReports
 from rrg_rewards.schemas.labels import SUPPORT_DEVICES, LabelSchema, get_label_schema, is_no_abnormality
 from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.signature import format_signature
-from rrg_rewards.utilities.user_yaml import is_yaml_path
+from rrg_rewards.utilities.yaml_files import is_yaml_path
 
 __all__ = ["JudgeLabeler"]
 

@@ -18,7 +18,7 @@ from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.user_yaml import is_yaml_path
+from rrg_rewards.utilities.yaml_files import is_yaml_path
 
 __all__ = ["ABNORMALITY", "LevelReader"]
 

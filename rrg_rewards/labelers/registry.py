@@ -5,7 +5,7 @@ from typing import Any
 
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.utilities.plugins import Registry
-from rrg_rewards.utilities.user_yaml import is_yaml_path
+from rrg_rewards.utilities.yaml_files import is_yaml_path
 
 __all__ = ["LABELERS", "LabelerSetting", "get_labeler", "needs_judge"]
 

@@ -17,7 +17,7 @@ from rrg_rewards.schemas.labels import SUPPORT_DEVICES
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.signature import format_signature
-from rrg_rewards.utilities.user_yaml import is_yaml_path
+from rrg_rewards.utilities.yaml_files import is_yaml_path
 
 __all__ = ["RuleLabeler"]
 

@@ -10,9 +10,8 @@ from torch import Tensor
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.backend import Backend
-from rrg_rewards.utilities.code_version import describe_code
 from rrg_rewards.utilities.plugins import import_object
-from rrg_rewards.utilities.signature import format_signature
+from rrg_rewards.utilities.signature import describe_code, format_signature
 
 __all__ = ["CallableMetric", "function_parameters"]
 

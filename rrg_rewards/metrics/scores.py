@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from rrg_rewards.schemas.criteria import is_number
+from rrg_rewards.schemas.scoring import is_number
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["Scores", "named_weights", "score_sums"]

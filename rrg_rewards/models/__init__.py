@@ -4,6 +4,6 @@ Names are imported lazily because their modules need transformers. Importing a C
 transformers' auto classes.
 """
 
-from rrg_rewards.utilities.lazy import lazy_names
+from rrg_rewards.utilities.imports import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

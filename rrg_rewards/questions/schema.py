@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.package_data import package_yaml, package_yaml_names
-from rrg_rewards.utilities.user_yaml import check_keys, is_yaml_path, read_user_yaml
+from rrg_rewards.utilities.yaml_files import check_keys, is_yaml_path, package_yaml, package_yaml_names, read_user_yaml
 
 __all__ = [
     "SEVERAL_LESIONS",

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.reading.phrases import PhraseBook
-from rrg_rewards.utilities.package_data import package_yaml
+from rrg_rewards.utilities.yaml_files import package_yaml
 
 __all__ = ["AnswerVocabulary", "Hit", "PartWords", "answer_tokens", "answer_vocabulary"]
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.package_data import package_yaml
-from rrg_rewards.utilities.user_yaml import is_yaml_path, read_user_yaml
+from rrg_rewards.utilities.yaml_files import is_yaml_path, package_yaml, read_user_yaml
 
 __all__ = [
     "CHEXBERT",

@@ -3,8 +3,7 @@
 The names of reinforcement learning are imported lazily.
 """
 
-from rrg_rewards.utilities.imports import require
-from rrg_rewards.utilities.lazy import lazy_names
+from rrg_rewards.utilities.imports import lazy_names, require
 
 # Before the modules that import them: the error for a missing package names the extra that installs it.
 require("lightning.pytorch", extra="train")

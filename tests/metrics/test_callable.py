@@ -20,7 +20,7 @@ from functions import length_gap, older_than, word_overlap
 from rrg_rewards.metrics import CallableMetric, make_metric
 from rrg_rewards.metrics.registry import metric_options
 from rrg_rewards.rewards import MetricReward
-from rrg_rewards.utilities.code_version import describe_code
+from rrg_rewards.utilities.signature import describe_code
 
 PAIRS = (["small effusion", "normal heart", None, "nodule"], ["small left effusion", "normal", "mass", " "])
 

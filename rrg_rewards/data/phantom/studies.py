@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from rrg_rewards.data.phantom.wording import Template, Topic, Wording, load_wording
 from rrg_rewards.data.phantom.writer import PhantomFinding, write_report
 from rrg_rewards.schemas import CT_RATE
-from rrg_rewards.utilities.package_data import package_yaml
 from rrg_rewards.utilities.random_draws import Draws
+from rrg_rewards.utilities.yaml_files import package_yaml
 
 __all__ = [
     "PhantomContext",

@@ -18,7 +18,7 @@ from rrg_rewards.data.phantom.studies import PhantomStudy
 from rrg_rewards.data.phantom.writer import PhantomFinding
 from rrg_rewards.utilities.features import write_features
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.package_data import package_yaml
+from rrg_rewards.utilities.yaml_files import package_yaml
 
 __all__ = [
     "DEFAULT_CHANNELS",

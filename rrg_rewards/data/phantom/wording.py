@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.package_data import package_yaml
 from rrg_rewards.utilities.random_draws import Draws
+from rrg_rewards.utilities.yaml_files import package_yaml
 
 __all__ = ["OPTIONAL_SLOTS", "STYLES", "Region", "Statement", "Template", "Topic", "Wording", "load_wording"]
 

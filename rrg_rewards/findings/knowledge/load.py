@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from rrg_rewards.utilities.package_data import package_yaml, package_yaml_digest
+from rrg_rewards.utilities.yaml_files import package_yaml, package_yaml_digest
 
 __all__ = ["expand", "joined", "knowledge_digest", "load_knowledge", "word_pattern"]
 

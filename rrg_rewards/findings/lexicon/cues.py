@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from rrg_rewards.utilities.package_data import package_yaml
+from rrg_rewards.utilities.yaml_files import package_yaml
 
 __all__ = ["cue_words"]
 

@@ -15,8 +15,14 @@ from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.findings.reading.phrases import Phrase, PhraseCompiler, PhraseTable, WordBits, union
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.package_data import package_yaml, package_yaml_digest, package_yaml_names
-from rrg_rewards.utilities.user_yaml import check_keys, is_yaml_path, read_user_yaml
+from rrg_rewards.utilities.yaml_files import (
+    check_keys,
+    is_yaml_path,
+    package_yaml,
+    package_yaml_digest,
+    package_yaml_names,
+    read_user_yaml,
+)
 
 __all__ = ["CUES", "Lexicon", "Rule", "load_lexicon", "shipped_lexicon"]
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.phrases import WordBits, union
-from rrg_rewards.utilities.package_data import package_yaml
+from rrg_rewards.utilities.yaml_files import package_yaml
 
 __all__ = ["Wording", "composed_concept", "lesion_bits", "opposite_bits", "wording"]
 

@@ -15,7 +15,7 @@ from rrg_rewards.integrations.common.transcripts import ReportExtractor
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.fitting import fit_reward, reward_columns
 from rrg_rewards.rewards.registry import make_reward, name_and_options
-from rrg_rewards.utilities.user_yaml import check_keys, read_user_yaml
+from rrg_rewards.utilities.yaml_files import check_keys, read_user_yaml
 from rrg_rewards.version import __version__
 
 __all__ = [

@@ -15,8 +15,7 @@ from rrg_rewards.functional.agreement import (
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.correlation import kendall_tau
 from rrg_rewards.metrics.preference_accuracy import GradedRewards, annotated_totals, preference_pairs, rows_with_totals
-from rrg_rewards.schemas.criteria import Criterion
-from rrg_rewards.schemas.scoring import ScoringSystem
+from rrg_rewards.schemas.scoring import Criterion, ScoringSystem
 
 __all__ = [
     "accuracy_interval",

@@ -16,7 +16,7 @@ from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.labelers.rules import RuleLabeler
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.package_data import package_yaml
+from rrg_rewards.utilities.yaml_files import package_yaml
 
 __all__ = [
     "EVOLVED",

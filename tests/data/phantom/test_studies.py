@@ -12,7 +12,7 @@ from rrg_rewards.data.phantom.studies import Population, load_population
 from rrg_rewards.data.phantom.wording import STYLES, load_wording
 from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.schemas import CT_RATE
-from rrg_rewards.utilities.package_data import package_yaml
+from rrg_rewards.utilities.yaml_files import package_yaml
 
 BOTH_SIDES = {"bilateral", "both", "bilaterally"}
 

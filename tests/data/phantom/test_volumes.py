@@ -25,7 +25,7 @@ from rrg_rewards.data.phantom.volumes import Anatomy, box_cells, load_anatomy
 from rrg_rewards.data.phantom.wording import STYLES, load_wording
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import read_features
-from rrg_rewards.utilities.package_data import package_yaml
+from rrg_rewards.utilities.yaml_files import package_yaml
 
 LOBES = ("upper", "middle", "lower")
 

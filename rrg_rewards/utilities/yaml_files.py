@@ -1,7 +1,10 @@
-"""Read YAML files of users, with errors that name the file, the entry and the remedy."""
+"""Read YAML files of the package, with their digests for signatures, and of users, with errors that name the remedy."""
 
+import hashlib
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,59 @@ import yaml
 
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["check_keys", "is_yaml_path", "read_user_yaml"]
+__all__ = [
+    "check_keys",
+    "is_yaml_path",
+    "package_yaml",
+    "package_yaml_digest",
+    "package_yaml_names",
+    "read_user_yaml",
+]
+
+
+def _content(package: str, name: str) -> bytes:
+    return files(package).joinpath(f"{name}.yaml").read_bytes()
+
+
+@cache
+def package_yaml(package: str, name: str) -> dict[str, Any]:
+    """Return the mapping in ``<name>.yaml`` of a package, read once per process. Do not modify it.
+
+    Args:
+        package: Dotted name of the package that contains the file.
+        name: Name of the file, without ``.yaml``.
+
+    Example:
+        >>> package_yaml("rrg_rewards.data.phantom", "population")["factors"]
+        ['vascular', 'congestion', 'infection', 'airway']
+    """
+    # Fast if libyaml is installed.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    content: dict[str, Any] = yaml.load(_content(package, name), Loader=loader)
+    return content
+
+
+@cache
+def package_yaml_digest(package: str, *names: str) -> str:
+    """Return the first eight hexadecimal digits of the SHA-256 of YAML files of a package.
+
+    Example:
+        >>> len(package_yaml_digest("rrg_rewards.data.phantom", "population"))
+        8
+    """
+    return hashlib.sha256(b"".join(_content(package, name) for name in names)).hexdigest()[:8]
+
+
+@cache
+def package_yaml_names(package: str) -> tuple[str, ...]:
+    """Return the sorted names of the YAML files of a package, without ``.yaml``.
+
+    Example:
+        >>> package_yaml_names("rrg_rewards.schemas.scoring_systems")
+        ('mrscore', 'radcliq')
+    """
+    names = (path.name for path in files(package).iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
 
 
 def is_yaml_path(name: str | Path) -> bool:
@@ -32,7 +87,7 @@ def read_user_yaml(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     if not path.is_file():
-        close = get_close_matches(path.name, [one.name for one in path.parent.glob("*.y*ml")], n=1)
+        close = get_close_matches(path.name, [entry.name for entry in path.parent.glob("*.y*ml")], n=1)
         raise FileNotFoundError(f"{path}: no such file{f'; did you mean {path.with_name(close[0])}?' if close else ''}")
     try:
         # The parser raises an error for bytes that are not UTF-8, and a RecursionError for thousands of brackets.

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import rrg_rewards
-from rrg_rewards.utilities.user_yaml import read_user_yaml
+from rrg_rewards.utilities.yaml_files import read_user_yaml
 
 PACKAGE = Path(rrg_rewards.__file__).parent
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.yaml"))
