@@ -8,33 +8,12 @@ import torch
 
 from rrg_rewards.analysis import MetricRuns, compare_runs, compare_systems
 from rrg_rewards.functional import paired_bootstrap, paired_randomisation
-from rrg_rewards.metrics import BLEU, ROUGE, CallableMetric, LabelF1, ReportCRG, Scores
+from rrg_rewards.metrics import BLEU, ROUGE, CallableMetric, ReportCRG, Scores
 
 TARGET = ["Cardiomegaly.", "Hiatal hernia. Emphysema.", "Normal.", "Pleural effusion. Cardiomegaly."] * 6
 ALL = ["Cardiomegaly.", "Emphysema.", "Normal.", "Cardiomegaly."] * 6
 NORMAL = ["Normal."] * 24
 FAST = {"num_resamples": 50, "num_permutations": 50}
-
-
-@pytest.mark.parametrize("average", ["micro", "macro"])
-@pytest.mark.parametrize("kind", [ReportCRG, LabelF1])
-def test_weighted_corpus_values_are_those_of_repeated_rows(kind: Any, average: str) -> None:
-    scores = kind(average=average).score(ALL, TARGET)
-    weights = torch.randint(0, 3, (5, 24), generator=torch.Generator().manual_seed(0))
-    found = scores.aggregate_weighted(weights, *scores.sufficient_statistics)
-    for row, value in zip(weights, found, strict=True):
-        repeated = [column.repeat_interleave(row, 0) for column in scores.sufficient_statistics]
-        assert float(value) == pytest.approx(float(scores.aggregate(*repeated)))
-
-
-def test_a_corpus_value_of_ones_own_is_computed_from_repeated_rows() -> None:
-    class Worst(Scores):
-        def aggregate(self, *sufficient_statistics: torch.Tensor) -> torch.Tensor:
-            return sufficient_statistics[0].min()
-
-    scores = Worst(torch.tensor([3.0, 1.0, 2.0]))
-    weights = torch.tensor([[1, 1, 1], [2, 0, 1]])
-    assert scores.aggregate_weighted(weights, *scores.sufficient_statistics).tolist() == [1, 2]
 
 
 def test_values_and_tests_are_those_of_the_metrics() -> None:

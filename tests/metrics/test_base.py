@@ -1,12 +1,17 @@
 """The default states of a report metric, and a metric with states of its own."""
 
-import sys
+import warnings
 
 import pytest
 import torch
+from torch.utils.data import default_collate
 from torchmetrics import MetricCollection
+from words import WordLabeler
 
-from rrg_rewards.metrics import CRIMSON, ReportCRG, ReportMetric, Scores
+from rrg_rewards.labelers import RuleLabeler
+from rrg_rewards.metrics import CRIMSON, CTFineBench, ReportCRG, ReportMetric, Scores
+from rrg_rewards.metrics.base import ModalityWarning, read_column
+from rrg_rewards.rewards import make_reward
 from rrg_rewards.utilities.backend import Backend
 
 
@@ -32,7 +37,7 @@ class Hits(SameLength):
         return self.hits
 
 
-def test_the_default_is_the_mean_over_scored_pairs():
+def test_report_metric_the_default_is_the_mean_over_scored_pairs():
     metric = SameLength()
     metric.update(["a", "bb", None, "c"], ["x", "y", "z", "z"])
     torch.testing.assert_close(metric.compute(), torch.tensor(2 / 3, dtype=torch.float64))
@@ -50,7 +55,7 @@ REPORTS = ["a", "bb", "c"], ["x", "y", "z"]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_states_keep_their_type_in_a_module_that_is_converted(dtype):
+def test_report_metric_states_keep_their_type_in_a_module_that_is_converted(dtype):
     module = torch.nn.Module()
     module.metric = SameLength()
     module.to(dtype)
@@ -62,7 +67,7 @@ def test_states_keep_their_type_in_a_module_that_is_converted(dtype):
     assert module.metric.never_shared.dtype == torch.float64
 
 
-def test_move_to_another_device_reaches_the_states():
+def test_report_metric_move_to_another_device_reaches_the_states():
     metric = SameLength().to("meta")
     assert metric.score_sum.is_meta
     assert metric.num_scored.is_meta
@@ -71,7 +76,7 @@ def test_move_to_another_device_reaches_the_states():
 
 
 @pytest.mark.parametrize("cls", [SameLength, Hits])
-def test_update_after_a_reset_in_inference_mode(cls):
+def test_report_metric_update_after_a_reset_in_inference_mode(cls):
     metric = cls()
     with torch.inference_mode():
         metric.update(*REPORTS)
@@ -105,32 +110,8 @@ def test_an_unknown_column_of_one_metric_raises():
         WithoutContext().update(*REPORTS, note=["1", "2", "3"])
 
 
-@pytest.mark.parametrize(
-    ("values", "error", "message"),
-    [
-        (torch.tensor([1.0, torch.inf]), ValueError, r"value\[1\] of Scores is inf; use NaN for a pair that has no"),
-        (torch.tensor([-torch.inf, 0.0]), ValueError, r"value\[0\] of Scores is -inf"),
-        (torch.tensor([1, 0]), TypeError, "value of Scores must be a float tensor, got torch.int64"),
-        ([1.0, 0.0], TypeError, "value of Scores must be a float tensor, got list"),
-        (torch.tensor(1.0), ValueError, r"value of Scores must have shape \(N,\), got \(\)"),
-        (torch.ones(2, 1), ValueError, r"value of Scores must have shape \(N,\), got \(2, 1\)"),
-    ],
-)
-def test_scores_that_are_no_scores_raise(values, error, message):
-    with pytest.raises(error, match=message):
-        Scores(values)
-
-
-def test_sub_scores_that_are_no_scores_raise():
-    value = torch.tensor([0.5, torch.nan])
-    with pytest.raises(ValueError, match=r"details\['part'\] of Scores must have shape \(2,\), got \(1,\)"):
-        Scores(value, {"part": torch.zeros(1)})
-    with pytest.raises(ValueError, match=r"details\['part'\]\[0\] of Scores is inf"):
-        Scores(value, {"part": torch.tensor([torch.inf, 0.0])})
-
-
 @pytest.mark.parametrize("number", [0, 1, 4])
-def test_another_number_of_scores_than_pairs_raises(number):
+def test_report_metric_another_number_of_scores_than_pairs_raises(number):
     class Other(SameLength):
         def _score(self, preds, target, **context):
             return Scores(torch.ones(number))
@@ -150,7 +131,7 @@ def test_a_metric_in_place_of_a_reward_says_how_to_make_one():
         metric.nothing  # noqa: B018
 
 
-def test_representations_say_what_the_objects_are():
+def test_report_metric_representations_say_what_the_objects_are():
     metric = ReportCRG(prior=0.2)
     assert repr(metric) == "ReportCRG(labeler=RuleLabeler(schema='ct_rate'), prior=0.2)"
     assert repr(CRIMSON()) == "CRIMSON(judge=RuleJudge(), task=CrimsonTask(prompt='own'))"
@@ -160,7 +141,7 @@ def test_representations_say_what_the_objects_are():
     assert repr(Scores(torch.tensor([torch.nan]))) == "<Scores of 1 report pairs, 0 scored>"
 
 
-def test_representation_of_a_backend_has_no_objects_and_needs_no_arguments():
+def test_backend_representation_has_no_objects_and_needs_no_arguments():
     class Tagged(Backend):
         def __init__(self, name, size=3, settings=None):
             self.given = {"name": name, "size": size, "settings": settings}
@@ -177,21 +158,118 @@ def test_representation_of_a_backend_has_no_objects_and_needs_no_arguments():
     assert repr(Without("a")) == "Without(...)"
 
 
-def test_scores_as_a_data_frame(monkeypatch):
-    pandas = pytest.importorskip("pandas")
-    scores = ReportCRG(prior=0.2).score(["Cardiomegaly.", None], ["Cardiomegaly. Hiatal hernia.", "Nodule."])
-    frame = scores.to_frame()
-    assert isinstance(frame, pandas.DataFrame)
-    assert list(frame.columns) == ["score", *scores.details, "missed", "invented"]
-    assert frame["missed"].tolist() == ["Hiatal hernia", ""]
-    assert frame["score"].isna().tolist() == [False, True]
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ModuleNotFoundError, match="python -m pip install pandas"):
-        scores.to_frame()
-
-
 def test_a_misspelled_argument_of_a_metric_names_the_nearest():
     with pytest.raises(ValueError, match="unknown argument 'averag'; did you mean 'average'"):
         ReportCRG(averag="macro")
     with pytest.raises(ValueError, match="Unexpected keyword arguments"):
         ReportCRG(colour="red")
+
+
+LABELS = [[1, 0, 0], [0, 1, 1], [0, 0, 1], [1, 1, 0]]
+PREDS = ["Effusion.", "Nodule.", "Normal.", "Hernia."]
+TARGET = ["Hernia."] * 4
+
+
+def rows(labels):
+    return [{"pred": PREDS[row], "target": TARGET[row], "labels": given} for row, given in enumerate(labels)]
+
+
+@pytest.mark.parametrize("as_tensor", [False, True], ids=["lists of labels", "tensors of labels"])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_read_column_of_collated_labels_gives_the_rows(as_tensor, size):
+    labels = LABELS[:size]
+    batch = default_collate(rows([torch.tensor(row) for row in labels] if as_tensor else labels))
+    metric = ReportCRG(WordLabeler(), prior=0.3)
+    found = metric.score(batch["pred"], batch["target"], target_labels=batch["labels"])
+    expected = metric.score(PREDS[:size], TARGET[:size], target_labels=labels)
+    assert found.value.tolist() == expected.value.tolist()
+    assert found.target.tolist() == [[bool(label) for label in row] for row in labels]
+
+
+@pytest.mark.parametrize("ages", [[66, 3], [66.0, 3.0], ["66", "3"]])
+def test_read_column_of_collated_ages_gives_the_rows(ages):
+    batch = default_collate([{"age": age, "text": "Effusion."} for age in ages])
+    metric = CRIMSON()
+    context = metric._choose(batch["text"], batch["text"], {"age": batch["age"]})[-1]
+    assert context == {"age": ["66", "3"]}
+
+
+def test_read_column_keeps_rows_given_as_tensors():
+    assert read_column("labels", [torch.tensor(row) for row in LABELS], 4) == LABELS
+    assert read_column("labels", torch.tensor(LABELS), 4) == LABELS
+    assert read_column("labels", torch.tensor(LABELS).numpy(), 4) == LABELS
+    assert read_column("age", [torch.tensor(3), torch.tensor(4)], 2) == [3, 4]
+
+
+def test_read_column_refuses_tensors_that_may_be_rows_or_columns():
+    square = [torch.tensor(row) for row in LABELS[:3]]
+    with pytest.raises(ValueError, match=r"target_labels is a list of 3 tensors of 3 values, .*torch.stack"):
+        ReportCRG(WordLabeler()).score(PREDS[:3], TARGET[:3], target_labels=square)
+    symmetric = [torch.tensor(row) for row in ([1, 0], [0, 1])]
+    assert read_column("labels", symmetric, 2) == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("column", "error", "message"),
+    [
+        (torch.tensor(3), TypeError, "age must be a column of 2 values, got int"),
+        ("66", TypeError, "age must be a column of 2 values, got str"),
+        (torch.tensor([1, 2, 3]), ValueError, "preds and age must have the same length, got 2 and 3"),
+        ([torch.tensor([1, 2, 3])], ValueError, "preds and age must have the same length, got 2 and 1"),
+    ],
+)
+def test_read_column_refuses_what_is_no_column(column, error, message):
+    with pytest.raises(error, match=message):
+        read_column("age", column, 2)
+
+
+XRAY = ["The cardiac silhouette is enlarged. No pneumothorax."] * 12
+CT = ["Both main bronchi are open. Nodule in the right lung. No lymph node is seen."] * 12
+
+
+@pytest.mark.parametrize(
+    ("metric", "reports", "remedy"),
+    [
+        (ReportCRG("rules:ct_rate"), XRAY, "radiograph reports.*of CTs; use labeler='rules:chexbert'"),
+        (ReportCRG("rules:chexbert"), CT, "CT reports.*of radiographs; use labeler='rules:ct_rate'"),
+        (CTFineBench(), XRAY, "ct_finebench: the references read like radiograph reports"),
+    ],
+)
+def test_report_metric_references_of_the_other_modality_are_told_once(metric, reports, remedy: str) -> None:
+    # Batches of a training are small.
+    metric.update(reports[:6], reports[:6])
+    with pytest.warns(ModalityWarning, match=remedy):
+        metric.update(reports[6:], reports[6:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.update(reports, reports)
+
+
+@pytest.mark.parametrize(
+    ("metric", "reports"),
+    [
+        (ReportCRG("rules:ct_rate"), CT),
+        (ReportCRG("rules:chexbert"), XRAY),
+        (CTFineBench(), CT),
+        (CRIMSON(), XRAY),
+        (CRIMSON(), CT),
+    ],
+)
+def test_report_metric_nothing_is_said_of_the_right_modality(metric, reports) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.update(reports, reports)
+
+
+def test_report_metric_takes_the_modality_of_a_lexicon_file_from_what_it_extends(tmp_path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("extends: chest_xray\nconcepts: {a: [b]}\nlabels: {A: [a]}\n")
+    assert RuleLabeler(path).modality == "xray"
+    path.write_text("concepts: {a: [b]}\nlabels: {A: [a]}\n")
+    assert RuleLabeler(path).modality is None
+
+
+def test_metric_reward_warns_of_the_other_modality_too() -> None:
+    reward = make_reward("crg", prior=0.3)
+    with pytest.warns(ModalityWarning, match="use labeler='rules:chexbert'"):
+        reward(completions=XRAY, reference=XRAY)

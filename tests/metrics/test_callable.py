@@ -29,7 +29,7 @@ def constant(value: Any) -> Any:
     return lambda predictions, references: value
 
 
-def test_the_corpus_value_is_the_mean_over_scored_pairs() -> None:
+def test_callable_metric_the_corpus_value_is_the_mean_over_scored_pairs() -> None:
     metric = CallableMetric(length_gap, higher_is_better=False)
     scores = metric.score(*PAIRS)
     assert scores.value.tolist()[:2] == [1.0, 1.0]
@@ -39,7 +39,7 @@ def test_the_corpus_value_is_the_mean_over_scored_pairs() -> None:
     assert int(metric.num_unscorable) == 2
 
 
-def test_the_function_never_sees_an_unscorable_pair_or_an_empty_list() -> None:
+def test_callable_metric_the_function_never_sees_an_unscorable_pair_or_an_empty_list() -> None:
     seen: list[Any] = []
 
     def note(predictions: list[str], references: list[str]) -> list[float]:
@@ -59,7 +59,7 @@ def test_the_function_never_sees_an_unscorable_pair_or_an_empty_list() -> None:
     [[0.5, None], (0.5, math.nan), np.array([0.5, math.nan], np.float32), torch.tensor([0.5, math.nan])],
     ids=["list", "tuple", "array", "tensor"],
 )
-def test_scores_in_any_form(scores: Any) -> None:
+def test_callable_metric_scores_in_any_form(scores: Any) -> None:
     found = CallableMetric(constant(scores), name="any").score(["a", "b"], ["a", "b"])
     assert found.value.dtype == torch.float64
     assert found.value.nan_to_num(-1).tolist() == [0.5, -1.0]
@@ -78,12 +78,12 @@ def test_scores_in_any_form(scores: Any) -> None:
         (np.ones((2, 2)), TypeError, r"any: scores\[0\] must be a number or None, got list"),
     ],
 )
-def test_a_wrong_result_is_an_error(result: Any, error: type[Exception], message: str) -> None:
+def test_callable_metric_a_wrong_result_is_an_error(result: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         CallableMetric(constant(result), name="any").score(["a", "b"], ["a", "b"])
 
 
-def test_a_mapping_has_a_score_and_parts() -> None:
+def test_callable_metric_a_mapping_has_a_score_and_parts() -> None:
     metric = CallableMetric(word_overlap, value="f1", parts=["recall"])
     metric.update(["small effusion", "", "normal"], ["small left effusion", "normal", "normal"])
     assert float(metric.compute()) == pytest.approx((0.8 + 1.0) / 2)
@@ -98,19 +98,19 @@ def test_a_mapping_has_a_score_and_parts() -> None:
         CallableMetric(length_gap, value="f1").score(["a"], ["a"])
 
 
-def test_sub_scores_are_there_even_if_no_pair_is_scorable() -> None:
+def test_callable_metric_sub_scores_are_there_even_if_no_pair_is_scorable() -> None:
     metric = CallableMetric(word_overlap, value="f1", parts=["recall"])
     assert metric.score([None], ["a"]).details["recall"].isnan().all()
 
 
-def test_the_sign_of_the_reward() -> None:
+def test_callable_metric_the_sign_of_the_reward() -> None:
     assert MetricReward(CallableMetric(length_gap, higher_is_better=False))(["a b"], reference=["a"]) == [-1.0]
     assert MetricReward(CallableMetric(length_gap))(["a b", []], reference=["a", "a"]) == [1.0, None]
     with pytest.raises(ValueError, match="does not define whether higher is better"):
         MetricReward(CallableMetric(length_gap, higher_is_better=None))
 
 
-def test_further_parameters_are_columns_or_options() -> None:
+def test_callable_metric_further_parameters_are_columns_or_options() -> None:
     metric = CallableMetric(older_than)
     assert metric.context == ("age", "limit")
     assert metric.score(["a", None, "c"], ["a", "b", "c"], age=torch.tensor([50, 60, 70])).value.tolist()[::2] == [0, 1]
@@ -130,7 +130,7 @@ def test_further_parameters_are_columns_or_options() -> None:
     assert CallableMetric(any_column).score(["a"], ["a"], weight=[0.25]).value.tolist() == [0.25]
 
 
-def test_what_is_no_function_is_an_error() -> None:
+def test_callable_metric_what_is_no_function_is_an_error() -> None:
     async def later(predictions: list[str], references: list[str]) -> list[float]:
         return []
 
@@ -159,7 +159,7 @@ class Model(torch.nn.Module):
         return self.weight * torch.ones(len(predictions), dtype=torch.float16)
 
 
-def test_a_torch_module_is_no_part_of_the_metric() -> None:
+def test_callable_metric_a_torch_module_is_no_part_of_the_metric() -> None:
     metric = CallableMetric(Model(), name="model")
     assert metric.score(["a"], ["a"]).value.tolist() == [1.0]
     assert list(metric.parameters()) == []
@@ -167,7 +167,7 @@ def test_a_torch_module_is_no_part_of_the_metric() -> None:
     assert copy.deepcopy(metric).function is metric.function
 
 
-def test_the_signature_says_the_code_and_its_version() -> None:
+def test_callable_metric_the_signature_says_the_code_and_its_version() -> None:
     signature = CallableMetric(length_gap, options={"scale": 2.0}).signature
     assert signature.startswith("length_gap|function:functions:length_gap|source:")
     assert "|scale:2.0|" in signature
@@ -179,7 +179,7 @@ def test_the_signature_says_the_code_and_its_version() -> None:
     assert named["signature"] == "{weights:3}"
 
 
-def test_edited_code_has_another_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callable_metric_edited_code_has_another_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     sources = []
     for number in (1, 2):
@@ -191,7 +191,7 @@ def test_edited_code_has_another_signature(tmp_path: Path, monkeypatch: pytest.M
     assert len({*sources} - {"unknown"}) == 2
 
 
-def test_pickles_and_is_made_by_path() -> None:
+def test_callable_metric_pickles_and_is_made_by_path() -> None:
     metric = make_metric("functions:word_overlap", value="f1", parts=["recall"], name="overlap")
     metric.update(["small effusion"], ["small left effusion"])
     restored = pickle.loads(pickle.dumps(metric))

@@ -44,14 +44,14 @@ def counts_of(scores):
     return torch.stack([*scores.details.values()], dim=1)
 
 
-def test_the_model_tells_pairs_apart(plain):
+def test_crepe_the_model_tells_pairs_apart(plain):
     assert plain.std(0).min() > 0.1
     assert (plain < 0).any(), "no count is clipped: the tests below say less"
 
 
 @pytest.mark.parametrize("token_budget", [pytest.param(1, marks=pytest.mark.slow), 300, 8192])
 @pytest.mark.parametrize("order", [0, 1])
-def test_equals_pair_by_pair_whatever_the_batches_and_the_order(folder, pairs, plain, token_budget, order):
+def test_crepe_equals_pair_by_pair_whatever_the_batches_and_the_order(folder, pairs, plain, token_budget, order):
     rows = random.Random(order).sample(range(PAIRS), PAIRS)
     candidates, references = ([side[row] for row in rows] for side in pairs)
 
@@ -62,7 +62,7 @@ def test_equals_pair_by_pair_whatever_the_batches_and_the_order(folder, pairs, p
     torch.testing.assert_close(scores.value, expected.sum(1), atol=1e-5, rtol=0)
 
 
-def test_a_pair_over_the_limit_is_scored_on_what_each_report_keeps(folder, pairs, caplog):
+def test_crepe_a_pair_over_the_limit_is_scored_on_what_each_report_keeps(folder, pairs, caplog):
     candidate, reference = pairs[0][6], pairs[1][6]
     reference_tokens = len(tiny_bert_tokenizer()(reference, max_length=512, truncation=True)["input_ids"]) - 2
     # Each word and each full stop of the candidate is one token.
@@ -81,7 +81,7 @@ def test_a_pair_over_the_limit_is_scored_on_what_each_report_keeps(folder, pairs
     ]
 
 
-def test_chunks_are_clipped_each_and_summed(folder):
+def test_crepe_chunks_are_clipped_each_and_summed(folder):
     reference = "heart is normal. small left effusion."
     candidate = "large left effusion. heart is large."
     whole = CREPE(folder, max_length=16, long_reports="chunks")
@@ -93,7 +93,7 @@ def test_chunks_are_clipped_each_and_summed(folder):
     torch.testing.assert_close(found[0], expected, atol=1e-5, rtol=0)
 
 
-def test_equal_pairs_run_once(folder, monkeypatch):
+def test_crepe_equal_pairs_run_once(folder, monkeypatch):
     seen = []
     forward = CrepeModel.forward
     monkeypatch.setattr(
@@ -106,7 +106,7 @@ def test_equal_pairs_run_once(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("bfloat16", 0.15), ("float16", 0.02)])
-def test_half_precision_is_near(folder, pairs, dtype, error):
+def test_crepe_half_precision_is_near(folder, pairs, dtype, error):
     exact, near = (counts_of(CREPE(folder, dtype=kind).score(*pairs)) for kind in ("float32", dtype))
 
     assert not torch.equal(exact, near)
@@ -115,7 +115,7 @@ def test_half_precision_is_near(folder, pairs, dtype, error):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_is_that_of_autocast(folder, pairs, dtype):
+def test_crepe_half_precision_is_that_of_autocast(folder, pairs, dtype):
     """Matrices that are converted once give the same result as autocast, which converts them in each forward."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = CrepeModel.from_pretrained(folder)
@@ -126,7 +126,7 @@ def test_half_precision_is_that_of_autocast(folder, pairs, dtype):
 
 
 @pytest.mark.slow
-def test_compiles(folder, pairs):
+def test_crepe_compiles(folder, pairs):
     candidates, references = (side[:3] for side in pairs)
     expected = CREPE(folder).score(candidates, references).value
     torch.testing.assert_close(
@@ -134,7 +134,7 @@ def test_compiles(folder, pairs):
     )
 
 
-def test_corpus_value_is_the_mean_over_scored_pairs(folder, pairs):
+def test_crepe_corpus_value_is_the_mean_over_scored_pairs(folder, pairs):
     metric = CREPE(folder)
     candidates, references = ([*side[:8], extra] for side, extra in zip(pairs, (None, "a mass"), strict=True))
     metric.update(candidates[:3], references[:3])
@@ -153,7 +153,7 @@ def test_corpus_value_is_the_mean_over_scored_pairs(folder, pairs):
     assert sum(metric.statistics().values()).item() == pytest.approx(metric.compute().item())
 
 
-def test_an_empty_candidate_is_scored_and_an_empty_reference_is_not(folder):
+def test_crepe_an_empty_candidate_is_scored_and_an_empty_reference_is_not(folder):
     scores = CREPE(folder).score(["", "no mass", None, "no mass"], ["a mass", " ", "a mass", None])
 
     assert scores.value.isnan().tolist() == [False, True, True, True]
@@ -163,7 +163,7 @@ def test_an_empty_candidate_is_scored_and_an_empty_reference_is_not(folder):
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
-def test_nothing_scored_has_no_mean(folder):
+def test_crepe_nothing_scored_has_no_mean(folder):
     metric = CREPE(folder)
     metric.update([None], ["a mass"])
 
@@ -171,7 +171,7 @@ def test_nothing_scored_has_no_mean(folder):
     assert all(mean.isnan() for mean in metric.statistics().values())
 
 
-def test_weights_by_category(folder, pairs):
+def test_crepe_weights_by_category(folder, pairs):
     plain_scores = CREPE(folder).score(*pairs)
     weighted = CREPE(folder, weights={"omitted_finding": 3.0, "false_comparison": 0.0}).score(*pairs)
 
@@ -180,7 +180,7 @@ def test_weights_by_category(folder, pairs):
     torch.testing.assert_close(weighted.value, (counts_of(plain_scores) * factors).sum(1))
 
 
-def test_own_categories(tmp_path, pairs):
+def test_crepe_own_categories(tmp_path, pairs):
     tokenizer = tiny_bert_tokenizer()
     encoder = {"vocab_size": len(tokenizer), "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     CrepeModel(CrepeConfig(encoder, ["missed", "invented"])).save_pretrained(tmp_path)
@@ -193,14 +193,14 @@ def test_own_categories(tmp_path, pairs):
     assert metric.weights == (2.0, 1.0)
 
 
-def test_explanations_name_likely_errors_most_first():
+def test_crepe_explanations_name_likely_errors_most_first():
     details = {"false_finding": [0.6, 0.2], "wrong_location": [1.75, 0.49], "omitted_finding": [0.4, float("nan")]}
     scores = CrepeScores(torch.zeros(2), {name: torch.tensor(values) for name, values in details.items()})
 
     assert scores.explanations == {"errors": ["wrong location 1.8, false finding 0.6", ""]}
 
 
-def test_pickles_to_kilobytes_and_copies_share_the_model(folder, pairs):
+def test_crepe_pickles_to_kilobytes_and_copies_share_the_model(folder, pairs):
     metric = CREPE(folder, weights={"omitted_finding": 2.0})
     metric.update(*pairs)
     written = pickle.dumps(metric)
@@ -217,7 +217,7 @@ def test_pickles_to_kilobytes_and_copies_share_the_model(folder, pairs):
     assert not list(metric.parameters())
 
 
-def test_a_given_model_is_shared_by_copies_and_does_not_pickle(folder, pairs):
+def test_crepe_a_given_model_is_shared_by_copies_and_does_not_pickle(folder, pairs):
     model = CrepeModel.from_pretrained(folder)
     metric = CREPE(model, AutoTokenizer.from_pretrained(folder))
 
@@ -227,7 +227,7 @@ def test_a_given_model_is_shared_by_copies_and_does_not_pickle(folder, pairs):
         pickle.dumps(metric)
 
 
-def test_a_given_model_in_training_is_evaluated_and_trains_on(folder, pairs):
+def test_crepe_a_given_model_in_training_is_evaluated_and_trains_on(folder, pairs):
     model = CrepeModel.from_pretrained(folder).train()
     metric = CREPE(model, AutoTokenizer.from_pretrained(folder))
 
@@ -237,7 +237,7 @@ def test_a_given_model_in_training_is_evaluated_and_trains_on(folder, pairs):
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
-def test_signature_names_the_weights(folder, tmp_path):
+def test_crepe_signature_names_the_weights(folder, tmp_path):
     metric = CREPE(folder)
     assert metric.signature.startswith(f"crepe|model:model@{metric.predictor._weights_hash}|max_length:512|")
     assert "|weights:" not in metric.signature
@@ -251,7 +251,7 @@ def test_signature_names_the_weights(folder, tmp_path):
     assert CREPE(model, tokenizer).signature != before
 
 
-def test_made_by_name(folder):
+def test_crepe_made_by_name(folder):
     assert isinstance(make_metric("crepe", model=folder, dtype="bfloat16"), CREPE)
     with pytest.raises(ValueError, match=r"unknown crepe option 'modell'; did you mean 'model'"):
         make_metric("crepe", modell=folder)
@@ -273,7 +273,7 @@ def test_crepe_options_reach_the_predictor(folder):
     assert vars(CrepeReward(folder).metric.predictor.options) == vars(CREPE(folder).predictor.options)
 
 
-def test_progress_is_shown_on_request(folder, capsys):
+def test_crepe_progress_is_shown_on_request(folder, capsys):
     CREPE(folder, progress=True).score(["no mass"], ["a mass"])
     shown = capsys.readouterr()
     assert "CREPE" in shown.err
@@ -292,12 +292,12 @@ def test_progress_is_shown_on_request(folder, capsys):
         ({"weights": {"omitted_finding": -1}}, "weight of 'omitted_finding' must be finite and at least 0, got -1"),
     ],
 )
-def test_settings_without_a_meaning_are_refused(folder, options, message):
+def test_crepe_settings_without_a_meaning_are_refused(folder, options, message):
     with pytest.raises(ValueError, match=message):
         CREPE(folder, **options)
 
 
-def test_bad_reports_and_models_are_refused(folder, tmp_path):
+def test_crepe_bad_reports_and_models_are_refused(folder, tmp_path):
     metric = CREPE(folder)
     with pytest.raises(TypeError, match=r"preds\[1\] must be a report text, got int"):
         metric.score(["a mass", 3], ["a mass"] * 2)
@@ -313,7 +313,7 @@ def test_bad_reports_and_models_are_refused(folder, tmp_path):
         CREPE(torch.nn.Linear(1, 1), tiny_bert_tokenizer())
 
 
-def test_a_checkpoint_that_does_not_fit_fails_at_the_first_pair(tmp_path):
+def test_crepe_a_checkpoint_that_does_not_fit_fails_at_the_first_pair(tmp_path):
     folder = save_tiny_crepe(tmp_path / "wrong")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "num_error_categories": 4}))
@@ -325,7 +325,7 @@ def test_a_checkpoint_that_does_not_fit_fails_at_the_first_pair(tmp_path):
 @pytest.mark.skipif(
     PUBLISHED is None, reason="RRG_REWARDS_CREPE_MODEL does not name a copy of gihuncho/crepe-biomedbert"
 )
-def test_the_published_example():
+def test_crepe_the_published_example():
     scores = CREPE(PUBLISHED).score(["Bilateral pleural effusions noted"], ["Normal chest radiograph"])
 
     expected = [1.5391030312, 0.7975516319, 0, 0.0265266001, 0, 0]

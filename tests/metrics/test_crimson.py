@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ import torch
 from scripted_judge import ScriptedJudge, evaluate_words
 from torchmetrics import MetricCollection
 
-from rrg_rewards.functional import crimson_score
-from rrg_rewards.judges.base import JudgeFailure, ReportPair
+from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score
+from rrg_rewards.judges import OpenAIJudge, RuleJudge
+from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, ReportPair
 from rrg_rewards.metrics import CRIMSON, CrimsonScores
+from rrg_rewards.metrics.judged import JudgeWarning
 
 PREDS = ["left effusion", "Normal.", "edema, nodule", "right effusion", "", "effusion scar"]
 TARGET = ["left effusion", "Normal.", "nodule", "left effusion. pneumothorax", "edema", "effusion"]
@@ -67,7 +70,7 @@ def total(counts: dict[str, torch.Tensor]) -> dict[str, float]:
     return {name: value.item() for name, value in counts.items()}
 
 
-def test_scores_are_those_of_the_evaluations() -> None:
+def test_crimson_scores_are_those_of_the_evaluations() -> None:
     scores = metric().score(PREDS, TARGET)
     assert isinstance(scores, CrimsonScores)
     assert scores.value.dtype == torch.float64
@@ -78,7 +81,7 @@ def test_scores_are_those_of_the_evaluations() -> None:
     assert {name: column.sum().item() for name, column in scores.details.items()} == TOTALS
 
 
-def test_the_corpus_value_is_the_mean() -> None:
+def test_crimson_the_corpus_value_is_the_mean() -> None:
     crimson = metric()
     for rows in (slice(0, 2), slice(2, 6)):
         crimson.update(PREDS[rows], TARGET[rows])
@@ -93,7 +96,7 @@ def test_the_corpus_value_is_the_mean() -> None:
     assert scores.aggregate(*scores.sufficient_statistics).item() == pytest.approx(crimson.compute().item())
 
 
-def test_explanations_are_in_words() -> None:
+def test_crimson_explanations_are_in_words() -> None:
     with pytest.warns(UserWarning, match="the judge failed"):
         explanations = failing(edema="deadline").score(PREDS, TARGET).explanations
     assert explanations == {
@@ -104,7 +107,7 @@ def test_explanations_are_in_words() -> None:
     }
 
 
-def test_failures_have_no_score_and_are_counted_and_told_once() -> None:
+def test_crimson_failures_have_no_score_and_are_counted_and_told_once() -> None:
     crimson = failing()
     with pytest.warns(UserWarning, match=r"failed on 2 of 6 report pairs \(deadline 1, malformed 1\)") as told:
         crimson.update(PREDS, TARGET)
@@ -123,19 +126,19 @@ def test_failures_have_no_score_and_are_counted_and_told_once() -> None:
     assert scores.failures["malformed"].tolist() == [False, False, False, True, False, False]
 
 
-def test_nothing_is_told_where_nothing_failed() -> None:
+def test_crimson_nothing_is_told_where_nothing_failed() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         metric().update(PREDS, TARGET)
 
 
-def test_report_text_is_not_in_warnings() -> None:
+def test_crimson_report_text_is_not_in_warnings() -> None:
     with pytest.warns(UserWarning, match="the judge failed") as told:
         failing(secret="status").score(["secret effusion"], ["secret edema"])
     assert not any("secret" in str(warning.message) for warning in told)
 
 
-def test_where_every_pair_fails() -> None:
+def test_crimson_where_every_pair_fails() -> None:
     crimson = metric(fail_on={"": "connection"})
     with pytest.warns(UserWarning, match="the judge failed"):
         scores = crimson.score(PREDS, TARGET)
@@ -146,7 +149,7 @@ def test_where_every_pair_fails() -> None:
     assert crimson.error_counts()["failed_connection"] == 6
 
 
-def test_unscorable_pairs_are_not_judged() -> None:
+def test_crimson_unscorable_pairs_are_not_judged() -> None:
     crimson = metric()
     preds, target = [None, "edema", "edema", ""], ["edema", None, " ", "edema"]
     crimson.update(preds, target)
@@ -159,7 +162,7 @@ def test_unscorable_pairs_are_not_judged() -> None:
     assert scores.explanations["failure"] == [""] * 4
 
 
-def test_no_report_at_all() -> None:
+def test_crimson_no_report_at_all() -> None:
     crimson = metric()
     crimson.update([], [])
     assert crimson.score([], []).value.shape == (0,)
@@ -167,7 +170,7 @@ def test_no_report_at_all() -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_scoring_asynchronously_gives_the_same(waits: bool) -> None:
+def test_crimson_scoring_asynchronously_gives_the_same(waits: bool) -> None:
     crimson = metric(waits=waits)
     preds, target = [*PREDS, None], [*TARGET, "edema"]
     scores = asyncio.run(crimson.score_async(preds, target, age=[7] * 7))
@@ -179,7 +182,7 @@ def test_scoring_asynchronously_gives_the_same(waits: bool) -> None:
         asyncio.run(crimson.score_async(["a"], ["b", "c"]))
 
 
-def test_scoring_inside_an_event_loop() -> None:
+def test_crimson_scoring_inside_an_event_loop() -> None:
     async def notebook() -> list[float]:
         values: list[float] = metric(waits=True).score(PREDS, TARGET).value.tolist()
         return values
@@ -187,7 +190,7 @@ def test_scoring_inside_an_event_loop() -> None:
     assert asyncio.run(notebook()) == pytest.approx(SCORES)
 
 
-def test_context_is_passed_on_as_text() -> None:
+def test_crimson_context_is_passed_on_as_text() -> None:
     crimson = metric()
     target = ["edema"] * 6
     crimson.score(
@@ -206,7 +209,7 @@ def test_context_is_passed_on_as_text() -> None:
     ]
 
 
-def test_context_that_is_wrong() -> None:
+def test_crimson_context_that_is_wrong() -> None:
     crimson = metric()
     with pytest.raises(TypeError, match="crimson takes no column gender, weight; it accepts age, sex, indication"):
         crimson.score(["a"], ["b"], gender=["F"], weight=[1])
@@ -219,13 +222,13 @@ def test_context_that_is_wrong() -> None:
     assert crimson.judge.asked == []
 
 
-def test_signature_names_judge_and_prompt() -> None:
+def test_crimson_signature_names_judge_and_prompt() -> None:
     assert metric().signature.startswith("crimson|judge:{scripted}|version:")
     asked = CRIMSON(ScriptedJudge(waits=True))
     assert f"|judge:{{scripted}}|prompt:{asked.task.prompt_signature}|version:" in asked.signature
 
 
-def test_pickles_are_small_and_copies_share_the_judge() -> None:
+def test_crimson_pickles_are_small_and_copies_share_the_judge() -> None:
     crimson = metric()
     crimson.update(PREDS, TARGET)
     data = pickle.dumps(crimson)
@@ -237,7 +240,7 @@ def test_pickles_are_small_and_copies_share_the_judge() -> None:
     assert crimson.state_dict() == {}
 
 
-def test_types_of_states_stay() -> None:
+def test_crimson_types_of_states_stay() -> None:
     for change in (lambda m: m.half(), lambda m: m.set_dtype(torch.float16), lambda m: m.float()):
         crimson = metric()
         changed = change(crimson)
@@ -249,7 +252,7 @@ def test_types_of_states_stay() -> None:
         assert changed.compute().item() == pytest.approx(sum(SCORES) / 6)
 
 
-def test_reset_forgets_and_a_collection_keeps_judges_apart() -> None:
+def test_crimson_reset_forgets_and_a_collection_keeps_judges_apart() -> None:
     collection = MetricCollection({"a": metric(), "b": failing(nodule="status")})
     with pytest.warns(UserWarning, match="the judge failed"):
         collection.update(PREDS, TARGET)
@@ -261,7 +264,7 @@ def test_reset_forgets_and_a_collection_keeps_judges_apart() -> None:
     assert math.isnan(collection.compute()["a"])
 
 
-def test_states_do_not_grow() -> None:
+def test_crimson_states_do_not_grow() -> None:
     crimson = metric()
     sizes = []
     for _ in range(2):
@@ -270,7 +273,7 @@ def test_states_do_not_grow() -> None:
     assert sizes[0] == sizes[1] < 40
 
 
-def test_judges_by_name_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crimson_judges_by_name_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     from rrg_rewards.judges import registry
 
     monkeypatch.setitem(registry._JUDGES, "scripted", ("scripted_judge", "ScriptedJudge"))
@@ -284,7 +287,7 @@ def test_judges_by_name_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         CRIMSON("scripted", prompt="mine")  # type: ignore[arg-type]
 
 
-def test_plot() -> None:
+def test_crimson_plot() -> None:
     pytest.importorskip("matplotlib").use("Agg")
     crimson = metric()
     crimson.update(PREDS, TARGET)
@@ -296,7 +299,7 @@ RULE_PREDS = ["Large right pneumothorax.", "Large left pneumothorax.", "No acute
 RULE_TARGET = ["Large right pneumothorax."] * 3 + ["No acute abnormality."] * 2
 
 
-def test_the_rules_are_the_default_judge() -> None:
+def test_crimson_the_rules_are_the_default_judge() -> None:
     crimson = CRIMSON()
     scores = crimson.score(RULE_PREDS, RULE_TARGET)
     exact, wrong_side, template, invented, _ = scores.value.tolist()
@@ -311,12 +314,12 @@ def test_the_rules_are_the_default_judge() -> None:
     assert pickle.loads(pickle.dumps(crimson)).signature == crimson.signature
 
 
-def test_the_rules_know_the_patient() -> None:
+def test_crimson_the_rules_know_the_patient() -> None:
     preds, target = ["No abnormality."] * 2, ["Calcification of the aortic arch."] * 2
     assert CRIMSON().score(preds, target, age=["082Y", "025Y"]).value.tolist() == [1, 0]
 
 
-def test_the_rules_score_every_real_pair(shared_data: Path) -> None:
+def test_crimson_the_rules_score_every_real_pair(shared_data: Path) -> None:
     cases = json.loads((shared_data / "radpref" / "pairs.json").read_text())
     rows = [(case, case[f"{candidate}_report"]) for case in cases for candidate in ("C1", "C2")]
     context = {name: [case[key] for case, _ in rows] for name, key in (("age", "PatientAge"), ("sex", "PatientSex"))}
@@ -331,7 +334,7 @@ def test_the_rules_score_every_real_pair(shared_data: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_rules_need_no_extra() -> None:
+def test_crimson_the_rules_need_no_extra() -> None:
     """The packages for language models are not imported if no language model is used."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai', 'diskcache', 'CRIMSON']))\n"
@@ -341,3 +344,102 @@ def test_the_rules_need_no_extra() -> None:
         "assert make_reward('crimson')(['Effusion.'], reference=['Effusion.']) == [1.0]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+MASS = CrimsonFinding("R1", "mass", "urgent")
+FALSE = CrimsonFinding("P1", "scar", "urgent")
+FAILED = JudgeFailure("malformed", "told to")
+# CRIMSON 1, 0 and -A / (1 + A) = -0.5.
+FOUND = CrimsonEvaluation((MASS,), (FALSE,), (("R1", "P1"),))
+MISSED = CrimsonEvaluation((MASS,), missing_findings=("R1",))
+WRONG = CrimsonEvaluation((MASS,), (FALSE,), (), ("P1",), ("R1",))
+
+
+class Runs(Judge):
+    """Returns the scripted results of each run.
+
+    Args:
+        results: Results of each run, for the candidates "0", "1", ...
+        run: Number of the run.
+    """
+
+    signature = "runs"
+
+    def __init__(self, results: Sequence[Sequence[Any]], run: int = 0) -> None:
+        self.results, self.run = results, run
+
+    def rerun(self, run: int) -> "Runs":
+        return Runs(self.results, run)
+
+    async def evaluate(self, task: JudgeTask[Any, Any], items: Sequence[Any]) -> list[Any]:
+        return [self.results[self.run][int(item.candidate)] for item in items]
+
+
+RESULTS = [
+    (FOUND, FOUND, FAILED, FAILED),
+    (MISSED, FOUND, WRONG, FAILED),
+    (WRONG, FOUND, FAILED, FAILED),
+]
+RUN_PREDS, RUN_TARGET = ["0", "1", "2", "3", None], ["mass"] * 5
+
+
+def score() -> Any:
+    with pytest.warns(JudgeWarning, match="failed on 1 of 4 report pairs"):
+        return CRIMSON(Runs(RESULTS), runs=3).score(RUN_PREDS, RUN_TARGET)
+
+
+def test_crimson_scores_and_details_are_means_over_the_runs_that_did_not_fail() -> None:
+    scores = score()
+    # (1 + 0 - 0.5) / 3, and the standard deviation of 1, 0 and -0.5.
+    mean = 0.5 / 3
+    spread = math.sqrt(((1 - mean) ** 2 + mean**2 + (0.5 + mean) ** 2) / 2)
+    assert scores.value[:3].tolist() == pytest.approx([mean, 1, -0.5])
+    assert scores.value[3:].isnan().all()
+    assert scores.details["spread"][:2].tolist() == pytest.approx([spread, 0])
+    assert scores.details["spread"][2:].isnan().all()
+    assert scores.details["failed_runs"][:3].tolist() == [0, 0, 2]
+    # Errors of the runs: none, one missing, one missing and one false.
+    assert scores.details["errors"][:3].tolist() == pytest.approx([1, 0, 2])
+    assert scores.details["weighted_errors"][:3].tolist() == pytest.approx([1, 0, 2])
+    assert scores.evaluations == (FOUND, FOUND, WRONG, None, None)
+    assert scores.explanations["failure"] == ["", "", "", "malformed: told to", ""]
+
+
+def test_crimson_the_state_counts_failed_runs_and_averages_spreads() -> None:
+    metric = CRIMSON(Runs(RESULTS), runs=3)
+    with pytest.warns(JudgeWarning):
+        metric.update(RUN_PREDS[:2] + RUN_PREDS[3:], RUN_TARGET[:2] + RUN_TARGET[3:])
+    metric.update(RUN_PREDS[2:3], RUN_TARGET[2:3])
+    counts, means = metric.error_counts(), metric.statistics()
+    assert metric.compute().item() == pytest.approx((0.5 / 3 + 1 - 0.5) / 3)
+    assert (counts["scored"], counts["unscorable"], counts["failed_malformed"]) == (3, 2, 1)
+    # Two of three runs of one pair, and all three of another; the pair without a prediction was not judged.
+    assert counts["failed_runs"] == 5
+    assert counts["missing_findings"].item() == pytest.approx(2 / 3 + 0 + 1)
+    spreads = score().details["spread"]
+    assert means["spread"].item() == pytest.approx(spreads.nanmean().item())
+    metric.reset()
+    assert metric.error_counts()["failed_runs"] == 0
+
+
+def test_crimson_one_run_is_as_before() -> None:
+    once = CRIMSON(Runs(RESULTS))
+    scores = once.score(RUN_PREDS[:2], RUN_TARGET[:2])
+    assert "spread" not in scores.details
+    assert once.counts.dtype == torch.long
+    assert "runs" not in once.signature.split("|judge:")[1].split("}")[1]
+    assert "|runs:3|" in CRIMSON(Runs(RESULTS), runs=3).signature
+
+
+@pytest.mark.parametrize(
+    ("judge", "runs", "message"),
+    [
+        (RuleJudge(), 2, "RuleJudge returns the same result in each run"),
+        (OpenAIJudge("m"), 2, "runs at temperature 0 request the same answer"),
+        (RuleJudge(), 0, "runs must be a positive integer, got 0"),
+        (RuleJudge(), 1.5, "runs must be a positive integer, got 1.5"),
+    ],
+)
+def test_crimson_errors(judge: Judge, runs: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CRIMSON(judge, runs=runs)

@@ -45,7 +45,7 @@ def exam(*roles: str, **options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("recall", RECALL), ("precision", PRECISION), ("f1", F1)])
-def test_scores_by_mode(mode: Any, expected: list[float]) -> None:
+def test_ct_finebench_scores_by_mode(mode: Any, expected: list[float]) -> None:
     metric = CTFineBench(mode=mode)
     scores = metric.score(PREDS, TARGET)
     assert isinstance(scores, FineBenchScores)
@@ -64,11 +64,11 @@ def test_scores_by_mode(mode: Any, expected: list[float]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["recall", "precision"])
-def test_nothing_to_say_of_either_is_unscorable_without_f1(mode: Any) -> None:
+def test_ct_finebench_nothing_to_say_of_either_is_unscorable_without_f1(mode: Any) -> None:
     assert CTFineBench(mode=mode).score([NORMAL], [NORMAL]).value.isnan().all()
 
 
-def test_f1_scores_normal_references() -> None:
+def test_ct_finebench_f1_scores_normal_references() -> None:
     metric = CTFineBench(mode="f1")
     preds = [NORMAL, "", LEFT, "Possible nodule in the left upper lobe.", NORMAL, None]
     scores = metric.score(preds, [NORMAL, NORMAL, NORMAL, NORMAL, LEFT, NORMAL])
@@ -79,18 +79,18 @@ def test_f1_scores_normal_references() -> None:
     assert metric.compute().item() == pytest.approx(2 / 5)
 
 
-def test_a_report_scores_1_against_itself_in_f1() -> None:
+def test_ct_finebench_a_report_scores_1_against_itself_in_f1() -> None:
     reports = [LEFT, NORMAL, "Possible nodule of 8 mm in the left upper lobe.", f"{EFFUSION} Possible nodule."]
     assert CTFineBench(mode="f1").score(reports, reports).value.tolist() == [1] * 4
 
 
-def test_a_hedge_is_a_statement_of_the_candidate() -> None:
+def test_ct_finebench_a_hedge_is_a_statement_of_the_candidate() -> None:
     hedge = "Possible nodule."
     scores = CTFineBench(mode="precision").score([hedge] * 4, [LEFT, NORMAL, "No nodule.", hedge])
     assert scores.value.tolist() == [0.5, 0, 0, 1]
 
 
-def test_naming_everything_earns_little_by_overlap() -> None:
+def test_ct_finebench_naming_everything_earns_little_by_overlap() -> None:
     everywhere = (
         "Nodules in the right upper lobe, right middle lobe, right lower lobe, left upper lobe, left lower lobe."
     )
@@ -101,7 +101,7 @@ def test_naming_everything_earns_little_by_overlap() -> None:
     assert location == pytest.approx([0.5, 0.2])
 
 
-def test_grading_follows_the_mode_and_is_in_the_signature() -> None:
+def test_ct_finebench_grading_follows_the_mode_and_is_in_the_signature() -> None:
     assert [CTFineBench(mode=mode).examiner.grading for mode in ("recall", "precision", "f1")] == [
         "levels",
         "overlap",
@@ -115,7 +115,7 @@ def test_grading_follows_the_mode_and_is_in_the_signature() -> None:
         CTFineBench(grading="jaccard")  # type: ignore[arg-type]
 
 
-def test_over_specified_answers_get_what_the_setting_says() -> None:
+def test_ct_finebench_over_specified_answers_get_what_the_setting_says() -> None:
     reference, more = "Nodule in the right lower lobe.", "Nodule in the superior segment of the right lower lobe."
     right, partial = CTFineBench(), CTFineBench(over_specified="partial")
     assert values(right.score([more, reference], [reference] * 2)) == [1, 1]
@@ -129,7 +129,7 @@ def test_over_specified_answers_get_what_the_setting_says() -> None:
         CTFineBench(over_specified="half")  # type: ignore[arg-type]
 
 
-def test_details_are_by_kind_of_question() -> None:
+def test_ct_finebench_details_are_by_kind_of_question() -> None:
     scores = CTFineBench().score(PREDS, TARGET)
     rows = {name: [float(value) for value in column] for name, column in scores.details.items()}
     nan = math.nan
@@ -148,7 +148,7 @@ def test_details_are_by_kind_of_question() -> None:
     assert torch.equal(both.details["recall_location"].nan_to_num(9), scores.details["location"].nan_to_num(9))
 
 
-def test_statistics_are_means_of_the_details() -> None:
+def test_ct_finebench_statistics_are_means_of_the_details() -> None:
     for mode in ("recall", "precision", "f1"):
         metric = CTFineBench(mode=mode)
         metric.update(PREDS, TARGET)
@@ -158,7 +158,7 @@ def test_statistics_are_means_of_the_details() -> None:
         assert found == pytest.approx(expected, nan_ok=True)
 
 
-def test_tables_pool_questions() -> None:
+def test_ct_finebench_tables_pool_questions() -> None:
     metric = CTFineBench(mode="f1")
     metric.update(PREDS, TARGET)
     recall = metric.tables()
@@ -185,7 +185,7 @@ def test_tables_pool_questions() -> None:
         CTFineBench().tables("precision")
 
 
-def test_explanations_are_in_words() -> None:
+def test_ct_finebench_explanations_are_in_words() -> None:
     told = CTFineBench(mode="f1").score(PREDS, TARGET).explanations
     assert told["omitted"][3].startswith("Lung nodule, existence: yes; ")
     assert told["wrong"][1] == "Lung nodule, location: right upper lobe for left upper lobe"
@@ -206,7 +206,7 @@ def item(attribute: str = "size", answer: Any = "8 mm", kind: str = "numeric", f
     }
 
 
-def test_questions_of_a_column_take_the_place_of_built_ones() -> None:
+def test_ct_finebench_questions_of_a_column_take_the_place_of_built_ones() -> None:
     rows = [[item()], [item(), item("location", "left upper lobe", "location")], json.dumps([item()]), [], None]
     metric = CTFineBench()
     scores = metric.score([LARGER] * 5, [None] * 5, items=rows)
@@ -221,7 +221,7 @@ def test_questions_of_a_column_take_the_place_of_built_ones() -> None:
     assert values(both) == pytest.approx([2 * 0.5 * (2.5 / 3) / (0.5 + 2.5 / 3), math.nan], nan_ok=True)
 
 
-def test_names_of_a_column_may_be_written_otherwise() -> None:
+def test_ct_finebench_names_of_a_column_may_be_written_otherwise() -> None:
     scores = CTFineBench().score([LEFT], [None], items=[[item(finding="LUNG nodule", attribute="Size")]])
     (examination,) = scores.examinations
     assert examination is not None
@@ -255,14 +255,14 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("row", "kind", "message"), BROKEN)
-def test_broken_questions_are_named_by_row(row: Any, kind: Any, message: str) -> None:
+def test_ct_finebench_broken_questions_are_named_by_row(row: Any, kind: Any, message: str) -> None:
     with pytest.raises(kind, match=message) as caught:
         CTFineBench().score([LEFT, LEFT], [LEFT, LEFT], items=[[item()], row])
     # Answers are report text.
     assert "parsec" not in str(caught.value)
 
 
-def test_other_bad_input() -> None:
+def test_ct_finebench_other_bad_input() -> None:
     metric = CTFineBench()
     with pytest.raises(TypeError, match="ct_finebench takes no column questions; it accepts items"):
         metric.score([LEFT], [LEFT], questions=[[]])
@@ -290,7 +290,7 @@ def test_other_bad_input() -> None:
         CTFineBench(comparer="nobody")
 
 
-def test_no_report_at_all() -> None:
+def test_ct_finebench_no_report_at_all() -> None:
     metric = CTFineBench(mode="f1")
     metric.update([], [])
     assert metric.score([], []).value.shape == (0,)
@@ -303,7 +303,7 @@ def test_no_report_at_all() -> None:
     assert metric.score([" "], [LEFT]).value.tolist() == [0]
 
 
-def test_questions_of_a_reference_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ct_finebench_questions_of_a_reference_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
     build = question_answering.build_items
 
@@ -329,7 +329,7 @@ def test_questions_of_a_reference_are_built_once(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("roles", [("builder",), ("answerer",), ("comparer",), ()])
 @pytest.mark.parametrize("mode", ["recall", "precision", "f1"])
-def test_judges_in_the_engines_place(waits: bool, roles: tuple[str, ...], mode: Any) -> None:
+def test_ct_finebench_judges_in_the_engines_place(waits: bool, roles: tuple[str, ...], mode: Any) -> None:
     metric = CTFineBench(mode=mode, **exam(*roles, waits=waits))
     assert metric.is_immediate is not waits
     expected = CTFineBench(mode=mode).score([*PREDS, None], [*TARGET, LEFT])
@@ -341,7 +341,7 @@ def test_judges_in_the_engines_place(waits: bool, roles: tuple[str, ...], mode: 
         assert scores.examinations == expected.examinations  # type: ignore[attr-defined]
 
 
-def test_a_judge_is_asked_no_more_than_needed() -> None:
+def test_ct_finebench_a_judge_is_asked_no_more_than_needed() -> None:
     judge = ExamJudge()
     metric = CTFineBench(builder=judge, answerer=judge, comparer=judge)
     metric.score([LEFT, NORMAL, LEFT], [LEFT, LEFT, NORMAL])
@@ -356,7 +356,7 @@ def test_a_judge_is_asked_no_more_than_needed() -> None:
 
 
 @pytest.mark.parametrize("role", ["builder", "answerer"])
-def test_failures_have_no_score_and_are_counted(role: str) -> None:
+def test_ct_finebench_failures_have_no_score_and_are_counted(role: str) -> None:
     metric = CTFineBench(**exam(role, fail_on={"10 mm": "deadline", "effusion": "malformed"}))
     target = [LARGER, EFFUSION, LEFT, LEFT]
     with pytest.warns(UserWarning, match=r"failed on 2 of 4 report pairs \(deadline 1, malformed 1\)") as told:
@@ -374,7 +374,7 @@ def test_failures_have_no_score_and_are_counted(role: str) -> None:
     assert scores.explanations["failure"][:2] == ["deadline: told to", "malformed: told to"]
 
 
-def test_a_builder_that_failed_is_asked_again() -> None:
+def test_ct_finebench_a_builder_that_failed_is_asked_again() -> None:
     judge = ExamJudge(fail_on={"nodule": "deadline", "Nodule": "deadline"})
     metric = CTFineBench(builder=judge)
     with pytest.warns(UserWarning, match="the judge failed"):
@@ -383,13 +383,13 @@ def test_a_builder_that_failed_is_asked_again() -> None:
     assert metric.score([LEFT], [LEFT]).value.tolist() == [1]
 
 
-def test_nothing_is_told_where_nothing_failed() -> None:
+def test_ct_finebench_nothing_is_told_where_nothing_failed() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         CTFineBench(mode="f1").update(PREDS, TARGET)
 
 
-def test_signatures_tell_settings_apart() -> None:
+def test_ct_finebench_signatures_tell_settings_apart() -> None:
     metrics = [
         CTFineBench(),
         CTFineBench("merlin"),
@@ -402,7 +402,7 @@ def test_signatures_tell_settings_apart() -> None:
     assert f"|builder:{{exam|prompt:{task.prompt_hash}}}|answerer:engine@" in metrics[3].signature
 
 
-def test_pickles_are_small_and_copies_share_the_examiner() -> None:
+def test_ct_finebench_pickles_are_small_and_copies_share_the_examiner() -> None:
     metric = CTFineBench(mode="f1", answerer=ExamJudge())
     metric.update(PREDS, TARGET)
     data = pickle.dumps(metric)
@@ -416,7 +416,7 @@ def test_pickles_are_small_and_copies_share_the_examiner() -> None:
     assert metric.state_dict() == {}
 
 
-def test_states_keep_their_types_and_sizes() -> None:
+def test_ct_finebench_states_keep_their_types_and_sizes() -> None:
     metric = CTFineBench(mode="f1").half()
     sizes = []
     for _ in range(3):
@@ -429,7 +429,7 @@ def test_states_keep_their_types_and_sizes() -> None:
     assert metric.compute().item() == pytest.approx(sum(F1) / 6)
 
 
-def test_reset_forgets_and_a_collection_keeps_modes_apart() -> None:
+def test_ct_finebench_reset_forgets_and_a_collection_keeps_modes_apart() -> None:
     collection = MetricCollection({mode: CTFineBench(mode=mode) for mode in ("recall", "f1")})  # type: ignore[arg-type]
     # The states are equal up to here.
     collection.update([LEFT], [LEFT])
@@ -441,7 +441,7 @@ def test_reset_forgets_and_a_collection_keeps_modes_apart() -> None:
     assert collection.compute()["recall"].isnan()
 
 
-def test_plot() -> None:
+def test_ct_finebench_plot() -> None:
     pytest.importorskip("matplotlib").use("Agg")
     metric = CTFineBench()
     metric.update(PREDS, TARGET)
@@ -450,7 +450,7 @@ def test_plot() -> None:
 
 
 @pytest.mark.parametrize("style", ["compact", "full"])
-def test_phantom_reports_are_right_about_themselves(style: str) -> None:
+def test_ct_finebench_phantom_reports_are_right_about_themselves(style: str) -> None:
     reports = [study.impression_text for study in phantom_studies(60, seed=5, style=style)]
     scores = CTFineBench(mode="f1").score(reports, reports)
     assert set(scores.value[scores.scored].tolist()) == {1}
@@ -458,7 +458,7 @@ def test_phantom_reports_are_right_about_themselves(style: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_engine_needs_no_extra() -> None:
+def test_ct_finebench_the_engine_needs_no_extra() -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai', 'diskcache']))\n"
         "from rrg_rewards.metrics import CTFineBench; from rrg_rewards.rewards import make_reward\n"
@@ -469,7 +469,7 @@ def test_the_engine_needs_no_extra() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_schema_of_ones_own_is_answered_by_itself(tmp_path: Any) -> None:
+def test_ct_finebench_a_schema_of_ones_own_is_answered_by_itself(tmp_path: Any) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
         "name: mine\n"
@@ -483,7 +483,7 @@ def test_a_schema_of_ones_own_is_answered_by_itself(tmp_path: Any) -> None:
     assert values(CTFineBench(path).score([LEFT], [LEFT])) == [1]
 
 
-def test_nan_for_all_pairs_is_a_warning_with_the_reason():
+def test_ct_finebench_nan_for_all_pairs_is_a_warning_with_the_reason():
     metric = CTFineBench()
     metric.update(["Nodule.", "Nodule."], ["Normal.", "No effusion."])
     with pytest.warns(UserWarning, match="none of 2 report pairs could be scored: 2 have no question about a finding"):
@@ -498,7 +498,7 @@ def labels_of(*positive: str) -> list[int]:
     return [int(name in positive) for name in FINDINGS]
 
 
-def test_labels_limit_the_questions_from_references() -> None:
+def test_ct_finebench_labels_limit_the_questions_from_references() -> None:
     column = [labels_of("Lung nodule"), labels_of("Pleural effusion"), labels_of(), None]
     scores = CTFineBench().score([LEFT] * 4, [BOTH] * 4, labels=column)
     assert values(scores) == pytest.approx([1, 0, math.nan, math.nan], nan_ok=True)
@@ -511,7 +511,7 @@ def test_labels_limit_the_questions_from_references() -> None:
     assert values(CTFineBench().score([LEFT], [BOTH], labels=named)) == [1]
 
 
-def test_labels_do_not_limit_the_questions_from_candidates() -> None:
+def test_ct_finebench_labels_do_not_limit_the_questions_from_candidates() -> None:
     """An invented finding is one that the labels of the reference call negative."""
     column = [labels_of("Lung nodule")]
     assert values(CTFineBench(mode="f1").score([BOTH], [LEFT], labels=column)) == pytest.approx([2 / 3])
@@ -520,7 +520,7 @@ def test_labels_do_not_limit_the_questions_from_candidates() -> None:
         CTFineBench(mode="precision").score([LEFT], [LEFT], labels=column)
 
 
-def test_labels_limit_given_items_and_those_of_a_judge() -> None:
+def test_ct_finebench_labels_limit_given_items_and_those_of_a_judge() -> None:
     (items,) = CTFineBench().examiner.build_now([BOTH])
     column = [labels_of("Pleural effusion")]
     for metric, given in ((CTFineBench(), {"items": [items]}), (CTFineBench(**exam("builder")), {})):
@@ -535,6 +535,6 @@ def test_labels_limit_given_items_and_those_of_a_judge() -> None:
         assert len(examination.recall) == number
 
 
-def test_labels_that_do_not_fit_name_their_row() -> None:
+def test_ct_finebench_labels_that_do_not_fit_name_their_row() -> None:
     with pytest.raises(ValueError, match=r"labels\[1\] must have 18 values"):
         CTFineBench().score([LEFT] * 2, [LEFT] * 2, labels=[labels_of(), [1, 0]])

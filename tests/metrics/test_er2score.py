@@ -56,7 +56,7 @@ def sub_scores(scores):
 @pytest.mark.parametrize("share_prefix", [True, False])
 @pytest.mark.parametrize("token_budget", [1, 500, 8192])
 @pytest.mark.parametrize("order", [0, 1])
-def test_equals_pair_by_pair_whatever_the_batches_and_the_order(
+def test_er2score_equals_pair_by_pair_whatever_the_batches_and_the_order(
     folder, pairs, plain, share_prefix, token_budget, order
 ):
     rows = random.Random(order).sample(range(PAIRS), PAIRS)
@@ -73,7 +73,7 @@ def test_equals_pair_by_pair_whatever_the_batches_and_the_order(
 
 
 @pytest.mark.parametrize("token_budget", [8192, 600])
-def test_a_shared_reference_is_run_once(folder, monkeypatch, token_budget):
+def test_er2score_a_shared_reference_is_run_once(folder, monkeypatch, token_budget):
     candidates, _ = random_pairs(8)
     reference = "small left effusion. " * 10
     metric = ER2Score(folder, token_budget=token_budget)
@@ -97,7 +97,7 @@ def test_a_shared_reference_is_run_once(folder, monkeypatch, token_budget):
     assert (len(seen) > 3) == (token_budget == 600)
 
 
-def test_equal_pairs_run_once(folder, monkeypatch):
+def test_er2score_equal_pairs_run_once(folder, monkeypatch):
     seen = []
     forward = ER2ScoreModel.forward
     monkeypatch.setattr(
@@ -111,7 +111,7 @@ def test_equal_pairs_run_once(folder, monkeypatch):
     assert scores.value.view(4, 2).unique(dim=0).shape == (1, 2)
 
 
-def test_a_total_has_the_base_and_sub_scores_their_own_unit(weighted, pairs):
+def test_er2score_a_total_has_the_base_and_sub_scores_their_own_unit(weighted, pairs):
     scores = ER2Score(weighted).score(*pairs)
 
     system = get_scoring_system("mrscore")
@@ -123,7 +123,7 @@ def test_a_total_has_the_base_and_sub_scores_their_own_unit(weighted, pairs):
     assert scores.value.std() > 1
 
 
-def test_weights_name_what_counts(folder, weighted, pairs, plain):
+def test_er2score_weights_name_what_counts(folder, weighted, pairs, plain):
     found = ER2Score(folder, weights={"omitted_finding": 3.0, "wrong_severity": 0.5}).score(*pairs)
 
     expected = 3 * plain[:, CRITERIA.index("omitted_finding")] + 0.5 * plain[:, CRITERIA.index("wrong_severity")]
@@ -135,7 +135,7 @@ def test_weights_name_what_counts(folder, weighted, pairs, plain):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_is_near(folder, pairs, dtype):
+def test_er2score_half_precision_is_near(folder, pairs, dtype):
     exact, near = (sub_scores(ER2Score(folder, dtype=kind).score(*pairs)) for kind in ("float32", dtype))
 
     assert not torch.equal(exact, near)
@@ -143,7 +143,7 @@ def test_half_precision_is_near(folder, pairs, dtype):
     assert ER2Score(folder, dtype=dtype).predictor._model.head.weight.dtype == torch.float32
 
 
-def test_corpus_value_is_the_mean_over_scored_pairs(folder, pairs):
+def test_er2score_corpus_value_is_the_mean_over_scored_pairs(folder, pairs):
     metric = ER2Score(folder)
     candidates, references = ([*side[:8], extra] for side, extra in zip(pairs, (None, "a mass"), strict=True))
     metric.update(candidates[:3], references[:3])
@@ -160,7 +160,7 @@ def test_corpus_value_is_the_mean_over_scored_pairs(folder, pairs):
     assert -sum(metric.statistics().values()).item() == pytest.approx(metric.compute().item())
 
 
-def test_an_empty_candidate_is_scored_and_an_empty_reference_is_not(folder):
+def test_er2score_an_empty_candidate_is_scored_and_an_empty_reference_is_not(folder):
     scores = ER2Score(folder).score(["", "no mass", None, "no mass"], ["a mass", " ", "a mass", None])
 
     assert scores.value.isnan().tolist() == [False, True, True, True]
@@ -170,7 +170,7 @@ def test_an_empty_candidate_is_scored_and_an_empty_reference_is_not(folder):
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
-def test_nothing_scored_has_no_mean(folder):
+def test_er2score_nothing_scored_has_no_mean(folder):
     metric = ER2Score(folder)
     metric.update([None], ["a mass"])
 
@@ -178,14 +178,14 @@ def test_nothing_scored_has_no_mean(folder):
     assert all(mean.isnan() for mean in metric.statistics().values())
 
 
-def test_explanations_name_the_sub_scores():
+def test_er2score_explanations_name_the_sub_scores():
     details = {"false_finding": [0.6], "wrong_location": [-0.04]}
     scores = ER2Scores(torch.zeros(1), {name: torch.tensor(values) for name, values in details.items()})
 
     assert scores.explanations == {"sub_scores": ["false finding 0.6, wrong location -0.0"]}
 
 
-def test_long_pairs_are_cut_and_told_of_once(folder, caplog):
+def test_er2score_long_pairs_are_cut_and_told_of_once(folder, caplog):
     metric = ER2Score(folder, max_length=120)
     long = "small left effusion. " * 100
 
@@ -216,7 +216,7 @@ def test_er2score_options_reach_the_predictor(folder, root):
     assert vars(ER2Score(folder, **options).predictor.options) == options
 
 
-def test_pickles_to_kilobytes_and_copies_share_the_model(folder, pairs):
+def test_er2score_pickles_to_kilobytes_and_copies_share_the_model(folder, pairs):
     metric = ER2Score(folder, weights={"omitted_finding": 2.0}, share_prefix=False)
     metric.update(*pairs)
     written = pickle.dumps(metric)
@@ -233,7 +233,7 @@ def test_pickles_to_kilobytes_and_copies_share_the_model(folder, pairs):
     assert not list(metric.parameters())
 
 
-def test_a_given_model_is_shared_by_copies_and_does_not_pickle(folder, pairs):
+def test_er2score_a_given_model_is_shared_by_copies_and_does_not_pickle(folder, pairs):
     model = ER2ScoreModel.from_pretrained(folder).train()
     metric = ER2Score(model)
 
@@ -245,7 +245,7 @@ def test_a_given_model_is_shared_by_copies_and_does_not_pickle(folder, pairs):
         pickle.dumps(metric)
 
 
-def test_signature_names_weights_backbone_system_and_prompt(folder, weighted, root, tmp_path):
+def test_er2score_signature_names_weights_backbone_system_and_prompt(folder, weighted, root, tmp_path):
     metric = ER2Score(folder)
     name = metric.predictor._weights_hash
     assert metric.signature.startswith(f"er2score|model:model@{name}+llama|system:radcliq@")
@@ -265,7 +265,7 @@ def test_signature_names_weights_backbone_system_and_prompt(folder, weighted, ro
     assert ER2Score(model).signature != before
 
 
-def test_the_scoring_system_that_is_asked_for_is_the_models_or_an_error(folder, tmp_path):
+def test_er2score_the_scoring_system_that_is_asked_for_is_the_models_or_an_error(folder, tmp_path):
     assert ER2Score(folder, scoring_system="radcliq").scoring_system == get_scoring_system("radcliq")
     with pytest.raises(ValueError, match=r"has the scoring system 'radcliq' \(0 -1 false_finding, .*, not 'mrscore'"):
         ER2Score(folder, scoring_system="mrscore")
@@ -288,12 +288,12 @@ def test_the_scoring_system_that_is_asked_for_is_the_models_or_an_error(folder, 
         ({"weights": {}}, "weights must name at least one criterion"),
     ],
 )
-def test_settings_without_a_meaning_are_refused(folder, options, message):
+def test_er2score_settings_without_a_meaning_are_refused(folder, options, message):
     with pytest.raises(ValueError, match=message):
         ER2Score(folder, **options)
 
 
-def test_bad_reports_and_models_are_refused(folder, weighted, tmp_path):
+def test_er2score_bad_reports_and_models_are_refused(folder, weighted, tmp_path):
     metric = ER2Score(folder)
     with pytest.raises(TypeError, match=r"preds\[1\] must be a report text, got int"):
         metric.score(["a mass", 3], ["a mass"] * 2)
@@ -314,7 +314,7 @@ def test_bad_reports_and_models_are_refused(folder, weighted, tmp_path):
     assert not ER2Score(model, tiny_llama_tokenizer()).score(["a"], ["a"]).value.isnan().any()
 
 
-def test_a_model_that_overflows_is_an_error_and_no_pair_that_cannot_be_scored(root, pairs, tmp_path):
+def test_er2score_a_model_that_overflows_is_an_error_and_no_pair_that_cannot_be_scored(root, pairs, tmp_path):
     model = ER2ScoreModel.from_backbone(root / "llama")
     with torch.no_grad():
         for value in model.backbone.parameters():
@@ -326,7 +326,7 @@ def test_a_model_that_overflows_is_an_error_and_no_pair_that_cannot_be_scored(ro
         ER2Score(tmp_path, dtype="float16").score(*pairs)
 
 
-def test_progress_is_shown_on_request(folder, capsys):
+def test_er2score_progress_is_shown_on_request(folder, capsys):
     ER2Score(folder, progress=True).score(["no mass"], ["a mass"])
     shown = capsys.readouterr()
     assert "ER2Score" in shown.err

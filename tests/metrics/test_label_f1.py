@@ -26,7 +26,7 @@ def matrix(texts: list[str]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("average", ["micro", "macro"])
-def test_the_corpus_value_is_that_of_scikit_learn(average: str) -> None:
+def test_label_f1_the_corpus_value_is_that_of_scikit_learn(average: str) -> None:
     preds, target = reports(60, 1), reports(60, 2)
     metric = LabelF1(LABELER, average=average)
     for start in range(0, 60, 7):
@@ -48,7 +48,7 @@ def test_the_corpus_value_is_that_of_scikit_learn(average: str) -> None:
     assert metric.label_statistics()["f1"].tolist()[:4] == pytest.approx([report[str(i)]["f1-score"] for i in range(4)])
 
 
-def test_the_score_of_a_pair() -> None:
+def test_label_f1_the_score_of_a_pair() -> None:
     scores = LabelF1(LABELER).score(
         ["edema nodule", "normal", "mass", None, ""], ["edema mass", "normal", "normal", "edema", "edema"]
     )
@@ -57,7 +57,7 @@ def test_the_score_of_a_pair() -> None:
     assert scores.explanations["invented"] == ["nodule", "", "mass", "", ""]
 
 
-def test_chosen_labels() -> None:
+def test_label_f1_chosen_labels() -> None:
     metric = make_metric("label_f1", labeler="rules:chexbert", labels="chexbert_5")
     assert metric.labels == ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
     metric.update(["Fracture. Pleural effusion."], ["Pleural effusion."])
@@ -75,7 +75,7 @@ def test_chosen_labels() -> None:
         LabelF1(LABELER, average="weighted")
 
 
-def test_known_labels_of_references() -> None:
+def test_label_f1_known_labels_of_references() -> None:
     metric = LabelF1(LABELER, labels=["effusion", "edema"])
     scores = metric.score(["edema", "edema"], [None, None], target_labels=[[1, 1, 0, 0, 0], None])
     assert scores.value.nan_to_num(-1).tolist() == pytest.approx([2 / 3, -1])
@@ -84,7 +84,7 @@ def test_known_labels_of_references() -> None:
         metric.score(["edema"], [None], target_labels=[[1]])
 
 
-def test_undefined_values() -> None:
+def test_label_f1_undefined_values() -> None:
     metric = LabelF1(LABELER)
     metric.update([None], ["edema"])
     assert metric.compute().isnan()
@@ -96,6 +96,6 @@ def test_undefined_values() -> None:
         label_f1(empty, "weighted")
 
 
-def test_the_reward_is_the_score_of_the_pair() -> None:
+def test_label_f1_the_reward_is_the_score_of_the_pair() -> None:
     reward = make_reward("label_f1", labeler=LABELER)
     assert reward(completions=["edema", "mass"], reference=["edema", "edema"]) == [1.0, 0.0]

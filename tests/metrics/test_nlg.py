@@ -2,17 +2,21 @@
 
 import math
 import pickle
+import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny_crepe import tiny_bert_tokenizer
-from torchmetrics.functional.text import bert_score
+from torchmetrics.functional.text import bert_score, chrf_score, rouge_score
 from transformers import BertConfig, BertModel
 
-from rrg_rewards.metrics import make_metric
-from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore
+from rrg_rewards.metrics import ChrF, make_metric
+from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore, longest_common_subsequence, rouge_f
+from tests.helpers.operations import count_operations
 
 PAIRS = [
     ("Small left effusion.", "Small left pleural effusion."),
@@ -112,7 +116,7 @@ def test_bertscore_pickles_by_name_and_says_what_it_is(encoder):
 
 
 @pytest.mark.parametrize("name", ["bleu", "rouge"])
-def test_the_corpus_value_is_the_mean_and_missing_reports_are_counted(name):
+def test_bleu_and_rouge_are_means_and_count_missing_reports(name):
     metric = make_metric(name)
     metric.update(PREDS[:2], TARGET[:2])
     metric.update([*PREDS[2:], None, "x"], [*TARGET[2:], "Normal.", None])
@@ -120,7 +124,7 @@ def test_the_corpus_value_is_the_mean_and_missing_reports_are_counted(name):
     assert int(metric.num_unscorable) == 2
 
 
-def test_a_single_pair_and_none():
+def test_bleu_and_rouge_a_single_pair_and_none():
     assert ROUGE().score(["Normal."], ["Normal."]).value.tolist() == [1.0]
     assert ROUGE().score([], []).value.tolist() == []
 
@@ -132,16 +136,90 @@ def test_a_single_pair_and_none():
         (lambda: ROUGE("rougeLsum"), "variant must be one of"),
     ],
 )
-def test_settings_that_cannot_be(make, message):
+def test_nlg_metrics_refuse_settings_that_cannot_be(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_columns_that_nobody_reads_are_refused():
+def test_bleu_refuses_columns_that_nobody_reads():
     with pytest.raises(TypeError, match="bleu takes no column age"):
         BLEU().score(["x"], ["x"], age=[1])
 
 
-def test_an_encoder_that_is_not_there():
+def test_bertscore_names_an_encoder_that_is_not_there():
     with pytest.raises(FileNotFoundError, match="no such folder"):
         BERTScore("./nowhere")
+
+
+words = st.lists(st.sampled_from(["a", "b", "c", "No", "mm", "12", "é.", "-", "\n"]), max_size=40)
+
+
+def table_lcs(first: list[str], second: list[str]) -> int:
+    row = [0] * (len(second) + 1)
+    for one in first:
+        above = row
+        row = [0]
+        for j, two in enumerate(second):
+            row.append(above[j] + 1 if one == two else max(above[j + 1], row[j]))
+    return row[-1]
+
+
+@given(words, words)
+def test_longest_common_subsequence_is_that_of_the_dynamic_program(first: list[str], second: list[str]) -> None:
+    assert longest_common_subsequence(first, second) == table_lcs(first, second)
+
+
+@pytest.mark.parametrize("variant", ["rouge1", "rouge2", "rougeL"])
+@given(words, words)
+def test_rouge_is_that_of_torchmetrics(variant: str, first: list[str], second: list[str]) -> None:
+    pred, target = " ".join(first), " ".join(second)
+    expected = float(rouge_score(pred, target, rouge_keys=variant)[f"{variant}_fmeasure"])
+    assert rouge_f(pred, target, variant) == pytest.approx(expected, abs=1e-6)
+
+
+def test_longest_common_subsequence_of_twice_the_words_takes_twice_the_operations() -> None:
+    work = {}
+    for size in (2_000, 4_000):
+        pred, target = "a b c d " * size, "d a c b " * size
+        work[size] = count_operations(lambda pred=pred, target=target: ROUGE().score([pred], [target]))
+    assert work[4_000] < 2.1 * work[2_000]
+
+
+def test_longest_common_subsequence_counts_frequent_and_rare_words_alike() -> None:
+    # Masks are kept for words with 64 or more occurrences.
+    draw = random.Random(0)
+    first, second = (draw.choices(["a", "b", *map(str, range(50))], [20, 20] + [1] * 50, k=400) for _ in range(2))
+    assert first.count("a") > 64
+    assert longest_common_subsequence(first, second) == table_lcs(first, second)
+
+
+CHRF_PAIRS = [
+    ("Small left pleural effusion.", "Small right pleural effusion."),
+    ("No nodule.", "Nodule of 8 mm."),
+    ("Normal.", "Normal."),
+]
+
+
+WORDS = ["small", "left", "effusion.", "(new)", "No", "8", "mm,", "-", "a", "effusion"]
+
+
+@pytest.mark.parametrize(("char_order", "word_order", "beta"), [(6, 0, 2.0), (6, 2, 2.0), (3, 1, 1.0)])
+def test_chrf_equals_torchmetrics(char_order: int, word_order: int, beta: float) -> None:
+    rng = random.Random(3)
+    drawn = [tuple(" ".join(rng.choices(WORDS, k=rng.randint(0, 8))) for _ in range(2)) for _ in range(20)]
+    metric = ChrF(char_order, word_order, beta)
+    for candidate, reference in [*CHRF_PAIRS, *drawn]:
+        if reference.strip():
+            expected = float(chrf_score([candidate], [[reference]], char_order, word_order, beta))
+            assert metric.score([candidate], [reference]).value.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_chrf_scores_each_pair_by_itself() -> None:
+    metric = make_metric("chrf", word_order=2)
+    together = metric.score(*map(list, zip(*CHRF_PAIRS, strict=True))).value
+    assert together.tolist() == [float(metric.score([one], [other]).value) for one, other in CHRF_PAIRS]
+    assert together[2].item() == pytest.approx(1.0, abs=1e-12)
+    assert metric.score([""], ["Normal."]).value.tolist() == [0.0]
+    assert "char_order:6|word_order:2|beta:2.0" in metric.signature
+    with pytest.raises(ValueError, match="char_order must be at least 1"):
+        ChrF(char_order=0)

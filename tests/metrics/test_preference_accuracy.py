@@ -35,7 +35,7 @@ def expected(rewards: torch.Tensor, contributions: torch.Tensor, reference: torc
 
 
 @pytest.mark.parametrize("annotated", [1.0, 0.7])
-def test_it_is_what_a_loop_over_pairs_counts(annotated: float) -> None:
+def test_preference_accuracy_is_what_a_loop_over_pairs_counts(annotated: float) -> None:
     drop = torch.rand(CONTRIBUTIONS.shape, generator=torch.Generator().manual_seed(1)) > annotated
     contributions = CONTRIBUTIONS.masked_fill(drop, math.nan)
     metric = PreferenceAccuracy(["a", "b", "c"])
@@ -56,7 +56,7 @@ def test_it_is_what_a_loop_over_pairs_counts(annotated: float) -> None:
     assert math.isnan(metric.compute())
 
 
-def test_pairs_are_those_that_are_trained_on() -> None:
+def test_preference_accuracy_pairs_are_those_that_are_trained_on() -> None:
     system = get_scoring_system("mrscore")
     scores = torch.randint(0, 2, (60, 7), generator=torch.Generator().manual_seed(2)).tolist()
     reports = [
@@ -71,7 +71,7 @@ def test_pairs_are_those_that_are_trained_on() -> None:
     assert len(accepted) == len(made) > 50
 
 
-def test_a_criterion_that_nobody_judged_is_left_out_of_totals() -> None:
+def test_preference_accuracy_a_criterion_that_nobody_judged_is_left_out_of_totals() -> None:
     contributions = torch.cat([CONTRIBUTIONS[:, :2], torch.full((60, 1), math.nan)], 1)
     metric, others = PreferenceAccuracy(["a", "b", "c"]), PreferenceAccuracy(["a", "b"])
     metric.update(REWARDS, contributions, REFERENCE)
@@ -82,13 +82,13 @@ def test_a_criterion_that_nobody_judged_is_left_out_of_totals() -> None:
     assert found == others.statistics()
 
 
-def test_a_predicted_tie_is_no_agreement() -> None:
+def test_preference_accuracy_a_predicted_tie_is_no_agreement() -> None:
     metric = PreferenceAccuracy(["a"])
     metric.update(torch.zeros(2, 1), torch.tensor([[0.0], [-1.0]]), torch.tensor([0, 0]))
     assert float(metric.compute()) == 0.0
 
 
-def test_wrong_input_is_told() -> None:
+def test_preference_accuracy_wrong_input_is_told() -> None:
     with pytest.raises(ValueError, match="must be distinct names, at least one, got"):
         PreferenceAccuracy(["a", "a"])
     metric = PreferenceAccuracy(["a", "b", "c"])

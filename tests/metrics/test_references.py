@@ -14,7 +14,7 @@ TARGET = [["effusion", "a small effusion", None], ["heart", " "], ["normal"], [N
 
 
 @pytest.mark.parametrize("name", ["rouge", "chrf"])
-def test_the_best_reference_as_published(name: str) -> None:
+def test_score_references_the_best_reference_as_published(name: str) -> None:
     metric = make_metric(name)
     found = score_references(metric, PREDS, TARGET).value
     single = [metric.score(["small left effusion"], [text]).value.item() for text in ("effusion", "a small effusion")]
@@ -23,7 +23,7 @@ def test_the_best_reference_as_published(name: str) -> None:
     assert found.isnan().tolist() == [False, False, True, True]
 
 
-def test_bleu_clips_to_all_references() -> None:
+def test_score_references_bleu_clips_to_all_references() -> None:
     references = ["the small effusion here", "left lung and pleural effusion"]
     found = score_references(BLEU(n_gram=1), ["small left effusion", None], [references, ["a"]]).value
     expected = float(bleu_score(["small left effusion"], [references], 1))
@@ -32,7 +32,7 @@ def test_bleu_clips_to_all_references() -> None:
     assert expected > best
 
 
-def test_other_metrics_take_the_best_only_if_asked() -> None:
+def test_score_references_other_metrics_take_the_best_only_if_asked() -> None:
     metric = ReportCRG(WordLabeler("effusion nodule"), prior=0.2)
     with pytest.raises(ValueError, match="crg is defined for one reference; best=True takes"):
         score_references(metric, ["effusion"], [["effusion", "nodule"]])
@@ -51,7 +51,7 @@ def test_other_metrics_take_the_best_only_if_asked() -> None:
     assert scores.value.tolist() == [1.0]
 
 
-def test_lower_is_better_context_and_failures() -> None:
+def test_score_references_lower_is_better_context_and_failures() -> None:
     gap = CallableMetric("functions:length_gap", higher_is_better=False)
     assert score_references(gap, ["a b"], [["a b c d", "a"]], best=True).value.tolist() == [1.0]
     old = CallableMetric("functions:older_than")
@@ -61,7 +61,7 @@ def test_lower_is_better_context_and_failures() -> None:
     assert score_references(partial, ["a"], [["ok", "failed"]], best=True).value.isnan().all()
 
 
-def test_a_reference_without_questions_is_left_out() -> None:
+def test_score_references_a_reference_without_questions_is_left_out() -> None:
     metric = make_metric("ct_finebench")
     reports, without = ["A 5 mm nodule in the right upper lobe."], "The chest was scanned."
     assert metric.score(reports, [without]).value.isnan().all()
@@ -70,7 +70,7 @@ def test_a_reference_without_questions_is_left_out() -> None:
     assert score_references(metric, reports, [[without, without]], best=True).value.isnan().all()
 
 
-def test_a_reference_on_which_a_judge_failed_may_be_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_score_references_a_reference_on_which_a_judge_failed_may_be_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     crimson, failure = make_metric("crimson"), JudgeFailure("deadline", "no answer")
     scores = JudgedScores(torch.tensor([0.5, float("nan")]), results=("answer", failure))
     monkeypatch.setattr(crimson, "score", lambda *_, **__: scores)
@@ -80,7 +80,7 @@ def test_a_reference_on_which_a_judge_failed_may_be_the_best(monkeypatch: pytest
     assert found.value.isnan().all()
 
 
-def test_results_of_a_judge_go_along() -> None:
+def test_score_references_results_of_a_judge_go_along() -> None:
     crimson = make_metric("crimson")
     reports = ["Small left pleural effusion."]
     found = score_references(crimson, reports, [["Large pneumothorax.", "Small left pleural effusion."]], best=True)
@@ -89,7 +89,7 @@ def test_results_of_a_judge_go_along() -> None:
     assert found.explanations == alone.explanations
 
 
-def test_wrong_input() -> None:
+def test_score_references_wrong_input() -> None:
     with pytest.raises(TypeError, match=r"target\[0\] must be a list of references, got str"):
         score_references(ROUGE(), ["a"], ["a"])
     with pytest.raises(TypeError, match=r"target\[0\]\[1\] must be a report text, got int"):

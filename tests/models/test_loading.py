@@ -35,7 +35,7 @@ def no_builds() -> None:
     builds.clear()
 
 
-def test_is_frozen_and_of_the_type_asked_for() -> None:
+def test_load_frozen_is_frozen_and_of_the_type_asked_for() -> None:
     model = load_frozen(build, dtype=torch.bfloat16, device="cpu")
     assert not any(module.training for module in model.modules())
     assert not any(value.requires_grad for value in model.parameters())
@@ -43,7 +43,7 @@ def test_is_frozen_and_of_the_type_asked_for() -> None:
     assert load_frozen(build, device="cpu")[0].weight.dtype == torch.float32
 
 
-def test_same_settings_share_and_others_do_not() -> None:
+def test_load_frozen_same_settings_share_and_others_do_not() -> None:
     first = load_frozen(build, "a")
     assert load_frozen(build, "a") is first
     assert load_frozen(build, "a", device=process_device()) is first
@@ -52,7 +52,7 @@ def test_same_settings_share_and_others_do_not() -> None:
     assert builds == [("a",), ("b",), ("a",)]
 
 
-def test_lives_as_long_as_it_is_held() -> None:
+def test_load_frozen_lives_as_long_as_it_is_held() -> None:
     held = [load_frozen(build, number) for number in range(20)]
     assert all(load_frozen(build, number) is held[number] for number in range(20))
     gone = weakref.ref(held.pop())
@@ -62,7 +62,7 @@ def test_lives_as_long_as_it_is_held() -> None:
     assert len(builds) == 21
 
 
-def test_threads_load_once() -> None:
+def test_load_frozen_threads_load_once() -> None:
     found: list[nn.Module] = []
     threads = [threading.Thread(target=lambda: found.append(load_frozen(build, "threads"))) for _ in range(8)]
     for thread in threads:
@@ -73,7 +73,7 @@ def test_threads_load_once() -> None:
     assert len({id(model) for model in found}) == len(builds) == 1
 
 
-def test_a_forked_child_waits_for_no_thread_of_its_parent() -> None:
+def test_load_frozen_a_forked_child_waits_for_no_thread_of_its_parent() -> None:
     code = """
 import os, threading
 from torch import nn
@@ -98,7 +98,7 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=25).returncode == 7
 
 
-def test_random_numbers_of_the_training_stay_as_they_were() -> None:
+def test_load_frozen_random_numbers_of_the_training_stay_as_they_were() -> None:
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
@@ -107,7 +107,7 @@ def test_random_numbers_of_the_training_stay_as_they_were() -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_may_be_loaded_in_inference_mode_and_used_outside() -> None:
+def test_load_frozen_may_be_loaded_in_inference_mode_and_used_outside() -> None:
     with torch.inference_mode():
         model = load_frozen(build, "inference")
     inputs = torch.ones(1, 4, requires_grad=True)
@@ -115,7 +115,7 @@ def test_may_be_loaded_in_inference_mode_and_used_outside() -> None:
     assert torch.equal(inputs.grad, model[0].weight.sum(0, keepdim=True))
 
 
-def test_a_build_that_fails_is_tried_again() -> None:
+def test_load_frozen_a_build_that_fails_is_tried_again() -> None:
     def fails() -> nn.Module:
         raise FileNotFoundError("no weights")
 
@@ -124,7 +124,7 @@ def test_a_build_that_fails_is_tried_again() -> None:
             load_frozen(fails)
 
 
-def test_an_empty_parameter_is_refused() -> None:
+def test_load_frozen_an_empty_parameter_is_refused() -> None:
     def partitioned() -> nn.Module:
         model = nn.Linear(4, 2)
         model.weight.data = torch.empty(0)
@@ -134,7 +134,7 @@ def test_an_empty_parameter_is_refused() -> None:
         load_frozen(partitioned)
 
 
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_frozen_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert process_device("cuda:3") == torch.device("cuda", 3)
     assert process_device(torch.device("cpu")) == torch.device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -149,7 +149,7 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         assert process_device() == process_device("cuda") == torch.device("cuda", expected)
 
 
-def test_importing_it_imports_neither_transformers_nor_deepspeed() -> None:
+def test_load_frozen_importing_it_imports_neither_transformers_nor_deepspeed() -> None:
     code = (
         "import sys, torch; from rrg_rewards.models.loading import load_frozen; load_frozen(torch.nn.Linear, 1, 1)\n"
         "sys.exit('transformers' in sys.modules or 'deepspeed' in sys.modules)"
@@ -235,7 +235,7 @@ def load_under_zero3(rank: int, world_size: int, folder: Path) -> list[dict[str,
 
 
 @pytest.mark.distributed
-def test_is_whole_where_all_else_is_partitioned(tmp_path: Path) -> None:
+def test_load_frozen_is_whole_where_all_else_is_partitioned(tmp_path: Path) -> None:
     save_tiny_labeler(tmp_path)
     for results in run_distributed(load_under_zero3, 2, tmp_path):
         assert len(results) == 2

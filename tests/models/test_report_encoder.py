@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def test_embeddings_are_normalised_means_of_the_tokens(folder: str) -> None:
+def test_report_encoder_embeddings_are_normalised_means_of_the_tokens(folder: str) -> None:
     model, tokenizer = BertModel.from_pretrained(folder).eval(), tiny_bert_tokenizer()
     found = ReportEncoder(folder, device="cpu", batch_size=2)(REPORTS)
     for report, embedding in zip(REPORTS, found, strict=True):
@@ -34,7 +34,7 @@ def test_embeddings_are_normalised_means_of_the_tokens(folder: str) -> None:
         assert torch.allclose(embedding, mean / mean.norm(), atol=1e-5)
 
 
-def test_no_report_and_no_folder(folder: str) -> None:
+def test_report_encoder_no_report_and_no_folder(folder: str) -> None:
     assert ReportEncoder(folder, device="cpu")([]).numel() == 0
     with pytest.raises(FileNotFoundError, match="no such folder"):
         ReportEncoder("./nowhere")

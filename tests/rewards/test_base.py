@@ -1,5 +1,6 @@
 """The reward contract of TRL, checked without TRL."""
 
+import asyncio
 import copy
 import inspect
 import math
@@ -9,12 +10,15 @@ from typing import Any
 
 import pytest
 import torch
+from scripted_judge import ScriptedJudge
 from torch import Tensor
 from words import WordLabeler
 
-from rrg_rewards.metrics import ReportCRG, ReportMetric, Scores
-from rrg_rewards.rewards import MetricReward, Reward
+from rrg_rewards.judges import registry as judges
+from rrg_rewards.metrics import CRIMSON, ReportCRG, ReportMetric, Scores
+from rrg_rewards.rewards import AsyncMetricReward, MetricReward, Reward, make_reward
 from rrg_rewards.rewards.base import completion_text
+from rrg_rewards.rewards.registry import check_reward_options
 
 LABELER = WordLabeler("edema effusion nodule")
 
@@ -82,7 +86,7 @@ def test_completion_of_another_type_raises(completion: Any) -> None:
         completion_text(completion)
 
 
-def test_rewards_equal_the_metrics_scores() -> None:
+def test_metric_reward_rewards_equal_the_metrics_scores() -> None:
     metric = ReportCRG(LABELER, prior=0.3)
     preds = ["edema and a nodule", "effusion", ""]
     target = ["edema", "nodule", "normal"]
@@ -93,7 +97,7 @@ def test_rewards_equal_the_metrics_scores() -> None:
     assert metric.update_count == 0
 
 
-def test_sign_is_negative_where_lower_is_better() -> None:
+def test_metric_reward_sign_is_negative_where_lower_is_better() -> None:
     reward = MetricReward(LengthGap())
     assert reward.sign == -1
     assert reward(completions=["aa", "b"], reference=["a", "b"]) == [-1.0, -0.0]
@@ -101,7 +105,7 @@ def test_sign_is_negative_where_lower_is_better() -> None:
     assert reward.__name__ == "gap"
 
 
-def test_context_columns_by_name_and_by_mapping() -> None:
+def test_metric_reward_context_columns_by_name_and_by_mapping() -> None:
     columns = {"reference": ["a"], "offset": [2], "shift": [5]}
     assert MetricReward(LengthGap(), context_columns=["offset"])(completions=["a"], **columns) == [-2.0]
     reward = MetricReward(LengthGap(), context_columns={"offset": "shift"})
@@ -111,7 +115,7 @@ def test_context_columns_by_name_and_by_mapping() -> None:
         MetricReward(LengthGap(), context_columns="offset")
 
 
-def test_unscorable_is_none_counted_and_kept_out_of_means() -> None:
+def test_metric_reward_unscorable_is_none_counted_and_kept_out_of_means() -> None:
     reward = MetricReward(LengthGap(limit=5))
     logged: dict[str, float] = {}
     completions = ["aaa", "too long", "a", []]
@@ -120,7 +124,7 @@ def test_unscorable_is_none_counted_and_kept_out_of_means() -> None:
     assert logged == {"gap/half": 1.0, "gap/unscorable": 0.75}
 
 
-def test_a_mean_over_no_rows_is_not_logged() -> None:
+def test_metric_reward_a_mean_over_no_rows_is_not_logged() -> None:
     """TRL would add NaN to the values of the other processes, and log ``None``."""
     reward = MetricReward(LengthGap())
     logged: dict[str, float] = {}
@@ -128,12 +132,12 @@ def test_a_mean_over_no_rows_is_not_logged() -> None:
     assert logged == {"gap/unscorable": 1.0}
 
 
-def test_a_bug_raises() -> None:
+def test_metric_reward_a_bug_raises() -> None:
     with pytest.raises(RuntimeError, match="a bug"):
         MetricReward(BrokenMetric())(["a"], reference=["a"])
 
 
-def test_missing_column_names_it_and_those_that_exist() -> None:
+def test_metric_reward_missing_column_names_it_and_those_that_exist() -> None:
     reward = MetricReward(LengthGap(), reference_column="impression")
     with pytest.raises(ValueError, match=r"'gap' reads the column 'impression'.*it has findings, label\.") as error:
         reward(["a"], prompts=["p"], completion_ids=[[1]], trainer_state=None, findings=["f"], label=[1])
@@ -142,29 +146,29 @@ def test_missing_column_names_it_and_those_that_exist() -> None:
         reward(["a"])
 
 
-def test_lengths_that_differ_raise() -> None:
+def test_metric_reward_lengths_that_differ_raise() -> None:
     with pytest.raises(ValueError, match="preds and target must have the same length, got 1 and 2"):
         MetricReward(LengthGap())(["a"], reference=["a", "b"])
 
 
-def test_signature_names_what_is_used_and_takes_the_rest() -> None:
+def test_metric_reward_signature_names_what_is_used_and_takes_the_rest() -> None:
     parameters = inspect.signature(MetricReward(LengthGap())).parameters
     assert list(parameters) == ["completions", "log_metric", "log_extra", "columns"]
     assert parameters["columns"].kind is inspect.Parameter.VAR_KEYWORD
 
 
-def test_only_report_metrics_are_taken() -> None:
+def test_metric_reward_only_report_metrics_are_taken() -> None:
     with pytest.raises(TypeError, match="must be a report metric, got Linear"):
         MetricReward(torch.nn.Linear(1, 1))  # type: ignore[arg-type]
 
 
-def test_a_metric_without_direction_is_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metric_reward_a_metric_without_direction_is_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LengthGap, "higher_is_better", None)
     with pytest.raises(ValueError, match="whether higher is better"):
         MetricReward(LengthGap())
 
 
-def test_pickles_are_small_and_equal_and_copies_share_the_backend() -> None:
+def test_metric_reward_pickles_are_small_and_equal_and_copies_share_the_backend() -> None:
     reward = MetricReward(ReportCRG(LABELER, prior=0.3), name="mine")
     data = pickle.dumps(reward)
     assert len(data) < 10_000
@@ -176,7 +180,7 @@ def test_pickles_are_small_and_equal_and_copies_share_the_backend() -> None:
     assert copy.deepcopy(reward).metric.labeler is reward.metric.labeler
 
 
-def test_explanations_are_logged_when_asked_for() -> None:
+def test_metric_reward_explanations_are_logged_when_asked_for() -> None:
     table: dict[str, list[Any]] = {}
     metric = ReportCRG(LABELER, prior=0.3)
     MetricReward(metric)(["edema"], reference=["nodule"], log_extra=table.__setitem__)
@@ -186,17 +190,17 @@ def test_explanations_are_logged_when_asked_for() -> None:
 
 
 @pytest.mark.parametrize("content", [["a"], [{"type": "text"}], [{"type": "text", "text": 3}]])
-def test_content_of_another_type_raises(content: Any) -> None:
+def test_completion_text_refuses_content_of_another_type(content: Any) -> None:
     with pytest.raises(TypeError, match="content of a message must be"):
         completion_text([{"role": "assistant", "content": content}])
 
 
-def test_errors_about_content_contain_no_report() -> None:
+def test_completion_text_errors_contain_no_report() -> None:
     with pytest.raises(TypeError, match=r"got list with str, str$"):
         completion_text([{"role": "assistant", "content": ["Small effusion.", {"type": "text", "text": "Edema."}]}])
 
 
-def test_one_text_is_no_list_of_completions() -> None:
+def test_completion_texts_refuse_one_text() -> None:
     with pytest.raises(TypeError, match=r"got one string; pass \[completion\]"):
         MetricReward(ReportCRG(LABELER, prior=0.2))("edema", reference=["edema"])
 
@@ -218,23 +222,159 @@ class Given(Reward):
         return math.inf if value > 1 else value
 
 
-def test_fewer_rewards_than_completions_raise() -> None:
+def test_metric_reward_fewer_rewards_than_completions_raise() -> None:
     assert Given([0.5, math.nan])(["a", "b"]) == [0.5, None]
     with pytest.raises(ValueError, match="reward 'given' returned 1 rewards for 2 completions"):
         Given([0.5])(["a", "b"])
 
 
-def test_infinite_rewards_raise() -> None:
+def test_metric_reward_infinite_rewards_raise() -> None:
     with pytest.raises(ValueError, match="reward 'given' is inf for completion 1; use None"):
         Given([0.5, 2.0])(["a", "b"])
     with pytest.raises(ValueError, match=r"value\[0\] of Scores is inf"):
         Given([math.inf, 2.0])(["a", "b"])
 
 
-def test_a_metric_that_overrides_score_is_checked() -> None:
+def test_metric_reward_a_metric_that_overrides_score_is_checked() -> None:
     class Short(LengthGap):
         def score(self, preds: Any, target: Any, **context: Any) -> Scores:
             return Scores(torch.zeros(1))
 
     with pytest.raises(ValueError, match="reward 'gap' returned 1 rewards for 2 completions"):
         MetricReward(Short())(["a", "b"], reference=["a", "b"])
+
+
+COMPLETIONS = ["edema", [{"role": "assistant", "content": "nodule"}], "", "left effusion", []]
+COLUMNS = {"reference": ["edema", "nodule, edema", "edema", "right effusion", "edema"], "years": [1, 2, None, 4, 5]}
+EXPECTED = [1, 0.25 / 0.75, 0, 0.5, None]
+DEADLINE: dict[str, Any] = {"nodule": "deadline"}
+
+
+def judge(**options: Any) -> dict[str, Any]:
+    return {"name": "scripted", **options}
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(judges._JUDGES, "scripted", ("scripted_judge", "ScriptedJudge"))
+
+
+def call(reward: MetricReward, **options: Any) -> list[float | None]:
+    result: Any = reward(COMPLETIONS, **COLUMNS, **options)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def test_async_metric_reward_a_judge_that_never_waits_makes_a_plain_reward() -> None:
+    reward = make_reward("crimson", judge="scripted")
+    assert type(reward) is MetricReward
+    assert call(reward) == EXPECTED
+
+
+def test_async_metric_reward_a_judge_that_is_waited_for_makes_an_asynchronous_reward() -> None:
+    reward = make_reward("crimson", judge=judge(waits=True), name="asked")
+    assert type(reward) is AsyncMetricReward
+    # TRL uses this check.
+    assert inspect.iscoroutinefunction(reward.__call__)
+    assert reward.__name__ == "asked"
+    assert call(reward) == EXPECTED
+    assert reward.score(COMPLETIONS, **COLUMNS).value.tolist()[:4] == EXPECTED[:4]
+
+
+@pytest.mark.filterwarnings("ignore:crimson. the judge failed")
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("fail_on", [{}, DEADLINE, {"": "status"}])
+def test_async_metric_reward_both_log_the_same_names_whatever_fails(waits: bool, fail_on: Any) -> None:
+    logged: dict[str, float] = {}
+    table: dict[str, list[str]] = {}
+    options = {"log_explanations": True, "log_details": True}
+    reward = make_reward("crimson", judge=judge(waits=waits, fail_on=fail_on), **options)
+    values = call(reward, log_metric=logged.__setitem__, log_extra=table.__setitem__)
+    count = {"nodule": 1, "": 4}.get(next(iter(fail_on), ""), 0) if fail_on else 0
+    assert values.count(None) == 1 + count
+    assert logged["crimson/failed"] == count / 5
+    assert logged["crimson/unscorable"] == (1 + count) / 5
+    assert logged["crimson/failed_deadline"] == (count / 5 if fail_on == DEADLINE else 0)
+    means = {f"crimson/{name}" for name in CRIMSON(ScriptedJudge()).statistics()}
+    assert logged.keys() == {
+        *(means if count < 4 else ()),
+        *(f"crimson/failed_{kind}" for kind in ("deadline", "connection", "status", "malformed", "inconsistent")),
+        "crimson/failed",
+        "crimson/unscorable",
+    }
+    assert table.keys() == {f"crimson/{name}" for name in ("missed", "invented", "misdescribed", "failure")}
+    assert all(len(texts) == 5 for texts in table.values())
+
+
+@pytest.mark.filterwarnings("ignore:crimson. the judge failed")
+@pytest.mark.parametrize("waits", [False, True])
+def test_async_metric_reward_crimson_logs_the_few_numbers_that_a_user_reads(waits: bool) -> None:
+    logged: dict[str, float] = {}
+    call(make_reward("crimson", judge=judge(waits=waits, fail_on=DEADLINE)), log_metric=logged.__setitem__)
+    main = ("credit", "reference_weight", "false_findings", "missing_findings", "attribute_errors")
+    assert logged.keys() == {f"crimson/{name}" for name in (*main, "failed", "unscorable")}
+    assert logged["crimson/failed"] == 0.2
+
+
+def test_async_metric_reward_context_columns_reach_the_judge_and_the_signature() -> None:
+    reward = make_reward("crimson", judge="scripted", context_columns={"age": "years"})
+    assert reward.columns == ("reference", "years")
+    assert call(reward) == EXPECTED
+    contexts = [pair.context for pair in reward.metric.judge.asked[0]]
+    assert contexts == [(("age", "1"),), (("age", "2"),), (), (("age", "4"),)]
+    assert "|context:age|sign:+1" in reward.signature
+    assert "context" not in make_reward("crimson", judge="scripted").signature
+    with pytest.raises(ValueError, match="reads the column 'indication', which the data set lacks"):
+        call(make_reward("crimson", judge="scripted", context_columns=["age", "indication"], name="x"), age=[1] * 5)
+
+
+def test_async_metric_reward_a_bug_of_the_judge_raises() -> None:
+    class Broken(ScriptedJudge):
+        def _answers(self, items: Any) -> Any:
+            raise RuntimeError("a bug")
+
+    for waits in (False, True):
+        with pytest.raises(RuntimeError, match="a bug"):
+            call(make_reward("crimson", judge=Broken(waits)))
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_async_metric_reward_pickles_are_small_and_equal(waits: bool) -> None:
+    reward = make_reward("crimson", judge=judge(waits=waits), context_columns={"age": "years"})
+    data = pickle.dumps(reward)
+    assert len(data) < 10_000
+    again = pickle.loads(data)
+    assert (type(again), again.__name__, again.signature) == (type(reward), "crimson", reward.signature)
+    assert call(again) == EXPECTED
+
+
+def test_async_metric_reward_rewards_that_are_awaited_run_beside_each_other() -> None:
+    """Each of two judges answers only after the other was called; sequential calls would never return."""
+    asked: list[asyncio.Event] = []
+
+    class Meeting(ScriptedJudge):
+        async def evaluate(self, task: Any, items: Any) -> list[Any]:
+            if not asked:
+                asked.append(asyncio.Event())
+                await asked[0].wait()
+            else:
+                asked[0].set()
+            return self._answers(items)
+
+    async def both() -> Any:
+        rewards = [make_reward("crimson", judge=Meeting(waits=True)) for _ in range(2)]
+        return await asyncio.wait_for(asyncio.gather(*(reward(COMPLETIONS, **COLUMNS) for reward in rewards)), 30)
+
+    assert asyncio.run(both()) == [EXPECTED, EXPECTED]
+
+
+def test_async_metric_reward_only_a_metric_with_a_judge_is_awaited() -> None:
+    with pytest.raises(TypeError, match="metric must be a metric with a judge, got ReportCRG; use MetricReward"):
+        AsyncMetricReward(ReportCRG(WordLabeler(), prior=0.2))  # type: ignore[arg-type]
+
+
+def test_async_metric_reward_options_are_checked_without_making_a_judge() -> None:
+    check_reward_options("crimson", judge={"name": "nobody"}, context_columns=["age"], prompt="own")
+    with pytest.raises(ValueError, match="option of reward 'crimson' 'juge'; did you mean 'judge'"):
+        check_reward_options("crimson", juge="rules")
+    with pytest.raises(ValueError, match="unknown judge 'nobody'"):
+        make_reward("crimson", judge={"name": "nobody"})

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from rrg_rewards.metrics import Scores
 from rrg_rewards.rewards import AsyncComposedReward, ComposedReward, Gate, Reward, RewardPart, compose, make_reward
+from rrg_rewards.rewards.compose import RunningMoments
+from tests.distributed.helpers import run_distributed
 
 
 class Fixed(Reward):
@@ -55,7 +58,7 @@ rows = st.lists(st.tuples(rewards_of, rewards_of), min_size=1, max_size=8)
 
 
 @given(rows, st.integers(-4, 4), st.integers(-4, 4), st.integers(-2, 2), st.sampled_from([-1.0, 0.0, 0.5]))
-def test_weights_gates_and_missing_rewards(drawn, weight_a, weight_b, least, otherwise):
+def test_composed_reward_weights_gates_and_missing_rewards(drawn, weight_a, weight_b, least, otherwise):
     a, b = Fixed("a"), Fixed("b")
     gate = Gate("a", at_least=least, otherwise=otherwise)
     reward = ComposedReward([RewardPart(a, weight_a), RewardPart(b, weight_b, clip=(-1, 1), gate=gate)])
@@ -76,7 +79,7 @@ def test_weights_gates_and_missing_rewards(drawn, weight_a, weight_b, least, oth
 
 
 @given(st.lists(st.lists(rewards_of, min_size=1, max_size=6), min_size=1, max_size=4))
-def test_normalisation_is_by_all_earlier_batches(batches):
+def test_composed_reward_normalisation_is_by_all_earlier_batches(batches):
     reward = ComposedReward([RewardPart(Fixed("a"), normalize=True)])
     seen: list[float] = []
     for batch in batches:
@@ -94,7 +97,7 @@ def test_normalisation_is_by_all_earlier_batches(batches):
         seen += [one for one in batch if one is not None]
 
 
-def test_each_part_is_called_once_and_logs_under_its_name():
+def test_composed_reward_each_part_is_called_once_and_logs_under_its_name():
     parts = [Fixed("a"), Fixed("b"), Fixed("c")]
     gates = [None, Gate("a", 0), Gate("a", 0)]
     logged: dict[str, float] = {}
@@ -110,7 +113,7 @@ def test_each_part_is_called_once_and_logs_under_its_name():
     assert not any(math.isnan(value) for value in logged.values())
 
 
-def test_asynchronous_parts_wait_together():
+def test_composed_reward_asynchronous_parts_wait_together():
     parts = [RewardPart(Waited("a")), RewardPart(Fixed("b"), 2.0, gate=Gate("a", 0.0))]
     reward = compose(parts)
     assert isinstance(reward, AsyncComposedReward)
@@ -120,14 +123,14 @@ def test_asynchronous_parts_wait_together():
         ComposedReward(parts)
 
 
-def test_a_judge_that_is_waited_for_makes_the_whole_asynchronous():
+def test_composed_reward_a_judge_that_is_waited_for_makes_the_whole_asynchronous():
     judge = {"name": "openai", "base_url": "http://127.0.0.1:9", "model": "m"}
     parts = [{"name": "crimson", "judge": judge}, {"name": "repetition", "weight": 0.1}]
     pytest.importorskip("openai")
     assert isinstance(make_reward("composed", parts=parts), AsyncComposedReward)
 
 
-def test_a_gate_in_yaml_needs_no_quotes():
+def test_composed_reward_a_gate_in_yaml_needs_no_quotes():
     # YAML 1.1 reads the key `on` as true.
     parts = yaml.safe_load("[{name: crg, prior: 0.2}, {name: rouge, gate: {on: crg, at_least: 0}}]")
     assert "gate:crg>=0,else:0" in make_reward("composed", parts=parts).signature
@@ -155,7 +158,7 @@ def test_composed_by_name_as_in_yaml():
     assert len(pickle.dumps(reward)) < 20_000
 
 
-def test_state_goes_with_the_parts():
+def test_composed_reward_state_goes_with_the_parts():
     def made() -> Reward:
         return make_reward("composed", parts=[{"name": "crg", "prior": "running", "normalize": True}])
 
@@ -173,7 +176,7 @@ def test_state_goes_with_the_parts():
         first.load_state_dict({"other": {}})
 
 
-def test_fit_reaches_the_parts():
+def test_composed_reward_fit_reaches_the_parts():
     reward = make_reward("composed", parts=[{"name": "crg"}, {"name": "overlong", "max_length": 5}])
     reward.fit(reference=["Cardiomegaly.", "Normal."])
     assert reward(completions=["Cardiomegaly."], reference=["Cardiomegaly."])[0] > 0
@@ -194,6 +197,65 @@ def test_fit_reaches_the_parts():
         (["crg"], "each must be a RewardPart, or a mapping with a name"),
     ],
 )
-def test_parts_that_cannot_be(parts, message):
+def test_composed_reward_parts_that_cannot_be(parts, message):
     with pytest.raises(ValueError, match=message):
         make_reward("composed", parts=parts)
+
+
+numbers = st.floats(-1e6, 1e6)
+
+
+@given(st.lists(st.lists(numbers, max_size=5), min_size=1, max_size=5))
+def test_running_moments_equal_those_of_all_values_at_once(batches):
+    moments = RunningMoments()
+    for batch in batches:
+        moments.add(batch)
+    values = [value for batch in batches for value in batch]
+    assert moments.count == len(values)
+    if values:
+        assert moments.mean == pytest.approx(np.mean(values), rel=1e-9, abs=1e-6)
+    if len(values) > 1 and np.std(values) > 1e-6:
+        assert moments.deviation == pytest.approx(np.std(values, ddof=1), rel=1e-6)
+
+
+def test_running_moments_of_large_values_that_hardly_differ():
+    moments = RunningMoments()
+    for value in (1e9, 1e9 + 1, 1e9 + 2):
+        moments.add([value])
+    assert moments.deviation == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("values", [[], [3.0], [2.0, 2.0, 2.0]])
+def test_running_moments_without_anything_to_scale_by(values):
+    moments = RunningMoments()
+    moments.add(values)
+    assert moments.deviation == 1.0
+
+
+BATCHES = [[1.0, 2.0], [], [10.0, -3.0, 4.5]], [[7.0], [0.25], []]
+
+
+def share(rank: int, world_size: int) -> tuple[list[tuple[int, float, float]], str]:
+    moments = RunningMoments()
+    seen = []
+    for batch in BATCHES[rank]:
+        moments.add(batch)
+        before = (moments.count, moments.mean, moments.deviation)
+        moments.synchronize()
+        seen += [before, (moments.count, moments.mean, moments.deviation)]
+    try:
+        for _ in range(200):
+            moments.add([0.0])
+    except RuntimeError as error:
+        return seen, str(error)
+    return seen, ""
+
+
+def test_running_moments_are_equal_in_all_processes():
+    (first, error), (second, _) = run_distributed(share, 2)
+    # Bit-equal, and without values that are not shared.
+    assert first == second
+    assert [count for count, _, _ in first] == [0, 3, 3, 4, 4, 7]
+    values = [value for batches in BATCHES for batch in batches for value in batch]
+    assert first[-1][1:] == pytest.approx((np.mean(values), np.std(values, ddof=1)))
+    assert "TrainerRewardStateCallback" in error

@@ -26,7 +26,7 @@ def scores(folder, batch):
     return CREPE(folder).score(batch["completions"], batch["reference"])
 
 
-def test_fewer_errors_are_a_higher_reward(folder, batch, scores):
+def test_crepe_reward_fewer_errors_are_a_higher_reward(folder, batch, scores):
     reward = make_reward("crepe", model=str(folder))
 
     values = reward(**batch)
@@ -37,7 +37,7 @@ def test_fewer_errors_are_a_higher_reward(folder, batch, scores):
     assert len(set(values)) > 3
 
 
-def test_an_exponential_reward_lies_between_0_and_1(folder, batch, scores):
+def test_crepe_reward_an_exponential_reward_lies_between_0_and_1(folder, batch, scores):
     reward = make_reward("crepe", model=str(folder), shape="exponential", tau=3.0)
 
     values = reward(**batch)
@@ -47,14 +47,14 @@ def test_an_exponential_reward_lies_between_0_and_1(folder, batch, scores):
     assert all(0 < value <= 1 for value in values[:-1])
 
 
-def test_a_weighted_reward(folder, batch, scores):
+def test_crepe_reward_a_weighted_reward(folder, batch, scores):
     reward = make_reward("crepe", model=str(folder), weights={"omitted_finding": 5.0})
 
     extra = 4 * scores.details["omitted_finding"]
     assert reward(**batch)[:-1] == pytest.approx((-(scores.value + extra))[:-1].tolist())
 
 
-def test_counts_are_logged_by_category(folder, batch, scores):
+def test_crepe_reward_counts_are_logged_by_category(folder, batch, scores):
     logged, told = {}, {}
     reward = CrepeReward(folder, log_explanations=True)
 
@@ -66,7 +66,7 @@ def test_counts_are_logged_by_category(folder, batch, scores):
     assert told.keys() == {"crepe/errors"}
 
 
-def test_pickles_small_and_takes_its_settings_along(folder, batch):
+def test_crepe_reward_pickles_small_and_takes_its_settings_along(folder, batch):
     reward = CrepeReward(folder, shape="exponential", tau=0.5, weights={"wrong_severity": 2.0}, name="errors")
     values = reward(**batch)
 
@@ -78,7 +78,7 @@ def test_pickles_small_and_takes_its_settings_along(folder, batch):
     assert again(**batch) == values
 
 
-def test_signature_tells_shapes_apart(folder):
+def test_crepe_reward_signature_tells_shapes_apart(folder):
     rewards = [
         CrepeReward(folder),
         CrepeReward(folder, shape="exponential"),
@@ -89,7 +89,7 @@ def test_signature_tells_shapes_apart(folder):
     assert rewards[2].signature.endswith("|shape:exponential|tau:1")
 
 
-def test_options_are_checked_by_name_without_a_model():
+def test_crepe_reward_options_are_checked_by_name_without_a_model():
     assert "crepe" in available_rewards()
     check_reward_options(
         "crepe", model="nowhere/to-be-found", shape="exponential", tau=2.0, weights={}, dtype="bfloat16"
@@ -107,17 +107,17 @@ def test_options_are_checked_by_name_without_a_model():
         ({"reference_column": None}, "crepe needs a reference_column"),
     ],
 )
-def test_settings_without_a_meaning_are_refused(folder, options, message):
+def test_crepe_reward_settings_without_a_meaning_are_refused(folder, options, message):
     with pytest.raises(ValueError, match=message):
         CrepeReward(folder, **options)
 
 
-def test_a_missing_column_is_named(folder):
+def test_crepe_reward_a_missing_column_is_named(folder):
     with pytest.raises(ValueError, match="reads the column 'reference', which the data set lacks; it has report"):
         CrepeReward(folder)(completions=["a"], report=["a"])
 
 
-def test_random_numbers_of_training_stay_the_same(folder, batch):
+def test_crepe_reward_random_numbers_of_training_stay_the_same(folder, batch):
     torch.manual_seed(0)
     CrepeReward(folder)(**batch)
     after = torch.rand(1)

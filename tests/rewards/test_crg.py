@@ -5,11 +5,13 @@ import pickle
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from words import WordLabeler
 
-from rrg_rewards.functional import crg_score
+from rrg_rewards.functional import crg_contributions, crg_score
 from rrg_rewards.metrics import ReportCRG
-from rrg_rewards.rewards import CRGReward
+from rrg_rewards.rewards import CRGReward, make_reward
 
 LABELER = WordLabeler("edema effusion nodule")
 
@@ -17,7 +19,7 @@ TRAIN = ["edema", "edema effusion", "nodule", "normal", "normal"]
 PREDS = ["edema", "effusion", "nodule edema", "", "nodule"]
 
 
-def test_fitted_prior_makes_the_mean_reward_the_corpus_score() -> None:
+def test_crg_reward_fitted_prior_makes_the_mean_reward_the_corpus_score() -> None:
     labeler = LABELER
     reward = CRGReward(labeler).fit(reference=TRAIN)
     assert reward.prior == 4 / 15
@@ -26,12 +28,12 @@ def test_fitted_prior_makes_the_mean_reward_the_corpus_score() -> None:
     torch.testing.assert_close(1 / (2 - rewards.mean()), crg_score(labeler(PREDS), labeler(TRAIN)))
 
 
-def test_fixed_prior_is_not_refitted() -> None:
+def test_crg_reward_fixed_prior_is_not_refitted() -> None:
     reward = CRGReward(LABELER, prior=0.5)
     assert reward.fit(reference=TRAIN).prior == 0.5
 
 
-def test_unfitted_prior_says_how_to_fit() -> None:
+def test_crg_reward_unfitted_prior_says_how_to_fit() -> None:
     reward = CRGReward(LABELER, reference_column="impression", label_column="labels")
     with pytest.raises(
         ValueError, match=r"reward\.fit\(impression=dataset\['impression'\], labels=dataset\['labels'\]\)"
@@ -40,17 +42,17 @@ def test_unfitted_prior_says_how_to_fit() -> None:
 
 
 @pytest.mark.parametrize(("train", "missing"), [(["normal"], "positive"), (["edema effusion nodule"], "negative")])
-def test_fit_on_one_kind_of_label_raises(train: list[str], missing: str) -> None:
+def test_crg_reward_fit_on_one_kind_of_label_raises(train: list[str], missing: str) -> None:
     with pytest.raises(ValueError, match=f"no {missing} label"):
         CRGReward(LABELER).fit(reference=train)
 
 
-def test_fit_without_the_column_raises() -> None:
+def test_crg_reward_fit_without_the_column_raises() -> None:
     with pytest.raises(ValueError, match="'reference', which the data set lacks; it has report"):
         CRGReward(LABELER).fit(report=["edema"])
 
 
-def test_running_prior_counts_the_batch_before_scoring_it() -> None:
+def test_crg_reward_running_prior_counts_the_batch_before_scoring_it() -> None:
     labeler = LABELER
     reward = CRGReward(labeler, prior="running")
     assert reward.prior is None
@@ -64,12 +66,12 @@ def test_running_prior_counts_the_batch_before_scoring_it() -> None:
         assert reward.prior == prior
 
 
-def test_running_prior_takes_the_limit_until_a_positive_is_seen() -> None:
+def test_crg_reward_running_prior_takes_the_limit_until_a_positive_is_seen() -> None:
     reward = CRGReward(LABELER, prior="running")
     assert reward(["edema nodule", ""], reference=["normal", "normal"]) == pytest.approx([-4 / 3, 0])
 
 
-def test_running_prior_ignores_unscorable_rows_and_survives_a_batch_of_them() -> None:
+def test_crg_reward_running_prior_ignores_unscorable_rows_and_survives_a_batch_of_them() -> None:
     reward = CRGReward(LABELER, prior="running")
     assert reward(["edema"], reference=[None]) == [None]
     assert reward.prior is None
@@ -77,7 +79,7 @@ def test_running_prior_ignores_unscorable_rows_and_survives_a_batch_of_them() ->
     assert reward.prior == 1 / 3
 
 
-def test_running_counts_pickle() -> None:
+def test_crg_reward_running_counts_pickle() -> None:
     reward = CRGReward(LABELER, prior="running")
     reward(["edema"], reference=["edema"])
     data = pickle.dumps(reward)
@@ -85,7 +87,7 @@ def test_running_counts_pickle() -> None:
     assert pickle.loads(data).prior == reward.prior == 1 / 3
 
 
-def test_label_column_takes_the_place_of_the_text() -> None:
+def test_crg_reward_label_column_takes_the_place_of_the_text() -> None:
     reward = CRGReward(LABELER, prior=0.3, reference_column=None, label_column="labels")
     by_text = CRGReward(LABELER, prior=0.3)
     labels = LABELER(TRAIN).int().tolist()
@@ -93,18 +95,18 @@ def test_label_column_takes_the_place_of_the_text() -> None:
     assert CRGReward(LABELER, reference_column=None, label_column="labels").fit(labels=labels).prior == 4 / 15
 
 
-def test_neither_column_raises() -> None:
+def test_crg_reward_neither_column_raises() -> None:
     with pytest.raises(ValueError, match="reference_column or a label_column"):
         CRGReward(LABELER, reference_column=None)
 
 
 @pytest.mark.parametrize("prior", ["batch", 0.0, 1.0, -0.5])
-def test_priors_outside_the_range_raise(prior: float | str) -> None:
+def test_crg_reward_priors_outside_the_range_raise(prior: float | str) -> None:
     with pytest.raises(ValueError, match="prior must"):
         CRGReward(LABELER, prior=prior)  # type: ignore[arg-type]
 
 
-def test_sub_scores_are_pooled_over_the_batch() -> None:
+def test_crg_reward_sub_scores_are_pooled_over_the_batch() -> None:
     logged: dict[str, float] = {}
     reward = CRGReward(LABELER, prior=0.25)
     reward(["edema nodule", "edema", "x"], reference=["edema", "effusion", None], log_metric=logged.__setitem__)
@@ -129,7 +131,7 @@ def test_sub_scores_are_pooled_over_the_batch() -> None:
         ("edema", None, {"tp", "fn", "fp", "predicted_positives", "precision", "recall", "prior"}),
     ],
 )
-def test_all_that_is_defined_is_logged(pred: str, target: str | None, undefined: set[str]) -> None:
+def test_crg_reward_all_that_is_defined_is_logged(pred: str, target: str | None, undefined: set[str]) -> None:
     logged: dict[str, float] = {}
     CRGReward(LABELER, prior="running")([pred], reference=[target], log_metric=logged.__setitem__)
     names = {"tp", "fn", "fp", "predicted_positives", "precision", "recall", "prior", "unscorable"}
@@ -137,13 +139,13 @@ def test_all_that_is_defined_is_logged(pred: str, target: str | None, undefined:
     assert not any(map(math.isnan, logged.values()))
 
 
-def test_signature_tells_the_kind_of_prior() -> None:
+def test_crg_reward_signature_tells_the_kind_of_prior() -> None:
     assert "|prior:running|sign:+1" in CRGReward(LABELER, prior="running").signature
     assert "|prior:None|" in CRGReward(LABELER).signature
     assert f"|prior:{4 / 15}|" in CRGReward(LABELER).fit(reference=TRAIN).signature
 
 
-def test_score_leaves_the_running_counts_alone() -> None:
+def test_crg_reward_score_leaves_the_running_counts_alone() -> None:
     reward = CRGReward(LABELER, prior="running")
     before = reward.score(PREDS, reference=TRAIN).value.tolist()
     assert reward.prior is None
@@ -151,3 +153,55 @@ def test_score_leaves_the_running_counts_alone() -> None:
     reward(["edema"], reference=["edema"])
     expected = ReportCRG(LABELER, prior=1 / 3).score(PREDS, TRAIN).value.tolist()
     assert reward.score(PREDS, reference=TRAIN).value.tolist() == expected
+
+
+MACRO_LABELER = WordLabeler("edema effusion nodule")
+MACRO_TRAIN = ["edema", "edema effusion", "edema", "normal", "nodule effusion"]
+texts = st.lists(st.sampled_from(["edema", "effusion", "nodule", "edema nodule", "normal", ""]), min_size=5, max_size=5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(preds=texts, constant=st.sampled_from(["edema", "effusion nodule", "", "asdf"]), floor=st.sampled_from([0, 0.3]))
+def test_crg_reward_mean_reward_is_the_corpus_value_and_constants_earn_a_third(
+    preds: list[str], constant: str, floor: float
+) -> None:
+    reward = make_reward("crg", labeler=MACRO_LABELER, average="macro", min_prevalence=floor).fit(reference=MACRO_TRAIN)
+    metric = ReportCRG(MACRO_LABELER, average="macro", min_prevalence=floor)
+    metric.update(preds, MACRO_TRAIN)
+    mean = torch.tensor(reward(preds, reference=MACRO_TRAIN), dtype=torch.float64).mean()
+    torch.testing.assert_close(1 / (2 - mean), metric.compute(), rtol=1e-12, atol=1e-12)
+    earned = torch.tensor(reward([constant] * 5, reference=MACRO_TRAIN), dtype=torch.float64).mean()
+    assert abs(1 / (2 - earned.item()) - 1 / 3) < 1e-12
+
+
+def test_crg_reward_running_prior_counts_each_label() -> None:
+    reward = CRGReward(MACRO_LABELER, prior="running", average="macro")
+    assert reward.prior is None
+    seen: list[str] = []
+    for batch in (["normal", "normal"], ["edema", "normal"], ["nodule edema", "effusion"]):
+        seen += batch
+        preds = ["edema nodule", "effusion"]
+        prior = MACRO_LABELER(seen).double().mean(0)
+        known = bool(((prior > 0) & (prior < 1)).any())
+        expected = crg_contributions(
+            MACRO_LABELER(preds), MACRO_LABELER(batch), prior=prior if known else None, average="macro"
+        ).tolist()
+        assert reward(preds, reference=batch) == expected
+        assert reward.prior == tuple(prior.tolist())
+    copy = CRGReward(MACRO_LABELER, prior="running", average="macro")
+    copy.load_state_dict(reward.state_dict())
+    assert copy.prior == reward.prior == pickle.loads(pickle.dumps(reward)).prior
+    with pytest.raises(ValueError, match="1 counts of positives, got 3; it was saved with another average"):
+        CRGReward(MACRO_LABELER, prior="running").load_state_dict(reward.state_dict())
+
+
+def test_crg_reward_logged_prior_is_the_mean() -> None:
+    logged: dict[str, float] = {}
+    reward = CRGReward(MACRO_LABELER, average="macro").fit(reference=MACRO_TRAIN)
+    reward(["edema"], reference=["edema"], log_metric=logged.__setitem__)
+    assert logged["crg/prior"] == pytest.approx((3 + 2 + 1) / 15)
+
+
+def test_crg_reward_a_training_set_without_both_classes_raises() -> None:
+    with pytest.raises(ValueError, match="no label has both a positive and a negative reference"):
+        CRGReward(MACRO_LABELER, average="macro").fit(reference=["edema", "edema"])

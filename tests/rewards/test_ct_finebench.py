@@ -44,7 +44,7 @@ def call(reward: MetricReward, **columns: Any) -> Any:
     return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
-def test_a_reward_of_what_is_said_of_findings() -> None:
+def test_ct_finebench_reward_a_reward_of_what_is_said_of_findings() -> None:
     reward = make_reward("ct_finebench", mode="recall")
     assert type(reward) is MetricReward
     assert reward.__name__ == "ct_finebench"
@@ -52,7 +52,7 @@ def test_a_reward_of_what_is_said_of_findings() -> None:
     assert reward.signature.endswith("|sign:+1")
 
 
-def test_the_default_penalises_inventions() -> None:
+def test_ct_finebench_reward_the_default_penalises_inventions() -> None:
     reward = make_reward("ct_finebench")
     assert "|mode:f1|" in reward.signature
     # Three questions about the effusion: existence, place and degree. None has an answer in the reference.
@@ -63,7 +63,7 @@ def test_the_default_penalises_inventions() -> None:
     assert "|mode:recall|" in MetricReward(CTFineBench()).signature
 
 
-def test_a_judge_that_is_waited_for_makes_an_asynchronous_reward() -> None:
+def test_ct_finebench_reward_a_judge_that_is_waited_for_makes_an_asynchronous_reward() -> None:
     reward = make_reward("ct_finebench", mode="recall", answerer="exam", builder={"name": "exam"}, comparer="exam")
     assert type(reward) is AsyncMetricReward
     assert call(reward, reference=REFERENCE) == EXPECTED
@@ -72,7 +72,7 @@ def test_a_judge_that_is_waited_for_makes_an_asynchronous_reward() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"answerer": "exam"}])
-def test_questions_of_a_column(options: Any) -> None:
+def test_ct_finebench_reward_questions_of_a_column(options: Any) -> None:
     reward = make_reward("ct_finebench", reference_column=None, items_column="questions", **options)
     assert reward.columns == ("questions",)
     rows = [[item()], [item("16 mm")], [item()], [item()], [], [item()]]
@@ -86,20 +86,20 @@ def test_questions_of_a_column(options: Any) -> None:
         call(reward, questions=[[item()], None, 7, None, None, None])
 
 
-def test_without_a_column_the_reference_is_asked_about() -> None:
+def test_ct_finebench_reward_without_a_column_the_reference_is_asked_about() -> None:
     assert make_reward("ct_finebench", items_column=None).columns == ("reference",)
     check_reward_options("ct_finebench", items_column="questions", schema="ct_rate", mode="f1", answerer="engine")
     with pytest.raises(ValueError, match="unknown option of reward 'ct_finebench' 'item_column'; did you mean 'items"):
         make_reward("ct_finebench", item_column="questions")
 
 
-def test_context_columns_of_both_kinds_go_together() -> None:
+def test_ct_finebench_reward_context_columns_of_both_kinds_go_together() -> None:
     reward = make_reward("crimson", context_columns=["sex"], age_column="years", indication_column=None)
     assert reward.columns == ("reference", "sex", "years")
     assert reward.context_columns == {"sex": "sex", "age": "years"}
 
 
-def test_a_group_shares_the_questions_of_its_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ct_finebench_reward_a_group_shares_the_questions_of_its_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
     build = question_answering.build_items
 
@@ -117,7 +117,7 @@ def test_a_group_shares_the_questions_of_its_reference(monkeypatch: pytest.Monke
 @pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
 @pytest.mark.parametrize("mode", ["recall", "precision", "f1"])
 @pytest.mark.parametrize("options", [{}, {"answerer": {"name": "exam", "fail_on": {"": "status"}}}])
-def test_all_that_has_a_value_is_logged_with_log_details(mode: str, options: Any) -> None:
+def test_ct_finebench_reward_all_that_has_a_value_is_logged_with_log_details(mode: str, options: Any) -> None:
     logged: dict[str, float] = {}
     table: dict[str, list[str]] = {}
     reward = make_reward("ct_finebench", mode=mode, log_explanations=True, log_details=True, **options)
@@ -136,7 +136,7 @@ def test_all_that_has_a_value_is_logged_with_log_details(mode: str, options: Any
     }
 
 
-def test_the_logged_parts_are_the_metrics() -> None:
+def test_ct_finebench_reward_the_logged_parts_are_the_metrics() -> None:
     logged: dict[str, float] = {}
     call(make_reward("ct_finebench", mode="recall"), reference=REFERENCE, log_metric=logged.__setitem__)
     assert logged["ct_finebench/attributes"] == pytest.approx((1 + 0.5 + 0 + 0.75) / 4)
@@ -145,7 +145,7 @@ def test_the_logged_parts_are_the_metrics() -> None:
     assert logged["ct_finebench/unscorable"] == pytest.approx(2 / 6)
 
 
-def test_pickles_are_small_and_equal() -> None:
+def test_ct_finebench_reward_pickles_are_small_and_equal() -> None:
     for options in ({}, {"answerer": ExamJudge()}):
         reward = make_reward("ct_finebench", mode="f1", **options)
         call(reward, reference=REFERENCE)

@@ -26,7 +26,7 @@ def scores(folder, batch):
     return ER2Score(folder).score(batch["completions"], batch["reference"])
 
 
-def test_the_total_is_the_reward(folder, batch, scores):
+def test_er2score_reward_the_total_is_the_reward(folder, batch, scores):
     values = make_reward("er2score", model=str(folder))(**batch)
 
     assert values[-1] is None
@@ -34,14 +34,14 @@ def test_the_total_is_the_reward(folder, batch, scores):
     assert len(set(values)) > 3
 
 
-def test_any_weighting_of_sub_scores_is_a_reward(folder, batch, scores):
+def test_er2score_reward_any_weighting_of_sub_scores_is_a_reward(folder, batch, scores):
     values = make_reward("er2score", model=str(folder), weights={"omitted_finding": 2, "wrong_location": 1})(**batch)
 
     expected = -(2 * scores.details["omitted_finding"] + scores.details["wrong_location"])
     assert values[:-1] == pytest.approx(expected[:-1].tolist())
 
 
-def test_sub_scores_are_logged(folder, batch, scores):
+def test_er2score_reward_sub_scores_are_logged(folder, batch, scores):
     logged, told = {}, {}
     reward = make_reward("er2score", model=str(folder), log_explanations=True)
 
@@ -54,7 +54,7 @@ def test_sub_scores_are_logged(folder, batch, scores):
     assert told["er2score/sub_scores"][-1] == ""
 
 
-def test_a_batch_without_a_scorable_row_logs_no_sub_score_and_rewards_nothing(folder):
+def test_er2score_reward_a_batch_without_a_scorable_row_logs_no_sub_score_and_rewards_nothing(folder):
     logged = {}
     reward = make_reward("er2score", model=str(folder))
 
@@ -62,7 +62,7 @@ def test_a_batch_without_a_scorable_row_logs_no_sub_score_and_rewards_nothing(fo
     assert logged == {"er2score/unscorable": 1}
 
 
-def test_pickles_small_and_takes_its_settings_along(folder, batch):
+def test_er2score_reward_pickles_small_and_takes_its_settings_along(folder, batch):
     reward = make_reward("er2score", model=str(folder), weights={"wrong_severity": 2.0}, name="graded")
     values = reward(**batch)
 
@@ -75,19 +75,19 @@ def test_pickles_small_and_takes_its_settings_along(folder, batch):
     assert again(**batch) == values
 
 
-def test_options_are_checked_by_name_without_a_model():
+def test_er2score_reward_options_are_checked_by_name_without_a_model():
     assert "er2score" in available_rewards()
     check_reward_options("er2score", model="nowhere/to-be-found", weights={}, dtype="bfloat16", share_prefix=False)
     with pytest.raises(ValueError, match=r"unknown option of reward 'er2score' 'weight'; did you mean 'weights'"):
         check_reward_options("er2score", weight={})
 
 
-def test_a_missing_column_is_named(folder):
+def test_er2score_reward_a_missing_column_is_named(folder):
     with pytest.raises(ValueError, match="reads the column 'reference', which the data set lacks; it has report"):
         make_reward("er2score", model=str(folder))(completions=["a"], report=["a"])
 
 
-def test_random_numbers_of_training_stay_the_same(folder, batch):
+def test_er2score_reward_random_numbers_of_training_stay_the_same(folder, batch):
     torch.manual_seed(0)
     make_reward("er2score", model=str(folder))(**batch)
     after = torch.rand(1)

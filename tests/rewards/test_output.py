@@ -17,7 +17,7 @@ REPORTS = ["Large right pneumothorax. Edema.", "No abnormality.", "Small effusio
 REFERENCES = ["Small effusion.", None, "Small effusion."]
 
 
-def test_a_sub_score_is_the_reward_with_its_sign() -> None:
+def test_reward_output_a_sub_score_is_the_reward_with_its_sign() -> None:
     scores = CRIMSON().score(REPORTS, REFERENCES)
     false = scores.details["weighted_false"].tolist()
     reward = make_reward("crimson", key="weighted_false", sign=-1)
@@ -27,24 +27,24 @@ def test_a_sub_score_is_the_reward_with_its_sign() -> None:
 
 
 @pytest.mark.parametrize("sign", [None, 0, 2, "-1"])
-def test_a_sub_score_needs_a_sign(sign: Any) -> None:
+def test_reward_output_a_sub_score_needs_a_sign(sign: Any) -> None:
     with pytest.raises(ValueError, match="sign must be 1"):
         make_reward("crimson", key="weighted_false", sign=sign)
 
 
-def test_a_sign_needs_a_sub_score() -> None:
+def test_reward_output_a_sign_needs_a_sub_score() -> None:
     with pytest.raises(ValueError, match="there is no key"):
         make_reward("crimson", sign=-1)
 
 
-def test_an_unknown_sub_score_suggests_the_nearest() -> None:
+def test_reward_output_an_unknown_sub_score_suggests_the_nearest() -> None:
     reward = make_reward("crimson", key="weighted_fals", sign=-1)
     with pytest.raises(ValueError, match="did you mean 'weighted_false'"):
         reward(REPORTS, reference=REFERENCES)
 
 
 @pytest.mark.parametrize("name", ["crg", "rouge", "repetition", "composed"])
-def test_a_transform_is_applied_to_every_kind_of_reward(name: str) -> None:
+def test_reward_output_a_transform_is_applied_to_every_kind_of_reward(name: str) -> None:
     options: dict[str, Any] = {
         "crg": {"labeler": LABELER, "prior": 0.2},
         "composed": {"parts": [{"name": "rouge"}, {"name": "repetition", "weight": 0.5}]},
@@ -59,12 +59,12 @@ def test_a_transform_is_applied_to_every_kind_of_reward(name: str) -> None:
     assert changed.signature.endswith("|transform:scale:-2,shift:0.5,clip:-1,1")
 
 
-def test_a_transform_does_not_score_the_unscorable() -> None:
+def test_reward_output_a_transform_does_not_score_the_unscorable() -> None:
     reward = make_reward("rouge", transform={"shift": 1.0, "clip": [0, None]})
     assert reward(["Edema."], reference=[None]) == [None]
 
 
-def test_sub_scores_that_are_undefined_are_no_reward_and_are_counted() -> None:
+def test_reward_output_sub_scores_that_are_undefined_are_no_reward_and_are_counted() -> None:
     reward = make_reward("crg", labeler=LABELER, prior=0.2, key="precision", sign=1)
     logged: dict[str, float] = {}
     rewards = reward(["Normal.", "Edema."], reference=["Edema.", "Edema."], log_metric=logged.__setitem__)
@@ -72,14 +72,14 @@ def test_sub_scores_that_are_undefined_are_no_reward_and_are_counted() -> None:
     assert logged["crg/unscorable"] == 0.5
 
 
-def test_a_part_of_a_composed_reward_may_be_a_sub_score() -> None:
+def test_reward_output_a_part_of_a_composed_reward_may_be_a_sub_score() -> None:
     part = {"name": "crimson", "key": "weighted_false", "sign": -1, "transform": {"clip": [-0.5, None]}}
     reward = make_reward("composed", parts=[part, {"name": "rouge", "weight": 0.0}])
     assert reward(REPORTS, reference=REFERENCES) == [-0.5, None, 0.0]
     assert "key:weighted_false|key_sign:-1|transform:scale:1,shift:0,clip:-0.5,inf" in reward.signature
 
 
-def test_the_settings_survive_pickling() -> None:
+def test_reward_output_the_settings_survive_pickling() -> None:
     reward = pickle.loads(pickle.dumps(make_reward("rouge", transform={"scale": 3.0})))
     assert reward(["Edema."], reference=["Edema."]) == [3.0]
 
@@ -96,12 +96,12 @@ def test_the_settings_survive_pickling() -> None:
         ("clip", "must be a mapping"),
     ],
 )
-def test_a_wrong_transform_is_refused(setting: Any, message: str) -> None:
+def test_reward_output_a_wrong_transform_is_refused(setting: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_reward("rouge", transform=setting)
 
 
-def test_bounds_may_be_one_sided() -> None:
+def test_reward_output_bounds_may_be_one_sided() -> None:
     assert RewardTransform(clip=(None, 1.0))(5.0) == 1.0
     assert RewardTransform(clip=(0.0, None))(-5.0) == 0.0
 
@@ -129,7 +129,7 @@ class Slow(Reward):
         return self.rewards(await self.score_async(completions, **columns))
 
 
-def test_parts_are_scored_concurrently() -> None:
+def test_reward_output_parts_are_scored_concurrently() -> None:
     from rrg_rewards.rewards import RewardPart
 
     async def run() -> list[float | None]:
@@ -140,7 +140,7 @@ def test_parts_are_scored_concurrently() -> None:
     assert asyncio.run(run()) == [2.0]
 
 
-def test_scoring_asynchronously_is_scoring() -> None:
+def test_reward_output_scoring_asynchronously_is_scoring() -> None:
     rewards = [make_reward("rouge"), make_reward("crimson"), make_reward("composed", parts=[{"name": "rouge"}])]
     for reward in rewards:
         scored = asyncio.run(reward.score_async(REPORTS, reference=REFERENCES))
@@ -150,7 +150,7 @@ def test_scoring_asynchronously_is_scoring() -> None:
     assert issubclass(CRIMSON, ReportMetric)
 
 
-def test_settings_that_processes_estimate_are_named() -> None:
+def test_reward_output_settings_that_processes_estimate_are_named() -> None:
     assert make_reward("rouge").estimated == ()
     assert make_reward("crg", labeler=LABELER, prior=0.2).estimated == ()
     assert make_reward("crg", labeler=LABELER, prior="running").estimated == ("prior",)
@@ -163,7 +163,7 @@ def test_settings_that_processes_estimate_are_named() -> None:
     assert make_reward("composed", parts=parts).estimated == ("crg.prior", "crg.normalize")
 
 
-def test_fixed_statistics_normalise_without_running_ones() -> None:
+def test_reward_output_fixed_statistics_normalise_without_running_ones() -> None:
     reward = make_reward("composed", parts=[{"name": "rouge", "normalize": [0.5, 0.25]}])
     assert [reward(["Edema."], reference=["Edema."]) for _ in range(3)] == [[2.0]] * 3
     assert reward.state_dict()["rouge"]["moments"]["count"] == 0
@@ -171,6 +171,6 @@ def test_fixed_statistics_normalise_without_running_ones() -> None:
 
 
 @pytest.mark.parametrize("numbers", [[0.5], [0.5, 0.0], [0.5, -1.0]])
-def test_wrong_statistics_are_refused(numbers: list[float]) -> None:
+def test_reward_output_wrong_statistics_are_refused(numbers: list[float]) -> None:
     with pytest.raises(ValueError, match="positive standard deviation"):
         make_reward("composed", parts=[{"name": "rouge", "normalize": numbers}])

@@ -75,7 +75,7 @@ ROWS = [
 ]
 
 
-def test_every_token_gets_its_completions_reward(tokenizer):
+def test_reward_function_model_every_token_gets_its_completions_reward(tokenizer):
     model = make(tokenizer)
     inputs = batch(tokenizer, ROWS)
     output = getattr(model, model.base_model_prefix)(**inputs, position_ids=None, return_dict=True, use_cache=False)
@@ -86,12 +86,12 @@ def test_every_token_gets_its_completions_reward(tokenizer):
     assert not list(model.parameters())
 
 
-def test_weighted_sums_and_rewards_that_are_waited_for(tokenizer):
+def test_reward_function_model_weighted_sums_and_rewards_that_are_waited_for(tokenizer):
     model = make(tokenizer, [Overlap("one"), Waited("two")], weights=[1.0, -0.5])
     assert model(**batch(tokenizer, ROWS))[:, 0, 0].tolist() == [1.0, 0.5, 0.0, 1.0]
 
 
-def test_what_rewards_log_is_kept_for_the_trainer(tokenizer):
+def test_reward_function_model_what_rewards_log_is_kept_for_the_trainer(tokenizer):
     model = make(tokenizer, unscorable=-1.0)
     model(**batch(tokenizer, ROWS[:2]))
     model(**batch(tokenizer, [(PROMPTS[2], "heart")]))
@@ -99,14 +99,14 @@ def test_what_rewards_log_is_kept_for_the_trainer(tokenizer):
     assert model.take_logged() == {}
 
 
-def test_the_unscorable(tokenizer):
+def test_reward_function_model_the_unscorable(tokenizer):
     rows = [(PROMPTS[2], "heart")]
     with pytest.raises(ValueError, match="'overlap' cannot score the completion of row 2, and PPO requires a number"):
         make(tokenizer)(**batch(tokenizer, rows))
     assert make(tokenizer, unscorable=-2.0)(**batch(tokenizer, rows))[0, 0, 0] == -2.0
 
 
-def test_a_prompt_that_nobody_knows(tokenizer):
+def test_reward_function_model_a_prompt_that_nobody_knows(tokenizer):
     with pytest.raises(ValueError, match="begins with no known prompt"):
         make(tokenizer)(**batch(tokenizer, [("normal report", "heart")]))
 
@@ -120,12 +120,12 @@ def test_a_prompt_that_nobody_knows(tokenizer):
         (["lungs", "heart"], "column 'reference' has 3 values, but there are 2 prompts"),
     ],
 )
-def test_prompts_that_cannot_be_told_apart(tokenizer, prompts, message):
+def test_reward_function_model_prompts_that_cannot_be_told_apart(tokenizer, prompts, message):
     with pytest.raises(ValueError, match=message):
         RewardFunctionModel(Overlap("x"), tokenizer, tokens(tokenizer, prompts), {"reference": REFERENCES})
 
 
-def test_settings_that_cannot_be(tokenizer):
+def test_reward_function_model_settings_that_cannot_be(tokenizer):
     with pytest.raises(ValueError, match="columns lacks 'reference', which a reward reads; it has report"):
         RewardFunctionModel(Overlap("x"), tokenizer, tokens(tokenizer, PROMPTS), {"report": REFERENCES})
     with pytest.raises(ValueError, match="1 rewards, 2 weights"):

@@ -19,7 +19,7 @@ def test_known_names_make_rewards() -> None:
     assert reward.columns == ("report",)
 
 
-def test_a_metric_is_wrapped() -> None:
+def test_make_reward_a_metric_is_wrapped() -> None:
     path = "rrg_rewards.metrics.crg:ReportCRG"
     reward = make_reward(path, labeler=LABELER, prior=0.2, name="other", log_explanations=True)
     assert type(reward) is MetricReward
@@ -27,7 +27,7 @@ def test_a_metric_is_wrapped() -> None:
     assert reward.metric.prior == 0.2
 
 
-def test_every_metric_is_a_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_reward_every_metric_is_a_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(available_metrics()) <= set(available_rewards())
     monkeypatch.setitem(registry._METRICS, "other", "rrg_rewards.metrics.crg:ReportCRG")
     reward = make_reward("other", labeler=LABELER, prior=0.2)
@@ -35,16 +35,16 @@ def test_every_metric_is_a_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "other" in available_rewards()
 
 
-def test_a_reward_class_by_path() -> None:
+def test_make_reward_a_reward_class_by_path() -> None:
     assert isinstance(make_reward("rrg_rewards.rewards.crg:CRGReward", labeler=LABELER), CRGReward)
 
 
-def test_unknown_name_suggests_the_nearest() -> None:
+def test_make_reward_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown reward 'crgg'; did you mean 'crg'"):
         make_reward("crgg")
 
 
-def test_unknown_option_suggests_the_nearest() -> None:
+def test_make_reward_unknown_option_suggests_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"option of reward 'crg' 'label_colum'; did you mean 'label_column'"):
         make_reward("crg", label_colum="labels")
     with pytest.raises(ValueError, match="unknown option"):
@@ -54,23 +54,23 @@ def test_unknown_option_suggests_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("name", "option"), [("crepe", "model"), ("bertscore", "model"), ("remote", "urls"), ("composed", "parts")]
 )
-def test_a_missing_option_is_named(name: str, option: str) -> None:
+def test_make_reward_a_missing_option_is_named(name: str, option: str) -> None:
     with pytest.raises(ValueError, match=rf"^reward '{name}' needs the option {option} \(on the command line"):
         make_reward(name)
 
 
 @pytest.mark.parametrize("path", ["math:pi", "rrg_rewards.metrics:CRGScore"])
-def test_a_path_to_something_else_raises(path: str) -> None:
+def test_make_reward_a_path_to_something_else_raises(path: str) -> None:
     with pytest.raises(ValueError, match="must name a Reward or ReportMetric class, or a function of predictions"):
         make_reward(path)
 
 
-def test_a_path_to_nothing_names_the_nearest() -> None:
+def test_make_reward_a_path_to_nothing_names_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"unknown reward in rrg_rewards.metrics.crg 'ReportCRGG'; did you mean 'Rep"):
         make_reward("rrg_rewards.metrics.crg:ReportCRGG")
 
 
-def test_a_function_by_path_with_its_options_and_columns() -> None:
+def test_make_reward_a_function_by_path_with_its_options_and_columns() -> None:
     reward = make_reward("functions:length_gap", reference_column="report", higher_is_better=False, scale=0.5)
     assert reward(completions=["a b c"], report=["a"]) == [-1.0]
     aged = make_reward("functions:older_than", age_column="PatientAge", limit=70)

@@ -1,12 +1,8 @@
 """Rewards of form: tables of texts and their rewards."""
 
-import math
-import pickle
 import string
 
 import pytest
-import torch
-from tiny_policy import save_tiny_policy
 
 from rrg_rewards.rewards import FormatReward, LikelihoodReward, OverlongPenalty, RepetitionPenalty, make_reward
 
@@ -22,7 +18,7 @@ def test_overlong(length, expected):
 
 
 @pytest.mark.parametrize("separator", [" ", ",", ", ", "/", "-", "_", ";", "|", "\n", "\u200b", "\u00a0", "+", "."])
-def test_words_are_counted_whatever_separates_them(separator):
+def test_shaping_rewards_words_are_counted_whatever_separates_them(separator):
     text = separator.join(["nodule", "effusion", "hernia"] * 100)
     reward = OverlongPenalty(max_length=400, buffer=200)
     assert reward([text]) == [-0.5]
@@ -42,7 +38,7 @@ def test_words_are_counted_whatever_separates_them(separator):
         ("O\u0308dem", 1),
     ],
 )
-def test_what_a_word_is(text, words):
+def test_shaping_rewards_what_a_word_is(text, words):
     assert OverlongPenalty(max_length=100, buffer=100)([text]) == [-words / 100 if words else 0]
 
 
@@ -96,7 +92,7 @@ def test_repetition_sees_through_punctuation(separator):
     assert RepetitionPenalty()([text]) == [pytest.approx(2 / 37 - 1)]
 
 
-def test_different_sentences_with_numbers_do_not_repeat():
+def test_shaping_rewards_different_sentences_with_numbers_do_not_repeat():
     text = (
         "Nodule of 5 mm in the left apex. Two cysts of 12 mm at the hilum. IV contrast was given. A vein. I see none."
     )
@@ -133,18 +129,18 @@ def test_format_wants_different_words():
     assert "|min_words:3|" in reward.signature
 
 
-def test_a_section_whose_name_begins_another():
+def test_shaping_rewards_a_section_whose_name_begins_another():
     reward = FormatReward(["Finding", "Finding list"])
     assert reward(["Finding: Clear.\nFinding list: Cyst."]) == [1.0]
 
 
-def test_the_longest_sequence_in_order_counts():
+def test_shaping_rewards_the_longest_sequence_in_order_counts():
     reward = FormatReward(["A", "B", "C"])
     assert reward(["B: x\nA: x\nC: x"]) == [pytest.approx(2 / 3)]
     assert reward(["C: x\nB: x\nA: x"]) == [pytest.approx(1 / 3)]
 
 
-def test_a_completion_without_an_answer_is_unscorable():
+def test_shaping_rewards_a_completion_without_an_answer_is_unscorable():
     logged = {}
     conversations = [[{"role": "user", "content": "x"}], [{"role": "assistant", "content": "a a"}]]
     reward = RepetitionPenalty(n_gram=1)
@@ -170,40 +166,11 @@ def test_a_completion_without_an_answer_is_unscorable():
         (lambda: LikelihoodReward("gpt2", dtype="int8"), "dtype must be"),
     ],
 )
-def test_settings_that_cannot_be(make, message):
+def test_shaping_rewards_settings_that_cannot_be(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_by_name_with_and_without_a_reference_column():
+def test_shaping_rewards_by_name_with_and_without_a_reference_column():
     assert make_reward("repetition", n_gram=2).columns == ()
     assert make_reward("overlong", max_length=3)(["a b c d"]) == [-1.0]
-
-
-def test_likelihood_is_the_mean_over_tokens(tmp_path):
-    reward = LikelihoodReward(str(save_tiny_policy(tmp_path)), batch_size=2)
-    texts = ["edema effusion", "normal heart normal lungs report", "nodule", ""]
-    found = reward(texts)
-    model, tokenizer = reward.language_model._model, reward.language_model._tokenizer
-    for text, value in zip(texts[:3], found[:3], strict=True):
-        ids = torch.tensor([[tokenizer.bos_token_id, *tokenizer(text, add_special_tokens=False)["input_ids"]]])
-        # The loss of transformers is the mean over predicted tokens.
-        assert value == pytest.approx(-model(ids, labels=ids).loss.item(), abs=1e-5)
-    assert found[3] == -10.0
-    assert reward(list(reversed(texts))) == pytest.approx(list(reversed(found)), abs=1e-5)
-
-
-def test_likelihood_has_a_floor_and_a_limit(tmp_path):
-    folder = str(save_tiny_policy(tmp_path))
-    assert LikelihoodReward(folder, floor=-0.01)(["edema"]) == [-0.01]
-    short, long = LikelihoodReward(folder, max_length=3), LikelihoodReward(folder)
-    assert short(["edema nodule heart lungs"]) == pytest.approx(long(["edema nodule"]))
-
-
-def test_likelihood_pickles_by_its_name(tmp_path):
-    reward = LikelihoodReward(str(save_tiny_policy(tmp_path)))
-    before = reward(["edema"])
-    copy = pickle.loads(pickle.dumps(reward))
-    assert copy(["edema"]) == before
-    assert len(pickle.dumps(reward)) < 2000
-    assert not math.isnan(before[0])

@@ -32,7 +32,7 @@ def parts(sequence):
 
 
 @pytest.mark.parametrize("make", [tiny_bert_tokenizer, roberta_tokenizer])
-def test_a_pair_that_fits_is_the_tokenizers_own(make):
+def test_pair_encoder_a_pair_that_fits_is_the_tokenizers_own(make):
     tokenizer = make()
     candidates, references = random_pairs(20)
     found = PairEncoder(tokenizer, 512)(references, candidates)
@@ -45,7 +45,7 @@ def test_a_pair_that_fits_is_the_tokenizers_own(make):
 
 
 @pytest.mark.parametrize("max_length", [31, 64, 101])
-def test_a_pair_that_does_not_fit_is_cut_as_the_tokenizer_cuts_it(max_length):
+def test_pair_encoder_a_pair_that_does_not_fit_is_cut_as_the_tokenizer_cuts_it(max_length):
     tokenizer = tiny_bert_tokenizer()
     candidates, references = random_pairs(60, seed=4, longest=90)
     found = PairEncoder(tokenizer, max_length)(references, candidates)
@@ -70,7 +70,7 @@ def test_a_pair_that_does_not_fit_is_cut_as_the_tokenizer_cuts_it(max_length):
         (50, 47, (50, 47)),
     ],
 )
-def test_over_the_limit_each_report_keeps_its_share(first, second, kept):
+def test_pair_encoder_over_the_limit_each_report_keeps_its_share(first, second, kept):
     encoder = PairEncoder(tiny_bert_tokenizer(), 100)
     # Words of one token each, so that positions show which were kept.
     words = [[("heart", "lung", "mass")[index % 3] for index in range(length)] for length in (first, second)]
@@ -84,7 +84,7 @@ def test_over_the_limit_each_report_keeps_its_share(first, second, kept):
         assert part == parts(side)[0][: len(part)]
 
 
-def test_a_cut_pair_does_not_cut_its_report_in_other_pairs():
+def test_pair_encoder_a_cut_pair_does_not_cut_its_report_in_other_pairs():
     encoder = PairEncoder(tiny_bert_tokenizer(), 40)
     short, long = "small nodule of the left lung", random_report(random.Random(0), 200)
 
@@ -98,7 +98,7 @@ def test_a_cut_pair_does_not_cut_its_report_in_other_pairs():
 @pytest.mark.parametrize("make", [tiny_bert_tokenizer, roberta_tokenizer])
 @pytest.mark.parametrize(("candidate", "long_reports"), [("", "truncate"), (" ", "truncate"), ("", "chunks")])
 @pytest.mark.parametrize("length", [0, 1, 61, 62, 63, 200])
-def test_an_empty_candidate_is_the_tokenizers_own(make, candidate, length, long_reports):
+def test_pair_encoder_an_empty_candidate_is_the_tokenizers_own(make, candidate, length, long_reports):
     """The published code calls the tokenizer with two texts, of which it ignores an empty second one."""
     tokenizer = make()
     reference = "a " * length
@@ -112,7 +112,7 @@ def test_an_empty_candidate_is_the_tokenizers_own(make, candidate, length, long_
     assert sequence.num_cut == max(0, length - (64 - special))
 
 
-def test_collate_pads_to_the_longest():
+def test_pair_encoder_collate_pads_to_the_longest():
     encoder = PairEncoder(tiny_bert_tokenizer())
     (short,), (long,) = encoder(["a", "a mass in the lung"], ["no", "normal"])
 
@@ -124,19 +124,19 @@ def test_collate_pads_to_the_longest():
     assert batch["input_ids"][0, len(short) :].eq(0).all()
 
 
-def test_types_are_left_out_where_the_tokenizer_has_none():
+def test_pair_encoder_types_are_left_out_where_the_tokenizer_has_none():
     encoder = PairEncoder(roberta_tokenizer())
     assert encoder.collate(encoder(["a"], ["b"])[0]).keys() == {"input_ids", "attention_mask"}
 
 
-def test_the_given_tokenizer_keeps_its_settings():
+def test_pair_encoder_the_given_tokenizer_keeps_its_settings():
     tokenizer = tiny_bert_tokenizer()
     before = tokenizer.backend_tokenizer.to_str()
     PairEncoder(tokenizer, 512)(["a " * 700], ["no"])
     assert tokenizer.backend_tokenizer.to_str() == before
 
 
-def test_refuses_what_it_cannot_use():
+def test_pair_encoder_refuses_what_it_cannot_use():
     tokenizer = tiny_bert_tokenizer()
     with pytest.raises(ValueError, match="max_length 4 leaves no room"):
         PairEncoder(tokenizer, 4)
@@ -171,7 +171,7 @@ def test_chunks_leave_a_pair_that_fits_alone():
     assert PairEncoder(tiny_bert_tokenizer(), 512, "chunks")(*texts) == PairEncoder(tiny_bert_tokenizer(), 512)(*texts)
 
 
-def test_a_sentence_that_does_not_fit_alone_is_cut_to_its_share():
+def test_pair_encoder_a_sentence_that_does_not_fit_alone_is_cut_to_its_share():
     encoder = PairEncoder(tiny_bert_tokenizer(), 50, "chunks")
 
     (chunks,) = encoder(["mass " * 120 + ". normal."], ["effusion " * 120 + ". normal."])
@@ -197,7 +197,7 @@ def test_chunks_align_what_speaks_of_the_same():
     assert len(chunks) > 1
 
 
-def test_what_is_like_nothing_goes_to_its_own_place():
+def test_pair_encoder_what_is_like_nothing_goes_to_its_own_place():
     chunks = aligned_chunks("One alpha. Two beta.", "Gamma gamma. Delta delta.", count_words, room=4)
     assert chunks == [("One alpha.", "Gamma gamma."), ("Two beta.", "Delta delta.")]
 

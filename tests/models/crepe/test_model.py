@@ -35,7 +35,7 @@ def change_weights(folder, change):
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def test_published_layout_loads_as_it_is(published):
+def test_crepe_model_published_layout_loads_as_it_is(published):
     model = CrepeModel.from_pretrained(published)
 
     assert model.config.error_categories == ERROR_CATEGORIES
@@ -48,7 +48,7 @@ def test_published_layout_loads_as_it_is(published):
         torch.testing.assert_close(counts[row], plain_counts(published, candidate, reference), atol=1e-5, rtol=0)
 
 
-def test_what_is_saved_is_the_published_layout(published, tmp_path):
+def test_crepe_model_what_is_saved_is_the_published_layout(published, tmp_path):
     model = CrepeModel.from_pretrained(published)
 
     model.save_pretrained(tmp_path / "saved")
@@ -66,7 +66,7 @@ def test_what_is_saved_is_the_published_layout(published, tmp_path):
     assert BertConfig.from_pretrained(tmp_path / "saved").hidden_size == 32
 
 
-def test_save_and_load_give_equal_bits(published, tmp_path):
+def test_crepe_model_save_and_load_give_equal_bits(published, tmp_path):
     model = CrepeModel.from_pretrained(published)
     model.save_pretrained(tmp_path / "saved")
 
@@ -80,7 +80,7 @@ def test_save_and_load_give_equal_bits(published, tmp_path):
     assert again.config.to_dict().keys() == model.config.to_dict().keys()
 
 
-def test_named_categories_survive_saving(tmp_path):
+def test_crepe_model_named_categories_survive_saving(tmp_path):
     names = ("missed", "invented", "misplaced")
     CrepeModel(CrepeConfig(SMALL, names, presence_loss_weight=0.2)).save_pretrained(tmp_path)
 
@@ -91,7 +91,7 @@ def test_named_categories_survive_saving(tmp_path):
     assert config.presence_loss_weight == 0.2
 
 
-def test_forward_gives_the_functional_loss(published):
+def test_crepe_model_forward_gives_the_functional_loss(published):
     model = CrepeModel.from_pretrained(published)
     labels = torch.tensor([[0.0, 1, 2, 0, float("nan"), 0]] * 4)
 
@@ -104,7 +104,7 @@ def test_forward_gives_the_functional_loss(published):
     assert not out.loss_terms.loss.requires_grad
 
 
-def test_every_parameter_learns(published):
+def test_crepe_model_every_parameter_learns(published):
     model = CrepeModel.from_pretrained(published).train()
 
     model(**encoded(), labels=torch.ones(4, 6)).loss.backward()
@@ -114,7 +114,7 @@ def test_every_parameter_learns(published):
 
 
 @pytest.mark.slow
-def test_overfits_a_few_pairs(published):
+def test_crepe_model_overfits_a_few_pairs(published):
     model = CrepeModel.from_pretrained(published)
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 4, (32, 6), generator=generator).float()
@@ -132,7 +132,7 @@ def test_overfits_a_few_pairs(published):
     assert error < 0.2
 
 
-def test_a_poisson_models_counts_are_the_softplus_of_its_heads(tmp_path):
+def test_crepe_model_a_poisson_models_counts_are_the_softplus_of_its_heads(tmp_path):
     """As published: ``softplus`` of the regressors, and ``PoissonNLLLoss(log_input=False)``."""
     poisson = CrepeModel.from_pretrained(save_tiny_crepe(tmp_path / "poisson", use_poisson_loss=True))
     plain = CrepeModel.from_pretrained(save_tiny_crepe(tmp_path / "plain"))
@@ -146,7 +146,7 @@ def test_a_poisson_models_counts_are_the_softplus_of_its_heads(tmp_path):
     torch.testing.assert_close(out.loss_terms.regression, regression)
 
 
-def test_without_presence_loss_there_are_no_presence_heads(tmp_path):
+def test_crepe_model_without_presence_loss_there_are_no_presence_heads(tmp_path):
     model = CrepeModel.from_pretrained(save_tiny_crepe(tmp_path, presence=False))
 
     out = model(**encoded(), labels=torch.zeros(4, 6))
@@ -156,14 +156,14 @@ def test_without_presence_loss_there_are_no_presence_heads(tmp_path):
     assert not any("presence" in key for key in model.state_dict())
 
 
-def test_presence_heads_that_the_configuration_does_not_use_are_left_out(published):
+def test_crepe_model_presence_heads_that_the_configuration_does_not_use_are_left_out(published):
     config = json.loads((published / "config.json").read_text())
     (published / "config.json").write_text(json.dumps({**config, "use_presence_loss": False}))
 
     assert CrepeModel.from_pretrained(published).error_presence is None
 
 
-def test_heads_compute_in_full_precision_under_autocast(published):
+def test_crepe_model_heads_compute_in_full_precision_under_autocast(published):
     model = CrepeModel.from_pretrained(published)
     with torch.no_grad():
         exact = model(**encoded()).counts
@@ -183,7 +183,7 @@ def test_heads_compute_in_full_precision_under_autocast(published):
         (DistilBertConfig(vocab_size=40, dim=16, n_layers=1, n_heads=2, hidden_dim=16), "distilbert"),
     ],
 )
-def test_takes_other_encoders_under_their_own_prefix(config, prefix, tmp_path):
+def test_crepe_model_takes_other_encoders_under_their_own_prefix(config, prefix, tmp_path):
     model = CrepeModel(CrepeConfig(config)).eval()
     model.save_pretrained(tmp_path)
     ids = torch.tensor([[0, 5, 6, 2]])
@@ -195,7 +195,7 @@ def test_takes_other_encoders_under_their_own_prefix(config, prefix, tmp_path):
         assert torch.equal(model(ids).counts, again(ids).counts)
 
 
-def test_an_encoder_without_pooling_gives_its_first_token():
+def test_crepe_model_an_encoder_without_pooling_gives_its_first_token():
     config = DistilBertConfig(vocab_size=40, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
     model = CrepeModel(CrepeConfig(config)).eval()
     ids = torch.tensor([[0, 5, 6, 2]])
@@ -206,7 +206,7 @@ def test_an_encoder_without_pooling_gives_its_first_token():
         assert torch.equal(model(ids).counts, expected)
 
 
-def test_training_starts_from_a_plain_encoder(tmp_path):
+def test_crepe_model_training_starts_from_a_plain_encoder(tmp_path):
     torch.manual_seed(0)
     encoder = BertModel(BertConfig(**SMALL))
     encoder.save_pretrained(tmp_path)
@@ -219,7 +219,7 @@ def test_training_starts_from_a_plain_encoder(tmp_path):
         assert torch.equal(model.encoder.state_dict()[key], value)
 
 
-def test_a_plain_encoder_without_pooling_gets_one_and_nothing_else(tmp_path):
+def test_crepe_model_a_plain_encoder_without_pooling_gets_one_and_nothing_else(tmp_path):
     BertModel(BertConfig(**SMALL), add_pooling_layer=False).save_pretrained(tmp_path)
     assert CrepeModel.from_encoder(tmp_path).encoder.pooler is not None
 
@@ -228,7 +228,7 @@ def test_a_plain_encoder_without_pooling_gets_one_and_nothing_else(tmp_path):
         CrepeModel.from_encoder(tmp_path)
 
 
-def test_wrong_number_of_categories_names_both(published):
+def test_crepe_model_wrong_number_of_categories_names_both(published):
     config = json.loads((published / "config.json").read_text())
     (published / "config.json").write_text(json.dumps({**config, "num_error_categories": 8}))
 
@@ -236,7 +236,7 @@ def test_wrong_number_of_categories_names_both(published):
         CrepeModel.from_pretrained(published)
 
 
-def test_missing_and_unexpected_keys_are_named(published):
+def test_crepe_model_missing_and_unexpected_keys_are_named(published):
     change_weights(published, lambda weights: weights.pop("bert.pooler.dense.bias"))
     change_weights(published, lambda weights: weights.update(extra=torch.zeros(1)))
 
@@ -244,14 +244,14 @@ def test_missing_and_unexpected_keys_are_named(published):
         CrepeModel.from_pretrained(published)
 
 
-def test_a_buffer_of_older_transformers_is_ignored(published):
+def test_crepe_model_a_buffer_of_older_transformers_is_ignored(published):
     positions = torch.arange(512)[None]
     change_weights(published, lambda weights: weights.update({"bert.embeddings.position_ids": positions}))
 
     CrepeModel.from_pretrained(published)
 
 
-def test_older_weight_files_load_without_being_executed(published):
+def test_crepe_model_older_weight_files_load_without_being_executed(published):
     weights = load_file(published / "model.safetensors")
     (published / "model.safetensors").unlink()
     torch.save(weights, published / "pytorch_model.bin")
@@ -272,7 +272,7 @@ class _Trap:
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors"])
-def test_a_pickle_in_place_of_weights_is_refused(published, tmp_path, name):
+def test_crepe_model_a_pickle_in_place_of_weights_is_refused(published, tmp_path, name):
     (published / "model.safetensors").unlink()
     (published / name).write_bytes(pickle.dumps({"bert.weight": _Trap(tmp_path / "executed")}, protocol=2))
 
@@ -281,7 +281,7 @@ def test_a_pickle_in_place_of_weights_is_refused(published, tmp_path, name):
     assert not (tmp_path / "executed").exists()
 
 
-def test_folders_that_hold_no_model_say_what_is_missing(published, tmp_path):
+def test_crepe_model_folders_that_hold_no_model_say_what_is_missing(published, tmp_path):
     with pytest.raises(FileNotFoundError, match="no such folder"):
         CrepeModel.from_pretrained(tmp_path / "nowhere")
     (published / "model.safetensors").unlink()
@@ -299,7 +299,7 @@ def test_a_plain_encoder_is_no_crepe_model(tmp_path):
         CrepeModel.from_pretrained(tmp_path)
 
 
-def test_a_roberta_prefix_is_not_berts():
+def test_crepe_model_a_roberta_prefix_is_not_berts():
     model = CrepeModel(CrepeConfig(RobertaConfig(**SMALL)))
 
     assert isinstance(model.encoder, RobertaModel)
@@ -316,10 +316,10 @@ def test_a_roberta_prefix_is_not_berts():
         ({"presence_loss_weight": 2.0}, r"must lie in \[0, 1\], got 2.0"),
     ],
 )
-def test_configurations_without_a_meaning_are_refused(fields, message):
+def test_crepe_model_configurations_without_a_meaning_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         CrepeConfig(SMALL, **fields)
 
 
-def test_unnamed_categories_are_numbered():
+def test_crepe_model_unnamed_categories_are_numbered():
     assert CrepeConfig(SMALL, num_error_categories=2).error_categories == ("error_0", "error_1")

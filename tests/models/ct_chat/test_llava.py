@@ -165,7 +165,7 @@ VOLUME = torch.randn(3, 4, 5, CHANNELS, generator=torch.Generator().manual_seed(
 
 @pytest.mark.parametrize("wrapper", ["base_model.model.model.", "base_model.model.", "model.", ""])
 @pytest.mark.parametrize("stored", [False, True])
-def test_adapter_gives_the_logits_of_the_equations(tmp_path: Path, wrapper: str, stored: bool) -> None:
+def test_llava_checkpoint_adapter_gives_the_logits_of_the_equations(tmp_path: Path, wrapper: str, stored: bool) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path, wrapper, stored)
     model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
     base = base_model()
@@ -185,7 +185,7 @@ def test_adapter_gives_the_logits_of_the_equations(tmp_path: Path, wrapper: str,
 
 @pytest.mark.parametrize("kind", ["llama", "mistral"])
 @pytest.mark.parametrize("tied", [False, True])
-def test_projector_alone_stands_in_front_of_the_base(tmp_path: Path, kind: str, tied: bool) -> None:
+def test_llava_checkpoint_projector_alone_stands_in_front_of_the_base(tmp_path: Path, kind: str, tied: bool) -> None:
     base_folder = save_base(tmp_path, kind=kind, tied=tied)
     torch.save(
         {f"model.mm_projector.{name}": tensor for name, tensor in projector_weights().items()},
@@ -220,7 +220,7 @@ def save_full(folder: Path, shards: int, kind: str = "llama") -> dict[str, Tenso
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("kind", ["llama", "mistral"])
-def test_full_checkpoint_needs_no_base(tmp_path: Path, shards: int, kind: str) -> None:
+def test_llava_checkpoint_full_checkpoint_needs_no_base(tmp_path: Path, shards: int, kind: str) -> None:
     save_full(tmp_path, shards, kind)
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9]}))
     model = CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
@@ -231,7 +231,7 @@ def test_full_checkpoint_needs_no_base(tmp_path: Path, shards: int, kind: str) -
     assert model.generation_config.eos_token_id == [7, 9]
 
 
-def test_a_configuration_of_older_transformers_keeps_its_positions(tmp_path: Path) -> None:
+def test_llava_checkpoint_a_configuration_of_older_transformers_keeps_its_positions(tmp_path: Path) -> None:
     """Return ``rope_theta`` and ``rope_scaling`` as in the configuration of CT-CHAT's code."""
     save_full(tmp_path, 1)
     scaling = {
@@ -298,7 +298,7 @@ def save_tokenizer(folder: Path, *special: str, **named: str) -> Any:
     return tokenizer
 
 
-def test_no_padding_token_is_appended_where_the_base_has_one(tmp_path: Path) -> None:
+def test_llava_checkpoint_no_padding_token_is_appended_where_the_base_has_one(tmp_path: Path) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
     save_tokenizer(base_folder, pad_token="</s>")
     model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
@@ -308,7 +308,7 @@ def test_no_padding_token_is_appended_where_the_base_has_one(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_rows_of_task_tokens(tmp_path: Path, tied: bool) -> None:
+def test_llava_checkpoint_rows_of_task_tokens(tmp_path: Path, tied: bool) -> None:
     base_folder, checkpoint = save_base(tmp_path, tied=tied), save_adapter(tmp_path)
 
     def rows(**options: str) -> tuple[Tensor, Tensor]:
@@ -331,7 +331,7 @@ def test_rows_of_task_tokens(tmp_path: Path, tied: bool) -> None:
         rows(task_tokens="zero")
 
 
-def test_two_volumes_of_a_prompt_come_in_order(tmp_path: Path) -> None:
+def test_llava_checkpoint_two_volumes_of_a_prompt_come_in_order(tmp_path: Path) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
     model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
     base = base_model()
@@ -349,7 +349,7 @@ def test_two_volumes_of_a_prompt_come_in_order(tmp_path: Path) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_mistral_model_that_was_saved_as_a_llama(tmp_path: Path) -> None:
+def test_llava_checkpoint_a_mistral_model_that_was_saved_as_a_llama(tmp_path: Path) -> None:
     save_full(tmp_path, 1, "mistral")
     config = json.loads((tmp_path / "config.json").read_text())
     settings = {"model_type": "llava_llama", "sliding_window": None, "tokenizer_model_max_length": 4096}
@@ -365,7 +365,7 @@ def test_a_mistral_model_that_was_saved_as_a_llama(tmp_path: Path) -> None:
     assert not model.config.uses_system_prompt
 
 
-def test_a_llama_3_model_uses_a_system_prompt(tmp_path: Path) -> None:
+def test_llava_checkpoint_a_llama_3_model_uses_a_system_prompt(tmp_path: Path) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
     save_tokenizer(base_folder, "<|start_header_id|>")
     model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
@@ -373,7 +373,7 @@ def test_a_llama_3_model_uses_a_system_prompt(tmp_path: Path) -> None:
     assert CTChatForConditionalGeneration.from_pretrained(tmp_path / "converted").config.uses_system_prompt
 
 
-def test_converted_folder_gives_the_same_logits(tmp_path: Path) -> None:
+def test_llava_checkpoint_converted_folder_gives_the_same_logits(tmp_path: Path) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
     model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
     model.save_pretrained(tmp_path / "converted")
@@ -381,7 +381,7 @@ def test_converted_folder_gives_the_same_logits(tmp_path: Path) -> None:
     assert torch.equal(run(again, BEFORE, VOLUME, AFTER), run(model, BEFORE, VOLUME, AFTER))
 
 
-def test_dtype_is_the_bases_or_the_one_asked_for(tmp_path: Path) -> None:
+def test_llava_checkpoint_dtype_is_the_bases_or_the_one_asked_for(tmp_path: Path) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
     model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder, dtype="bfloat16")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
@@ -422,7 +422,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refuses_by_name(tmp_path: Path, case: str) -> None:
+def test_llava_checkpoint_refuses_by_name(tmp_path: Path, case: str) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
     change, message = REFUSED[case]
     edit(checkpoint / "non_lora_trainables.bin", change)
@@ -438,7 +438,9 @@ def test_refuses_by_name(tmp_path: Path, case: str) -> None:
         ("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", torch.zeros(3, 16), "misshapen: .*lora_A"),
     ],
 )
-def test_refuses_an_adapter_by_name(tmp_path: Path, key: str, tensor: Tensor | None, message: str) -> None:
+def test_llava_checkpoint_refuses_an_adapter_by_name(
+    tmp_path: Path, key: str, tensor: Tensor | None, message: str
+) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
     adapter = {f"base_model.model.{name}": value for name, value in lora_weights(base_model()).items()}
     adapter.pop(key, None)
@@ -448,14 +450,14 @@ def test_refuses_an_adapter_by_name(tmp_path: Path, key: str, tensor: Tensor | N
 
 
 @pytest.mark.parametrize("key", ["model.layers.1.mlp.up_proj.weight", "lm_head.weight", "model.norm.weight"])
-def test_refuses_a_full_checkpoint_by_name(tmp_path: Path, key: str) -> None:
+def test_llava_checkpoint_refuses_a_full_checkpoint_by_name(tmp_path: Path, key: str) -> None:
     save_full(tmp_path, 1)
     edit(tmp_path / "pytorch_model.bin", lambda state: state.pop(key))
     with pytest.raises(ValueError, match=f"missing: {key}"):
         CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
 
 
-def test_says_what_is_not_there(tmp_path: Path) -> None:
+def test_llava_checkpoint_says_what_is_not_there(tmp_path: Path) -> None:
     load = CTChatForConditionalGeneration.from_llava_checkpoint
     with pytest.raises(FileNotFoundError, match="no such folder"):
         load(tmp_path / "nowhere")
@@ -477,7 +479,7 @@ class _Evil:
         return print, ("executed",)
 
 
-def test_never_executes_what_is_pickled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_llava_checkpoint_never_executes_what_is_pickled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
     torch.save({"model.mm_projector.ln.bias": _Evil()}, checkpoint / "non_lora_trainables.bin")
     with pytest.raises(ValueError, match="not a readable weight file"):
@@ -489,7 +491,7 @@ def test_never_executes_what_is_pickled(tmp_path: Path, capsys: pytest.CaptureFi
             CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
 
 
-def test_an_index_that_lists_nothing(tmp_path: Path) -> None:
+def test_llava_checkpoint_an_index_that_lists_nothing(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text("[]")
     with pytest.raises(ValueError, match="is no index of weight files"):
         CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)

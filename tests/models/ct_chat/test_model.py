@@ -52,7 +52,7 @@ def generate(model: Any, inputs: Any, **options: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral"])
-def test_cache_changes_nothing(processor: Any, model: Any, kind: str) -> None:
+def test_ct_chat_cache_changes_nothing(processor: Any, model: Any, kind: str) -> None:
     if kind == "mistral":
         settings = {k: v for k, v in model.config.text_config.to_dict().items() if k not in ("model_type", "head_dim")}
         model = tiny_with_text(processor, MistralConfig(**settings, sliding_window=None))
@@ -67,7 +67,7 @@ def tiny_with_text(processor: Any, text_config: Any) -> Any:
     ).eval()
 
 
-def test_batched_and_left_padded_equals_one_by_one(processor: Any, model: Any) -> None:
+def test_ct_chat_batched_and_left_padded_equals_one_by_one(processor: Any, model: Any) -> None:
     together = generate(model, batch(processor, [0, 1, 2, 3]))
     alone = [generate(model, batch(processor, [row]))[0] for row in range(4)]
     assert torch.equal(together, torch.stack(alone))
@@ -75,7 +75,7 @@ def test_batched_and_left_padded_equals_one_by_one(processor: Any, model: Any) -
     assert len({tuple(row.tolist()) for row in together}) == 4
 
 
-def test_logits_of_padded_rows_are_those_of_single_ones(processor: Any, model: Any) -> None:
+def test_ct_chat_logits_of_padded_rows_are_those_of_single_ones(processor: Any, model: Any) -> None:
     for side in ("left", "right"):
         inputs = batch(processor, [2, 0], side)
         logits = model(**inputs).logits
@@ -84,7 +84,7 @@ def test_logits_of_padded_rows_are_those_of_single_ones(processor: Any, model: A
             torch.testing.assert_close(logits[row][inputs["attention_mask"][row].bool()], own, rtol=1e-4, atol=1e-5)
 
 
-def test_volumes_go_to_their_own_prompts(processor: Any, model: Any) -> None:
+def test_ct_chat_volumes_go_to_their_own_prompts(processor: Any, model: Any) -> None:
     two = [PROMPTS[0]] * 2
     one_way = processor(text=two, images=[volume(0), volume(1)], return_tensors="pt")
     other_way = processor(text=two, images=[volume(1), volume(0)], return_tensors="pt")
@@ -92,7 +92,7 @@ def test_volumes_go_to_their_own_prompts(processor: Any, model: Any) -> None:
     assert not torch.allclose(model(**one_way).logits[0], model(**one_way).logits[1], atol=1e-2)
 
 
-def test_several_sequences_of_a_prompt_see_its_volume(processor: Any, model: Any) -> None:
+def test_ct_chat_several_sequences_of_a_prompt_see_its_volume(processor: Any, model: Any) -> None:
     inputs = batch(processor, [0, 1, 2])
     found = generate(model, inputs, num_beams=2, num_return_sequences=2)
     alone = [generate(model, batch(processor, [row]), num_beams=2, num_return_sequences=2) for row in range(3)]
@@ -100,13 +100,13 @@ def test_several_sequences_of_a_prompt_see_its_volume(processor: Any, model: Any
 
 
 @pytest.mark.parametrize("option", [{"repetition_penalty": 1.3}, {"no_repeat_ngram_size": 2}])
-def test_logits_processors_take_image_tokens(processor: Any, model: Any, option: dict[str, Any]) -> None:
+def test_ct_chat_logits_processors_take_image_tokens(processor: Any, model: Any, option: dict[str, Any]) -> None:
     together = generate(model, batch(processor, [0, 1, 2]), **option)
     assert torch.equal(together[0], generate(model, batch(processor, [0]), **option)[0])
     assert not torch.equal(together, generate(model, batch(processor, [0, 1, 2])))
 
 
-def test_every_attention_gives_the_same(processor: Any, model: Any) -> None:
+def test_ct_chat_every_attention_gives_the_same(processor: Any, model: Any) -> None:
     inputs = batch(processor, [0, 1, 2])
     assert model.config._attn_implementation == "sdpa"
     mask = inputs["attention_mask"].bool()
@@ -123,7 +123,7 @@ def gradients(model: Any, inputs: Any) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_gradient_checkpointing_changes_no_gradient(processor: Any, model: Any, reentrant: bool) -> None:
+def test_ct_chat_gradient_checkpointing_changes_no_gradient(processor: Any, model: Any, reentrant: bool) -> None:
     model.train()
     inputs = batch(processor, [0, 1, 2])
     expected = gradients(model, inputs)
@@ -137,7 +137,7 @@ def test_gradient_checkpointing_changes_no_gradient(processor: Any, model: Any, 
         torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
 
 
-def test_loss_leaves_soft_tokens_out(processor: Any, model: Any) -> None:
+def test_ct_chat_loss_leaves_soft_tokens_out(processor: Any, model: Any) -> None:
     inputs = batch(processor, [0])
     labels = inputs["input_ids"].clone()
     loss = model(**inputs, labels=labels).loss
@@ -149,7 +149,7 @@ def test_loss_leaves_soft_tokens_out(processor: Any, model: Any) -> None:
     torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(logits[kept], labels[0, 1:][kept]))
 
 
-def test_training_without_a_volume_reaches_every_parameter(processor: Any, model: Any) -> None:
+def test_ct_chat_training_without_a_volume_reaches_every_parameter(processor: Any, model: Any) -> None:
     found = gradients(model.train(), batch(processor, [1, 3]))
     assert found.keys() == dict(model.named_parameters()).keys()
     assert all(not gradient.any() for name, gradient in found.items() if "mm_projector" in name)
@@ -163,7 +163,7 @@ def test_training_without_a_volume_reaches_every_parameter(processor: Any, model
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_projector_runs_in_every_batch(processor: Any, model: Any, training: bool) -> None:
+def test_ct_chat_the_projector_runs_in_every_batch(processor: Any, model: Any, training: bool) -> None:
     """Under ZeRO-3, all processes must run the projector; otherwise the others wait for its weights."""
     calls = []
     model.train(training).model.mm_projector.register_forward_hook(lambda *_: calls.append(1))
@@ -173,7 +173,7 @@ def test_the_projector_runs_in_every_batch(processor: Any, model: Any, training:
 
 
 @pytest.mark.parametrize("wide", ["mm_projector", "lora"])
-def test_what_is_trained_may_be_wider_than_the_rest(processor: Any, model: Any, wide: str) -> None:
+def test_ct_chat_what_is_trained_may_be_wider_than_the_rest(processor: Any, model: Any, wide: str) -> None:
     config = LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["mm_projector"])
     adapted = get_peft_model(model.to(torch.bfloat16), config)
     for name, weights in adapted.named_parameters():
@@ -185,7 +185,7 @@ def test_what_is_trained_may_be_wider_than_the_rest(processor: Any, model: Any, 
     assert generate(adapted, inputs).shape == (2, 8)
 
 
-def test_lora_with_the_projector_beside_it(processor: Any, model: Any) -> None:
+def test_ct_chat_lora_with_the_projector_beside_it(processor: Any, model: Any) -> None:
     targets = ["q_proj", "v_proj", "up_proj"]
     adapted = get_peft_model(
         model, LoraConfig(r=4, target_modules=targets, modules_to_save=["mm_projector"], task_type="CAUSAL_LM")
@@ -202,7 +202,7 @@ def test_lora_with_the_projector_beside_it(processor: Any, model: Any) -> None:
     assert all(found[name].any() for name in others)
 
 
-def test_auto_classes_and_saving(processor: Any, model: Any, tmp_path: Path) -> None:
+def test_ct_chat_auto_classes_and_saving(processor: Any, model: Any, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     processor.save_pretrained(tmp_path)
     inputs = batch(processor, [0, 1, 2])
@@ -218,7 +218,7 @@ def test_auto_classes_and_saving(processor: Any, model: Any, tmp_path: Path) -> 
     assert isinstance(AutoProcessor.from_pretrained(tmp_path), CTChatProcessor)
 
 
-def test_tied_embeddings_stay_tied(processor: Any, tmp_path: Path) -> None:
+def test_ct_chat_tied_embeddings_stay_tied(processor: Any, tmp_path: Path) -> None:
     model = tiny_ct_chat(processor, tie_word_embeddings=True).eval()
     assert model.lm_head.weight is model.get_input_embeddings().weight
     model.save_pretrained(tmp_path)
@@ -228,7 +228,7 @@ def test_tied_embeddings_stay_tied(processor: Any, tmp_path: Path) -> None:
     assert torch.equal(again(**inputs).logits, model(**inputs).logits)
 
 
-def test_volumes_that_do_not_fill_their_places(processor: Any, model: Any) -> None:
+def test_ct_chat_volumes_that_do_not_fill_their_places(processor: Any, model: Any) -> None:
     inputs = batch(processor, [0, 2])
     with pytest.raises(ValueError, match="do not match, tokens: 6, features: 3"):
         model(**{**inputs, "pixel_values": inputs["pixel_values"][:1]})
@@ -240,14 +240,14 @@ def test_volumes_that_do_not_fill_their_places(processor: Any, model: Any) -> No
         model(inputs_embeds=torch.zeros(1, 4, 16), pixel_values=inputs["pixel_values"])
 
 
-def test_config_refuses_sizes_that_do_not_go_together() -> None:
+def test_ct_chat_config_refuses_sizes_that_do_not_go_together() -> None:
     with pytest.raises(ValueError, match=r"pooler_heads \(5\) must divide pooler_size \(512\)"):
         CTChatConfig(pooler_heads=5)
     with pytest.raises(ValueError, match="num_image_tokens must be positive, got 0"):
         CTChatConfig(num_image_tokens=0)
 
 
-def test_half_precision_features_and_weights(processor: Any, model: Any) -> None:
+def test_ct_chat_half_precision_features_and_weights(processor: Any, model: Any) -> None:
     inputs = batch(processor, [0, 2])
     assert inputs["pixel_values"].dtype == torch.float16
     logits = model.to(torch.bfloat16)(**inputs).logits

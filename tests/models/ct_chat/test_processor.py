@@ -46,19 +46,19 @@ def processor() -> Any:
 
 
 @pytest.mark.parametrize("chat_format", RENDERED)
-def test_chat_formats(chat_format: str) -> None:
+def test_ct_chat_processor_chat_formats(chat_format: str) -> None:
     processor = CTChatProcessor.from_tokenizer(tiny_tokenizer(), chat_format, QUERIES, CHANNELS)
     assert processor.apply_chat_template(MESSAGES, add_generation_prompt=True) == RENDERED[chat_format]
 
 
 @pytest.mark.parametrize("chat_format", RENDERED)
-def test_a_completed_prompt_begins_with_the_prompt(chat_format: str) -> None:
+def test_ct_chat_processor_a_completed_prompt_begins_with_the_prompt(chat_format: str) -> None:
     processor = CTChatProcessor.from_tokenizer(tiny_tokenizer(), chat_format, QUERIES, CHANNELS)
     prompt = processor.apply_chat_template(MESSAGES[:2], add_generation_prompt=True)
     assert processor.apply_chat_template(MESSAGES[:3]).startswith(prompt)
 
 
-def test_unknown_role_and_format() -> None:
+def test_ct_chat_processor_unknown_role_and_format() -> None:
     processor = CTChatProcessor.from_tokenizer(tiny_tokenizer(), "vicuna", QUERIES, CHANNELS)
     with pytest.raises(Exception, match="the Vicuna format has no role tool"):
         processor.apply_chat_template([{"role": "tool", "content": "x"}])
@@ -66,7 +66,7 @@ def test_unknown_role_and_format() -> None:
         chat_template("llama")
 
 
-def test_tokens_are_appended_in_the_published_order() -> None:
+def test_ct_chat_processor_tokens_are_appended_in_the_published_order() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(models.WordLevel({"<unk>": 0, "edema": 1, "heart": 2}, unk_token="<unk>")),
@@ -79,7 +79,7 @@ def test_tokens_are_appended_in_the_published_order() -> None:
     assert (processor.image_token_id, tokenizer.pad_token_id, len(ADDED_TOKENS)) == (8, 3, 5)
 
 
-def test_text_is_tokenised_apart_on_both_sides_of_the_volume() -> None:
+def test_ct_chat_processor_text_is_tokenised_apart_on_both_sides_of_the_volume() -> None:
     """As published, the parts before and after a volume are tokenised separately."""
     vocabulary = {token: place for place, token in enumerate(["<unk>", "<s>", "_edema", "_heart", "edema", "heart"])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -100,7 +100,7 @@ def _word_processor(tokenizer_class: Any = PreTrainedTokenizerFast) -> CTChatPro
     return CTChatProcessor.from_tokenizer(tokenizer, "llama3", QUERIES, CHANNELS)
 
 
-def test_special_tokens_stand_at_the_start_only() -> None:
+def test_ct_chat_processor_special_tokens_stand_at_the_start_only() -> None:
     processor = _word_processor()
     image = [processor.image_token_id] * QUERIES
     assert processor(text="<image>heart", images=volume(0))["input_ids"] == [[1, *image, 3]]
@@ -111,7 +111,7 @@ def test_special_tokens_stand_at_the_start_only() -> None:
     assert ids.count(1) == 1
 
 
-def test_a_batch_has_the_tokens_of_each_text_and_tokenises_equal_texts_once() -> None:
+def test_ct_chat_processor_a_batch_has_the_tokens_of_each_text_and_tokenises_equal_texts_once() -> None:
     tokenised: list[str] = []
 
     class Counting(PreTrainedTokenizerFast):  # type: ignore[misc]
@@ -130,7 +130,7 @@ def test_a_batch_has_the_tokens_of_each_text_and_tokenises_equal_texts_once() ->
     assert ids[2] == twice
 
 
-def test_volumes_come_in_the_order_of_their_prompts(processor: Any, tmp_path: Path) -> None:
+def test_ct_chat_processor_volumes_come_in_the_order_of_their_prompts(processor: Any, tmp_path: Path) -> None:
     first, second = save_volumes(tmp_path, 2)
     texts = ["edema", "<image> heart", "lungs", "<image>"]
     by_row = processor(text=texts, images=[None, second, [], [first]], padding=True, return_tensors="pt")
@@ -149,12 +149,12 @@ def test_volumes_come_in_the_order_of_their_prompts(processor: Any, tmp_path: Pa
     "given",
     [volume(0), volume(0)[None], torch.from_numpy(volume(0)), volume(0).reshape(-1, CHANNELS).astype(np.float32)],
 )
-def test_arrays_in_place_of_files(processor: Any, given: Any) -> None:
+def test_ct_chat_processor_arrays_in_place_of_files(processor: Any, given: Any) -> None:
     found = processor(text="<image>", images=given)["pixel_values"]
     torch.testing.assert_close(found.float(), torch.from_numpy(volume(0)).reshape(1, -1, CHANNELS).float())
 
 
-def test_chat_template_reads_volumes_and_leaves_ids_ragged(processor: Any, tmp_path: Path) -> None:
+def test_ct_chat_processor_chat_template_reads_volumes_and_leaves_ids_ragged(processor: Any, tmp_path: Path) -> None:
     paths = save_volumes(tmp_path, 2)
     conversations = [
         [{"role": "user", "content": [{"type": "image", "image": path}, {"type": "text", "text": text}]}]
@@ -165,20 +165,20 @@ def test_chat_template_reads_volumes_and_leaves_ids_ragged(processor: Any, tmp_p
     assert found["pixel_values"].shape == (2, np.prod(GRID), CHANNELS)
 
 
-def test_without_volumes_there_are_no_pixel_values(processor: Any) -> None:
+def test_ct_chat_processor_without_volumes_there_are_no_pixel_values(processor: Any) -> None:
     assert set(processor(text=["edema", "heart"])) == {"input_ids", "attention_mask"}
     # TRL reads their shape if it passes images, also if all are None.
     for images in ([None, None], [[], []]):
         assert processor(text=["edema", "heart"], images=images)["pixel_values"].shape == (0, 1, CHANNELS)
 
 
-def test_decoding_leaves_out_what_no_reader_wants(processor: Any) -> None:
+def test_ct_chat_processor_decoding_leaves_out_what_no_reader_wants(processor: Any) -> None:
     ids = processor(text="<image> edema <report_generation>", images=volume(0))["input_ids"]
     assert processor.batch_decode(ids, skip_special_tokens=True) == ["edema"]
     assert processor.batch_decode(ids)[0].count("<image>") == QUERIES
 
 
-def test_truncation(processor: Any) -> None:
+def test_ct_chat_processor_truncation(processor: Any) -> None:
     ids = processor(text="edema heart lungs", truncation=True, max_length=2)["input_ids"][0]
     assert processor.tokenizer.convert_ids_to_tokens(ids) == ["edema", "heart"]
     processor.tokenizer.truncation_side = "left"
@@ -201,19 +201,21 @@ def test_truncation(processor: Any) -> None:
         (["<image>"] * 2, [np.zeros((4, CHANNELS)), np.zeros((5, CHANNELS))], r"same number of tokens, got \[4, 5\]"),
     ],
 )
-def test_refuses_what_does_not_go_together(processor: Any, text: Any, images: Any, message: str) -> None:
+def test_ct_chat_processor_refuses_what_does_not_go_together(
+    processor: Any, text: Any, images: Any, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         processor(text=text, images=images)
 
 
-def test_refuses_what_is_no_volume(processor: Any) -> None:
+def test_ct_chat_processor_refuses_what_is_no_volume(processor: Any) -> None:
     with pytest.raises(TypeError, match="a volume must be a path or an array of features, got int"):
         processor(text=["<image>"], images=[3])
     with pytest.raises(ValueError, match="no videos and no audio"):
         processor(text="edema", videos=[1])
 
 
-def test_bad_files_name_the_study(processor: Any, tmp_path: Path) -> None:
+def test_ct_chat_processor_bad_files_name_the_study(processor: Any, tmp_path: Path) -> None:
     with pytest.raises(FeatureError, match="train_9_a_1"):
         processor(text="<image>", images=str(tmp_path / "train_9_a_1.npz"))
     (path,) = save_volumes(tmp_path, 1)
@@ -231,7 +233,7 @@ def test_bad_files_name_the_study(processor: Any, tmp_path: Path) -> None:
         wide(text="<image>", images=path)
 
 
-def test_saving_keeps_everything(processor: Any, tmp_path: Path) -> None:
+def test_ct_chat_processor_saving_keeps_everything(processor: Any, tmp_path: Path) -> None:
     processor.save_pretrained(tmp_path)
     # The automatic classes require the type of the model.
     CTChatConfig().save_pretrained(tmp_path)
@@ -244,7 +246,7 @@ def test_saving_keeps_everything(processor: Any, tmp_path: Path) -> None:
         assert torch.equal(again(**inputs)[name], tensor), name
 
 
-def test_a_padding_token_of_the_base_model_stays() -> None:
+def test_ct_chat_processor_a_padding_token_of_the_base_model_stays() -> None:
     """As published: ``<pad>`` is appended only to a vocabulary without a padding token."""
     vocabulary = {"<unk>": 0, "</s>": 1, "edema": 2}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -254,7 +256,7 @@ def test_a_padding_token_of_the_base_model_stays() -> None:
     assert (processor.image_token_id, tokenizer.pad_token_id) == (7, 1)
 
 
-def test_a_published_system_prompt_has_the_published_ids() -> None:
+def test_ct_chat_processor_a_published_system_prompt_has_the_published_ids() -> None:
     """Text by text as in LLaVA's code: the tokenizer adds its start token to the first part, and to no other."""
     names = ["<unk>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "\n"]
     vocabulary = {token: place for place, token in enumerate([*names, "system", "user", "assistant", "Ask", "Report"])}
@@ -283,7 +285,7 @@ def test_a_published_system_prompt_has_the_published_ids() -> None:
     assert without["input_ids"][0].count(1) == 1
 
 
-def test_several_volumes_in_a_prompt(processor: Any, tmp_path: Path) -> None:
+def test_ct_chat_processor_several_volumes_in_a_prompt(processor: Any, tmp_path: Path) -> None:
     first, second, third = save_volumes(tmp_path, 3)
     texts = ["<image> edema <image>", "heart", "<image>"]
     by_row = processor(text=texts, images=[[second, first], None, third], padding=True, return_tensors="pt")
@@ -294,7 +296,7 @@ def test_several_volumes_in_a_prompt(processor: Any, tmp_path: Path) -> None:
         assert (inputs["input_ids"] == processor.image_token_id).sum(1).tolist() == [2 * QUERIES, 0, QUERIES]
 
 
-def test_the_published_maximum_length(tmp_path: Path) -> None:
+def test_ct_chat_processor_the_published_maximum_length(tmp_path: Path) -> None:
     tiny_tokenizer().save_pretrained(tmp_path)
     text_config = {"model_type": "mistral", "vocab_size": len(tiny_tokenizer()) + 4}
     config = CTChatConfig(text_config, feature_size=CHANNELS, tokenizer_model_max_length=2)
@@ -318,7 +320,7 @@ def test_the_published_maximum_length(tmp_path: Path) -> None:
         ("base", {"model_type": "llama", "_name_or_path": "lmsys/vicuna-13b-v1.5"}, "USER: "),
     ],
 )
-def test_chat_format_of_a_base_model(
+def test_ct_chat_processor_chat_format_of_a_base_model(
     tmp_path: Path, folder: str, settings: dict[str, Any], expected: str | None
 ) -> None:
     tiny_tokenizer().save_pretrained(tmp_path / folder)
@@ -333,7 +335,7 @@ def test_chat_format_of_a_base_model(
         assert expected in processor.apply_chat_template([{"role": "user", "content": "x"}])
 
 
-def test_a_processor_of_another_tokenizer(processor: Any, tmp_path: Path) -> None:
+def test_ct_chat_processor_a_processor_of_another_tokenizer(processor: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no token <image>; make the processor by CTChatProcessor"):
         CTChatProcessor(tiny_tokenizer())
     tiny_tokenizer().save_pretrained(tmp_path)

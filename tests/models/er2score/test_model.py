@@ -112,7 +112,7 @@ def assert_near(found, expected):
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_rewards_are_read_at_the_last_token_whichever_side_is_padded(name, side):
+def test_er2score_model_rewards_are_read_at_the_last_token_whichever_side_is_padded(name, side):
     model, (*_, whole) = family(name), prompts()
 
     with torch.no_grad():
@@ -123,14 +123,14 @@ def test_rewards_are_read_at_the_last_token_whichever_side_is_padded(name, side)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_shared_prefixes_change_nothing(name):
+def test_er2score_model_shared_prefixes_change_nothing(name):
     model, (prefixes, suffixes, whole) = family(name), prompts()
 
     with torch.no_grad():
         assert_near(model.forward_shared(*shared(prefixes, suffixes)).rewards, one_by_one(model, whole))
 
 
-def test_each_prefix_is_run_once(monkeypatch):
+def test_er2score_model_each_prefix_is_run_once(monkeypatch):
     model, (prefixes, suffixes, _) = family("llama"), prompts()
     seen = []
     embed = model.get_input_embeddings().forward
@@ -144,7 +144,7 @@ def test_each_prefix_is_run_once(monkeypatch):
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("name", ["llama", "mistral, window of 6"])
-def test_gradients_flow_through_shared_prefixes(name, checkpointing):
+def test_er2score_model_gradients_flow_through_shared_prefixes(name, checkpointing):
     model, (prefixes, suffixes, whole) = family(name).train(), prompts()
     weights = torch.randn(5, 7, generator=torch.Generator().manual_seed(3))
 
@@ -162,7 +162,7 @@ def test_gradients_flow_through_shared_prefixes(name, checkpointing):
 
 
 @pytest.mark.parametrize("name", ["mistral, window of 6", "lfm2, convolutions among the layers"])
-def test_prefixes_are_read_once_and_continued_many_times(name):
+def test_er2score_model_prefixes_are_read_once_and_continued_many_times(name):
     model, (prefixes, suffixes, whole) = family(name), prompts()
 
     with torch.no_grad():
@@ -175,18 +175,18 @@ def test_prefixes_are_read_once_and_continued_many_times(name):
 
 
 @pytest.mark.parametrize("config", [MambaConfig, RecurrentGemmaConfig])
-def test_backbones_that_could_not_share_a_prefix_are_refused(config):
+def test_er2score_model_backbones_that_could_not_share_a_prefix_are_refused(config):
     with pytest.raises(ValueError, match="prompts cannot share a prefix"):
         ER2ScoreModel(ER2ScoreConfig(config(**{**SIZES, "num_key_value_heads": 4})))
 
 
-def test_prefixes_padded_on_the_right_are_refused():
+def test_er2score_model_prefixes_padded_on_the_right_are_refused():
     model, (prefixes, suffixes, _) = family("llama"), prompts()
     with pytest.raises(ValueError, match="pad prefixes on the left and suffixes on the right"):
         model.forward_shared(*padded(prefixes, "right"), *padded(suffixes, "right"), torch.tensor(OWNER))
 
 
-def test_rewards_carry_the_weights_of_the_criteria():
+def test_er2score_model_rewards_carry_the_weights_of_the_criteria():
     model, (*_, whole) = family("llama"), prompts()
     with torch.no_grad():
         before = one_by_one(model, whole)
@@ -197,7 +197,7 @@ def test_rewards_carry_the_weights_of_the_criteria():
     assert before.dtype == torch.float32
 
 
-def test_the_head_computes_in_float32_under_autocast_and_on_a_half_precision_backbone(backbone):
+def test_er2score_model_the_head_computes_in_float32_under_autocast_and_on_a_half_precision_backbone(backbone):
     model = randomize(ER2ScoreModel.from_backbone(backbone, dtype=torch.bfloat16)).eval()
     ids = torch.randint(2, 200, (2, 12), generator=torch.Generator().manual_seed(0))
     hidden = []
@@ -233,7 +233,7 @@ criteria:
 
 
 @pytest.mark.parametrize("lora", [None, LORA, {"r": 2}])
-def test_a_folder_is_read_back_without_being_told_anything(backbone, tmp_path, lora, monkeypatch):
+def test_er2score_model_a_folder_is_read_back_without_being_told_anything(backbone, tmp_path, lora, monkeypatch):
     (tmp_path / "three.yaml").write_text(SYSTEM)
     prompt = "{criteria}\n{reference}\n--\n{candidate}\n--\nMarks:"
     model = ER2ScoreModel.from_backbone(
@@ -259,7 +259,7 @@ def test_a_folder_is_read_back_without_being_told_anything(backbone, tmp_path, l
 
 
 @pytest.mark.parametrize("lora", [None, LORA])
-def test_the_model_is_what_it_is_said_to_be(tmp_path, lora):
+def test_er2score_model_the_model_is_what_it_is_said_to_be(tmp_path, lora):
     folder = save_tiny_er2score(tmp_path, lora=lora)
     candidates, references = random_pairs(4, longest=30)
     expected = torch.stack([plain_rewards(folder, *pair) for pair in zip(candidates, references, strict=True)])
@@ -268,7 +268,7 @@ def test_the_model_is_what_it_is_said_to_be(tmp_path, lora):
     assert expected.std(0).min() > 0.1
 
 
-def test_a_merged_adapter_scores_as_before_and_needs_no_other_folder(tmp_path):
+def test_er2score_model_a_merged_adapter_scores_as_before_and_needs_no_other_folder(tmp_path):
     model = ER2ScoreModel.from_pretrained(save_tiny_er2score(tmp_path, lora=LORA))
     unmerged = rewards_of(model)
 
@@ -284,7 +284,7 @@ def test_a_merged_adapter_scores_as_before_and_needs_no_other_folder(tmp_path):
         model.merge_adapter()
 
 
-def test_the_adapter_is_one_that_peft_reads_and_is_not_idle(tmp_path):
+def test_er2score_model_the_adapter_is_one_that_peft_reads_and_is_not_idle(tmp_path):
     folder = save_tiny_er2score(tmp_path, lora=LORA)
     rewards = rewards_of(ER2ScoreModel.from_pretrained(folder))
     weights = load_file(folder / "adapter" / "adapter_model.safetensors")
@@ -296,7 +296,7 @@ def test_the_adapter_is_one_that_peft_reads_and_is_not_idle(tmp_path):
     assert (rewards_of(ER2ScoreModel.from_pretrained(folder)) - rewards).abs().max() > 0.1
 
 
-def test_a_plain_backbone_keeps_its_weights_and_adapters_freeze_them(backbone):
+def test_er2score_model_a_plain_backbone_keeps_its_weights_and_adapters_freeze_them(backbone):
     whole, adapted = (ER2ScoreModel.from_backbone(backbone, lora=lora) for lora in (None, LORA))
     expected = AutoModel.from_pretrained(backbone).state_dict()
 
@@ -309,7 +309,7 @@ def test_a_plain_backbone_keeps_its_weights_and_adapters_freeze_them(backbone):
     assert trained == {name for name, _ in adapted.named_parameters() if "lora_" in name or name.startswith("head.")}
 
 
-def test_every_parameter_learns(backbone):
+def test_er2score_model_every_parameter_learns(backbone):
     for lora in (None, LORA):
         model = randomize(ER2ScoreModel.from_backbone(backbone, lora=lora)).train()
         model(**encoded(model)).rewards.sum().backward()
@@ -317,7 +317,7 @@ def test_every_parameter_learns(backbone):
         assert all(value.grad is not None for value in model.parameters() if value.requires_grad)
 
 
-def test_layers_are_cut_from_the_top(backbone):
+def test_er2score_model_layers_are_cut_from_the_top(backbone):
     model, whole = (randomize(ER2ScoreModel.from_backbone(backbone, num_layers=layers)) for layers in (1, None))
 
     assert {name.split(".")[2] for name in model.state_dict() if "layers" in name} == {"0"}
@@ -326,7 +326,7 @@ def test_layers_are_cut_from_the_top(backbone):
         ER2ScoreModel.from_backbone(backbone, num_layers=3)
 
 
-def test_layers_of_mixed_kinds_are_cut_with_their_kinds(tmp_path):
+def test_er2score_model_layers_of_mixed_kinds_are_cut_with_their_kinds(tmp_path):
     AutoModel.from_config(FAMILIES["qwen2, layers with a window"]()).save_pretrained(tmp_path)
 
     model = ER2ScoreModel.from_backbone(tmp_path, num_layers=2)
@@ -335,13 +335,13 @@ def test_layers_of_mixed_kinds_are_cut_with_their_kinds(tmp_path):
     assert model.tokenizer is None
 
 
-def test_prompts_are_no_longer_than_the_backbone_takes(tmp_path):
+def test_er2score_model_prompts_are_no_longer_than_the_backbone_takes(tmp_path):
     backbone = save_tiny_llama(tmp_path, max_position_embeddings=200)
     assert ER2ScoreModel.from_backbone(backbone).config.max_prompt_length == 200
     assert ER2ScoreModel.from_backbone(backbone, max_length=150).config.max_prompt_length == 150
 
 
-def test_a_backbone_that_has_moved_is_asked_for(tmp_path, monkeypatch):
+def test_er2score_model_a_backbone_that_has_moved_is_asked_for(tmp_path, monkeypatch):
     folder = save_tiny_er2score(tmp_path, lora=LORA)
     expected = rewards_of(ER2ScoreModel.from_pretrained(folder))
     (tmp_path / "llama").rename(tmp_path / "moved")
@@ -362,7 +362,7 @@ def test_a_backbone_that_has_moved_is_asked_for(tmp_path, monkeypatch):
         ER2ScoreModel.from_pretrained(tmp_path / "merged", backbone=tmp_path / "moved")
 
 
-def test_another_backbone_is_refused(tmp_path):
+def test_er2score_model_another_backbone_is_refused(tmp_path):
     folder = save_tiny_er2score(tmp_path, lora=LORA)
     other = save_tiny_llama(tmp_path / "other", hidden_size=64, num_hidden_layers=1)
     with pytest.raises(ValueError, match=r"not the backbone .* it has hidden_size 64, not 32; 1 layers, not 2"):
@@ -374,7 +374,7 @@ def change(folder, **fields):
     (folder / "config.json").write_text(json.dumps({**content, **fields}))
 
 
-def test_checkpoints_of_another_system_or_torn_ones_are_refused(tmp_path):
+def test_er2score_model_checkpoints_of_another_system_or_torn_ones_are_refused(tmp_path):
     folder = save_tiny_er2score(tmp_path, lora=LORA)
     change(folder, scoring_system=get_scoring_system("mrscore").to_dict())
     with pytest.raises(ValueError, match=r"heads for 6 criteria, but the scoring system 'mrscore' of its .* has 7"):
@@ -401,7 +401,7 @@ def test_checkpoints_of_another_system_or_torn_ones_are_refused(tmp_path):
         ER2ScoreModel.from_pretrained(folder)
 
 
-def test_what_is_no_model_of_the_kind_is_refused(backbone, tmp_path):
+def test_er2score_model_what_is_no_model_of_the_kind_is_refused(backbone, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"contains no head\.safetensors, .*ER2ScoreModel\.from_backbone"):
         ER2ScoreModel.from_pretrained(backbone)
     folder = save_tiny_er2score(tmp_path)
@@ -410,7 +410,7 @@ def test_what_is_no_model_of_the_kind_is_refused(backbone, tmp_path):
         ER2ScoreModel.from_pretrained(folder)
 
 
-def test_weights_that_would_have_to_be_unpickled_are_not_read(tmp_path):
+def test_er2score_model_weights_that_would_have_to_be_unpickled_are_not_read(tmp_path):
     backbone = save_tiny_llama(tmp_path)
     torch.save(load_file(backbone / "model.safetensors"), backbone / "pytorch_model.bin")
     (backbone / "model.safetensors").unlink()
@@ -418,7 +418,7 @@ def test_weights_that_would_have_to_be_unpickled_are_not_read(tmp_path):
         ER2ScoreModel.from_backbone(backbone)
 
 
-def test_backbones_that_do_not_do_are_refused(tmp_path):
+def test_er2score_model_backbones_that_do_not_do_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such folder"):
         ER2ScoreModel.from_backbone(tmp_path / "nowhere")
     BertConfig(vocab_size=len(tiny_bert_tokenizer()), hidden_size=8).save_pretrained(tmp_path / "bert")
@@ -444,12 +444,12 @@ def test_backbones_that_do_not_do_are_refused(tmp_path):
         ({"quantization": "8bit", "lora": LORA}, "quantization must be '4bit' or None, got '8bit'"),
     ],
 )
-def test_settings_without_a_meaning_are_refused(backbone, options, message):
+def test_er2score_model_settings_without_a_meaning_are_refused(backbone, options, message):
     with pytest.raises(ValueError, match=message):
         ER2ScoreModel.from_backbone(backbone, **options)
 
 
-def test_four_bits_without_bitsandbytes_say_what_to_do(backbone, tmp_path, monkeypatch):
+def test_er2score_model_four_bits_without_bitsandbytes_say_what_to_do(backbone, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     message = r"bitsandbytes is not installed; run: .*rrg-rewards\[qlora\].*quantization=None to load the backbone"
     with pytest.raises(ModuleNotFoundError, match=message):
@@ -461,7 +461,7 @@ def test_four_bits_without_bitsandbytes_say_what_to_do(backbone, tmp_path, monke
     assert ER2ScoreModel.from_pretrained(folder, quantization=None).config.quantization is None
 
 
-def test_four_bits_under_an_adapter(tmp_path):
+def test_er2score_model_four_bits_under_an_adapter(tmp_path):
     pytest.importorskip("bitsandbytes", reason="4-bit weights need bitsandbytes")
     # Blocks of 64 weights share a constant.
     backbone = save_tiny_llama(tmp_path / "llama", hidden_size=64, intermediate_size=128)
@@ -482,7 +482,7 @@ def test_four_bits_under_an_adapter(tmp_path):
         again.merge_adapter()
 
 
-def test_a_configuration_survives_saving(tmp_path):
+def test_er2score_model_a_configuration_survives_saving(tmp_path):
     config = ER2ScoreConfig(
         tiny_llama_config(), "mrscore", num_layers=2, lora=LORA, quantization="4bit", backbone="a/b"
     )

@@ -21,7 +21,7 @@ def all_divisions(order):
 
 
 @given(st.lists(st.integers(1, 60), max_size=9), st.integers(1, 150), st.integers(0, 40))
-def test_no_division_within_the_budget_costs_less(lengths, budget, batch_cost):
+def test_packed_batches_no_division_within_the_budget_costs_less(lengths, budget, batch_cost):
     batches = packed_batches(lengths, budget, batch_cost)
 
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
@@ -34,12 +34,12 @@ def test_no_division_within_the_budget_costs_less(lengths, budget, batch_cost):
     assert all(len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget for batch in batches)
 
 
-def test_the_longest_come_first():
+def test_packed_batches_the_longest_come_first():
     lengths = [5, 400, 30, 100, 200]
     longest = [max(lengths[row] for row in batch) for batch in packed_batches(lengths, 400)]
     assert all(before >= after for before, after in pairwise(longest))
 
 
 @pytest.mark.parametrize("lengths", [[], [1000]])
-def test_nothing_and_what_is_longer_than_the_budget(lengths):
+def test_packed_batches_nothing_and_what_is_longer_than_the_budget(lengths):
     assert packed_batches(lengths, 10) == [[row] for row in range(len(lengths))]

@@ -22,14 +22,14 @@ def test_the_packages_prompt_holds_both_reports_and_ends_in_a_word():
     assert TEMPLATE.hash == "e79a3977"
 
 
-def test_tokens_are_those_of_the_text_in_pieces(encoder):
+def test_prompt_encoder_tokens_are_those_of_the_text_in_pieces(encoder):
     candidates, references = random_pairs(20)
     for prompt, reference, candidate in zip(encoder(references, candidates), references, candidates, strict=True):
         assert [*prompt.prefix, *prompt.suffix] == plain_prompt(reference, candidate)
         assert prompt.num_cut == 0
 
 
-def test_candidates_of_a_reference_share_all_but_themselves(encoder):
+def test_prompt_encoder_candidates_of_a_reference_share_all_but_themselves(encoder):
     first, second = encoder(["a mass"] * 2, ["no mass", ""])
 
     assert first.prefix == second.prefix
@@ -71,7 +71,7 @@ def test_special_tokens_of_the_template_are_the_backbones_own():
     assert prompt.suffix.count(1) == 1
 
 
-def test_a_tokenizer_that_puts_nothing_first_gets_nothing_first():
+def test_prompt_encoder_a_tokenizer_that_puts_nothing_first_gets_nothing_first():
     (prompt,) = PromptEncoder(tiny_tokenizer(), PromptTemplate("report {reference} {candidate} heart"), 50)(
         ["edema"], ["nodule"]
     )
@@ -82,7 +82,7 @@ def test_a_tokenizer_that_puts_nothing_first_gets_nothing_first():
     ("reference", "candidate", "kept"),
     [(10, 10, (10, 10)), (400, 10, (50, 10)), (10, 400, (10, 50)), (400, 400, (30, 30)), (31, 400, (30, 30))],
 )
-def test_long_reports_are_cut_each_to_its_share_and_the_words_stay(reference, candidate, kept):
+def test_prompt_encoder_long_reports_are_cut_each_to_its_share_and_the_words_stay(reference, candidate, kept):
     tokenizer = tiny_llama_tokenizer()
     fixed = len(plain_prompt("", ""))
     encoder = PromptEncoder(tokenizer, TEMPLATE, fixed + 60)
@@ -96,7 +96,7 @@ def test_long_reports_are_cut_each_to_its_share_and_the_words_stay(reference, ca
     assert [token for token in ids if token not in (first, second)] == plain_prompt("", "")
 
 
-def test_batches_in_one_piece_and_by_prefixes_hold_the_same_tokens(encoder):
+def test_prompt_encoder_batches_in_one_piece_and_by_prefixes_hold_the_same_tokens(encoder):
     references = ["a mass", "no mass is new", "a mass", "edema"]
     prompts = encoder(references, ["edema", "a", "small nodule in the left lung", ""])
 
@@ -140,7 +140,7 @@ def test_templates_that_do_not_do_are_refused(text, message):
         PromptTemplate(text)
 
 
-def test_settings_without_a_meaning_are_refused(encoder):
+def test_prompt_encoder_settings_without_a_meaning_are_refused(encoder):
     fixed = len(plain_prompt("", ""))
     with pytest.raises(ValueError, match=f"max_length {fixed + 1} leaves no room for two reports next to the words"):
         PromptEncoder(tiny_llama_tokenizer(), TEMPLATE, fixed + 1)
@@ -150,7 +150,7 @@ def test_settings_without_a_meaning_are_refused(encoder):
         encoder(["a"], ["a", "b"])
 
 
-def test_the_tokenizer_stays_as_it_was():
+def test_prompt_encoder_the_tokenizer_stays_as_it_was():
     tokenizer = tiny_llama_tokenizer()
     before = tokenizer.backend_tokenizer.to_str()
     PromptEncoder(tokenizer, TEMPLATE, 1024)(["a <|end|>"], ["b"])
