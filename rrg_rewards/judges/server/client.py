@@ -17,7 +17,7 @@ from rrg_rewards.judges.base import STOPPED, FailureKind, Item, JudgeTask
 from rrg_rewards.judges.server.http_client import ReplyRefusedError, make_http_client
 from rrg_rewards.judges.server.rate_limit import RateLimiter, RateStoppedError, expected_tokens
 from rrg_rewards.judges.server.requests import FormatChoice, is_format_refusal, reply_text, reply_tokens, request_body
-from rrg_rewards.judges.server.retries import CallError, Retries, ServerWatch, retry_after_seconds
+from rrg_rewards.judges.server.retries import CallError, Retries, ServerHealth, retry_after_seconds
 from rrg_rewards.judges.server.settings import ServerSettings
 from rrg_rewards.utilities.concurrency import within
 from rrg_rewards.utilities.imports import require
@@ -222,7 +222,7 @@ class ChatClient:
         self._rate.stop()
 
     async def answer(
-        self, task: JudgeTask[Item, Any], item: Item, rejected: int, session: Session, watch: ServerWatch
+        self, task: JudgeTask[Item, Any], item: Item, rejected: int, session: Session, health: ServerHealth
     ) -> str:
         """Return the text of an answer, in the strictest response format that the server accepts.
 
@@ -231,7 +231,7 @@ class ChatClient:
             item: The item.
             rejected: Number of rejected answers to this item.
             session: Session of the running event loop.
-            watch: State of the server in this evaluation.
+            health: State of the server in this evaluation.
 
         Raises:
             CallError: If the server does not answer.
@@ -242,7 +242,7 @@ class ChatClient:
             body = request_body(self.settings, task, item, response_format, rejected)
             try:
                 reply = await self._retries.run(
-                    partial(self._send, session, body), watch, lambda: self.usage.add(retries=1)
+                    partial(self._send, session, body), health, lambda: self.usage.add(retries=1)
                 )
             except _FormatError:
                 looser = self._format.after(response_format)

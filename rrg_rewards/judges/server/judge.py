@@ -13,7 +13,7 @@ from rrg_rewards.judges.base import AnswerError, Item, Judge, JudgeFailure, Judg
 from rrg_rewards.judges.server.cache import LOCK_SECONDS, AnswerCache
 from rrg_rewards.judges.server.client import ChatClient, Session, Usage
 from rrg_rewards.judges.server.requests import answer_key, hash_json
-from rrg_rewards.judges.server.retries import CallError, ServerWatch
+from rrg_rewards.judges.server.retries import CallError, ServerHealth
 from rrg_rewards.judges.server.settings import ServerSettings
 from rrg_rewards.utilities.concurrency import for_each
 from rrg_rewards.utilities.imports import require
@@ -215,15 +215,15 @@ class _Evaluation(Generic[Item, Result]):
     async def _call_server(
         self, items: Sequence[Item], session: Session, deadline: float | None, done: Callable[[], None]
     ) -> None:
-        watch = ServerWatch(self._settings.concurrency, asyncio.get_running_loop().time)
+        health = ServerHealth(self._settings.concurrency, asyncio.get_running_loop().time)
 
         async def evaluate(item: Item) -> None:
-            await self._evaluate(item, session, watch)
+            await self._evaluate(item, session, health)
             done()
 
         await for_each(items, evaluate, workers=self._settings.concurrency, deadline=deadline)
 
-    async def _evaluate(self, item: Item, session: Session, watch: ServerWatch) -> None:
+    async def _evaluate(self, item: Item, session: Session, health: ServerHealth) -> None:
         """Get an item's answer from another evaluation that is requesting it, or from the server."""
         key = self._key(item)
         text = await session.pending_answer(key)
@@ -233,21 +233,21 @@ class _Evaluation(Generic[Item, Result]):
             # Another evaluation or process may have stored the answer since this one began.
             if self._is_cached(item, key):
                 return
-            text = await self._accepted_answer(item, session, watch)
+            text = await self._accepted_answer(item, session, health)
             if text is None:
                 return
             if self._cache is not None:
                 self._cache.put(key, text)
             publish(text)
 
-    async def _accepted_answer(self, item: Item, session: Session, watch: ServerWatch) -> str | None:
+    async def _accepted_answer(self, item: Item, session: Session, health: ServerHealth) -> str | None:
         """Request answers until the task accepts one. Record the result or the last failure."""
         failure = JudgeFailure("malformed", "no answer was requested")
         for rejected in range(self._settings.max_reasks + 1):
             if rejected:
                 self._client.usage.add(retries=1)
             try:
-                text = await self._client.answer(self._task, item, rejected, session, watch)
+                text = await self._client.answer(self._task, item, rejected, session, health)
                 self._outcomes[item] = self._task.parse(item, text)
                 return text
             except AnswerError as error:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rrg_rewards.judges.base import FailureKind
 
-__all__ = ["CallError", "Retries", "ServerWatch", "backoff_seconds", "retry_after_seconds"]
+__all__ = ["CallError", "Retries", "ServerHealth", "backoff_seconds", "retry_after_seconds"]
 
 # Longest pause, in multiples of the first.
 _LONGEST_PAUSE = 16
@@ -82,8 +82,8 @@ def backoff_seconds(attempt: int, first_pause: float) -> float:
     return first_pause * min(1 << attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
 
 
-class ServerWatch:
-    """State of a server, shared by all calls of an evaluation.
+class ServerHealth:
+    """Whether a server answers, shared by all calls of an evaluation.
 
     An item is lost if all its attempts failed. After a lost item, each item gets one attempt until the server answers
     again. After ``limit`` lost items in a row, all further calls fail, so that a batch does not retry thousands of
@@ -145,12 +145,12 @@ class Retries:
     first_pause: float
     longest_hold: float
 
-    async def run(self, call: Callable[[], Awaitable[T]], watch: ServerWatch, on_retry: Callable[[], None]) -> T:
+    async def run(self, call: Callable[[], Awaitable[T]], health: ServerHealth, on_retry: Callable[[], None]) -> T:
         """Repeat a call until it succeeds.
 
         Args:
             call: The call; raises :class:`CallError` if there is no answer.
-            watch: State of the server.
+            health: State of the server.
             on_retry: Called before each retry.
 
         Raises:
@@ -158,27 +158,27 @@ class Retries:
         """
         attempt = 0
         while True:
-            await watch.ready()
-            watch.check()
+            await health.ready()
+            health.check()
             try:
                 answer = await call()
             except CallError as error:
                 if not error.passing:
-                    watch.served()
+                    health.served()
                     raise
-                if attempt >= self.most or not watch.retries_pay:
-                    watch.lost(error.kind)
+                if attempt >= self.most or not health.retries_pay:
+                    health.lost(error.kind)
                     raise
-                await self._pause(attempt, error, watch)
+                await self._pause(attempt, error, health)
             else:
-                watch.served()
+                health.served()
                 return answer
             attempt += 1
             on_retry()
 
-    async def _pause(self, attempt: int, error: CallError, watch: ServerWatch) -> None:
+    async def _pause(self, attempt: int, error: CallError, health: ServerHealth) -> None:
         if error.retry_after is not None:
             # `ready` then delays the next attempt of every call.
-            watch.hold(min(error.retry_after, self.longest_hold))
+            health.hold(min(error.retry_after, self.longest_hold))
             return
         await asyncio.sleep(backoff_seconds(attempt, self.first_pause))

@@ -191,13 +191,13 @@ def test_openai_judge_pauses_all_calls_for_retry_after():
         until.append(time.monotonic() + 0.4)
         await status(429, Retry_After="0.5")(request, writer)
 
-    async def watch(request, writer):
+    async def read_requests(request, writer):
         if until and time.monotonic() < until[0]:
             early.append(request.item)
         await says(delay=0.05)(request, writer)
 
     items = ["x" * length for length in range(1, 13)]
-    with FaultServer({"x": [busy]}, watch) as server:
+    with FaultServer({"x": [busy]}, read_requests) as server:
         assert evaluate(make_judge(server, concurrency=2), items) == list(range(1, 13))
     # The one call that was under way beside the refused one.
     assert len(early) <= 1

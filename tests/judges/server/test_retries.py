@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from rrg_rewards.judges.server.retries import CallError, Retries, ServerWatch, retry_after_seconds
+from rrg_rewards.judges.server.retries import CallError, Retries, ServerHealth, retry_after_seconds
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
@@ -52,7 +52,7 @@ class Clock:
         self.now += seconds
 
 
-def run(clock, outcomes, watch=None, **settings):
+def run(clock, outcomes, health=None, **settings):
     """Run calls with the given outcomes; return the result and the number of retries."""
     outcomes = iter(outcomes)
     retries = []
@@ -64,8 +64,8 @@ def run(clock, outcomes, watch=None, **settings):
         return outcome
 
     policy = Retries(**{"most": 4, "first_pause": 1.0, "longest_hold": 60.0, **settings})
-    watch = watch or ServerWatch(1, lambda: clock.now)
-    return asyncio.run(policy.run(call, watch, lambda: retries.append(1))), len(retries)
+    health = health or ServerHealth(1, lambda: clock.now)
+    return asyncio.run(policy.run(call, health, lambda: retries.append(1))), len(retries)
 
 
 def test_retries_pause_longer_each_time(monkeypatch):
@@ -91,11 +91,11 @@ def test_retries_end_at_a_refusal(monkeypatch):
 
 def test_retries_hold_all_calls_for_retry_after(monkeypatch):
     clock = Clock(monkeypatch)
-    watch = ServerWatch(1, lambda: clock.now)
-    assert run(clock, [CallError("status", "busy", retry_after=30), "good"], watch) == ("good", 1)
+    health = ServerHealth(1, lambda: clock.now)
+    assert run(clock, [CallError("status", "busy", retry_after=30), "good"], health) == ("good", 1)
     assert clock.slept == [30]
-    watch.hold(5)
-    run(clock, ["good"], watch)
+    health.hold(5)
+    run(clock, ["good"], health)
     assert clock.slept == [30, 5]
 
 
@@ -105,9 +105,9 @@ def test_retries_limit_retry_after(monkeypatch):
     assert clock.slept == [60]
 
 
-def test_server_watch_gives_up_on_a_server_without_answers(monkeypatch):
+def test_server_health_gives_up_on_a_server_without_answers(monkeypatch):
     clock = Clock(monkeypatch)
-    watch = ServerWatch(4, lambda: clock.now)
+    health = ServerHealth(4, lambda: clock.now)
     attempts = []
 
     async def fail(item):
@@ -116,20 +116,20 @@ def test_server_watch_gives_up_on_a_server_without_answers(monkeypatch):
 
     for item in range(12):
         with pytest.raises(CallError):
-            asyncio.run(Retries(4, 1.0, 60.0).run(partial(fail, item), watch, lambda: None))
+            asyncio.run(Retries(4, 1.0, 60.0).run(partial(fail, item), health, lambda: None))
     # All attempts for the first item, one for each of the next seven, none for the rest.
     assert attempts == [0] * 5 + list(range(1, 8))
     with pytest.raises(CallError, match="given up") as error:
-        watch.check()
+        health.check()
     assert error.value.kind == "deadline"
 
 
-def test_server_watch_forgets_lost_items_after_an_answer(monkeypatch):
+def test_server_health_forgets_lost_items_after_an_answer(monkeypatch):
     clock = Clock(monkeypatch)
-    watch = ServerWatch(1, lambda: clock.now)
+    health = ServerHealth(1, lambda: clock.now)
     for _ in range(7):
-        watch.lost("status")
-    assert not watch.retries_pay
-    assert run(clock, ["good"], watch) == ("good", 0)
-    assert watch.retries_pay
-    watch.check()
+        health.lost("status")
+    assert not health.retries_pay
+    assert run(clock, ["good"], health) == ("good", 0)
+    assert health.retries_pay
+    health.check()
