@@ -7,11 +7,12 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 
+from rrg_rewards.analysis.pairs import PairBatch
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores
@@ -30,13 +31,10 @@ Columns = Mapping[str, Any]
 
 
 class _BatchedFunction:
-    """A function of batches of columns, with the metrics and the columns that they read.
+    """A function of batches of columns; see :class:`ReportScorer` for arguments and errors."""
 
-    The arguments are those of :class:`ReportScorer`.
-
-    Raises:
-        ValueError: If no metric takes a keyword of the context.
-    """
+    sums_batches = False
+    """Whether the function returns sums, in which scores that depend on the other pairs of a batch are correct."""
 
     def __init__(
         self,
@@ -53,6 +51,11 @@ class _BatchedFunction:
             if not any(_takes(metric, keyword) for metric in self.metrics.values()):
                 known = sorted({name for metric in self.metrics.values() for name in metric.context or ()})
                 raise ValueError(unknown_name_message("context column", keyword, known))
+        for name, metric in self.metrics.items():
+            if not (self.sums_batches or metric.compares_across_batches):
+                raise ValueError(
+                    f"scores of {name} depend on the other pairs of a batch; set a prior. Sums need none: ReportSums"
+                )
 
     def _scores(self, batch: Columns) -> dict[str, Scores]:
         """Score the report pairs of a batch with each metric."""
@@ -98,20 +101,6 @@ class ReportScorer(_BatchedFunction):
         ...     ReportScorer, fn_constructor_kwargs={"metrics": ROUGE()}, concurrency=8, num_cpus=0.5)
     """
 
-    def __init__(
-        self,
-        metrics: ReportMetric | Mapping[str, ReportMetric],
-        prediction_column: str = "prediction",
-        reference_column: str | None = "reference",
-        context: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(metrics, prediction_column, reference_column, context)
-        for name, metric in self.metrics.items():
-            if not metric.compares_across_batches:
-                raise ValueError(
-                    f"scores of {name} depend on the other pairs of a batch; set a prior. Sums need none: ReportSums"
-                )
-
     def __call__(self, batch: Columns) -> dict[str, Any]:
         """Return a batch, a mapping of columns, with the columns of its scores."""
         columns = dict(batch)
@@ -141,6 +130,8 @@ class ReportSums(_BatchedFunction):
         >>> merge_sums(ReportCRG(), rows)["crg"].compute()
         tensor(0.5000, dtype=torch.float64)
     """
+
+    sums_batches = True
 
     def __call__(self, batch: Columns) -> dict[str, Any]:
         """Return the states of all metrics for a batch, as columns with one row."""
@@ -260,28 +251,6 @@ def _state(name: str, metric: ReportMetric, row: Columns) -> dict[str, Any]:
     return found
 
 
-class _ReportBatch(Protocol):
-    """Report pairs, with the context columns of each metric."""
-
-    @property
-    def predictions(self) -> Sequence[str | None]:
-        """The predictions."""
-        ...
-
-    @property
-    def references(self) -> Sequence[Any]:
-        """The references: one for each report, or lists of them."""
-        ...
-
-    @property
-    def context(self) -> Mapping[str, Mapping[str, Any]]:
-        """The context columns of each metric."""
-        ...
-
-
-Batch = TypeVar("Batch", bound=_ReportBatch)
-
-
 class RayScorers:
     """Ray actors that score batches of report pairs, and return the scores in the order of the batches.
 
@@ -342,9 +311,9 @@ class RayScorers:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def scored(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, dict[str, Scores]]]:
+    def scored(self, batches: Iterable[PairBatch]) -> Iterator[tuple[PairBatch, dict[str, Scores]]]:
         """Yield each batch with its scores by metric, in order. Errors of metrics are raised as they are."""
-        waiting: deque[tuple[Batch, Any, Any]] = deque()
+        waiting: deque[tuple[PairBatch, Any, Any]] = deque()
         free = deque(self._actors * _WAITING)
         for batch in batches:
             if not free:
@@ -354,7 +323,9 @@ class RayScorers:
         while waiting:
             yield self._first(waiting, free)
 
-    def _first(self, waiting: "deque[tuple[Batch, Any, Any]]", free: "deque[Any]") -> tuple[Batch, dict[str, Scores]]:
+    def _first(
+        self, waiting: "deque[tuple[PairBatch, Any, Any]]", free: "deque[Any]"
+    ) -> tuple[PairBatch, dict[str, Scores]]:
         """Wait for the first batch, and free its actor."""
         batch, actor, result = waiting.popleft()
         try:
