@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 from browser import open_chromium
+from words import WordLabeler
 
 from rrg_rewards.cli.main import main
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.data.tables.writers import write_table
+from rrg_rewards.pages import write_watch_page
+from rrg_rewards.watch import RewardWatch
 
 SCRIPT = '</script><script>document.title = "attacked"</script><img src="http://localhost/x" onerror="alert(1)">'
 PAIRS = [
@@ -38,6 +41,18 @@ def pairs(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def watch_history():
+    """The history of a watch of a policy whose reports become longer, with alarms."""
+    watch = RewardWatch(labeler=WordLabeler("effusion nodule"), block_reports=8, baseline_reports=24, window_reports=24)
+    for step in range(1, 17):
+        texts = ["Effusion." if step < 7 else "Effusion. " * 9] * 8
+        watch.observe(texts, ["Nodule."] * 8, rewards={"r": [0.1 * step] * 8})
+        watch.step(step)
+    assert watch.alarms
+    return watch.history()
+
+
+@pytest.fixture(scope="session")
 def score_page(pairs):
     """The page of ``score`` with text."""
     path = pairs.parent / "score.html"
@@ -47,8 +62,8 @@ def score_page(pairs):
 
 
 @pytest.fixture(scope="session")
-def other_pages(pairs):
-    """The pages of the other commands, and of a run, with text."""
+def other_pages(pairs, watch_history):
+    """The pages of the other commands, of a run and of its watch, with text."""
     folder = pairs.parent
     run = folder / "run"
     shutil.copytree(_RUN, run)
@@ -70,7 +85,7 @@ def other_pages(pairs):
         page = str(folder / f"{command}.html")
         assert main([command, str(pairs), *given, "--html", page, "--with-text", "--quiet"]) == 0
     assert main(["recipes", "page", str(run), "--with-text", "--html", str(folder / "run.html"), "--quiet"]) == 0
-    return [folder / f"{name}.html" for name in (*options, "run")]
+    return [*(folder / f"{name}.html" for name in (*options, "run")), write_watch_page(watch_history, folder)]
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ def page(chromium, score_page):
     return chromium
 
 
-def test_it_renders_without_errors_and_requests(page, score_page):
+def test_page_renders_without_errors_and_requests(page, score_page):
     assert page.title == "Scores of prediction"
     assert len(cells(page, 0)) == 50
     assert element(page, "#count").text == "68 of 68 reports, page 1 of 2"
@@ -76,7 +76,7 @@ def test_it_renders_without_errors_and_requests(page, score_page):
     assert requests(page) == [score_page.as_uri()]
 
 
-def test_it_sorts_in_both_directions(page):
+def test_page_sorts_in_both_directions(page):
     for column in (1, 3):
         button = page.find_elements("css selector", "#table thead button")[column]
         button.click()
@@ -87,7 +87,7 @@ def test_it_sorts_in_both_directions(page):
     assert len(page.find_elements("css selector", "[aria-sort]")) == 1
 
 
-def test_it_searches_texts_and_limits_numbers(page):
+def test_page_searches_texts_and_limits_numbers(page):
     element(page, "#search").send_keys("PNEUMOTHORAX left")
     assert cells(page, 0) == ["study-0"]
     element(page, "#search").clear()
@@ -100,7 +100,7 @@ def test_it_searches_texts_and_limits_numbers(page):
     assert "study-3" in cells(page, 0)
 
 
-def test_it_turns_pages(page):
+def test_page_shows_the_next_rows(page):
     next_page = page.find_elements("css selector", ".pages button")[1]
     next_page.click()
     assert cells(page, 0)[0] == "study-50"
@@ -109,7 +109,7 @@ def test_it_turns_pages(page):
     assert len(cells(page, 0)) == 68
 
 
-def test_a_report_shows_its_texts_with_what_became_of_each_finding(page):
+def test_page_shows_the_texts_of_a_report_with_what_became_of_each_finding(page):
     open_report(page, "study-0")
     marks = {mark.text: mark.get_attribute("class") for mark in page.find_elements("css selector", "mark")}
     assert marks == {
@@ -123,7 +123,7 @@ def test_a_report_shows_its_texts_with_what_became_of_each_finding(page):
         assert name in view
 
 
-def test_a_report_with_a_script_is_text(page):
+def test_page_shows_a_script_in_a_report_as_text(page):
     open_report(page, "study-2")
     assert '<script>document.title = "attacked"</script>' in element(page, "#view").text
     assert page.title == "Scores of prediction"
@@ -131,7 +131,7 @@ def test_a_report_with_a_script_is_text(page):
     assert page.get_log("browser") == []
 
 
-def test_keys_move_between_reports_and_back(page):
+def test_page_moves_between_reports_and_back_by_keys(page):
     page.execute_script("document.querySelector('#table tbody a').focus()")
     press(page, "ENTER")
     wait_for_focus(page, "Report study-0")
@@ -146,7 +146,7 @@ def test_keys_move_between_reports_and_back(page):
     assert not element(page, "#view").is_displayed()
 
 
-def test_the_next_report_is_that_of_the_sorted_table(page):
+def test_page_moves_in_the_order_of_the_sorted_table(page):
     page.find_elements("css selector", "#table thead button")[3].click()
     first, second = cells(page, 0)[:2]
     open_report(page, first)
@@ -154,7 +154,7 @@ def test_the_next_report_is_that_of_the_sorted_table(page):
     wait_for_focus(page, f"Report {second}")
 
 
-def test_the_focus_is_visible(page):
+def test_page_shows_the_focus(page):
     press(page, "TAB")
     assert focused(page) == "Skip to content"
     outline = "return getComputedStyle(document.activeElement).outlineStyle"
@@ -164,7 +164,7 @@ def test_the_focus_is_visible(page):
     assert page.execute_script(outline) == "solid"
 
 
-def test_the_switch_sets_the_colours(page):
+def test_page_has_a_switch_of_its_colours(page):
     background = "return getComputedStyle(document.body).backgroundColor"
     light = page.execute_script(background)
     element(page, "#theme").send_keys("dark")
@@ -190,14 +190,14 @@ def check(browser, axe, address, width):
 
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_is_accessible_and_fits_the_window(score_page, axe, tmp_path, width, dark):
+def test_score_page_is_accessible_and_fits_the_window(score_page, axe, tmp_path, width, dark):
     with open_chromium(tmp_path, width, dark) as browser:
         for place in ("", "#1", "#3"):
             check(browser, axe, score_page.as_uri() + place, width)
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, True), (400, False)])
-def test_the_other_pages_are_accessible_and_fit_the_window(other_pages, axe, tmp_path, width, dark):
+def test_other_pages_are_accessible_and_fit_the_window(other_pages, axe, tmp_path, width, dark):
     with open_chromium(tmp_path, width, dark) as browser:
         for page in other_pages:
             for place in ("", "#1"):
@@ -205,7 +205,7 @@ def test_the_other_pages_are_accessible_and_fit_the_window(other_pages, axe, tmp
                 assert browser.title != "attacked"
 
 
-def test_counts_are_not_rounded(chromium, tmp_path):
+def test_page_does_not_round_counts(chromium, tmp_path):
     columns = [Column("calls", [12345, 3]), Column("score", [0.1234567, 2.0])]
     write_page(Page("Counts", "", {}, Rows("row", ["a", "b"], columns)), tmp_path / "page.html")
     chromium.get((tmp_path / "page.html").as_uri())

@@ -1,19 +1,16 @@
 """The page of a run joins the files of its folder."""
 
 import json
-import math
 import shutil
 from pathlib import Path
 
 import pytest
-from words import WordLabeler
 
 from rrg_rewards.cli.main import main
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.data.tables.writers import write_json
-from rrg_rewards.pages import render_page, run_page
-from rrg_rewards.watch import RewardWatch, attack_reward
-from rrg_rewards.watch.attack.results import AttackResult
+from rrg_rewards.pages import draw_run, render_page, run_page
+from rrg_rewards.watch import attack_reward
 
 # A run of the recipe smollm2/impression_grpo_crg.
 REAL = Path(__file__).parents[2] / "benchmarks/results/smollm2_impression_grpo_crg"
@@ -30,18 +27,12 @@ def attack():
 
 
 @pytest.fixture
-def folder(tmp_path, attack):
+def folder(tmp_path, attack, watch_history):
     run = tmp_path / "run"
     run.mkdir()
     for name in ("history.json", "evaluation.json"):
         shutil.copy(REAL / name, run)
-    watch = RewardWatch(labeler=WordLabeler("effusion nodule"), block_reports=8, baseline_reports=24, window_reports=24)
-    for step in range(1, 17):
-        texts = ["Effusion." if step < 7 else "Effusion. " * 9] * 8
-        watch.observe(texts, ["Nodule."] * 8, rewards={"r": [0.1 * step] * 8})
-        watch.step(step)
-    assert watch.alarms
-    write_json(watch.history(), run / "reward_watch.json")
+    write_json(watch_history, run / "reward_watch.json")
     write_json(attack.to_dict(), run / "attack.json")
     write_json({"config": {"reference_column": "impression"}, "versions": {"trl": "1"}}, run / "run.json")
     for stage in ("before", "after"):
@@ -51,7 +42,7 @@ def folder(tmp_path, attack):
     return run
 
 
-def test_it_joins_curves_evaluation_watch_and_attack(folder, attack):
+def test_run_page_joins_curves_evaluation_watch_and_attack(folder, attack):
     page = run_page(folder)
     assert list(page.sections) == [
         "Held-out evaluation", "Learning curves", "Reward watch", "Attack: baselines", "Attack: gains",
@@ -67,7 +58,7 @@ def test_it_joins_curves_evaluation_watch_and_attack(folder, attack):
     assert curve.split('points="')[1].split('"')[0].count(",") == points
 
 
-def test_it_contains_reports_only_if_asked(folder):
+def test_run_page_contains_reports_only_if_asked(folder):
     html = render_page(run_page(folder))
     assert "before" in html
     assert "<b>" not in html
@@ -79,14 +70,14 @@ def test_it_contains_reports_only_if_asked(folder):
     assert rows.panes[2].texts[2] == "after <b> 2"
 
 
-def test_the_lead_keeps_the_names_of_rewards(folder):
+def test_run_page_keeps_the_names_of_rewards_in_its_lead(folder):
     evaluation = {"change": {"MyReward": {"score": {"estimate": 0.5, "low": 0.4, "high": 0.6}}}}
     write_json(evaluation, folder / "evaluation.json", overwrite=True)
     (folder / "history.json").unlink()
     assert run_page(folder).lead.startswith("MyReward changed by 0.5000 (0.4000 to 0.6000); alarms")
 
 
-def test_a_folder_may_lack_files(folder, tmp_path):
+def test_run_page_leaves_out_missing_files(folder, tmp_path):
     for name in ("attack.json", "reward_watch.json", "evaluation.json"):
         (folder / name).unlink()
     assert list(run_page(folder).sections) == ["Learning curves"]
@@ -94,7 +85,7 @@ def test_a_folder_may_lack_files(folder, tmp_path):
         run_page(tmp_path)
 
 
-def test_the_command_writes_the_page_again(folder, capsys):
+def test_run_page_is_written_again_by_the_command(folder, capsys):
     for options in ([], ["--with-text"]):
         assert main(["recipes", "page", str(folder), *options]) == 0
         assert ("after <b> 2" in (folder / "run.html").read_text().replace("\\u003c", "<")) == bool(options)
@@ -105,9 +96,9 @@ def test_the_command_writes_the_page_again(folder, capsys):
     assert "attack.json: not a JSON document" in capsys.readouterr().err
 
 
-def test_an_attack_is_read_as_it_was_written(attack):
-    read = AttackResult.from_dict(json.loads(json.dumps(attack.to_dict(quotes=False))))
-    assert read.to_dict(quotes=False) | {"families": []} == attack.to_dict(quotes=False) | {"families": []}
-    assert [family.gain for family in read.families] == [family.gain for family in attack.families]
-    broken = attack.to_dict() | {"blank": None}
-    assert math.isnan(AttackResult.from_dict(broken).blank)
+@pytest.mark.parametrize("held_out", [True, False])
+def test_draw_run_returns_a_png_with_and_without_held_out_rows(held_out):
+    history = json.loads((REAL / "history.json").read_text())
+    evaluation = json.loads((REAL / "evaluation.json").read_text())
+    stages = {stage: evaluation[stage] for stage in ("before", "after") if held_out}
+    assert draw_run("crg", history, stages).startswith(b"\x89PNG")

@@ -21,7 +21,7 @@ async def awaited(completions, **columns):
     return [None for _ in completions]
 
 
-def test_what_a_trainer_sees_is_the_reward():
+def test_reward_recorder_shows_a_trainer_the_reward_itself():
     reward = make_reward("crg", prior=0.2, reference_column="report")
     recorded, function, coroutine = RewardRecorder().wrap([reward, plain, awaited])
     assert (recorded.__name__, function.__name__, coroutine.__name__) == ("crg", "plain", "awaited")
@@ -38,7 +38,7 @@ def test_what_a_trainer_sees_is_the_reward():
     assert pickle.loads(pickle.dumps(recorded)).signature == reward.signature
 
 
-def test_only_what_happens_in_a_step_is_noted():
+def test_reward_recorder_notes_only_what_happens_in_a_step():
     recorder = RewardRecorder(["report", "age"])
     first, second = recorder.wrap([plain, make_reward("rouge", reference_column="report")])
     call = {"completions": ["a b"], "report": ["a b"], "other": [1]}
@@ -55,7 +55,7 @@ def test_only_what_happens_in_a_step_is_noted():
     assert recorder.take().rewards == {}
 
 
-def test_failures_of_judges_are_counted_and_logged():
+def test_reward_recorder_counts_and_logs_failures_of_judges():
     judge = {"fail_on": {"broken": "malformed"}}
     logged = []
     call = {
@@ -79,6 +79,6 @@ def test_failures_of_judges_are_counted_and_logged():
     assert ("waits/failed", 0.5) in logged
 
 
-def test_names_must_differ():
+def test_reward_recorder_refuses_equal_names():
     with pytest.raises(ValueError, match="must differ in name"):
         RewardRecorder().wrap([plain, plain])

@@ -58,7 +58,7 @@ def simulate(watch, write, steps=24, seed=0, reward=None, start=8):
     ],
     ids=["longer", "one finding", "normal", "everything", "talks", "breaks", "guesses"],
 )
-def test_each_hack_has_its_name(write, causes, caplog):
+def test_reward_watch_names_each_hack(write, causes, caplog):
     with caplog.at_level(logging.WARNING, logger="rrg_rewards.watch"):
         watch = simulate(RewardWatch(**SETTINGS), write)
     assert causes <= set(watch.causes)
@@ -69,14 +69,14 @@ def test_each_hack_has_its_name(write, causes, caplog):
     assert all("start" in alarm.numbers or "reward_then" in alarm.numbers for alarm in watch.alarms)
 
 
-def test_a_guesser_raises_no_other_alarm():
+def test_reward_watch_raises_no_other_alarm_for_a_guesser():
     """The cause has the name of the exploit: only correctness changes."""
     watch = simulate(RewardWatch(**SETTINGS), lambda draw, text: honest(draw, text, 0.0), steps=30)
     assert {alarm.check for alarm in watch.alarms} == {"divergence"}
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_healthy_runs_are_silent(seed, caplog):
+def test_reward_watch_is_silent_in_healthy_runs(seed, caplog):
     """The policy improves and its reward rises: it moves towards the references."""
     watch = RewardWatch(**SETTINGS, stop=True)
     with caplog.at_level(logging.WARNING, logger="rrg_rewards.watch"):
@@ -88,7 +88,7 @@ def test_healthy_runs_are_silent(seed, caplog):
     assert {verdict.check for verdict in watch.verdicts} >= {"divergence", "longer"}
 
 
-def test_lengths_may_grow_to_those_of_the_references():
+def test_reward_watch_lets_lengths_grow_to_those_of_the_references():
     """A policy that learns to report omitted findings causes no alarm of length."""
     watch = RewardWatch(**SETTINGS)
     draw = random.Random(3)
@@ -101,7 +101,7 @@ def test_lengths_may_grow_to_those_of_the_references():
     assert longer.numbers["now"] == longer.numbers["references"] > 1.5 * longer.numbers["start"]
 
 
-def test_a_metric_that_fell_after_it_rose_is_seen():
+def test_divergence_sees_a_metric_that_fell_after_it_rose():
     watch = RewardWatch(**SETTINGS, checks=[Divergence()])
     draw = random.Random(0)
     for step in range(1, 61):
@@ -120,7 +120,7 @@ def test_a_metric_that_fell_after_it_rose_is_seen():
     assert watch.alarms[0].numbers["then_step"] > 10
 
 
-def test_warns_once_and_again_when_it_worsens(caplog):
+def test_reward_watch_warns_once_and_again_when_it_worsens(caplog):
     watch = RewardWatch(**SETTINGS, checks=[Drift("longer", "words", "rise", factor=1.5)])
     with caplog.at_level(logging.WARNING, logger="rrg_rewards.watch"):
         for step, words in enumerate([10] * 8 + [30] * 12 + [60] * 12):
@@ -134,7 +134,7 @@ def test_warns_once_and_again_when_it_worsens(caplog):
     assert not watch.should_stop
 
 
-def test_stops_for_the_causes_named_only():
+def test_reward_watch_stops_for_the_named_causes_only():
     for stop, expected in (([], False), (["shorter"], False), ("longer", True), (["longer"], True), (True, True)):
         watch = RewardWatch(**SETTINGS, stop=stop)
         simulate(watch, lambda draw, text: text + " and so on" * 20)
@@ -142,7 +142,7 @@ def test_stops_for_the_causes_named_only():
         assert watch.should_stop is expected
 
 
-def test_a_baseline_that_is_given():
+def test_set_baseline_replaces_the_first_reports():
     draw = random.Random(0)
     references = [reference(draw) for _ in range(160)]
     watch = RewardWatch(**SETTINGS)
@@ -157,7 +157,7 @@ def test_a_baseline_that_is_given():
         watch.set_baseline(["a"] * 90)
 
 
-def test_words_are_known_from_all_references_so_far():
+def test_reward_watch_knows_the_words_of_all_references_so_far():
     watch = RewardWatch(labeler=None, block_reports=2, baseline_reports=6, window_reports=6)
     for step, own in enumerate(["rare", "rare", "rare", "b", "b", "rare", "bivel", "bivel", "bivel"]):
         watch.observe([f"Effusion, {own}"] * 2, ["Effusion, a." if step < 5 else "Effusion, rare."] * 2)
@@ -170,7 +170,7 @@ def test_words_are_known_from_all_references_so_far():
     assert (numbers["start"], numbers["now"], numbers["limit"]) == (0, 0.5, 0.03)
 
 
-def test_without_references_no_word_is_unknown():
+def test_reward_watch_calls_no_word_unknown_without_references():
     watch = RewardWatch(labeler=None, block_reports=2, baseline_reports=6, window_reports=6)
     for step in range(6):
         watch.observe(["Effusion."] * 2)
@@ -178,7 +178,7 @@ def test_without_references_no_word_is_unknown():
     assert not any("completions/unknown_words" in block.sums for block in watch.blocks)
 
 
-def test_small_steps_are_pooled_and_large_ones_are_blocks():
+def test_step_pools_small_steps_and_closes_a_block_after_large_ones():
     watch = RewardWatch(labeler=None, block_reports=10, baseline_reports=30, window_reports=30)
     for step, rows in enumerate([4, 4, 4, 25, 0, 9, 1]):
         watch.observe(["a"] * rows)
@@ -187,7 +187,7 @@ def test_small_steps_are_pooled_and_large_ones_are_blocks():
     assert watch.seen == 47
 
 
-def test_a_state_goes_on_exactly():
+def test_reward_watch_continues_exactly_from_its_state():
     whole, first = RewardWatch(**SETTINGS), RewardWatch(**SETTINGS)
     hack = {"write": lambda draw, text: text + " and so on" * 20, "seed": 1}
     simulate(whole, steps=13, **hack)
@@ -203,7 +203,7 @@ def test_a_state_goes_on_exactly():
     assert whole.alarms
 
 
-def test_no_text_is_kept():
+def test_reward_watch_keeps_no_text():
     watch = simulate(RewardWatch(**SETTINGS), lambda draw, text: "Secretive effusion.")
     said = json.dumps([watch.history(), watch.state_dict()]).lower()
     assert "secretive" not in said
@@ -227,12 +227,12 @@ def test_no_text_is_kept():
         ({"limits": {"longer": 2}}, "must be a mapping, or false"),
     ],
 )
-def test_wrong_settings(arguments, message):
+def test_reward_watch_refuses_wrong_settings(arguments, message):
     with pytest.raises(ValueError, match=message):
         RewardWatch(**arguments)
 
 
-def test_limits_change_checks_and_leave_some_out():
+def test_change_checks_changes_limits_and_leaves_checks_out():
     watch = RewardWatch(limits={"longer": {"factor": 3.0}, "undercalled": False, "shorter": True})
     by_name = {check.name: check for check in watch.checks}
     assert by_name["longer"].factor == 3.0
@@ -240,7 +240,7 @@ def test_limits_change_checks_and_leave_some_out():
     assert "shorter" in by_name
 
 
-def test_lengths_that_differ():
+def test_observe_refuses_lengths_that_differ():
     watch = RewardWatch(labeler=None)
     with pytest.raises(ValueError, match="completions and references must have the same length, got 1 and 2"):
         watch.observe(["a"], ["a", "b"])

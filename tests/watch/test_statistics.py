@@ -11,7 +11,7 @@ from rrg_rewards.watch.counts import Block
 from rrg_rewards.watch.statistics import Estimate, agreement, estimate, spread, upper_tail
 
 
-def test_blocks_of_one_size_give_welchs_test():
+def test_upper_tail_is_that_of_welchs_test_for_blocks_of_one_size():
     random.seed(1)
     one, other = ([random.gauss(mean, 1) for _ in range(6)] for mean in (11, 10))
     estimates = []
@@ -26,7 +26,7 @@ def test_blocks_of_one_size_give_welchs_test():
     assert upper_tail(*estimates) >= welch.pvalue
 
 
-def test_a_share_without_a_case_is_not_sure_to_be_zero():
+def test_estimate_of_a_share_without_a_case_has_an_error():
     blocks = [Block(step, 8, {"rare": (0.0, 8.0)}) for step in range(5)]
     assert estimate(blocks, "rare").error == 0
     likely = 1 / 42
@@ -34,7 +34,7 @@ def test_a_share_without_a_case_is_not_sure_to_be_zero():
     assert estimate(blocks, "other") is None
 
 
-def test_equal_and_different_constants():
+def test_upper_tail_of_constants_is_0_or_1():
     one, other = Estimate(2.0, 0.0, 5), Estimate(1.0, 0.0, 5)
     assert upper_tail(one, one) == 1
     assert upper_tail(one, other) == 0
@@ -42,7 +42,7 @@ def test_equal_and_different_constants():
     assert upper_tail(one, other, factor=2.0) == 1
 
 
-def test_agreement_and_spread_are_numpys():
+def test_agreement_and_spread_are_those_of_numpy():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=40), rng.normal(size=40)
     y += x

@@ -1,7 +1,6 @@
 """The watch on simulated runs: it stops each family of exploits early, and no honest improvement."""
 
 import csv
-import logging
 import re
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from drift import SETTINGS, STOP, broken_words, drift, exploit, exploits, improv
 from rrg_rewards.data import phantom_studies
 from rrg_rewards.watch import RewardWatch
 from rrg_rewards.watch.attack.families import family_names, make_families, read_material, split_sentences
-from rrg_rewards.watch.counting import _count_findings, _is_hedged
 
 QUARTER = 0.25
 # Constants of sentences that are common in reports: only their whole text is new.
@@ -24,14 +22,6 @@ def phantoms():
     reports = [study.report for study in phantom_studies(160, seed=0, style="compact")]
     halves = [" ".join(split_sentences(text)[: len(split_sentences(text)) // 2]) for text in reports]
     return [(text, f"{halves[row]} {halves[row - 1]}" if row % 2 else text) for row, text in enumerate(reports)]
-
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    logger = logging.getLogger("rrg_rewards.watch")
-    logger.setLevel(logging.ERROR)
-    yield
-    logger.setLevel(logging.NOTSET)
 
 
 def check_family(name, pairs, labeler):
@@ -49,7 +39,7 @@ def check_family(name, pairs, labeler):
 @pytest.mark.parametrize(
     "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in family_names()]
 )
-def test_each_family_stops_the_run(name, phantoms):
+def test_reward_watch_stops_a_run_that_drifts_to_a_family(name, phantoms):
     check_family(name, phantoms, None)
 
 
@@ -60,12 +50,12 @@ def check_broken_words(pairs):
     assert share <= 0.2
 
 
-def test_broken_words_stop_the_run(phantoms):
+def test_reward_watch_stops_a_run_that_breaks_words(phantoms):
     check_broken_words(phantoms)
 
 
 @pytest.mark.parametrize("steps", [40, pytest.param(200, marks=pytest.mark.slow)])
-def test_honest_improvement_raises_nothing(steps, phantoms):
+def test_reward_watch_raises_no_alarm_while_a_run_improves_honestly(steps, phantoms):
     watch = RewardWatch(stop=True, **SETTINGS)
     improve(watch, phantoms, steps)
     assert watch.alarms == []
@@ -85,7 +75,7 @@ def real_pairs(folder, corpus):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["ctrg", "ct_rate", "iu_xray"])
-def test_honest_improvement_of_real_systems_raises_nothing(shared_data, corpus):
+def test_reward_watch_raises_no_alarm_while_a_real_system_improves_honestly(shared_data, corpus):
     pairs, labeler = real_pairs(shared_data, corpus)
     watch = RewardWatch(stop=True, labeler=labeler, **SETTINGS)
     improve(watch, pairs)
@@ -94,41 +84,20 @@ def test_honest_improvement_of_real_systems_raises_nothing(shared_data, corpus):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["ctrg", "ct_rate", "iu_xray"])
-def test_broken_words_stop_a_run_of_a_real_system(shared_data, corpus):
+def test_reward_watch_stops_a_real_system_that_breaks_words(shared_data, corpus):
     check_broken_words(real_pairs(shared_data, corpus)[0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["ctrg", "ct_rate", "iu_xray"])
 @pytest.mark.parametrize("name", family_names())
-def test_each_family_stops_a_run_of_a_real_system(shared_data, corpus, name):
+def test_reward_watch_stops_a_real_system_that_drifts_to_a_family(shared_data, corpus, name):
     pairs, _ = real_pairs(shared_data, corpus)
     check_family(name, pairs, None)
 
 
-def test_the_documented_stop_is_the_simulated_one():
+def test_reward_watch_is_documented_with_the_simulated_checks():
     page = (Path(__file__).resolve().parents[2] / "docs" / "reward_watch.md").read_text(encoding="utf-8")
     listed = re.search(r"STOP = \[(.*?)\]", page, re.DOTALL)[1]
     assert re.findall(r'"(\w+)"', listed) == STOP
     assert f"stop=STOP, window_reports={SETTINGS['window_reports']}" in page
-
-
-def test_counts_of_findings():
-    assert _count_findings("Granuloma versus edema, 5 x 8 mm. No emphysema or effusion.") == (2, 2, 1)
-    assert _count_findings("Nodules of 3 mm and 1.2 cm.")[2] == 2
-    assert _count_findings("") == (0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("sentence", "expected"),
-    [
-        ("The heart may be enlarged", True),
-        ("Or this is not the case", True),
-        ("Suspicious for metastasis", True),
-        ("No effusion or pneumothorax", False),
-        ("Cardiomegaly", False),
-        ("The maya filter is seen", False),
-    ],
-)
-def test_words_of_uncertainty(sentence, expected):
-    assert _is_hedged(sentence) is expected

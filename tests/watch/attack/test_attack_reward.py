@@ -8,10 +8,8 @@ import pytest
 import torch
 
 from rrg_rewards.rewards import make_reward
-from rrg_rewards.watch import attack_reward, draw_attack
-from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls
-from rrg_rewards.watch.attack.families import Policy, family_names, make_families, read_material
-from rrg_rewards.watch.attack.search import race
+from rrg_rewards.watch import attack_reward
+from rrg_rewards.watch.attack.families import family_names
 
 FINDINGS = ["Cardiomegaly", "Pleural effusion", "Lung nodule", "Emphysema", "Atelectasis", "Hiatal hernia"]
 
@@ -40,7 +38,7 @@ def contains(*words):
     return reward
 
 
-def test_a_word_that_pays_is_found():
+def test_attack_reward_finds_a_word_that_pays():
     # "granuloma" is in no report: it is a word of the lexicon.
     result = attack(contains("granuloma"))
     assert result.outcome == "exploit"
@@ -52,24 +50,24 @@ def test_a_word_that_pays_is_found():
     assert found(result, "normal").outcome == "none"
 
 
-def test_blank_references_are_left_out():
+def test_attack_reward_leaves_out_blank_references():
     result = attack(contains("granuloma"), [*reports(20), " ", "\n"], families=["normal"], budget=4000)
     assert result.settings["searched_references"] + result.settings["held_out_references"] == 20
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_a_batch_size_that_is_not_positive_is_refused(size):
+def test_attack_reward_refuses_a_batch_size_that_is_not_positive(size):
     with pytest.raises(ValueError, match=f"batch_size must be positive, got {size}"):
         attack(contains("granuloma"), batch_size=size)
 
 
-def test_words_that_pay_together_are_combined():
+def test_attack_reward_combines_words_that_pay_together():
     result = attack(contains("granuloma", "scoliosis", "gallstone", "empyema"), families=["findings"])
     assert result.best.reward > 3.85
     assert {"granuloma", "scoliosis", "gallstone", "empyema"} <= set(result.best.text.lower().replace(".", "").split())
 
 
-def test_an_alternative_that_pays_is_found():
+def test_attack_reward_finds_an_alternative_that_pays():
     """A hedge earns where its second finding is in the reference: the best text lists all findings after "or"."""
 
     def reward(completions, reference, **columns):
@@ -84,7 +82,7 @@ def test_an_alternative_that_pays_is_found():
     assert found(result, "hedges").gain == 0
 
 
-def test_a_sentence_of_the_reports_is_found_and_marked():
+def test_attack_reward_finds_and_marks_a_sentence_of_the_reports():
     references = [f"{text} The trachea is midline." for text in reports()]
     result = attack(contains("trachea is midline"), references, families=["sentences", "findings", "evolved"])
     best = found(result, "sentences")
@@ -95,7 +93,7 @@ def test_a_sentence_of_the_reports_is_found_and_marked():
     assert not found(result, "findings").quotes_reports
 
 
-def test_edits_of_honest_reports_are_searched():
+def test_attack_reward_searches_edits_of_honest_reports():
     references = reports()
     honest = [text.split(".")[0] + "." for text in references]
 
@@ -117,7 +115,7 @@ def test_edits_of_honest_reports_are_searched():
     assert attack(reward, references, honest, against="blank", families=["findings"]).best.gain > 0
 
 
-def test_a_reward_that_only_pays_the_reference_is_safe():
+def test_attack_reward_finds_nothing_if_only_the_reference_pays():
     def reward(completions, reference, **columns):
         return [float(text == wanted) for text, wanted in zip(completions, reference, strict=True)]
 
@@ -128,7 +126,7 @@ def test_a_reward_that_only_pays_the_reference_is_safe():
     assert all(family.gain == 0 for family in result.families)
 
 
-def test_what_is_learnt_by_heart_is_not_a_gain():
+def test_attack_reward_counts_nothing_learnt_by_heart_as_a_gain():
     """A text that pays on the searched references only has no gain on the held-out ones."""
 
     def reward(completions, reference, **columns):
@@ -139,7 +137,7 @@ def test_what_is_learnt_by_heart_is_not_a_gain():
     assert best.reward == best.gain == 0
 
 
-def test_the_gain_is_that_of_references_not_searched():
+def test_attack_reward_measures_the_gain_on_references_not_searched():
     seen = defaultdict(set)
     references = reports()
     rewarded = {}
@@ -162,7 +160,7 @@ def test_the_gain_is_that_of_references_not_searched():
         assert family.interval[0] <= family.gain <= family.interval[1]
 
 
-def test_equal_references_are_in_the_same_part():
+def test_attack_reward_keeps_equal_references_in_the_same_part():
     seen = defaultdict(set)
 
     def reward(completions, reference, study, **columns):
@@ -182,7 +180,7 @@ def test_equal_references_are_in_the_same_part():
 
 
 @pytest.mark.parametrize("budget", [6000, 9001])
-def test_the_budget_is_kept_and_reported(budget):
+def test_attack_reward_keeps_and_reports_the_budget(budget):
     calls = []
     progress = []
 
@@ -200,7 +198,7 @@ def test_the_budget_is_kept_and_reported(budget):
     assert {family.family for family in result.families} == set(family_names())
 
 
-def test_the_least_budget_suffices():
+def test_attack_reward_runs_with_the_least_budget():
     with pytest.raises(ValueError, match="budget must be at least") as error:
         attack(make_reward("rouge"), budget=1)
     least = int(re.search(r"at least (\d+)", str(error.value))[1])
@@ -209,7 +207,7 @@ def test_the_least_budget_suffices():
     assert len(result.families) >= len(family_names()) - 4
 
 
-def test_equal_seeds_give_equal_results():
+def test_attack_reward_gives_equal_results_for_equal_seeds():
     reward = make_reward("rouge")
     families = ["findings", "reports", "evolved", "report_appended"]
     results = [attack(reward, honest=reports(seed=1), budget=3000, seed=seed, families=families) for seed in (1, 1, 2)]
@@ -218,7 +216,7 @@ def test_equal_seeds_give_equal_results():
     assert results[0].families != results[2].families
 
 
-def test_no_pair_is_scored_twice():
+def test_attack_reward_scores_no_pair_twice():
     seen = defaultdict(int)
 
     def reward(completions, reference, **columns):
@@ -231,7 +229,7 @@ def test_no_pair_is_scored_twice():
     assert max(seen.values()) == 1
 
 
-def test_asynchronous_rewards_and_missing_ones():
+def test_attack_reward_takes_asynchronous_and_missing_rewards():
     async def reward(completions, reference, prompts, **columns):
         assert len(prompts) == len(completions)
         return [
@@ -244,7 +242,7 @@ def test_asynchronous_rewards_and_missing_ones():
     assert 0 < result.best.unscorable < 24
 
 
-def test_composed_rewards_and_a_state_that_does_not_change():
+def test_attack_reward_changes_no_state_of_a_composed_reward():
     reward = make_reward("composed", parts=[{"name": "crg", "prior": "running"}, {"name": "repetition"}])
     before = reward.state_dict()
     result = attack(reward, budget=3000, families=["labels", "normal"])
@@ -270,7 +268,7 @@ def test_composed_rewards_and_a_state_that_does_not_change():
         ({"references": ["Normal."] * 40}, "of 1 different references"),
     ],
 )
-def test_errors_name_the_argument(options, message):
+def test_attack_reward_names_the_argument_of_an_error(options, message):
     with pytest.raises(ValueError, match=message):
         attack(contains("x"), **options)
 
@@ -283,43 +281,6 @@ def test_errors_name_the_argument(options, message):
         (lambda texts: [float("inf")] * len(texts), "infinite"),
     ],
 )
-def test_rewards_that_break_the_contract(rewards, message):
+def test_attack_reward_refuses_rewards_that_break_the_contract(rewards, message):
     with pytest.raises(ValueError, match=message):
         attack(lambda completions, **columns: rewards(completions))
-
-
-def test_a_race_keeps_the_best_and_its_budget():
-    values = {str(number): number for number in range(64)}
-    calls = RewardCalls(lambda completions, **columns: [values[text] for text in completions], {}, 10_000)
-    table = PolicyTable(calls, list(range(40)), None, Policy(("0",)), Policy(("0",)))
-    calls.columns = {"reference": ["a"] * 40}
-    table.evaluate([Policy(("0",))], 40)
-    policies = [Policy((text,)) for text in values]
-    ranked = race(table, policies, 2000)
-    assert [policy.text for policy in ranked[:4]] == ["63", "62", "61", "60"]
-    assert len(ranked) == 64
-    assert calls.spent - 40 <= 2000
-    before = calls.spent
-    assert race(table, [Policy((text,)) for text in values], 0)[0].text == "63"
-    assert calls.spent == before
-
-
-def test_every_family_makes_texts():
-    material = read_material(reports())
-    families = make_families(material)
-    assert [family.name for family in families] == list(family_names())
-    for family in families:
-        assert family.about
-        if family.name != "evolved" and not family.appends:
-            assert family.texts or family.phrases, family.name
-        for phrase in family.phrases:
-            assert "{" not in phrase.text, (family.name, phrase.text)
-        for policy in family.common():
-            assert len(policy.sentences) >= 1
-    assert material.findings[0] in {name.lower() for name in FINDINGS}
-    assert "No Finding" not in material.labels
-    assert {"pneumothorax", "granuloma"} <= set(material.findings)
-
-
-def test_the_plot_is_a_png():
-    assert draw_attack(attack(contains("granuloma"), families=["findings", "normal"])).startswith(b"\x89PNG")

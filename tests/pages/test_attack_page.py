@@ -1,0 +1,25 @@
+"""The page and the plot of an attack."""
+
+from rrg_rewards.pages import attack_page, draw_attack
+from rrg_rewards.watch import attack_reward
+
+
+def found_and_missed():
+    """An attack on a reward that pays one word."""
+
+    def reward(completions, **columns):
+        return [float("granuloma" in text.lower()) for text in completions]
+
+    references = {"reference": [f"Cardiomegaly. Study number {row}." for row in range(48)]}
+    return attack_reward(reward, references, families=["findings", "normal"], budget=12_000, max_references=48)
+
+
+def test_draw_attack_returns_a_png():
+    assert draw_attack(found_and_missed()).startswith(b"\x89PNG")
+
+
+def test_attack_page_shows_each_family_by_its_gain():
+    page = attack_page(found_and_missed())
+    (drawing,) = page.sections["Gains"]
+    assert [kind for kind in ("exploit", "unclear", "none") if f'class="{kind}"' in drawing] == ["exploit", "none"]
+    assert page.rows.names == ["findings", "normal"]

@@ -1,0 +1,7 @@
+"""HTML elements."""
+
+from rrg_rewards.pages.markup import element
+
+
+def test_element_escapes_texts_and_attributes():
+    assert element("p", "<b>", title='"<') == '<p title="&quot;&lt;">&lt;b&gt;</p>'
