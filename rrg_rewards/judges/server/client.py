@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from rrg_rewards.judges.base import STOPPED, FailureKind, Item, JudgeTask
-from rrg_rewards.judges.server.http_client import ReplyRefusedError, make_http_client
+from rrg_rewards.judges.server.http_client import Hook, ReplyRefusedError, make_http_client
 from rrg_rewards.judges.server.rate_limit import RateLimiter, RateStoppedError, expected_tokens
 from rrg_rewards.judges.server.requests import FormatChoice, is_format_refusal, reply_text, reply_tokens, request_body
 from rrg_rewards.judges.server.retries import CallError, Retries, ServerHealth, retry_after_seconds
@@ -30,8 +30,6 @@ _MOST_BYTES = 8 * 2**20
 _PASSING_STATUSES = frozenset({408, 409, 425, 429})
 # An error code such as model_not_found. Other text of the server may repeat the report.
 _ERROR_CODE = re.compile(r"[a-z0-9_.-]{1,40}", re.IGNORECASE)
-# Number of iterations of the event loop in which a call sends its request.
-_ITERATIONS = 12
 
 
 @dataclass(frozen=True)
@@ -102,34 +100,42 @@ class Session:
     """A client of one event loop, with a limit of simultaneous calls and with the pending answers.
 
     Args:
-        client: Client of the package openai, whose connections belong to the event loop.
+        open_client: Function that opens a client of the package openai, whose connections belong to the event loop. It
+            takes a hook that the client awaits before it sends a request.
         concurrency: Maximum number of simultaneous calls.
     """
 
-    def __init__(self, client: Any, concurrency: int) -> None:
-        self.client = client
+    def __init__(self, open_client: Callable[[Hook], Any], concurrency: int) -> None:
+        self.client = open_client(self._end_turn)
         self.users = 0
         self._slots = asyncio.Semaphore(concurrency)
-        self._start = asyncio.Lock()
+        self._turn = asyncio.Lock()
+        self._starting: object = None
         self._pending: dict[str, asyncio.Future[str | None]] = {}
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a free slot, and start calls one after another.
+        """Wait for a free slot, and until the call before has prepared its request.
 
-        Calls that start together take turns in the event loop, and send their requests only when the last is ready.
-        Their answers then arrive together, and the calls stay synchronised.
+        The event loop would otherwise switch between calls that start together, so that all requests are sent when the
+        last one is ready. The server would wait for them, and then this process for the answers, which arrive together
+        (with 32 simultaneous calls of 100 ms, 270 answers per second instead of 310).
         """
         async with self._slots:
-            await self._start.acquire()
-            self._release_after(_ITERATIONS)
-            yield
+            await self._turn.acquire()
+            call = self._starting = object()
+            try:
+                yield
+            finally:
+                # A call may fail before it sends a request.
+                if self._starting is call:
+                    await self._end_turn()
 
-    def _release_after(self, iterations: int) -> None:
-        if iterations:
-            asyncio.get_running_loop().call_soon(self._release_after, iterations - 1)
-        else:
-            self._start.release()
+    async def _end_turn(self, *_: Any) -> None:
+        """Let the next call start."""
+        if self._starting is not None:
+            self._starting = None
+            self._turn.release()
 
     async def pending_answer(self, key: str) -> str | None:
         """Return an answer that another evaluation is requesting, or ``None`` if no evaluation gets one."""
@@ -165,11 +171,11 @@ class _Sessions:
     creates a loop for each call.
 
     Args:
-        open_client: Function that opens a client.
+        open_client: Function that opens a client, as in :class:`Session`.
         concurrency: Maximum number of simultaneous calls in each loop.
     """
 
-    def __init__(self, open_client: Callable[[], Any], concurrency: int) -> None:
+    def __init__(self, open_client: Callable[[Hook], Any], concurrency: int) -> None:
         self._open_client = open_client
         self._concurrency = concurrency
         self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
@@ -182,7 +188,7 @@ class _Sessions:
         with self._lock:
             session = self._sessions.get(loop)
             if session is None:
-                session = self._sessions[loop] = Session(self._open_client(), self._concurrency)
+                session = self._sessions[loop] = Session(self._open_client, self._concurrency)
             session.users += 1
         try:
             yield session
@@ -294,13 +300,14 @@ class ChatClient:
             except (ValueError, RecursionError):
                 return None
 
-    def _open(self) -> Any:
+    def _open(self, before_request: Hook) -> Any:
         openai = require("openai", extra="judge")
         settings = self.settings
         http_client = make_http_client(
             openai.DefaultAsyncHttpxClient,
             type(openai.DEFAULT_CONNECTION_LIMITS),
             connections=settings.concurrency,
+            before_request=before_request,
             most_bytes=_MOST_BYTES,
             trust_env=not settings.address.is_loopback,
             # Plain HTTP has no certificate to verify, and loading the system's certificates takes 35 ms per client.

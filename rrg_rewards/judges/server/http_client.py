@@ -2,12 +2,15 @@
 
 import ipaddress
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cache, partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
-__all__ = ["Address", "ReplyRefusedError", "check_address", "make_http_client"]
+__all__ = ["Address", "Hook", "ReplyRefusedError", "check_address", "make_http_client"]
+
+Hook = Callable[[Any], Awaitable[None]]
+"""Function that a client awaits with each request or reply."""
 
 # Request replies without compression: 4 MB of gzip can expand to 1 GB.
 _UNCOMPRESSED = {"Accept-Encoding": "identity"}
@@ -92,6 +95,7 @@ def make_http_client(
     trust_env: bool,
     verify: Any,
     headers: Mapping[str, Any] | None = None,
+    before_request: Hook | None = None,
 ) -> Any:
     """Make an asynchronous HTTP client that follows no redirects and limits the size of replies.
 
@@ -105,11 +109,15 @@ def make_http_client(
         trust_env: Whether to use proxies from the environment.
         verify: Whether to verify certificates, or a context with certificates.
         headers: Headers of each request.
+        before_request: Hook for requests that are ready to be sent.
     """
     return client_class(
         limits=limits_class(max_connections=connections, max_keepalive_connections=connections),
         headers={**_UNCOMPRESSED, **(headers or {})},
-        event_hooks={"response": [partial(_limit_reply, most_bytes)]},
+        event_hooks={
+            "request": [] if before_request is None else [before_request],
+            "response": [partial(_limit_reply, most_bytes)],
+        },
         timeout=None,
         # A redirect or a proxy could send report text to a host that the user did not allow.
         follow_redirects=False,
