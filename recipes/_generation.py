@@ -1,0 +1,342 @@
+"""Reports for the rows of a table, by transformers or vLLM. The command line reads the settings for its help."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.run_log import RunLog
+from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
+from rrg_rewards.version import __version__
+
+if TYPE_CHECKING:
+    from rrg_rewards.data.tables.appending import AppendedLines
+    from rrg_rewards.data.tables.table import Table
+
+__all__ = ["GeneratedReports", "GenerationSettings", "generate_reports"]
+
+# vLLM starts a report as soon as another one ends, so that more of them at a time are faster.
+_BATCH_SIZES = {"transformers": 8, "vllm": 256}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationSettings:
+    """How reports are generated for the rows of a table.
+
+    Args:
+        model: Folder or Hub id of a language model, or of CT-CHAT.
+        revision: Revision of a model on the Hub.
+        input_column: Column for ``{input}`` of the prompt template.
+        prompt_template: Prompt; ``{NAME}`` is the column of that name.
+        system_prompt: System message, a .txt file of it, or ``conversation.py`` of CT-CHAT's code.
+        plain: Whether to use no chat template.
+        image_column: Column of feature files, absolute or relative to the folder of the table.
+        max_new_tokens: Longest report, in tokens.
+        temperature: Temperature of sampling; 0 is greedy decoding.
+        backend: Library that generates.
+        vllm_option: Arguments of ``vllm.LLM``.
+        device: Device of the model for transformers; ``auto`` is a GPU if there is one.
+        dtype: Type of the weights; ``auto`` is the saved one.
+        batch_size: Number of reports that are generated together. Default: 8; with vLLM 256.
+        seed: Seed of sampling.
+
+    Raises:
+        SettingError: If a setting is invalid, or does not fit the backend.
+    """
+
+    model: str = setting(help="folder or Hub id of a model", metavar="MODEL")
+    revision: str | None = setting(None, "revision of a model on the Hub")
+    input_column: str = setting("findings", "column for {input} (default: findings)", metavar="NAME")
+    prompt_template: str = setting(
+        "{input}",
+        "prompt; {input} is the input column, {NAME} is another column (default: {input})",
+        metavar="TEXT",
+    )
+    system_prompt: str | None = setting(
+        None, "system message, a .txt file of it, or conversation.py of CT-CHAT's code", metavar="TEXT"
+    )
+    plain: bool = setting(False, "use no chat template")
+    image_column: str | None = setting(
+        None, "column of feature files, absolute or relative to the folder of TABLE", metavar="NAME"
+    )
+    max_new_tokens: int = setting(512, "longest report, in tokens (default: 512)", metavar="N", minimum=1)
+    temperature: float = setting(0.0, "temperature of sampling; 0 is greedy decoding (default: 0)")
+    backend: Literal["transformers", "vllm"] = setting("transformers", "library that generates (default: transformers)")
+    vllm_option: Mapping[str, Any] = setting(
+        {}, "argument of vllm.LLM, e.g. max_model_len=4096; may be repeated", form="NAME=VALUE"
+    )
+    device: str = setting("auto", "cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = setting(
+        "auto", "type of the weights; auto is the saved one"
+    )
+    batch_size: int | None = setting(None, minimum=1)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_minimums(self)
+        if self.temperature < 0:
+            raise SettingError("temperature", f"must be a number from 0, got {self.temperature}")
+        if self.backend == "vllm" and self.device != "auto":
+            raise SettingError("device", "vLLM runs on the device that it was installed for; leave the option out")
+        if self.backend != "vllm" and self.vllm_option:
+            raise SettingError("vllm_option", "needs --backend vllm")
+
+
+@dataclass(frozen=True)
+class GeneratedReports:
+    """Generated reports.
+
+    Args:
+        reports: The report of each row; ``None`` for a row without input or volume.
+        truncated: Whether each report was cut off at ``max_new_tokens``.
+        settings: The settings.
+        source: Name of the table.
+    """
+
+    reports: list[str | None]
+    truncated: list[bool | None]
+    settings: GenerationSettings = field(repr=False)
+    source: str = "table"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as plain data."""
+        return {
+            "version": __version__,
+            "table": self.source,
+            "model": self.settings.model,
+            "backend": self.settings.backend,
+            "rows": len(self.reports),
+            "generated": sum(report is not None for report in self.reports),
+            "truncated": sum(map(bool, self.truncated)),
+            "temperature": self.settings.temperature,
+            "max_new_tokens": self.settings.max_new_tokens,
+            "seed": self.settings.seed,
+        }
+
+    def __str__(self) -> str:
+        words = [len(report.split()) for report in self.reports if report is not None]
+        text = f"{len(words)} reports, {sum(words) / max(len(words), 1):.0f} words on average"
+        if cut := sum(map(bool, self.truncated)):
+            text += f"; {cut} cut off at --max-new-tokens"
+        if missing := len(self.reports) - len(words):
+            text += f"; {missing} rows without input or volume have none"
+        return text
+
+
+def generate_reports(
+    table: "Table", settings: GenerationSettings, partial: str | Path | None = None, log: RunLog | None = None
+) -> GeneratedReports:
+    """Generate a report for each row of a table.
+
+    A batch contains the same rows in every run, so that a resumed run gives the reports of an uninterrupted one.
+
+    Args:
+        table: The table, as :func:`~rrg_rewards.data.read_table` returns it.
+        settings: The model, the prompts and the decoding.
+        partial: JSON lines file to which each report is appended. Reports that it contains from an interrupted run of
+            the same settings and rows are not generated again. It is not removed at the end.
+        log: Receives notes, warnings and progress. Default: Python warnings.
+
+    Raises:
+        SettingError: If the model is an adapter, reads no volumes although there are any, or ``partial`` is of other
+            settings or rows.
+        TableError: If a column is missing.
+        FeatureError: If a feature file is missing or torn.
+        FileNotFoundError: If the folder of the model does not exist.
+        ImportError: If the backend is not installed.
+    """
+    log = log or RunLog()
+    rows = _read_rows(table, settings)
+    check_model_source(settings.model)
+    if (Path(settings.model) / "adapter_config.json").is_file():
+        text = f"{settings.model} is a LoRA adapter; merge it first: rrg-rewards convert lora {settings.model}"
+        raise SettingError(None, text)
+    run = _Run(settings, rows, None if partial is None else Path(partial))
+    if run.done:
+        log.note(f"{partial} contains {len(run.done)} reports; the others are generated now")
+    run.complete(log)
+    found = [run.done.get(row, (None, None)) for row in range(len(rows))]
+    return GeneratedReports([text for text, _ in found], [is_cut for _, is_cut in found], settings, table.source)
+
+
+def _read_rows(table: "Table", settings: GenerationSettings) -> list[dict[str, Any] | None]:
+    """Return the prompt and the image of each row; ``None`` for a row without input or image."""
+    from rrg_rewards.recipes._arguments import DataArguments, make_prompt, prompt_columns
+    from rrg_rewards.utilities.features import check_features
+
+    arguments = DataArguments(
+        dataset=table.source,
+        input_column=settings.input_column,
+        image_column=settings.image_column,
+        system_prompt=settings.system_prompt,
+        prompt_template=settings.prompt_template,
+        conversational=not settings.plain,
+    )
+    system, columns = arguments.system_text, {name: table.column(name) for name in sorted(prompt_columns(arguments))}
+    images = table.column(settings.image_column) if settings.image_column else [None] * len(table)
+    folder = Path(table.source).parent
+    rows: list[dict[str, Any] | None] = []
+    for index, image in enumerate(images):
+        cells = {name: column[index] for name, column in columns.items()}
+        if any(map(_is_blank, cells.values())) or (settings.image_column and _is_blank(image)):
+            rows.append(None)
+            continue
+        path = {} if settings.image_column is None else {"image": str(folder / image)}
+        for file in path.values():
+            check_features(file)
+        rows.append({"prompt": make_prompt(cells, arguments, system), **path})
+    return rows
+
+
+def _is_blank(cell: Any) -> bool:
+    from rrg_rewards.data.tables.table import is_missing
+
+    return is_missing(cell) or not str(cell).strip()
+
+
+class _Run:
+    """Generates the reports that are missing, in batches, and appends each to a file of its own settings and rows."""
+
+    def __init__(
+        self, settings: GenerationSettings, rows: Sequence[dict[str, Any] | None], partial: Path | None
+    ) -> None:
+        self._settings = settings
+        self._rows = rows
+        self._partial = partial
+        # The device changes no report.
+        told = [{**asdict(settings), "device": None}, rows]
+        self._digest = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
+        self.done = self._read()
+
+    def complete(self, log: RunLog) -> None:
+        """Generate the missing reports."""
+        size = self._settings.batch_size or _BATCH_SIZES[self._settings.backend]
+        todo = [row for row, content in enumerate(self._rows) if content is not None]
+        with log.progress("generating") as progress:
+            progress(len(self.done), len(todo))
+            if len(self.done) == len(todo):
+                return
+            backend = _load_vllm(self._settings) if self._settings.backend == "vllm" else _Transformers(self._settings)
+            self._warn_of_missing_system_prompt(backend, log)
+            with self._lines() as lines:
+                for start in range(0, len(todo), size):
+                    progress(self._complete(backend, todo[start : start + size], lines), 0)
+
+    def _warn_of_missing_system_prompt(self, backend: "_Backend", log: RunLog) -> None:
+        from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
+
+        if getattr(backend.config, "uses_system_prompt", False) and self._settings.system_prompt is None:
+            log.warn(MISSING_SYSTEM_PROMPT)
+
+    def _lines(self) -> "AppendedLines | nullcontext[None]":
+        from rrg_rewards.data.tables.appending import AppendedLines
+
+        return nullcontext() if self._partial is None else AppendedLines(self._partial)
+
+    def _complete(self, backend: "_Backend", batch: Sequence[int], lines: "AppendedLines | None") -> int:
+        """Generate the reports of a batch, unless all are done; return the number of new ones."""
+        missing = [row for row in batch if row not in self.done]
+        if not missing:
+            return 0
+        contents = [content for row in batch if (content := self._rows[row]) is not None]
+        reports = backend.generate(contents, [self._settings.seed + row for row in batch])
+        for row, (text, is_finished) in zip(batch, reports, strict=True):
+            if row in missing:
+                self.done[row] = (text, not is_finished)
+                if lines is not None:
+                    line = {"row": row, "prediction": text, "truncated": not is_finished, "settings": self._digest}
+                    lines.append(line)
+        return len(missing)
+
+    def _read(self) -> dict[int, tuple[str, bool]]:
+        from rrg_rewards.data.tables.appending import read_whole_lines
+
+        held = None if self._partial is None else read_whole_lines(self._partial)
+        if held is None:
+            return {}
+        if set(held.column("settings")) != {self._digest}:
+            raise SettingError(
+                None,
+                f"{self._partial} is of an interrupted run with other settings or rows; delete it, or choose another "
+                "--output",
+            )
+        columns = (held.column(name) for name in ("row", "prediction", "truncated"))
+        return {row: (text, is_cut) for row, text, is_cut in zip(*columns, strict=True)}
+
+
+class _Backend(Protocol):
+    """Generates reports."""
+
+    config: Any
+    """The model's configuration."""
+
+    def generate(self, rows: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[tuple[str, bool]]:
+        """Return the report of each row, and whether it ends by itself."""
+
+
+def _load_vllm(settings: GenerationSettings) -> _Backend:
+    # As the messages of the command line; vLLM reads the variables when it is imported.
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+    from rrg_rewards.integrations.vllm.reports import VLLMReports
+
+    dtype = {} if settings.dtype == "auto" else {"dtype": settings.dtype}
+    return VLLMReports(
+        settings.model,
+        max_new_tokens=settings.max_new_tokens,
+        temperature=settings.temperature,
+        has_images=settings.image_column is not None,
+        options={"revision": settings.revision, "seed": settings.seed, **dtype, **settings.vllm_option},
+    )
+
+
+class _Transformers:
+    """Generates the reports of a batch together, from the seed of its first row."""
+
+    def __init__(self, settings: GenerationSettings) -> None:
+        import torch
+
+        transformers = require("transformers", extra="models")
+        from rrg_rewards.models import CTChatForConditionalGeneration
+        from rrg_rewards.training.policy.hf_generators import CausalLMGenerator, CTChatGenerator
+
+        name, revision, has_images = settings.model, settings.revision, settings.image_column is not None
+        device = ("cuda" if torch.cuda.is_available() else "cpu") if settings.device == "auto" else settings.device
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            name, dtype=settings.dtype, revision=revision, trust_remote_code=False
+        )
+        model = model.to(device).eval()
+        is_ct_chat = isinstance(model, CTChatForConditionalGeneration)
+        if has_images and not is_ct_chat:
+            raise SettingError(None, f"--image-column needs a CT-CHAT model; {name} is a {type(model).__name__}")
+        processor = (transformers.AutoProcessor if is_ct_chat else transformers.AutoTokenizer).from_pretrained(
+            name, revision=revision, trust_remote_code=False
+        )
+        tokenizer = processor.tokenizer if is_ct_chat else processor
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        options: Any = {"max_new_tokens": settings.max_new_tokens, "temperature": settings.temperature or 1.0}
+        self._generator = (CTChatGenerator if has_images else CausalLMGenerator)(model, processor, **options)
+        self._is_greedy = not settings.temperature
+        self.config = model.config
+
+    def generate(self, rows: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[tuple[str, bool]]:
+        """Return the report of each row, and whether it ends by itself."""
+        import torch
+
+        torch.manual_seed(seeds[0])
+        device = self._generator.model.device
+        inputs = {
+            name: value.to(device) if torch.is_tensor(value) else value
+            for name, value in self._generator.collate(rows).items()
+        }
+        with torch.inference_mode():
+            completions = self._generator.sample(inputs, greedy=self._is_greedy)
+        finished: Any = completions.finished
+        return list(zip(self._generator.decode(completions), finished.tolist(), strict=True))
