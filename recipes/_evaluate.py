@@ -1,7 +1,7 @@
 """Held-out evaluation: greedy reports, their corpus statistics, and bootstrap intervals."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,11 +11,6 @@ from transformers import BatchEncoding, GenerationConfig, ProcessorMixin
 from trl import prepare_multimodal_messages
 from trl.models.utils import unwrap_model_for_generation
 
-from rrg_rewards.functional import (
-    LabelCounts,
-    crg_macro_score_from_counts,
-    crg_score_from_counts,
-)
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.metrics import FineBenchScores, LabelScores, Scores
 from rrg_rewards.rewards import Reward
@@ -33,91 +28,103 @@ __all__ = [
 _Statistic = Callable[..., Tensor]
 _NUM_RESAMPLES = 1000
 
-# Each statistic is a function of the column sums of `Evaluation.per_report`. Columns 0 to 2 are the score, the number
-# of reports and the number of words. If the metric counts labels, columns 3 to 6 are tp, fn, fp and tn. For
-# CT-FineBench, each part of the score has two more columns: its value, and the number of reports that have a value.
-# For CRG with average="macro", the last columns are tp, fn, fp and tn of each label.
-_OF_SCORES: dict[str, _Statistic] = {
-    "score": lambda sums: sums[0] / sums[1],
-    "words": lambda sums: sums[2] / sums[1],
-}
-_OF_LABELS: dict[str, _Statistic] = {
-    "crg": lambda sums: crg_score_from_counts(*sums[3:7]),
-    "precision": lambda sums: sums[3] / (sums[3] + sums[5]),
-    "recall": lambda sums: sums[3] / (sums[3] + sums[4]),
-    "predicted_positives": lambda sums: (sums[3] + sums[5]) / sums[1],
-}
-
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Reports generated for held-out rows, and the numbers from which corpus statistics are computed.
+    """Reports generated for held-out rows, and their scores.
 
     Args:
         reports: ``N`` reports.
-        per_report: For each reward, a tensor of shape ``(N, K)`` whose columns are summed; NaN for unscorable reports.
-        parts: Names of the parts of the score, for each CT-FineBench reward.
-        floors: ``min_prevalence`` of each CRG reward with ``average="macro"``.
+        scores: Scores of the reports, by name of the reward.
     """
 
     reports: list[str]
-    per_report: dict[str, Tensor]
-    parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    floors: dict[str, float] = field(default_factory=dict)
+    scores: dict[str, Scores]
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """Return for each reward its statistics with bootstrap intervals and the number of unscorable reports."""
-        summaries = {}
-        for name, rows in self.per_report.items():
-            scored = ~rows.isnan().any(dim=1)
-            summaries[name] = {**_intervals(self.statistics(name), rows[scored]), "unscorable": int((~scored).sum())}
-        return summaries
+        return {
+            name: {
+                **_intervals(_statistics(scores), self.columns(name, scores.scored)),
+                "unscorable": int((~scores.scored).sum()),
+            }
+            for name, scores in self.scores.items()
+        }
 
-    def statistics(self, name: str) -> dict[str, _Statistic]:
-        """Return the statistics of a reward, as functions of the column sums."""
-        if name in self.parts:
-            of_parts = {part: _mean_of(3 + 2 * index) for index, part in enumerate(self.parts[name])}
-            return {**_OF_SCORES, **of_parts}
-        if name in self.floors:
-            macro = {"crg": _macro_crg(self.floors[name]), "crg_micro": _OF_LABELS["crg"]}
-            return {**_OF_SCORES, **macro, **{key: of for key, of in _OF_LABELS.items() if key != "crg"}}
-        return {**_OF_SCORES, **(_OF_LABELS if self.per_report[name].shape[1] > 3 else {})}
+    def columns(self, name: str, chosen: Tensor) -> tuple[Tensor, ...]:
+        """Return the arguments of the statistics of a reward, each with a row for each chosen report.
 
+        Args:
+            name: Name of the reward.
+            chosen: ``(N,)`` bool, true for scored reports only.
 
-def _mean_of(column: int) -> _Statistic:
-    return lambda sums: sums[column] / sums[column + 1]
-
-
-def _macro_crg(min_prevalence: float) -> _Statistic:
-    return lambda sums: crg_macro_score_from_counts(LabelCounts(*sums[7:].chunk(4)), min_prevalence)
-
-
-def _intervals(statistics: Mapping[str, _Statistic], *columns: Tensor) -> dict[str, dict[str, float]]:
-    """Return the estimate and bootstrap interval of each statistic, all from the same draws."""
-    intervals = {}
-    for name, statistic in statistics.items():
-        of_rows = _of_sums(statistic)
-        low, high = bootstrap_interval(of_rows, columns, _NUM_RESAMPLES)
-        intervals[name] = {"estimate": float(of_rows(*columns)), "low": low, "high": high}
-    return intervals
-
-
-def _of_sums(statistic: _Statistic) -> _Statistic:
-    return lambda *columns: statistic(*(column.sum(0) for column in columns))
+        Returns:
+            Scores and numbers of words; for CRG also the counts of labels, for CT-FineBench the parts of the score.
+        """
+        scores = self.scores[name].take(chosen.nonzero().flatten())
+        words = torch.tensor([len(report.split()) for report in self.reports], dtype=torch.float64)[chosen]
+        further: Sequence[Tensor] = ()
+        if isinstance(scores, LabelScores):
+            further = scores.sufficient_statistics
+        elif isinstance(scores, FineBenchScores):
+            further = tuple(scores.details.values())
+        return scores.value.double(), words, *further
 
 
 def change(before: Evaluation, after: Evaluation) -> dict[str, dict[str, dict[str, float]]]:
     """Return for each reward the differences between two evaluations of the same rows, with paired intervals."""
     changes = {}
-    for name, rows in before.per_report.items():
-        scored = ~torch.cat([rows, after.per_report[name]], dim=1).isnan().any(dim=1)
-        statistics = {key: _difference(statistic) for key, statistic in before.statistics(name).items()}
-        changes[name] = _intervals(statistics, rows[scored], after.per_report[name][scored])
+    for name, scores in before.scores.items():
+        chosen = scores.scored & after.scores[name].scored
+        columns = (*before.columns(name, chosen), *after.columns(name, chosen))
+        statistics = {key: _difference(statistic) for key, statistic in _statistics(scores).items()}
+        changes[name] = _intervals(statistics, columns)
     return changes
 
 
+def _statistics(scores: Scores) -> dict[str, _Statistic]:
+    """Return the statistics of a reward as functions of :meth:`Evaluation.columns`."""
+    statistics = {"score": _mean_of(0), "words": _mean_of(1)}
+    if isinstance(scores, LabelScores):
+        # The columns 2 to 4 are true positives, false negatives and false positives.
+        statistics["crg"] = lambda *columns: scores.aggregate(*columns[2:])
+        if scores.average == "macro":
+            micro = replace(scores, average="micro", levels=(), widths=())
+            statistics["crg_micro"] = lambda *columns: micro.aggregate(*(counts.sum(1) for counts in columns[2:]))
+        statistics["precision"] = _share_of(2, (2, 4))
+        statistics["recall"] = _share_of(2, (2, 3))
+        statistics["predicted_positives"] = lambda *columns: (
+            sum(columns[index].double().sum() for index in (2, 4)) / len(columns[0])
+        )
+    elif isinstance(scores, FineBenchScores):
+        # A part is NaN if the report has no question that belongs to it.
+        statistics |= {part: _mean_of(2 + index) for index, part in enumerate(scores.details)}
+    return statistics
+
+
+def _mean_of(column: int) -> _Statistic:
+    return lambda *columns: columns[column].nanmean()
+
+
+def _share_of(column: int, among: Sequence[int]) -> _Statistic:
+    return lambda *columns: columns[column].double().sum() / sum(columns[other].double().sum() for other in among)
+
+
 def _difference(statistic: _Statistic) -> _Statistic:
-    return lambda before, after: statistic(after) - statistic(before)
+    def difference(*columns: Tensor) -> Tensor:
+        half = len(columns) // 2
+        return statistic(*columns[half:]) - statistic(*columns[:half])
+
+    return difference
+
+
+def _intervals(statistics: Mapping[str, _Statistic], columns: Sequence[Tensor]) -> dict[str, dict[str, float]]:
+    """Return the estimate and bootstrap interval of each statistic, all from the same draws."""
+    intervals = {}
+    for name, statistic in statistics.items():
+        low, high = bootstrap_interval(statistic, columns, _NUM_RESAMPLES)
+        intervals[name] = {"estimate": float(statistic(*columns)), "low": low, "high": high}
+    return intervals
 
 
 def evaluate_reports(reports: list[str], rewards: Sequence[Reward], rows: Any) -> Evaluation:
@@ -129,12 +136,7 @@ def evaluate_reports(reports: list[str], rewards: Sequence[Reward], rows: Any) -
         rows: Held-out rows.
     """
     columns = {column: list(rows[column]) for column in rows.column_names}
-    scores = {reward.__name__: reward.score(reports, **columns) for reward in rewards}
-    per_report = {name: _per_report(one, reports) for name, one in scores.items()}
-    parts = {name: tuple(one.details) for name, one in scores.items() if isinstance(one, FineBenchScores)}
-    labelled = {name: one for name, one in scores.items() if isinstance(one, LabelScores)}
-    floors = {name: one.min_prevalence for name, one in labelled.items() if one.average == "macro"}
-    return Evaluation(reports, per_report, parts, floors)
+    return Evaluation(reports, {reward.__name__: reward.score(reports, **columns) for reward in rewards})
 
 
 def format_summary(summary: Mapping[str, Any]) -> str:
@@ -157,22 +159,6 @@ def with_images_of_others(rows: Any) -> Any:
     """Return the rows with each image replaced by that of the next row."""
     images = list(rows["image"])
     return rows.remove_columns("image").add_column("image", images[1:] + images[:1])
-
-
-def _per_report(scores: Scores, reports: Sequence[str]) -> Tensor:
-    words = torch.tensor([len(report.split()) for report in reports], dtype=torch.float64)
-    columns = [scores.value.double(), torch.ones_like(words), words]
-    if isinstance(scores, LabelScores):
-        preds, target = scores.preds, scores.target
-        cells = torch.stack([preds & target, ~preds & target, preds & ~target, ~preds & ~target], dim=1).double()
-        columns += [*cells.sum(2).T]
-        if scores.average == "macro":
-            columns += [*cells.flatten(1).T]
-    elif isinstance(scores, FineBenchScores):
-        # A part is NaN if the report has no question that belongs to it.
-        for part in scores.details.values():
-            columns += [part.nan_to_num(0.0), (~part.isnan()).double()]
-    return torch.stack(columns, dim=1)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from datasets import Dataset
 from tiny_policy import tiny_model, tiny_tokenizer
 from words import WordLabeler
 
-from rrg_rewards.functional import bootstrap_interval, crg_score, crg_score_from_counts
+from rrg_rewards.functional import bootstrap_interval, crg_score, crg_score_from_counts, label_counts
 from rrg_rewards.recipes._evaluate import (
     Evaluation,
     GreedyPolicy,
-    _per_report,
     change,
     evaluate_reports,
     greedy_reports,
@@ -29,7 +28,7 @@ AFTER = ["edema", "effusion edema", "nodule", "", "edema"]
 
 def evaluation(reports: list[str]) -> Evaluation:
     reward = CRGReward(LABELER, prior=0.3)
-    return Evaluation(reports, {"crg": _per_report(reward.score(reports, reference=TARGET), reports)})
+    return Evaluation(reports, {"crg": reward.score(reports, reference=TARGET)})
 
 
 def test_statistics_are_those_of_the_corpus() -> None:
@@ -45,13 +44,14 @@ def test_statistics_are_those_of_the_corpus() -> None:
 
 
 def test_intervals_are_those_of_the_bootstrap_of_reports() -> None:
-    scored = [evaluation(reports).per_report["crg"][:4] for reports in (BEFORE, AFTER)]
+    target = LABELER(TARGET[:4])
+    scored = [torch.stack(label_counts(LABELER(reports[:4]), target, dim=1), 1) for reports in (BEFORE, AFTER)]
 
     def gain(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-        return crg_score_from_counts(*after.sum(0)[3:]) - crg_score_from_counts(*before.sum(0)[3:])
+        return crg_score_from_counts(*after.sum(0)) - crg_score_from_counts(*before.sum(0))
 
     def precision(rows: torch.Tensor) -> torch.Tensor:
-        return rows[:, 3].sum() / (rows[:, 3].sum() + rows[:, 5].sum())
+        return rows[:, 0].sum() / (rows[:, 0].sum() + rows[:, 2].sum())
 
     found = evaluation(AFTER).summary()["crg"]["precision"]
     assert (found["low"], found["high"]) == pytest.approx(bootstrap_interval(precision, scored[1:]))
@@ -60,7 +60,8 @@ def test_intervals_are_those_of_the_bootstrap_of_reports() -> None:
 
 
 def test_a_single_report_has_no_interval() -> None:
-    found = Evaluation(["edema"], {"crg": evaluation(AFTER).per_report["crg"][:1]}).summary()["crg"]["recall"]
+    single = evaluation(AFTER).scores["crg"].take(torch.tensor([0]))
+    found = Evaluation(["edema"], {"crg": single}).summary()["crg"]["recall"]
     assert found["estimate"] == 1
     assert math.isnan(found["low"])
     assert math.isnan(found["high"])
@@ -111,8 +112,7 @@ def test_questions_are_told_by_kind() -> None:
 
 
 def evaluate_texts(reward: MetricReward, reports: list[str], columns: dict[str, list[str]]) -> Evaluation:
-    scores = reward.score(reports, **columns)
-    return Evaluation(reports, {"ct_finebench": _per_report(scores, reports)}, {"ct_finebench": tuple(scores.details)})
+    return Evaluation(reports, {"ct_finebench": reward.score(reports, **columns)})
 
 
 @pytest.mark.parametrize("conversational", [True, False])
@@ -133,7 +133,7 @@ def test_a_greedy_report_does_not_depend_on_its_batch(conversational: bool) -> N
 
 
 def test_nothing_scorable_is_nan() -> None:
-    rows = torch.full((2, 7), math.nan)
-    summary = Evaluation(["", ""], {"crg": rows}).summary()["crg"]
+    scores = CRGReward(LABELER, prior=0.3).score(["", ""], reference=[None, None])
+    summary = Evaluation(["", ""], {"crg": scores}).summary()["crg"]
     assert math.isnan(summary["crg"]["estimate"])
     assert summary["unscorable"] == 2
