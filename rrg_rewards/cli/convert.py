@@ -4,10 +4,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.cli.convert_reports import add_reports
-from rrg_rewards.cli.options import UsageError, add_command_parser, positive_int
+from rrg_rewards.cli.options import (
+    UsageError,
+    add_command_parser,
+    add_shared_options,
+    add_table_argument,
+    positive_int,
+)
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
 __all__ = ["add_command"]
@@ -36,16 +40,30 @@ example:
   rrg-rewards convert lora runs/ct_chat/sft --output runs/ct_chat/sft_merged
 """
 
+_REPORTS = """\
+Write predicted reports as the JSON document that a leaderboard or challenge takes:
+
+  rexrank  an object of studies by name; each has the other columns, and the prediction as model_prediction
+  vlm3d    an object with a list generated_reports of the names of volumes (input_image_name) and reports (report)
+
+The other direction needs no conversion: all commands read both layouts from files ending in .json. The layouts follow
+the descriptions of ReXrank and VLM3D; check a document against the current rules before you submit it.
+
+examples:
+  rrg-rewards convert reports predictions.csv --layout vlm3d --study-column volume --output results.json
+  rrg-rewards convert reports predictions.csv --layout rexrank --study-column study_id --output predictions.json
+"""
+
 _DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``convert`` to the command line."""
     parser = commands.add_parser("convert", help=summary, description=_DESCRIPTION)
-    models = parser.add_subparsers(title="what to convert", metavar="KIND", required=True)
-    add_reports(models)
+    kinds = parser.add_subparsers(title="what to convert", metavar="KIND", required=True)
+    _add_reports(kinds)
 
-    ct_chat = add_command_parser(models, "ct-chat", _convert_ct_chat, "convert a checkpoint of CT-CHAT", _CT_CHAT)
+    ct_chat = add_command_parser(kinds, "ct-chat", _convert_ct_chat, "convert a checkpoint of CT-CHAT", _CT_CHAT)
     ct_chat.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder of the checkpoint")
     ct_chat.add_argument(
         "--base-model", metavar="MODEL", help="folder or Hub id of the language model that CT-CHAT was trained from"
@@ -72,7 +90,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         help="attention heads of the projector (default: 8, as published)",
     )
 
-    lora = add_command_parser(models, "lora", _merge_lora, "merge a LoRA adapter into its base model", _LORA)
+    lora = add_command_parser(kinds, "lora", _merge_lora, "merge a LoRA adapter into its base model", _LORA)
     lora.add_argument("adapter", metavar="ADAPTER", type=Path, help="folder of the adapter")
     lora.add_argument(
         "--base-model", metavar="MODEL", help="model that the adapter was trained on (default: read from the adapter)"
@@ -85,16 +103,46 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         )
 
 
-def _check(args: argparse.Namespace) -> None:
-    folder = args.output
-    if args.quiet:
+def _add_reports(kinds: Any) -> None:
+    parser = add_command_parser(
+        kinds, "reports", _write_reports, "write reports as ReXrank's or VLM3D's JSON", _REPORTS
+    )
+    add_table_argument(parser, "REPORTS", "predicted reports")
+    parser.add_argument("--layout", required=True, choices=("rexrank", "vlm3d"), help="layout of the document")
+    parser.add_argument("--study-column", required=True, metavar="NAME", help="column of the names of the studies")
+    parser.add_argument(
+        "--prediction-column", default="prediction", metavar="NAME", help="column of predictions (default: %(default)s)"
+    )
+    output = {"required": True, "default": None, "help": "document to write; - is standard output"}
+    add_shared_options(parser, "format", "overwrite", output=output)
+
+
+def _write_reports(args: argparse.Namespace, terminal: Terminal) -> int:
+    from rrg_rewards.analysis.pairs import read_input
+    from rrg_rewards.data.tables.json_documents import write_report_document
+    from rrg_rewards.data.tables.writers import check_output
+
+    check_output(args.output, args.overwrite)
+    write_report_document(
+        read_input(args.table, args.format, args.delimiter, terminal),
+        args.output,
+        args.layout,
+        study_column=args.study_column,
+        prediction_column=args.prediction_column,
+        overwrite=args.overwrite,
+    )
+    return 0
+
+
+def _check(folder: Path, quiet: bool) -> None:
+    if quiet:
         require("transformers.utils.logging", extra="models").disable_progress_bar()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists; choose another --output")
 
 
 def _convert_ct_chat(args: argparse.Namespace, terminal: Terminal) -> int:
-    _check(args)
+    _check(args.output, args.quiet)
     require("transformers", extra="models")
     from rrg_rewards.models import CTChatForConditionalGeneration, CTChatProcessor
 
@@ -114,26 +162,11 @@ def _convert_ct_chat(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _merge_lora(args: argparse.Namespace, terminal: Terminal) -> int:
-    _check(args)
-    peft = require("peft", extra="models")
-    transformers = require("transformers", extra="models")
-    # Registers CT-CHAT with the automatic classes of transformers.
-    require("rrg_rewards.models.ct_chat.model", extra="models")
-    if not (args.adapter / "adapter_config.json").is_file():
-        raise UsageError(f"{args.adapter}: no LoRA adapter (there is no adapter_config.json)")
-    source = args.base_model or peft.PeftConfig.from_pretrained(str(args.adapter)).base_model_name_or_path
-    try:
-        check_model_source(source)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}; name the model that the adapter was trained on with --base-model") from error
-    base = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=args.dtype, trust_remote_code=False)
-    model = peft.PeftModel.from_pretrained(base, str(args.adapter)).merge_and_unload(safe_merge=True)
-    return _save(
-        model,
-        transformers.AutoProcessor.from_pretrained(str(args.adapter), trust_remote_code=False),
-        args.output,
-        terminal,
-    )
+    _check(args.output, args.quiet)
+    require("peft", extra="models")
+    from rrg_rewards.models.loading import merge_adapter
+
+    return _save(*merge_adapter(args.adapter, args.base_model, args.dtype), args.output, terminal)
 
 
 def _save(model: Any, processor: Any, folder: Path, terminal: Terminal) -> int:

@@ -48,7 +48,7 @@ _NUM_REPORTS = 3
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``demo`` to the command line."""
-    parser = add_command_parser(commands, "demo", _demo, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "demo", _run, summary, _DESCRIPTION)
     parser.add_argument("--output", metavar="FOLDER", type=Path, help="folder to write (default: runs/demo-DATE-TIME)")
     for name, default, content in (
         ("steps", 45, "GRPO steps"),
@@ -56,12 +56,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         ("train-rows", 6000, "studies to train on"),
         ("heldout-rows", 300, "held-out studies"),
     ):
-        summary = f"{content} (default: {default})"
-        parser.add_argument(f"--{name}", type=positive_int, metavar="N", default=default, help=summary)
+        text = f"{content} (default: {default})"
+        parser.add_argument(f"--{name}", type=positive_int, metavar="N", default=default, help=text)
     add_shared_options(parser, "seed")
 
 
-def _demo(args: argparse.Namespace, terminal: Terminal) -> int:
+def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     folder = args.output or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     if folder.exists():
         raise FileExistsError(f"{folder} exists; choose another --output")

@@ -37,7 +37,7 @@ examples:
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``train`` to the command line."""
-    parser = add_command_parser(commands, "train", _train, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "train", _run, summary, _DESCRIPTION)
     parser.add_argument("task", choices=("crepe", "er2score"), help="learned metric to train")
     parser.add_argument("--config", metavar="FILE", help="YAML file, or name of a recipe (see rrg-rewards recipes ls)")
     parser.add_argument("--keys", action="store_true", help="show all keys of the YAML file and exit")
@@ -51,7 +51,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser.set_defaults(takes_more=True)
 
 
-def _train(args: argparse.Namespace, terminal: Terminal) -> int:
+def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     require("lightning", extra="train")
     # Imported here, because --help must not import Lightning.
     training: Any = import_module("rrg_rewards.training.metrics.cli")
@@ -62,13 +62,13 @@ def _train(args: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--config FILE is required; rrg-rewards recipes ls lists recipes")
     terminated: type[BaseException] = import_module("lightning.pytorch.utilities.exceptions").SIGTERMException
     try:
-        return _run(args, training, terminal)
+        return _train(args, training, terminal)
     except terminated:
         terminal.error("ended by SIGTERM; --resume_from_checkpoint auto continues from the last checkpoint")
         return 128 + int(signal.SIGTERM)
 
 
-def _run(args: argparse.Namespace, training: Any, terminal: Terminal) -> int:
+def _train(args: argparse.Namespace, training: Any, terminal: Terminal) -> int:
     argv = ["--config", str(_config_file(args.config)), *args.more]
     # In a log file, each step of a progress bar would be a line.
     if args.quiet or not sys.stderr.isatty():

@@ -6,15 +6,19 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import torch
 from torch import nn
 
+from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
+from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["load_frozen", "process_device"]
+__all__ = ["load_frozen", "merge_adapter", "process_device"]
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -158,3 +162,34 @@ def _check_whole(model: nn.Module) -> None:
             f"holds, or left empty, {', '.join(split[:3])}{', ...' if len(split) > 3 else ''}. What load_frozen loads "
             "must be made inside `build`, not before"
         )
+
+
+def merge_adapter(adapter: str | Path, base_model: str | None = None, dtype: str = "auto") -> tuple[Any, Any]:
+    """Merge a LoRA adapter, and modules trained with it such as CT-CHAT's projector, into a language model.
+
+    Args:
+        adapter: Folder of the adapter, with its processor.
+        base_model: Model that the adapter was trained on. Default: as the adapter says.
+        dtype: Type of the weights; ``auto`` is that of the base model.
+
+    Returns:
+        The merged model, and its processor.
+
+    Raises:
+        SettingError: If the folder contains no adapter.
+        FileNotFoundError: If the folder of the base model does not exist.
+    """
+    peft = require("peft", extra="models")
+    transformers = require("transformers", extra="models")
+    # Registers CT-CHAT with the automatic classes of transformers.
+    require("rrg_rewards.models.ct_chat.model", extra="models")
+    if not (Path(adapter) / "adapter_config.json").is_file():
+        raise SettingError(None, f"{adapter}: no LoRA adapter (there is no adapter_config.json)")
+    source = base_model or peft.PeftConfig.from_pretrained(str(adapter)).base_model_name_or_path
+    try:
+        check_model_source(source)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}; name the model that the adapter was trained on with --base-model") from error
+    base = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=dtype, trust_remote_code=False)
+    model = peft.PeftModel.from_pretrained(base, str(adapter)).merge_and_unload(safe_merge=True)
+    return model, transformers.AutoProcessor.from_pretrained(str(adapter), trust_remote_code=False)
