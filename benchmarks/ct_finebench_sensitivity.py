@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.cli.sensitivity import Scorer, make_scorer, markdown_table, sensitivity, versions_of
+from rrg_rewards.analysis import ReportTexts, SensitivitySettings, make_scorer, make_versions, measure_sensitivity
+from rrg_rewards.analysis.sensitivity import ReportVersions, Scorer
 from rrg_rewards.data import phantom_studies, read_table
 from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.version import __version__
@@ -63,12 +64,12 @@ def scorers(arguments: argparse.Namespace) -> list[Scorer]:
     return [*found, make_scorer("crimson"), make_scorer("ct_finebench")]
 
 
-def kept_labels(reports: list[str], seed: int) -> dict[str, dict[str, int]]:
+def kept_labels(made: ReportVersions) -> dict[str, dict[str, int]]:
     """Count the positive label cells that each version keeps, loses and adds."""
-    labeler, made = RuleLabeler("ct_rate"), versions_of(reports, seed)
-    before = labeler(reports)
+    labeler = RuleLabeler("ct_rate")
+    before = labeler(list(made.reports.values()))
     found = {}
-    for version, rewritten in made.items():
+    for version, rewritten in made.versions.items():
         after = labeler([report.candidate for report in rewritten])
         cells = {"kept": before & after, "lost": before & ~after, "won": after & ~before}
         found[version] = {name: int(matrix.sum()) for name, matrix in cells.items()}
@@ -83,10 +84,11 @@ def main() -> None:
     lines = ["# Sensitivity of metrics to wording and to details", ""]
     for name, reports in corpora(arguments).items():
         started = time.perf_counter()
-        table = {**sensitivity(reports, metrics, arguments.seed), "labels": kept_labels(reports, arguments.seed)}
-        result["corpora"][name] = table
-        lines += [f"## {name}", "", markdown_table(table)]
-        print(f"{name}, {time.perf_counter() - started:.0f} s\n{markdown_table(table)}labels: {table['labels']}\n")
+        made = make_versions(ReportTexts.of(reports), SensitivitySettings(seed=arguments.seed))
+        table, labels = measure_sensitivity(made, metrics), kept_labels(made)
+        result["corpora"][name] = {**table.to_dict(), "labels": labels}
+        lines += [f"## {name}", "", table.to_markdown()]
+        print(f"{name}, {time.perf_counter() - started:.0f} s\n{table.to_markdown()}labels: {labels}\n")
     arguments.output.with_suffix(".json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     arguments.output.with_suffix(".md").write_text("\n".join(lines), encoding="utf-8")
 

@@ -1,21 +1,27 @@
 """``rrg-rewards count``: let a language model count the errors of existing reports."""
 
 import argparse
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rrg_rewards.cli.judge_arguments import (
-    add_judge_arguments,
-    check_judge_outputs,
-    judge_from_arguments,
-    judge_limits,
-    limits_of,
+from rrg_rewards.analysis.judge_settings import CountingSettings, JudgeLimits
+from rrg_rewards.cli.options import (
+    Outputs,
+    add_command_parser,
+    add_model_options,
+    add_settings,
+    add_shared_options,
+    add_table_argument,
+    model_from,
+    read_input,
+    settings_from,
+    show_dry_run,
 )
-from rrg_rewards.cli.options import add_command_parser, add_shared_options, add_table_argument, positive_int
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from rrg_rewards.judges.base import Judge, ReportPair
+    from rich.table import Table as Grid
+
+    from rrg_rewards.analysis.counting import CountingRun
 
 __all__ = ["add_command"]
 
@@ -48,100 +54,49 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``count`` to the command line."""
     parser = add_command_parser(commands, "count", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "references and candidates")
-    for name in ("reference", "prediction"):
-        parser.add_argument(
-            f"--{name}-column", default=name, metavar="NAME", help=f"column of {name}s (default: %(default)s)"
-        )
+    add_settings(parser, CountingSettings, "reference_column", "prediction_column")
     parser.add_argument(
         "--output",
         required=True,
         metavar="FILE",
         help="JSON lines file to append to (.jsonl); pairs that it contains are not requested again",
     )
-    parser.add_argument("--max-pairs", type=positive_int, metavar="N", help="use the first N pairs only")
-    parser.add_argument(
-        "--source", default="judge", metavar="TEXT", help="value of `source` in the output (default: %(default)s)"
-    )
-    add_judge_arguments(parser)
-    parser.add_argument("--dry-run", action="store_true", help="send nothing; show counts, estimates and one prompt")
+    add_settings(parser, CountingSettings, "max_pairs", "source")
+    add_model_options(parser)
     overwrite = {"help": "replace a summary that exists; --output is never replaced"}
     add_shared_options(parser, "json", "format", overwrite=overwrite)
 
 
-def _pairs(args: argparse.Namespace, terminal: Terminal) -> "list[ReportPair]":
-    """Return the distinct pairs of reports that are not blank."""
-    from rrg_rewards.cli.options import read_input
-    from rrg_rewards.judges.base import ReportPair
-
-    table = read_input(args, terminal)
-    rows = list(zip(table.texts(args.reference_column), table.texts(args.prediction_column), strict=True))
-    found = [
-        ReportPair(reference, candidate)
-        for reference, candidate in rows
-        if reference is not None and candidate is not None and reference.strip() and candidate.strip()
-    ]
-    pairs = list(dict.fromkeys(found))
-    if len(found) < len(rows):
-        terminal.warn(f"{len(rows) - len(found)} of {len(rows)} pairs lack a report, and are left out")
-    if len(pairs) < len(found):
-        terminal.note(f"{len(found) - len(pairs)} pairs are duplicates and count once")
-    return pairs[: args.max_pairs]
-
-
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    check_judge_outputs(args)
-    limits = limits_of(args)
-    judge = judge_from_arguments(args, limits, "counts no errors")
-    pairs = _pairs(args, terminal)
+    from rrg_rewards.analysis.answers import stop_at_interrupt
+    from rrg_rewards.analysis.counting import CountingRun, read_pairs
+
+    outputs = settings_from(args, Outputs, is_appended=True)
+    outputs.check()
+    limits, settings = settings_from(args, JudgeLimits), settings_from(args, CountingSettings)
+    judge = model_from(args, limits, "counts no errors")
+    pairs = read_pairs(read_input(args, terminal), settings, terminal)
+    run = CountingRun(pairs, args.output, judge, settings)
     if judge is None or args.dry_run:
-        return _dry_run(args, pairs, {**judge_limits(judge), **limits}, judge, terminal)
-    return _request(args, judge, pairs, terminal)
+        show_dry_run(run, limits, outputs, terminal)
+        return 0
+    with stop_at_interrupt(judge, terminal, "rrg-rewards count"):
+        run.request(terminal)
+    outputs.write_summary(run.to_dict())
+    terminal.show(_grid(run), stderr=outputs.json == "-")
+    run.log_outcome(terminal)
+    return run.exit_code
 
 
-def _dry_run(
-    args: argparse.Namespace,
-    pairs: "list[ReportPair]",
-    limits: dict[str, Any],
-    judge: "Judge | None",
-    terminal: Terminal,
-) -> int:
-    from rrg_rewards.cli.count_run import held_pairs
-    from rrg_rewards.cli.judge_requests import describe_costs, estimate, show_dry_run
-    from rrg_rewards.data.tables.writers import write_json
-    from rrg_rewards.judges.tasks.counting import CountingTask
+def _grid(run: "CountingRun") -> "Grid":
+    """Return a table of the errors that were written, by category."""
+    from rich.table import Table as Grid
 
-    task, held = CountingTask(), held_pairs(args.output)
-    asked = [pair for pair in pairs if pair not in held.pairs]
-    # The quotes of an answer are about as long as both reports.
-    expected = estimate(task, asked, (pair.reference + pair.candidate for pair in asked), **limits)
-    if args.json is not None:
-        counts = {"prompt_hash": task.prompt_hash, "pairs": len(pairs), "to_ask": len(asked)}
-        write_json({**counts, "estimate": asdict(expected)}, args.json, args.overwrite)
-    line = f"pairs: {len(pairs)}; in the output: {len(pairs) - len(asked)}; to request: {len(asked)}"
-    show_dry_run(task, asked, [line, *describe_costs(expected)], judge, terminal, args.json == "-")
-    return 0
-
-
-def _request(args: argparse.Namespace, judge: "Judge", pairs: "list[ReportPair]", terminal: Terminal) -> int:
-    from rrg_rewards.cli.count_run import CountingRun, check_held, held_pairs
-    from rrg_rewards.cli.judge_requests import interruptible, note_destination, show_unanswered, warn_of_other_answers
-    from rrg_rewards.data.tables.appending import AppendedLines
-    from rrg_rewards.data.tables.writers import write_json
-
-    with AppendedLines(args.output) as output:
-        held = held_pairs(args.output)
-        check_held(args.output)
-        asked = [pair for pair in pairs if pair not in held.pairs]
-        counting = CountingRun(judge, output, args.source)
-        warn_of_other_answers(held.judges, held.prompts, judge, counting.task, terminal)
-        if asked:
-            note_destination(judge, f"{len(asked)} pairs of reports", terminal)
-        with terminal.progress("counting") as report, interruptible(judge, terminal, "count"):
-            unanswered = counting.run(asked, report)
-    if args.json is not None:
-        write_json(counting.summary(len(pairs), len(pairs) - len(asked), unanswered), args.json, args.overwrite)
-    terminal.show(counting.grid(args.output, len(pairs) - len(asked)), stderr=args.json == "-")
-    show_unanswered(judge, unanswered, "pairs", terminal)
-    if judge.is_stopped:
-        return 130
-    return 0 if counting.written or not asked else 1
+    title = f"{run.output}: {run.written} pairs written, {run.num_held} before"
+    grid = Grid(title=title, title_justify="left")
+    grid.add_column("category")
+    grid.add_column("errors", justify="right")
+    grid.add_column("significant", justify="right")
+    for category, row in run.categories.items():
+        grid.add_row(category, f"{row['errors']}", f"{row['significant']}")
+    return grid

@@ -2,11 +2,23 @@
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from rrg_rewards.cli.finebench_input import add_label_options
-from rrg_rewards.cli.options import add_command_parser, add_shared_options, add_table_argument, positive_int
+from rrg_rewards.analysis.judge_settings import MiningSettings, QuestionSettings, SensitivitySettings
+from rrg_rewards.analysis.settings import MetricChoice
+from rrg_rewards.cli.options import (
+    Outputs,
+    UsageError,
+    add_command_parser,
+    add_settings,
+    add_shared_options,
+    add_table_argument,
+    read_input,
+    settings_from,
+)
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.version import __version__
 
 __all__ = ["add_command"]
 
@@ -65,26 +77,22 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     tasks = parser.add_subparsers(title="tasks", metavar="TASK", required=True)
 
     build = _add_task(tasks, "build", _build, "make question items from reports", _BUILD)
-    build.add_argument("--id-column", metavar="NAME", help="column of report ids (default: row numbers)")
-    _add_judge_options(build, "the finding engine")
-    add_label_options(build, "make items only for findings whose label is 1, in columns named like the findings")
+    add_settings(build, QuestionSettings, "id_column", "schema", "judge", "labels", "label_prefix")
     add_shared_options(build, "output", "batch-size")
 
     mine = _add_task(tasks, "mine", _mine, "count the attributes of findings in reports", _MINE)
-    mine.add_argument(
-        "--min-count", type=positive_int, default=50, metavar="N", help="minimum count of a pair (default: 50)"
-    )
-    _add_judge_options(mine, "the finding engine")
-    add_label_options(mine, "ask the judge only about findings whose label is 1, in columns named like the findings")
+    labels = {"help": "ask the judge only about findings whose label is 1, in columns named like the findings"}
+    add_settings(mine, MiningSettings, "min_count", "schema", "judge", "labels", "label_prefix", labels=labels)
     add_shared_options(mine, "output", "batch-size")
 
     sense = _add_task(
         tasks, "sensitivity", _sensitivity, "score paraphrased reports and reports with wrong details", _SENSITIVITY
     )
-    sense.add_argument("--metrics", required=True, metavar="NAME[,NAME...]", help="metrics to compare")
-    _add_judge_options(sense, "rules")
-    add_shared_options(sense, "set", "seed", "batch-size")
-    sense.add_argument("--limit", type=positive_int, metavar="N", help="use the first N reports only")
+    add_settings(sense, MetricChoice, "metrics", metrics={"required": True, "help": "metrics to compare"})
+    judge = {"help": "openai:MODEL, local:MODEL, or a YAML mapping of a name and settings (default: rules)"}
+    add_settings(sense, SensitivitySettings, "schema", "judge", judge=judge)
+    add_settings(sense, MetricChoice, "set")
+    add_settings(sense, SensitivitySettings, "seed", "batch_size", "limit")
     sense.add_argument("--pairs", metavar="FILE", help="write the reports with both versions to FILE")
     sense.add_argument("--output", metavar="FILE", help="write the table to FILE: .json or .md")
 
@@ -98,34 +106,65 @@ def _add_task(
     return parser
 
 
-def _add_judge_options(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the options on the judge and on the findings that it is asked about."""
-    parser.add_argument(
-        "--schema",
-        default="ct_rate",
-        metavar="NAME",
-        help="question schema: ct_rate, merlin or a YAML file (default: ct_rate)",
-    )
-    parser.add_argument(
-        "--judge",
-        metavar="JUDGE",
-        help=f"openai:MODEL, local:MODEL, or a YAML mapping of a name and settings (default: {default})",
-    )
-
-
 def _build(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.cli.finebench_build import build
+    from rrg_rewards.analysis.question_items import build_question_items, read_report_texts
+    from rrg_rewards.data.records.question_items import write_question_items
 
-    return build(args, terminal)
+    settings_from(args, Outputs).check()
+    settings = settings_from(args, QuestionSettings)
+    reports = read_report_texts(read_input(args, terminal), settings, terminal, args.table)
+    items = build_question_items(reports, settings, terminal)
+    write_question_items(items.rows, args.output, args.format, args.overwrite)
+    terminal.note(
+        f"{items.num_items} items on {len(items.rows)} reports, of which {items.num_empty} have no item on a finding "
+        f"of {args.schema}"
+    )
+    if items.positive_labels is not None:
+        terminal.note(
+            f"{items.num_findings} of {items.positive_labels} positive labels have an item; no report states the "
+            "others in words known here"
+        )
+    return 0
 
 
 def _mine(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.cli.finebench_mine import mine
+    from rrg_rewards.analysis.question_items import mine_attributes, read_report_texts
+    from rrg_rewards.data.tables.writers import write_table
 
-    return mine(args, terminal)
+    settings_from(args, Outputs).check()
+    settings = settings_from(args, MiningSettings)
+    reports = read_report_texts(read_input(args, terminal), settings, terminal, args.table)
+    mined = mine_attributes(reports, settings, terminal)
+    write_table(mined.to_table(), args.output, args.format, args.overwrite)
+    terminal.note(
+        f"{len(mined.counts)} values of {mined.num_kept} pairs that occur {args.min_count} times or more in "
+        f"{len(reports.texts)} reports; {len(mined.pairs) - mined.num_kept} rarer pairs are left out"
+    )
+    return 0
 
 
 def _sensitivity(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.cli.finebench_sensitivity import run_sensitivity
+    from rrg_rewards.analysis.question_items import read_report_texts
+    from rrg_rewards.analysis.sensitivity import make_scorers, make_versions, measure_sensitivity
+    from rrg_rewards.data.tables.writers import check_output, open_output, write_json, write_table
 
-    return run_sensitivity(args, terminal)
+    settings = settings_from(args, SensitivitySettings)
+    if args.output is not None and Path(args.output).suffix not in (".json", ".md"):
+        raise UsageError(f"argument --output: must end in .json or .md, got {args.output!r}")
+    for path in (args.output, args.pairs):
+        if path is not None:
+            check_output(path, args.overwrite)
+    scorers = make_scorers(settings_from(args, MetricChoice))
+    reports = read_report_texts(read_input(args, terminal), settings, terminal, args.table)
+    versions = make_versions(reports, settings, terminal)
+    result = measure_sensitivity(versions, scorers, terminal)
+    if args.pairs is not None:
+        write_table(versions.to_table(), args.pairs, args.format, args.overwrite)
+    if args.output is not None and args.output.endswith(".json"):
+        summary = {"version": __version__, "table": args.table, "text_column": args.text_column, **result.to_dict()}
+        write_json(summary, args.output, args.overwrite)
+    elif args.output is not None:
+        with open_output(args.output, args.overwrite) as file:
+            file.write(result.to_markdown().encode())
+    terminal.show(result.to_markdown().rstrip())
+    return 0

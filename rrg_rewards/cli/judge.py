@@ -2,20 +2,26 @@
 
 import argparse
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rrg_rewards.analysis.judge_settings import CandidateSettings, EvaluationSettings
 from rrg_rewards.cli.options import (
+    Outputs,
     UsageError,
     add_command_parser,
+    add_settings,
     add_shared_options,
     add_table_argument,
-    check_outputs,
-    positive_int,
     read_input,
-    write_outputs,
+    settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.version import __version__
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
+
+    from rrg_rewards.analysis.evaluating import JudgeComparison
 
 __all__ = ["add_command"]
 
@@ -78,33 +84,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     tasks = parser.add_subparsers(title="tasks", metavar="TASK", required=True)
 
     candidates = _add_task(tasks, "candidates", _candidates, "make candidate reports", _CANDIDATES, "reference reports")
-    candidates.add_argument(
-        "--report-column", default="report", metavar="NAME", help="column of references (default: %(default)s)"
-    )
-    candidates.add_argument(
-        "--regimes",
-        default="edited,random",
-        metavar="NAME[,NAME...]",
-        help="regimes to draw from: edited, random, matched, generated (default: %(default)s)",
-    )
-    candidates.add_argument("--encoder", metavar="MODEL", help="folder or Hub id of the encoder of the regime matched")
-    candidates.add_argument("--generated-column", metavar="NAME", help="column of a model's reports")
-    candidates.add_argument(
-        "--per-report", type=positive_int, default=1, metavar="N", help="candidates for each reference (default: 1)"
-    )
-    candidates.add_argument(
-        "--modality", choices=("ct", "xray"), help="modality of invented findings (default: by the words of the report)"
-    )
-    add_shared_options(candidates, "seed", "output", "json", "format", "overwrite")
+    add_settings(candidates, CandidateSettings)
+    add_shared_options(candidates, "output", "json", "format", "overwrite")
 
     label = _add_task(tasks, "label", _label, "evaluate report pairs with a judge", _LABEL, "report pairs")
-    label.add_argument(
-        "--reference-column", default="reference", metavar="NAME", help="column of references (default: %(default)s)"
-    )
-    label.add_argument(
-        "--candidate-column", default="candidate", metavar="NAME", help="column of candidates (default: %(default)s)"
-    )
-    label.add_argument("--source-column", metavar="NAME", help="column that names the source of a candidate")
+    add_settings(label, EvaluationSettings, "reference_column", "candidate_column", "source_column")
     output = {
         "default": argparse.SUPPRESS,
         "required": True,
@@ -112,12 +96,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     }
     overwrite = {"help": "replace a summary that exists; --output is never replaced"}
     _add_judge_options(label, default="rules")
-    add_shared_options(label, "context", "json", "format", output=output, overwrite=overwrite)
+    add_settings(label, EvaluationSettings, "context")
+    add_shared_options(label, "json", "format", output=output, overwrite=overwrite)
 
     compare = _add_task(tasks, "compare", _compare, "compare a judge with evaluations", _COMPARE, "evaluations")
     _add_judge_options(compare)
     add_shared_options(compare, "json", "overwrite")
-    compare.set_defaults(output=None, format=None)
 
 
 def _add_task(
@@ -134,72 +118,78 @@ def _add_task(
 
 
 def _add_judge_options(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    judge = {"help": "rules, openai:MODEL, local:MODEL, or a YAML mapping of a name and settings"}
-    given = {"default": default} if default else {"required": True}
-    parser_default = f" (default: {default})" if default else ""
-    add_shared_options(parser, judge={**given, "help": judge["help"] + parser_default})
-    parser.add_argument(
-        "--prompt",
-        default="own",
-        choices=("own", "guidelines", "compact", "crimson-score"),
-        help="prompt for a language model (default: own)",
+    text = "rules, openai:MODEL, local:MODEL, or a YAML mapping of a name and settings"
+    given = (
+        {"default": default, "help": f"{text} (default: {default})"} if default else {"required": True, "help": text}
     )
+    add_shared_options(parser, judge=given)
+    add_settings(parser, EvaluationSettings, "prompt")
 
 
 def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.data.tables.table import Table
-    from rrg_rewards.judges.candidates import REGIMES, make_candidates
-    from rrg_rewards.models.report_encoder import ReportEncoder
+    from rrg_rewards.analysis.evaluating import add_candidates
 
-    check_outputs(args)
-    table = read_input(args, terminal)
-    kept = {row: text for row, text in enumerate(table.texts(args.report_column)) if text is not None and text.strip()}
-    if blank := len(table) - len(kept):
-        terminal.warn(f"{blank} of {len(table)} reports are missing or blank, and are left out")
-    rows, generated = list(kept), None
-    if args.generated_column is not None:
-        texts = table.texts(args.generated_column)
-        generated = {number: text for number, row in enumerate(rows) if (text := texts[row]) is not None}
-    regimes = [name for name in args.regimes.split(",") if name]
-    try:
-        found = make_candidates(
-            list(kept.values()),
-            regimes,
-            generated=generated,
-            encoder=None if args.encoder is None else ReportEncoder(args.encoder),
-            per_report=args.per_report,
-            modality=args.modality,
-            seed=args.seed,
-        )
-    except ValueError as error:
-        raise UsageError(f"argument --regimes: {error}") from error
-    columns = {name: [cells[rows[number]] for number, _, _ in found.rows] for name, cells in table.columns.items()}
-    if replaced := [name for name in ("candidate", "regime") if name in columns]:
-        terminal.warn(f"the output replaces input columns of the same name: {', '.join(replaced)}")
-    columns["candidate"] = [candidate for _, _, candidate in found.rows]
-    columns["regime"] = [regime for _, regime, _ in found.rows]
-    counts = {name: columns["regime"].count(name) for name in REGIMES if name in regimes}
-    summary = {
-        "version": __version__,
-        "table": args.table,
-        "reports": len(kept),
-        "blank": blank,
-        "candidates": counts,
-        "declined": dict(found.declined),
-    }
-    write_outputs(args, Table(columns), summary)
-    made = ", ".join(f"{count} {name}" for name, count in counts.items())
-    terminal.note(f"{len(found.rows)} candidates ({made}); {found.declined.total()} could not be made")
+    outputs = settings_from(args, Outputs)
+    outputs.check()
+    made = add_candidates(read_input(args, terminal), settings_from(args, CandidateSettings), terminal)
+    outputs.write(made.table, {"version": __version__, "table": args.table, **made.to_dict()})
+    counts = ", ".join(f"{count} {name}" for name, count in made.candidates.items())
+    terminal.note(f"{len(made.table)} candidates ({counts}); {made.declined.total()} could not be made")
     return 0
 
 
 def _label(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.cli.judge_run import label_pairs
+    from rrg_rewards.analysis.answers import stop_at_interrupt
+    from rrg_rewards.analysis.evaluating import EvaluationRun, read_sourced_pairs
+    from rrg_rewards.analysis.metric_choice import choose_judge
 
-    return label_pairs(args, terminal)
+    outputs, settings = settings_from(args, Outputs, is_appended=True), settings_from(args, EvaluationSettings)
+    outputs.check()
+    judge = choose_judge(args.judge)
+    table = read_input(args, terminal)
+    pairs, unscorable = read_sourced_pairs(table, settings, terminal)
+    run = EvaluationRun(pairs, args.output, judge, settings)
+    with stop_at_interrupt(judge, terminal, "rrg-rewards judge"):
+        run.request(terminal)
+    summary = {"version": __version__, "table": args.table, "judge": judge.signature, "prompt": run.prompt}
+    outputs.write_summary({**summary, "rows": len(table), "unscorable": unscorable, **run.to_dict()})
+    run.log_outcome(terminal)
+    return run.exit_code
 
 
 def _compare(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.cli.judge_run import compare_judge
+    from rrg_rewards.analysis.evaluating import compare_judge
+    from rrg_rewards.judges.evaluations import read_evaluations
 
-    return compare_judge(args, terminal)
+    outputs = settings_from(args, Outputs)
+    outputs.check()
+    evaluations = read_evaluations(args.table)
+    if not evaluations:
+        raise UsageError(f"{args.table}: no evaluations")
+    compared = compare_judge(evaluations, args.judge, args.prompt, log=terminal)
+    outputs.write_summary({"version": __version__, "table": args.table, **compared.to_dict()})
+    failed = ", ".join(f"{count} {kind}" for kind, count in compared.failures.items()) or "none"
+    line = f"valid answers: {compared.valid} of {compared.pairs}; failed: {failed}"
+    terminal.show(line, _grid(compared), stderr=outputs.json == "-")
+    return 0
+
+
+def _grid(compared: "JudgeComparison") -> "Grid":
+    """Return a table of the agreement by quantity."""
+    from rich.table import Table as Grid
+
+    grid = Grid()
+    for heading in ("", "Kendall's tau (95 %)", "mean absolute difference", "equal"):
+        grid.add_column(heading, justify="left" if not heading else "right")
+    for name, row in compared.agreement.items():
+        grid.add_row(name.replace("_", " "), _interval(row), _number(row["mae"], ".3f"), _number(row["equal"], ".0%"))
+    return grid
+
+
+def _interval(row: dict[str, float | None]) -> str:
+    tau, low, high = (_number(row[name], ".2f") for name in ("tau", "low", "high"))
+    return tau if row["low"] is None else f"{tau} ({low} to {high})"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "undefined" if value is None else format(value, form)

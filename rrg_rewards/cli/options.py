@@ -3,7 +3,7 @@
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, asdict, dataclass, fields
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -11,7 +11,10 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.settings import SettingError
 
 if TYPE_CHECKING:
+    from rrg_rewards.analysis.answers import AnswerRun
+    from rrg_rewards.analysis.judge_settings import JudgeLimits
     from rrg_rewards.data.tables.table import Table
+    from rrg_rewards.judges.base import Judge
     from rrg_rewards.pages.page import Page
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "add_command_parser",
     "add_delimiter_option",
     "add_html_options",
+    "add_model_options",
     "add_settings",
     "add_shared_options",
     "add_table_argument",
@@ -29,12 +33,14 @@ __all__ = [
     "check_outputs",
     "finite_number",
     "metric_settings",
+    "model_from",
     "not_negative_int",
     "note_delimiter",
     "positive_int",
     "read_assignments",
     "read_input",
     "settings_from",
+    "show_dry_run",
     "with_new_columns",
     "write_outputs",
 ]
@@ -286,6 +292,64 @@ def add_shared_options(parser: argparse.ArgumentParser, *names: str, **changes: 
         parser.add_argument(f"--{name}", **{**_SHARED_OPTIONS[name], **changed.get(name, {})})
 
 
+def _positive_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
+    return number
+
+
+def _price(text: str) -> float:
+    return 0.0 if text.strip() in ("0", "0.0") else _positive_number(text)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--judge`` for a language model, its prices and rate limits, and ``--dry-run``."""
+    from rrg_rewards.analysis.judge_settings import JudgeLimits
+
+    judge = "openai:MODEL, local:MODEL, or a YAML mapping of a name and settings; required without --dry-run"
+    add_shared_options(parser, judge={"help": judge})
+    price, rate = {"type": _price}, {"type": _positive_number}
+    limits = {"price_in": price, "price_out": price, "requests_per_minute": rate, "tokens_per_minute": rate}
+    add_settings(parser, JudgeLimits, **limits)
+    parser.add_argument("--dry-run", action="store_true", help="send nothing; show counts, estimates and one prompt")
+
+
+def model_from(args: argparse.Namespace, limits: "JudgeLimits", lacks: str) -> "Judge | None":
+    """Return the language model of ``--judge``; ``None`` for a dry run without one.
+
+    Args:
+        args: Arguments of the command.
+        limits: Its prices and rate limits.
+        lacks: Why the judge must be a language model, as for :func:`rrg_rewards.analysis.answers.choose_model`.
+
+    Raises:
+        UsageError: If there is no judge, and no dry run.
+        SettingError: If the judge is unknown, or no language model.
+    """
+    from rrg_rewards.analysis.answers import choose_model
+
+    if args.judge is not None:
+        return choose_model(args.judge, limits, lacks)
+    if not args.dry_run:
+        raise UsageError("--judge is required unless --dry-run is set")
+    return None
+
+
+def show_dry_run(run: "AnswerRun[Any, Any]", limits: "JudgeLimits", outputs: "Outputs", terminal: Terminal) -> None:
+    """Show a prompt, the numbers of items, their estimated cost, and the machine that would get the reports."""
+    expected = run.estimate(limits)
+    outputs.write_summary({**run.plan(), "estimate": asdict(expected)})
+    address = getattr(run.judge, "address", None)
+    lines = [run.preview(), run.describe(), str(expected)]
+    lines += [] if address is None else [f"reports would be sent to {address.host}"]
+    terminal.show(*(line for line in lines if line), stderr=outputs.json == "-")
+    terminal.note("nothing was sent")
+
+
 def _delimiter(text: str) -> str:
     mark = {"tab": "\t", "\\t": "\t"}.get(text, text)
     if len(mark) != 1 or mark in '"\r\n':
@@ -412,12 +476,14 @@ class Outputs:
         json: Summary of ``--json``.
         format: Format of ``--format``.
         overwrite: Whether to replace files that exist.
+        is_appended: Whether the command appends JSON lines to ``output``.
     """
 
     output: str | None = None
     json: str | None = None
     format: str | None = None
     overwrite: bool = False
+    is_appended: bool = False
 
     @property
     def hides_results(self) -> bool:
@@ -438,6 +504,8 @@ class Outputs:
         from rrg_rewards.data.tables.writers import check_output
         from rrg_rewards.utilities.imports import require
 
+        if self.is_appended and (self.output is None or self.output == "-" or table_format(self.output) != "jsonl"):
+            raise UsageError(f"argument --output: must be a file of JSON lines (.jsonl), got {self.output!r}")
         if self.json is not None and self.json == self.output:
             raise UsageError(f"--output and --json must differ, got {self.json!r} for both")
         taken = [self.output, self.json]
@@ -449,7 +517,7 @@ class Outputs:
             taken.append(path)
         for path in taken:
             if path is not None:
-                check_output(path, self.overwrite)
+                check_output(path, self.overwrite or (self.is_appended and path == self.output))
         if self.output is not None and table_format(self.output, self.format) == "parquet":
             require("pyarrow", extra="parquet")
 
@@ -458,14 +526,20 @@ class Outputs:
 
         If one of them cannot be written, the other is written nevertheless, because both are results of a long run.
         """
-        from rrg_rewards.data.tables.writers import write_json, write_table
+        from rrg_rewards.data.tables.writers import write_table
 
         try:
-            if self.json is not None:
-                write_json(summary, self.json, self.overwrite)
+            self.write_summary(summary)
         finally:
             if self.output is not None:
                 write_table(table, self.output, self.format, self.overwrite)
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write the summary, if it is set."""
+        from rrg_rewards.data.tables.writers import write_json
+
+        if self.json is not None:
+            write_json(summary, self.json, self.overwrite)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import torch
@@ -61,7 +62,8 @@ def any_process(value: bool, device: torch.device) -> bool:
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine from synchronous code and return its result.
 
-    If this thread already runs an event loop, as in a notebook, the coroutine runs in another thread.
+    If this thread already runs an event loop, as in a notebook, the coroutine runs in another thread. An interrupt of
+    this thread cancels it.
 
     Example:
         >>> async def answer():
@@ -73,8 +75,21 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(coroutine)
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def cancellable() -> T:
+        tasks.extend(task for task in [asyncio.current_task()] if task is not None)
+        return await coroutine
+
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rrg-rewards")
+    future = executor.submit(asyncio.run, cancellable())
     try:
-        return executor.submit(asyncio.run, coroutine).result()
+        return future.result()
+    except KeyboardInterrupt:
+        for task in tasks:
+            with suppress(RuntimeError):  # The event loop may be closed by now.
+                task.get_loop().call_soon_threadsafe(task.cancel)
+        wait([future])
+        raise
     finally:
         executor.shutdown(wait=False)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rrg_rewards.cli.sensitivity import Scorer, make_scorer, markdown_table, sensitivity
+from rrg_rewards.analysis.sensitivity import make_scorer
 from rrg_rewards.data import phantom_studies, read_question_items, read_table
 from rrg_rewards.judges import registry as judges
 from rrg_rewards.questions import get_question_schema
@@ -221,26 +221,6 @@ def test_ids_must_tell_reports_apart(run, write_csv):
     path = write_csv("r.csv", ["id", "text"], ["a", "Clear."], ["a", "Edema."])
     result = run("finebench", "build", path, "--text-column", "text", "--id-column", "id")
     assert (result.code, "'a' occurs more than once in 'id'" in result.err) == (2, True)
-
-
-def test_a_report_counts_where_both_versions_are_scored():
-    nan = float("nan")
-    answers = iter([[0.5, nan, 0.8, 0.3], [0.7, 0.1, 0.6, nan]])
-    scorer = Scorer("errors", lambda preds, target: (next(answers), {"size": [1.0, 1.0, nan, 1.0]}), "s", False)
-    entry = sensitivity(["a", "b", "c", "d"], [scorer])["metrics"]["errors"]
-    assert entry["paraphrased"] == pytest.approx(0.65)
-    assert entry["adversarial"] == pytest.approx(0.65)
-    # Lower is better: the first is better in other words, the third is not.
-    assert (entry["paraphrase_better"], entry["scored"], entry["unscorable"]) == (0.5, 2, 2)
-    assert entry["parts"] == {"size": {"paraphrased": 1.0, "adversarial": 1.0}}
-    assert "errors (lower is better)" in markdown_table({"reports": 4, "seed": 0, "metrics": {"errors": entry}})
-
-
-def test_a_metric_that_scores_nothing_has_no_mean():
-    scorer = Scorer("none", lambda preds, target: ([float("nan")], {}), "s")
-    result = sensitivity(["a"], [scorer])
-    assert result["metrics"]["none"]["paraphrased"] is None
-    assert "| none | - | - | - | 0 |" in markdown_table(result)
 
 
 def test_a_judge_builds_in_the_engines_place(run, write_csv, tmp_path, monkeypatch):

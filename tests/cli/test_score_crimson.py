@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from rrg_rewards.cli.judge_options import BatchedJudge
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.judges import registry as judges
@@ -97,14 +96,6 @@ def test_progress_is_told_batch_by_batch(run, pairs, monkeypatch):
     assert run("score", pairs, "--metrics", "crimson", "--judge", "scripted", "--batch-size", 3).code == 0
     reading, scoring = [("reading", 3, 3)] * 2, [("scoring", 0, 6), ("scoring", 3, 0), ("scoring", 3, 0)]
     assert told == reading + scoring
-
-
-def test_a_batched_judge_says_what_the_judge_says():
-    from rrg_rewards.judges import RuleJudge
-
-    judge = BatchedJudge(RuleJudge(), 2, lambda done, added: None)
-    assert judge.signature == RuleJudge().signature
-    assert judge.is_immediate
 
 
 @pytest.mark.parametrize(

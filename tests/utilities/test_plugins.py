@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rrg_rewards.analysis.sensitivity import make_scorer
 from rrg_rewards.cli.main import main
-from rrg_rewards.cli.sensitivity import make_scorer
 from rrg_rewards.labelers import get_labeler
 from rrg_rewards.metrics import ReportCRG, available_metrics, make_metric
 from rrg_rewards.rewards import available_rewards, make_reward

@@ -1,0 +1,480 @@
+"""Answers of a judge in a file: which ones the file holds, what the others cost, and their requests.
+
+A run can be interrupted at any time. Each accepted answer is in the file already, and the next run requests the others.
+"""
+
+import os
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic
+
+from rrg_rewards.analysis.judge_settings import JudgeLimits
+from rrg_rewards.analysis.metric_choice import choose_judge
+from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
+from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result
+from rrg_rewards.judges.server.rate_limit import estimated_tokens
+from rrg_rewards.utilities.processes import run_coroutine
+from rrg_rewards.utilities.run_log import Progress, RunLog
+from rrg_rewards.utilities.settings import SettingError
+
+__all__ = [
+    "AnswerRun",
+    "BatchedJudge",
+    "Estimate",
+    "HeldAnswers",
+    "JudgeSetting",
+    "choose_model",
+    "stop_at_interrupt",
+]
+
+JudgeSetting = str | Mapping[str, Any] | Judge
+"""A judge, its name, or its settings."""
+
+# Number of items of an immediate judge in a batch.
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated cost of requests, without repeated ones.
+
+    Args:
+        requests: Number of calls.
+        prompt_tokens: Tokens of prompts.
+        completion_tokens: Tokens of answers.
+        cost: Cost of the tokens; ``None`` without a price.
+        minutes: Minimum time at the rate limits; ``None`` without limits.
+    """
+
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None
+    minutes: float | None
+
+    def __str__(self) -> str:
+        cost = "cost: unknown without --price-in and --price-out"
+        if self.cost is not None:
+            cost = f"estimated cost: {_money(self.cost)}, without repeated requests"
+        time = "time: unknown without a rate limit"
+        if self.minutes is not None:
+            duration = f"{self.minutes:.1f} minutes" if self.minutes < 120 else f"{self.minutes / 60:.1f} hours"
+            time = f"minimum time at the rate limits: {duration}"
+        return (
+            f"estimated tokens: {self.prompt_tokens:,} of prompts, {self.completion_tokens:,} of answers (4 characters "
+            f"per token)\n{cost}\n{time}"
+        )
+
+
+def _money(amount: float) -> str:
+    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.4f}"
+
+
+@dataclass(frozen=True)
+class HeldAnswers:
+    """The content of a file of answers.
+
+    Args:
+        answers: What the counts need of each answer, by the key of its item.
+        judges: Signatures of the judges.
+        prompts: Hashes of the prompts.
+    """
+
+    answers: Mapping[Hashable, Any] = field(default_factory=dict)
+    judges: frozenset[str] = frozenset()
+    prompts: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(
+        cls, path: str | Path, columns: Sequence[str], answers: Callable[[Table], Mapping[Hashable, Any]]
+    ) -> "HeldAnswers":
+        """Read a file, which need not exist.
+
+        Args:
+            path: JSON lines file.
+            columns: Keys that each line must have, beside ``judge`` and ``prompt_hash``.
+            answers: Function that returns the answers of the table.
+
+        Raises:
+            TableError: If a line is malformed or lacks a key.
+        """
+        table = read_whole_lines(path)
+        if table is None:
+            return cls()
+        if missing := [name for name in (*columns, "judge", "prompt_hash") if name not in table.columns]:
+            raise TableError(f"{path}: exists, but is not an output of this command: it lacks {', '.join(missing)}")
+        judges, prompts = (frozenset(map(str, table.columns[name])) for name in ("judge", "prompt_hash"))
+        return cls(answers(table), judges, prompts)
+
+
+class AnswerRun(ABC, Generic[Item, Result]):
+    """Requests the answers that a file lacks, and appends each one as soon as it is accepted.
+
+    Subclasses say what an item is, how the file names it, and what is counted.
+
+    Args:
+        task: The task.
+        items: The items; equal ones are requested once.
+        output: JSON lines file to append to.
+        judge: The judge; ``None`` if nothing is requested.
+    """
+
+    activity: ClassVar[str]
+    """Name of the run in its progress."""
+    noun: ClassVar[str]
+    """Name of the items."""
+
+    def __init__(
+        self, task: JudgeTask[Item, Result], items: Sequence[Item], output: str | Path, judge: Judge | None = None
+    ) -> None:
+        self.task = task
+        self.items = list(dict.fromkeys(items))
+        self.output = output
+        self.judge = judge
+        self.written = 0
+        """Number of answers that this run has appended."""
+        self.failures: Counter[str] = Counter()
+        """Failed items, by kind of failure."""
+        self.reasons: dict[str, str] = {}
+        """Reason of the first failure of each kind."""
+        self.not_asked = 0
+        """Number of items that were not requested because the judge was stopped."""
+        self._held: HeldAnswers | None = None
+        self._missing: list[Item] = []
+
+    @property
+    def held(self) -> HeldAnswers:
+        """The content of the file before the run. The file need not exist.
+
+        Raises:
+            TableError: If the file has other content.
+        """
+        if self._held is None:
+            self._held = self._read_held()
+            self._missing = [item for item in self.items if self._key(item) not in self._held.answers]
+        return self._held
+
+    @property
+    def missing(self) -> list[Item]:
+        """The items whose answers the file lacked before the run."""
+        return self._missing if self.held else []
+
+    @property
+    def num_held(self) -> int:
+        """Number of items whose answers the file held before the run."""
+        return len(self.items) - len(self.missing)
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command: 130 if the judge was stopped, 1 if all requests failed, otherwise 0."""
+        if self.judge is not None and self.judge.is_stopped:
+            return 130
+        return 0 if self.written or not self.missing else 1
+
+    @abstractmethod
+    def _key(self, item: Item) -> Hashable:
+        """Return what identifies an item in the file."""
+
+    @abstractmethod
+    def _read_held(self) -> HeldAnswers:
+        """Read the file, which need not exist."""
+
+    def _check(self) -> None:
+        """Raise a :class:`TableError` for the first invalid line of the file, which is not empty."""
+
+    @abstractmethod
+    def _record(self, item: Item, result: Result, judge: str) -> Mapping[str, Any]:
+        """Return the line of an answer of the judge with the signature ``judge``, and count it."""
+
+    @abstractmethod
+    def _expected_answer(self, item: Item) -> str:
+        """Return a text about as long as the answer."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts of the run."""
+
+    def plan(self) -> dict[str, Any]:
+        """Return the numbers of all items and of those to request."""
+        return {"prompt_hash": self.task.prompt_hash, "pairs": len(self.items), "to_ask": len(self.missing)}
+
+    def describe(self) -> str:
+        """Return these numbers in a line of text."""
+        return f"pairs: {len(self.items)}; in the output: {self.num_held}; to request: {len(self.missing)}"
+
+    def estimate(self, limits: JudgeLimits | None = None) -> Estimate:
+        """Estimate the cost of the missing answers; nothing is sent.
+
+        Args:
+            limits: Prices and rate limits that the judge does not have.
+        """
+        known = {} if self.judge is None else self.judge.arguments()
+        known = {**known, **(JudgeLimits() if limits is None else limits).arguments()}
+        prompts = (self.task.messages(item) for item in self.missing)
+        prompt = sum(estimated_tokens(message["content"] for message in messages) for messages in prompts)
+        completion = sum(estimated_tokens([self._expected_answer(item)]) for item in self.missing)
+        price = known.get("price")
+        amounts = {"requests_per_minute": len(self.missing), "tokens_per_minute": prompt + completion}
+        times = [amount / limit for name, amount in amounts.items() if (limit := known.get(name)) is not None]
+        return Estimate(
+            len(self.missing),
+            prompt,
+            completion,
+            None if price is None else (price[0] * prompt + price[1] * completion) / 1_000_000,
+            max(times, default=None),
+        )
+
+    def preview(self) -> str:
+        """Return the conversation about the first missing item as text; empty if nothing is missing."""
+        messages = self.task.messages(self.missing[0]) if self.missing else []
+        return "\n".join(f"--- {message['role']}\n{message['content']}\n" for message in messages)
+
+    def request(self, log: RunLog | None = None) -> None:
+        """Request the missing answers.
+
+        A ``KeyboardInterrupt`` cancels the running calls; the accepted answers are in the file. See
+        :func:`stop_at_interrupt` for a run that finishes them.
+
+        Args:
+            log: Receives notes, warnings and progress.
+
+        Raises:
+            SettingError: If the run has no judge.
+            TableError: If the file has other content, or another process appends to it.
+        """
+        log = RunLog() if log is None else log
+        if self.judge is None:
+            raise SettingError("judge", "is required")
+        with AppendedLines(self.output) as lines:
+            # The file could change before it was locked.
+            self._held = None
+            if self.held.answers:
+                self._check()
+            self._warn_of_others(log)
+            if self.missing:
+                _note_destination(self.judge, self._content(), log)
+            with log.progress(self.activity) as progress:
+                self._evaluate(self.judge, lines, progress)
+
+    def _warn_of_others(self, log: RunLog) -> None:
+        """Warn about answers in the file that come from another judge or prompt."""
+        if others := {*self.held.judges} - {"" if self.judge is None else self.judge.signature}:
+            log.warn(f"the output also contains reports of another judge: {min(others)}")
+        if {*self.held.prompts} - {self.task.prompt_hash}:
+            log.warn("the output also contains reports written with other instructions, criteria or package versions")
+
+    def _content(self) -> str:
+        """Return what is sent, in words."""
+        return f"{len(self.missing)} {self.noun}"
+
+    def _evaluate(self, judge: Judge, lines: AppendedLines, progress: Progress) -> None:
+        """Evaluate the missing items. An immediate judge, which has no answers, evaluates in batches."""
+        progress(0, len(self.missing))
+
+        def keep(item: Item, result: Result) -> None:
+            lines.append(self._record(item, result, judge.signature))
+            self.written += 1
+            progress(1, 0)
+
+        task = _KeepingTask(self.task, keep)
+        size = _BATCH if judge.is_immediate else max(1, len(self.missing))
+        for start in range(0, len(self.missing), size):
+            batch = self.missing[start : start + size]
+            results: list[Result | JudgeFailure] = [STOPPED] * len(batch)
+            if not judge.is_stopped:
+                results = task.ask_now(judge, batch)
+            for item, result in zip(batch, results, strict=True):
+                if result == STOPPED:
+                    self.not_asked += 1
+                elif isinstance(result, JudgeFailure):
+                    self.failures[result.kind] += 1
+                    self.reasons.setdefault(result.kind, result.reason)
+                else:
+                    task.keep(item, result)
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """The calls, tokens and cost of a judge with a server; ``None`` for others."""
+        usage = getattr(self.judge, "usage", None)
+        return None if usage is None else asdict(usage)
+
+    def _outcome(self) -> dict[str, Any]:
+        """Return what :meth:`to_dict` of every run contains."""
+        return {
+            "failures": dict(self.failures),
+            "reasons": self.reasons,
+            "not_asked": self.not_asked,
+            "usage": self.usage,
+        }
+
+    def log_outcome(self, log: RunLog) -> None:
+        """Note the usage of the judge and the number of missing answers, and warn of the failures."""
+        if (usage := self.usage) is not None:
+            cost = "" if usage["cost"] is None else f", cost {_money(usage['cost'])}"
+            log.note(
+                f"{usage['calls']} calls ({usage['retries']} retries), {usage['cached']} answers from the cache, "
+                f"{usage['prompt_tokens']:,} prompt tokens, {usage['completion_tokens']:,} completion tokens{cost}"
+            )
+        for kind, count in self.failures.items():
+            log.warn(f"{count} failed with {kind}; the first: {self.reasons[kind]}")
+        if unanswered := self.failures.total() + self.not_asked:
+            log.note(f"{unanswered} {self.noun} are missing; repeat the command to request them")
+
+
+class _KeepingTask(JudgeTask[Item, Result]):
+    """Keeps each result when its answer is parsed, because a judge returns results only at the end.
+
+    Args:
+        task: The task.
+        keep: Function that keeps an item and its result.
+    """
+
+    def __init__(self, task: JudgeTask[Item, Result], keep: Callable[[Item, Result], None]) -> None:
+        self._task = task
+        self._keep = keep
+        self._kept: set[Item] = set()
+        self._is_over = False
+        self.name = task.name
+
+    def keep(self, item: Item, result: Result) -> None:
+        """Keep a result, unless one of the item is kept. A judge may return results without a text to parse."""
+        if item not in self._kept:
+            self._kept.add(item)
+            self._keep(item, result)
+
+    def ask_now(self, judge: Judge, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+        """Let a judge evaluate items; if that is interrupted, no further result is kept."""
+        if not judge.is_immediate:
+            return run_coroutine(self._ask(judge, items))
+        return judge.evaluate_now(self, items)
+
+    async def _ask(self, judge: Judge, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+        try:
+            return await judge.evaluate(self, items)
+        finally:
+            # A judge with a model in this process generates in a thread, which nothing but an error ends.
+            self._is_over = True
+
+    @property
+    def prompt_hash(self) -> str:
+        return self._task.prompt_hash
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        return self._task.schema
+
+    def messages(self, item: Item) -> list[Message]:
+        return self._task.messages(item)
+
+    def refusal(self, item: Item) -> JudgeFailure | None:
+        return self._task.refusal(item)
+
+    def parse(self, item: Item, answer: str) -> Result:
+        if self._is_over:
+            raise RuntimeError("the run was interrupted")
+        result = self._task.parse(item, answer)
+        self.keep(item, result)
+        return result
+
+
+def choose_model(judge: JudgeSetting, limits: JudgeLimits | None, lacks: str) -> Judge:
+    """Return a judge that is a language model.
+
+    Args:
+        judge: The judge.
+        limits: Prices and rate limits of the judge.
+        lacks: Why the judge must be a language model, for messages, such as ``writes no reports``.
+
+    Raises:
+        SettingError: If the judge is unknown, its settings are invalid, or it is no language model.
+    """
+    chosen = choose_judge(judge, **({} if limits is None else limits.arguments()))
+    if chosen.is_immediate:
+        name = chosen.signature if isinstance(judge, Judge) else judge
+        raise SettingError("judge", f"{name} {lacks}; name a language model, as in openai:MODEL")
+    return chosen
+
+
+def _note_destination(judge: Judge, content: str, log: RunLog) -> None:
+    """Name the machine to which ``content`` is sent, if it is not this one."""
+    address = getattr(judge, "address", None)
+    if address is not None and not address.is_loopback:
+        log.note(f"{content} are sent to {address.host}, as allow_remote permits")
+
+
+@contextmanager
+def stop_at_interrupt(judge: Judge | None, log: RunLog, program: str) -> Iterator[None]:
+    """Let the first Ctrl-C stop a judge after its running calls; let the second end the process immediately.
+
+    Without this block, as in a notebook, an interrupt raises ``KeyboardInterrupt``. Other threads than the main one
+    cannot handle signals, and ignore the block.
+
+    Args:
+        judge: The judge, which cannot be started again.
+        log: Receives a note.
+        program: Name of the program, for the message of its end.
+    """
+    if judge is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        # An exception could be caught by the interrupted code. All accepted answers are in the file.
+        os.write(2, f"\n{program}: interrupted\n".encode())
+        os._exit(130)
+
+    def stop(*_: Any) -> None:
+        signal.signal(signal.SIGINT, end)
+        judge.stop()
+        log.note("stopping after the running calls; Ctrl-C again stops immediately")
+
+    before: Any = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class BatchedJudge(Judge):
+    """A judge that evaluates ``batch_size`` items at a time and reports progress.
+
+    The ``batch_deadline`` of the judge applies to each batch.
+
+    Args:
+        judge: The judge.
+        batch_size: Maximum number of items in a batch.
+        progress: Function that :meth:`RunLog.progress` yields.
+    """
+
+    def __init__(self, judge: Judge, batch_size: int, progress: Progress) -> None:
+        self._judge = judge
+        self._batch_size = batch_size
+        self._progress = progress
+        self.is_immediate = judge.is_immediate
+
+    @property
+    def signature(self) -> str:
+        """Signature of the judge; batches do not change it."""
+        return self._judge.signature
+
+    def stop(self) -> None:
+        """Stop the judge."""
+        self._judge.stop()
+
+    async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
+        """Evaluate items batch by batch."""
+        results: list[Result | JudgeFailure] = []
+        self._progress(0, len(items))
+        for start in range(0, len(items), self._batch_size):
+            batch = items[start : start + self._batch_size]
+            judged = await self._judge.evaluate(task, batch)
+            results += judged
+            self._progress(len(batch), 0)
+        return results

@@ -1,0 +1,165 @@
+"""Counts of the errors of existing reports by a language model, in a file that CREPE is trained on."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, JudgeSetting, choose_model
+from rrg_rewards.analysis.judge_settings import CountingSettings, JudgeLimits
+from rrg_rewards.data.records.error_records import read_error_records
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.judges.base import Judge, ReportPair
+from rrg_rewards.judges.tasks.counting import CountedErrors, CountingTask
+from rrg_rewards.schemas.errors import ERROR_CATEGORIES
+from rrg_rewards.utilities.run_log import RunLog
+
+__all__ = ["CountingRun", "count_errors", "read_pairs"]
+
+
+class CountingRun(AnswerRun[ReportPair, CountedErrors]):
+    """A run of :func:`count_errors`.
+
+    Args:
+        pairs: The report pairs; equal ones count once.
+        output: JSON lines file to append to.
+        judge: The judge; ``None`` if nothing is requested.
+        settings: The settings; ``source`` is used.
+
+    Example:
+        >>> run = CountingRun([ReportPair("Small left effusion.", "Clear.")] * 2, "counts.jsonl")
+        >>> run.estimate(JudgeLimits(requests_per_minute=5)).minutes
+        0.2
+    """
+
+    activity = "counting"
+    noun = "pairs"
+
+    def __init__(
+        self,
+        pairs: Sequence[ReportPair],
+        output: str | Path,
+        judge: Judge | None = None,
+        settings: CountingSettings | None = None,
+    ) -> None:
+        super().__init__(CountingTask(), pairs, output, judge)
+        self._source = (CountingSettings() if settings is None else settings).source
+        self.categories = {category: {"errors": 0, "significant": 0} for category in ERROR_CATEGORIES}
+        """Numbers of all and of significant errors that this run has written, by category."""
+
+    def _key(self, item: ReportPair) -> Hashable:
+        return item.reference, item.candidate
+
+    def _read_held(self) -> HeldAnswers:
+        def answers(table: Table) -> Mapping[Hashable, Any]:
+            texts = table.required_texts("reference"), table.required_texts("candidate")
+            return dict.fromkeys(zip(*texts, strict=True))
+
+        return HeldAnswers.read(self.output, ("reference", "candidate", "counts", "significant"), answers)
+
+    def _check(self) -> None:
+        read_error_records(self.output)
+
+    def _expected_answer(self, item: ReportPair) -> str:
+        # The quotes are about as long as both reports.
+        return item.reference + item.candidate
+
+    def _content(self) -> str:
+        return f"{len(self.missing)} pairs of reports"
+
+    def _record(self, item: ReportPair, result: CountedErrors, judge: str) -> Mapping[str, Any]:
+        for row, errors, significant in zip(self.categories.values(), result.counts, result.significant, strict=True):
+            row["errors"] += errors
+            row["significant"] += significant
+        return {
+            "reference": item.reference,
+            "candidate": item.candidate,
+            "counts": list(result.counts),
+            "significant": list(result.significant),
+            "source": self._source,
+            "errors": [asdict(error) for error in result.errors],
+            "matched": result.matched,
+            "judge": judge,
+            "prompt_hash": self.task.prompt_hash,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts of the run."""
+        return {
+            "prompt_hash": self.task.prompt_hash,
+            "judge": None if self.judge is None else self.judge.signature,
+            "pairs": len(self.items),
+            "held": self.num_held,
+            "written": self.written,
+            "categories": self.categories,
+            **self._outcome(),
+        }
+
+
+def count_errors(
+    pairs: Sequence[ReportPair],
+    judge: JudgeSetting,
+    output: str | Path,
+    settings: CountingSettings | None = None,
+    *,
+    limits: JudgeLimits | None = None,
+    log: RunLog | None = None,
+) -> CountingRun:
+    """Let a language model count the errors of candidate reports, and append each answer to a file.
+
+    Pairs that the file contains are not requested again, so the same call continues an interrupted run.
+
+    Args:
+        pairs: Pairs of a reference and a candidate; equal ones count once.
+        judge: Judge, its name or its settings, as for :func:`~rrg_rewards.judges.get_judge`; a language model.
+        output: JSON lines file to append to.
+        settings: The settings; ``source`` is used.
+        limits: Prices and rate limits of a judge that is given by name or settings.
+        log: Receives notes, warnings and progress.
+
+    Returns:
+        The run, with its counts.
+
+    Raises:
+        SettingError: If the judge is invalid, or no language model.
+        TableError: If the file has other content, or another process appends to it.
+
+    Example:
+        >>> count_errors([ReportPair("Edema.", "Clear.")], "rules", "counts.jsonl")
+        Traceback (most recent call last):
+        ...
+        rrg_rewards.utilities.settings.SettingError: judge: rules counts no errors; name a language model...
+    """
+    log = RunLog() if log is None else log
+    run = CountingRun(pairs, output, choose_model(judge, limits, "counts no errors"), settings)
+    run.request(log)
+    run.log_outcome(log)
+    return run
+
+
+def read_pairs(table: Table, settings: CountingSettings | None = None, log: RunLog | None = None) -> list[ReportPair]:
+    """Return the distinct pairs of a table whose reports are not blank.
+
+    Args:
+        table: The table.
+        settings: Columns, and the maximum number of pairs.
+        log: Receives notes and warnings.
+
+    Example:
+        >>> read_pairs(Table({"reference": ["Edema."], "prediction": ["Clear."]}))
+        [ReportPair(reference='Edema.', candidate='Clear.', context=())]
+    """
+    settings = CountingSettings() if settings is None else settings
+    log = RunLog() if log is None else log
+    rows = list(zip(table.texts(settings.reference_column), table.texts(settings.prediction_column), strict=True))
+    complete = [
+        ReportPair(reference, candidate)
+        for reference, candidate in rows
+        if reference is not None and candidate is not None and reference.strip() and candidate.strip()
+    ]
+    pairs = list(dict.fromkeys(complete))
+    if len(complete) < len(rows):
+        log.warn(f"{len(rows) - len(complete)} of {len(rows)} pairs lack a report, and are left out")
+    if len(pairs) < len(complete):
+        log.note(f"{len(complete) - len(pairs)} pairs are duplicates and count once")
+    return pairs[: settings.max_pairs]

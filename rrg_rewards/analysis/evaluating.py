@@ -1,0 +1,343 @@
+"""CRIMSON's evaluations by a judge, to train and compare judges: candidates, evaluations in a file, agreement."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from torch import Tensor
+
+from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, JudgeSetting
+from rrg_rewards.analysis.judge_settings import CandidateSettings, EvaluationSettings
+from rrg_rewards.analysis.metric_choice import choose_judge
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.functional.crimson import CrimsonEvaluation
+from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
+from rrg_rewards.judges.candidates import REGIMES, Regime, make_candidates
+from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
+from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
+from rrg_rewards.metrics.crimson import report_pairs
+from rrg_rewards.models.report_encoder import ReportEncoder
+from rrg_rewards.utilities.run_log import RunLog
+from rrg_rewards.utilities.settings import SettingError
+
+__all__ = [
+    "CandidateTable",
+    "EvaluationRun",
+    "JudgeComparison",
+    "add_candidates",
+    "compare_judge",
+    "label_pairs",
+    "read_sourced_pairs",
+]
+
+# Number of pairs that are compared between two steps of the progress.
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class CandidateTable:
+    """Result of :func:`add_candidates`.
+
+    Args:
+        table: The rows of the input, once for each candidate, with the columns ``candidate`` and ``regime``.
+        reports: Number of references.
+        blank: Number of missing and blank reports, which were left out.
+        candidates: Number of candidates, by regime.
+        declined: Number of candidates that could not be made, by regime.
+    """
+
+    table: Table
+    reports: int
+    blank: int
+    candidates: dict[str, int]
+    declined: Counter[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts."""
+        counts = {"reports": self.reports, "blank": self.blank, "candidates": self.candidates}
+        return {**counts, "declined": dict(self.declined)}
+
+
+def add_candidates(
+    table: Table, settings: CandidateSettings | None = None, log: RunLog | None = None
+) -> CandidateTable:
+    """Make candidates for the reports of a table, as :func:`~rrg_rewards.judges.candidates.make_candidates`.
+
+    Args:
+        table: The table.
+        settings: Columns, regimes and draws.
+        log: Receives notes and warnings.
+
+    Raises:
+        SettingError: For an unknown regime, or a regime without its reports or its encoder.
+
+    Example:
+        >>> reports = Table({"report": ["Small left effusion.", "Cardiomegaly."]})
+        >>> add_candidates(reports, CandidateSettings(regimes=["random"])).table.columns["candidate"]
+        ['Cardiomegaly.', 'Small left effusion.']
+    """
+    settings = CandidateSettings() if settings is None else settings
+    log = RunLog() if log is None else log
+    reports = table.texts(settings.report_column)
+    kept = {row: text for row, text in enumerate(reports) if text is not None and text.strip()}
+    if blank := len(table) - len(kept):
+        log.warn(f"{blank} of {len(table)} reports are missing or blank, and are left out")
+    rows, generated = list(kept), None
+    if settings.generated_column is not None:
+        texts = table.texts(settings.generated_column)
+        generated = {number: text for number, row in enumerate(rows) if (text := texts[row]) is not None}
+    regimes = [name for name in settings.regimes if name]
+    try:
+        made = make_candidates(
+            list(kept.values()),
+            cast(list[Regime], regimes),
+            generated=generated,
+            encoder=_encoder(settings.encoder),
+            per_report=settings.per_report,
+            modality=settings.modality,
+            seed=settings.seed,
+        )
+    except ValueError as error:
+        raise SettingError("regimes", str(error)) from error
+    columns = {name: [cells[rows[number]] for number, _, _ in made.rows] for name, cells in table.columns.items()}
+    if replaced := [name for name in ("candidate", "regime") if name in columns]:
+        log.warn(f"the output replaces input columns of the same name: {', '.join(replaced)}")
+    columns["candidate"] = [candidate for _, _, candidate in made.rows]
+    columns["regime"] = [regime for _, regime, _ in made.rows]
+    counts: dict[str, int] = {name: columns["regime"].count(name) for name in REGIMES if name in regimes}
+    return CandidateTable(Table(columns), len(kept), blank, counts, made.declined)
+
+
+def _encoder(encoder: Any) -> Callable[[Sequence[str]], Tensor] | None:
+    return encoder if encoder is None or callable(encoder) else ReportEncoder(encoder)
+
+
+class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
+    """A run of :func:`label_pairs`.
+
+    Args:
+        pairs: The report pairs, or the source of each candidate by pair.
+        output: JSON lines file to append to.
+        judge: The judge.
+        settings: The settings; ``prompt`` is used.
+    """
+
+    activity = "judging"
+    noun = "evaluations"
+
+    def __init__(
+        self,
+        pairs: Sequence[ReportPair] | Mapping[ReportPair, str],
+        output: str | Path,
+        judge: Judge,
+        settings: EvaluationSettings | None = None,
+    ) -> None:
+        task = CrimsonTask((EvaluationSettings() if settings is None else settings).prompt)
+        super().__init__(task, list(pairs), output, judge)
+        self._sources = pairs if isinstance(pairs, Mapping) else dict.fromkeys(pairs, "")
+        self._signature = judge.signature
+        # Rules query no model, so the prompt has no effect on them.
+        self.prompt = "" if judge.is_immediate else task.prompt_signature
+
+    def _key(self, item: ReportPair) -> Hashable:
+        return item
+
+    def _read_held(self) -> HeldAnswers:
+        """Read the pairs that this judge has evaluated with this prompt; the others are requested again."""
+        rows = read_evaluations(self.output)
+        own = (self._signature, self.prompt)
+        return HeldAnswers(
+            dict.fromkeys(row.pair for row in rows if (row.judge, row.prompt) == own),
+            frozenset(row.judge for row in rows if (row.judge, row.prompt) != own),
+        )
+
+    def _warn_of_others(self, log: RunLog) -> None:
+        if others := self.held.judges:
+            log.warn(f"the output also contains evaluations of another judge or prompt: {min(others)}")
+
+    def _expected_answer(self, item: ReportPair) -> str:
+        # The answer lists the findings of both reports.
+        return item.reference + item.candidate
+
+    def _content(self) -> str:
+        return f"{len(self.missing)} report pairs"
+
+    def _record(self, item: ReportPair, result: CrimsonEvaluation, judge: str) -> Mapping[str, Any]:
+        return EvaluatedPair(item, result, judge, self.prompt, self._sources[item]).to_record()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts of the run."""
+        return {
+            "judge": self._signature,
+            "prompt": self.prompt,
+            "pairs": len(self.items),
+            "held": self.num_held,
+            "written": self.written,
+            **self._outcome(),
+        }
+
+    def log_outcome(self, log: RunLog) -> None:
+        """Note the numbers of evaluations, and what the base class does."""
+        log.note(
+            f"evaluated {self.written} of {len(self.missing)} pairs with {self._signature}; "
+            f"{len(self.held.answers)} were in the output"
+        )
+        super().log_outcome(log)
+
+
+def label_pairs(
+    pairs: Sequence[ReportPair] | Mapping[ReportPair, str],
+    judge: JudgeSetting,
+    output: str | Path,
+    settings: EvaluationSettings | None = None,
+    *,
+    log: RunLog | None = None,
+) -> EvaluationRun:
+    """Let a judge evaluate report pairs for CRIMSON, and append each evaluation to a file.
+
+    Pairs that this judge has evaluated with this prompt are not evaluated again, so the same call continues an
+    interrupted run.
+
+    Args:
+        pairs: The report pairs, or the source of each candidate by pair; equal ones are evaluated once.
+        judge: Judge, its name or its settings, as for :func:`~rrg_rewards.judges.get_judge`.
+        output: JSON lines file to append to.
+        settings: The settings; ``prompt`` is used.
+        log: Receives notes, warnings and progress.
+
+    Returns:
+        The run, with its counts.
+
+    Raises:
+        SettingError: If the judge is invalid.
+        TableError: If the file has other content, or another process appends to it.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> pairs = [ReportPair("Cardiomegaly.", "Clear."), ReportPair("Small left effusion.", "Small effusion.")]
+        >>> with TemporaryDirectory() as folder:
+        ...     first = label_pairs(pairs[:1], "rules", f"{folder}/evaluations.jsonl")
+        ...     second = label_pairs(pairs, "rules", f"{folder}/evaluations.jsonl")
+        >>> first.written, second.num_held, second.written
+        (1, 1, 1)
+    """
+    log = RunLog() if log is None else log
+    run = EvaluationRun(pairs, output, choose_judge(judge), settings)
+    run.request(log)
+    run.log_outcome(log)
+    return run
+
+
+def read_sourced_pairs(
+    table: Table, settings: EvaluationSettings | None = None, log: RunLog | None = None
+) -> tuple[dict[ReportPair, str], int]:
+    """Return the pairs of a table that can be judged, with the source of each candidate, and the number of others.
+
+    Args:
+        table: The table.
+        settings: Columns of reports, sources and context.
+        log: Receives warnings.
+
+    Raises:
+        SettingError: For a context column that CRIMSON does not take, or that contains neither texts nor numbers.
+
+    Example:
+        >>> read_sourced_pairs(Table({"reference": ["Edema."], "candidate": ["Clear."]}))
+        ({ReportPair(reference='Edema.', candidate='Clear.', context=()): ''}, 0)
+    """
+    settings = EvaluationSettings() if settings is None else settings
+    log = RunLog() if log is None else log
+    references, candidates = table.texts(settings.reference_column), table.texts(settings.candidate_column)
+    complete = {
+        row: (reference, candidate)
+        for row, (reference, candidate) in enumerate(zip(references, candidates, strict=True))
+        if reference is not None and reference.strip() and candidate is not None
+    }
+    context = {name: [table.column(column)[row] for row in complete] for name, column in settings.context.items()}
+    try:
+        pairs = report_pairs(
+            [reference for reference, _ in complete.values()],
+            [candidate for _, candidate in complete.values()],
+            context,
+        )
+    except TypeError as error:
+        raise SettingError("context", str(error)) from error
+    unscorable = len(table) - len(complete)
+    if unscorable:
+        log.warn(f"{unscorable} of {len(table)} pairs lack a candidate or a reference, and are left out")
+    column = settings.source_column
+    sources: Sequence[str | None] = [None] * len(table) if column is None else table.texts(column)
+    return {pair: sources[row] or "" for row, pair in zip(complete, pairs, strict=True)}, unscorable
+
+
+@dataclass(frozen=True)
+class JudgeComparison:
+    """Result of :func:`compare_judge`.
+
+    Args:
+        judge: Signature of the judge.
+        prompt: Name and hash of the prompt; empty if the judge uses none.
+        teachers: Signatures of the other judges.
+        pairs: Number of pairs.
+        valid: Number of pairs with an evaluation by the judge.
+        failures: Failures of the judge, by kind.
+        agreement: Kendall's ``tau`` with its interval, ``mae`` and the share of ``equal`` values, by quantity, as in
+            :func:`~rrg_rewards.judges.evaluations.judge_agreement`.
+    """
+
+    judge: str
+    prompt: str
+    teachers: list[str]
+    pairs: int
+    valid: int
+    failures: dict[str, int]
+    agreement: dict[str, dict[str, float | None]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields."""
+        return dict(vars(self))
+
+
+def compare_judge(
+    evaluations: Sequence[EvaluatedPair],
+    judge: JudgeSetting,
+    prompt: CrimsonPrompt = "own",
+    *,
+    log: RunLog | None = None,
+) -> JudgeComparison:
+    """Let a judge evaluate pairs that other judges have evaluated, and compare its answers with theirs.
+
+    Args:
+        evaluations: Evaluations by other judges, as :func:`~rrg_rewards.judges.evaluations.read_evaluations` returns.
+        judge: Judge, its name or its settings.
+        prompt: Prompt for a language model.
+        log: Receives the progress.
+
+    Raises:
+        SettingError: If the judge is invalid.
+
+    Example:
+        >>> from rrg_rewards.judges import RuleJudge
+        >>> pairs = [ReportPair("Small left effusion.", text) for text in ("Clear.", "Small right effusion.")]
+        >>> judged = [EvaluatedPair(pair, RuleJudge().evaluation(pair), "another judge") for pair in pairs]
+        >>> compare_judge(judged, "rules").agreement["score"]["equal"]
+        1.0
+    """
+    log = RunLog() if log is None else log
+    chosen, task = choose_judge(judge), CrimsonTask(prompt)
+    results: list[CrimsonEvaluation | JudgeFailure] = []
+    with log.progress("judging") as progress:
+        progress(0, len(evaluations))
+        for start in range(0, len(evaluations), _BATCH):
+            batch = [row.pair for row in evaluations[start : start + _BATCH]]
+            evaluated = chosen.evaluate_now(task, batch)
+            results += evaluated
+            progress(len(batch), 0)
+    return JudgeComparison(
+        judge=chosen.signature,
+        prompt="" if chosen.is_immediate else task.prompt_signature,
+        teachers=sorted({row.judge for row in evaluations}),
+        **judge_agreement([row.evaluation for row in evaluations], results),
+    )

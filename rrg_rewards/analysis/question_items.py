@@ -1,0 +1,318 @@
+"""Question items on single attributes of findings, and the attributes that a corpus states."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rrg_rewards.analysis.answers import BatchedJudge, JudgeSetting
+from rrg_rewards.analysis.judge_settings import MiningSettings, QuestionSettings
+from rrg_rewards.analysis.metric_choice import choose_judge
+from rrg_rewards.data.records.question_items import ReportItems
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.findings import abnormal_findings, extract_findings
+from rrg_rewards.findings.reading.finding import Finding
+from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, Result
+from rrg_rewards.judges.rules import RuleJudge
+from rrg_rewards.judges.tasks.finebench import ItemsTask, ReportFindings, TriplesTask
+from rrg_rewards.questions.engine import build_items
+from rrg_rewards.questions.positive_findings import check_finding_labels, items_on
+from rrg_rewards.questions.schema import QAItem, get_question_schema
+from rrg_rewards.utilities.run_log import RunLog
+from rrg_rewards.utilities.settings import SettingError
+
+__all__ = [
+    "MinedAttributes",
+    "QuestionItems",
+    "ReportTexts",
+    "build_question_items",
+    "choose_reader",
+    "mine_attributes",
+    "read_report_texts",
+]
+
+Triple = tuple[str, str, str]
+"""Finding, attribute and value."""
+
+
+@dataclass(frozen=True)
+class ReportTexts:
+    """Reports that are not blank.
+
+    Args:
+        texts: Text of each report, by its id.
+        positive: Findings of the question schema that the labels of each report call positive, by its id; ``None`` if
+            there are no labels.
+        source: Name of the reports in messages.
+
+    Example:
+        >>> ReportTexts.of(["Edema.", "Clear."]).texts
+        {'1': 'Edema.', '2': 'Clear.'}
+    """
+
+    texts: Mapping[str, str]
+    positive: Mapping[str, frozenset[str]] | None = None
+    source: str = "reports"
+
+    @classmethod
+    def of(cls, reports: Sequence[str]) -> "ReportTexts":
+        """Return reports with their numbers, from 1, as ids."""
+        return cls({str(number): text for number, text in enumerate(reports, 1)})
+
+
+def read_report_texts(
+    table: Table, settings: QuestionSettings | None = None, log: RunLog | None = None, source: str = "reports"
+) -> ReportTexts:
+    """Return the reports of a table, and their labels if the settings ask for them.
+
+    Missing and blank reports, and reports without labels if labels are asked for, are left out with a warning.
+
+    Args:
+        table: The table.
+        settings: Columns and schema.
+        log: Receives warnings.
+        source: Name of the table in messages.
+
+    Raises:
+        SettingError: If an id occurs more than once.
+        TableError: If a column is missing, or a cell is no label.
+
+    Example:
+        >>> read_report_texts(Table({"report": ["Edema."], "id": ["a"]}), QuestionSettings(id_column="id")).texts
+        {'a': 'Edema.'}
+    """
+    settings = QuestionSettings() if settings is None else settings
+    log = RunLog() if log is None else log
+    texts = table.texts(settings.text_column)
+    ids = [str(row + 1) for row in range(len(table))]
+    if (column := settings.id_column) is not None:
+        ids = [str(cell) for cell in table.column(column)]
+        if twice := [report_id for report_id, count in Counter(ids).items() if count > 1]:
+            raise SettingError("id_column", f"{twice[0]!r} occurs more than once in {column!r}")
+    kept = {report_id: text for report_id, text in zip(ids, texts, strict=True) if text is not None and text.strip()}
+    if len(kept) < len(table):
+        log.warn(f"{len(table) - len(kept)} of {len(table)} reports are missing or blank, and are left out")
+    if not settings.has_labels:
+        return ReportTexts(kept, source=source)
+    schema = get_question_schema(settings.schema)
+    names = [f"{settings.label_prefix or ''}{finding.name}" for finding in schema.findings]
+    positive = dict(zip(ids, check_finding_labels(table.labels(names), schema), strict=True))
+    labelled = {report_id: findings for report_id in kept if (findings := positive[report_id]) is not None}
+    if len(labelled) < len(kept):
+        log.warn(f"{len(kept) - len(labelled)} of {len(kept)} reports have no labels, and are left out")
+    return ReportTexts({report_id: kept[report_id] for report_id in labelled}, labelled, source)
+
+
+def choose_reader(judge: JudgeSetting) -> Judge:
+    """Return the judge that reads reports for CT-FineBench.
+
+    Raises:
+        SettingError: For an unknown judge, or the judge ``rules``, which evaluates CRIMSON only.
+    """
+    chosen = choose_judge(judge)
+    if isinstance(chosen, RuleJudge):
+        raise SettingError("judge", "the judge 'rules' evaluates CRIMSON only; omit --judge to use rules")
+    return chosen
+
+
+def _ask(
+    task: JudgeTask[Item, Result], items: Sequence[Item], reports: ReportTexts, settings: QuestionSettings, log: RunLog
+) -> list[Result | JudgeFailure]:
+    """Let the judge evaluate one item for each report in batches; warn of failures.
+
+    Raises:
+        ValueError: If the judge fails on every item.
+    """
+    judge = choose_reader(settings.judge)
+    with log.progress("judging") as progress:
+        results = BatchedJudge(judge, settings.batch_size, progress).evaluate_now(task, items)
+    failed = Counter(result.kind for result in results if isinstance(result, JudgeFailure))
+    if failed:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+        if failed.total() == len(items):
+            raise ValueError(f"{reports.source}: the judge failed on every report ({kinds}); nothing is written")
+        log.warn(f"the judge failed on {failed.total()} of {len(items)} reports ({kinds}): they are left out")
+    return results
+
+
+@dataclass(frozen=True)
+class QuestionItems:
+    """Result of :func:`build_question_items`.
+
+    Args:
+        rows: The items of each report, without the reports on which a judge failed.
+        positive_labels: Number of positive labels of these reports; ``None`` without labels.
+    """
+
+    rows: list[ReportItems]
+    positive_labels: int | None = None
+
+    @property
+    def num_items(self) -> int:
+        """Number of items."""
+        return sum(len(row.items) for row in self.rows)
+
+    @property
+    def num_empty(self) -> int:
+        """Number of reports without an item."""
+        return sum(not row.items for row in self.rows)
+
+    @property
+    def num_findings(self) -> int:
+        """Number of findings with an item, each once in a report."""
+        return sum(len({item.finding for item in row.items}) for row in self.rows)
+
+
+def build_question_items(
+    reports: ReportTexts, settings: QuestionSettings | None = None, log: RunLog | None = None
+) -> QuestionItems:
+    """Make questions on the findings of reports and on each attribute that a report states.
+
+    Args:
+        reports: The reports. With labels, only findings with a positive label have items.
+        settings: Question schema, and the judge that makes the items. Default: the finding engine.
+        log: Receives warnings and progress.
+
+    Raises:
+        SettingError: For an invalid judge, or the judge ``rules``.
+        ValueError: If the judge fails on every report.
+
+    Example:
+        >>> items = build_question_items(ReportTexts.of(["Nodule of 5 mm in the left lung."]))
+        >>> items.num_items, items.rows[0].items[1].question
+        (3, 'Where are the nodules? Name every place that is given.')
+    """
+    settings = QuestionSettings() if settings is None else settings
+    log = RunLog() if log is None else log
+    built = _engine_items(reports, settings, log) if settings.judge is None else _judged_items(reports, settings, log)
+    if (positive := reports.positive) is None:
+        return QuestionItems([ReportItems(name, items, reports.texts[name]) for name, items in built.items()])
+    rows = [ReportItems(name, items_on(items, positive[name]), reports.texts[name]) for name, items in built.items()]
+    return QuestionItems(rows, sum(len(positive[name]) for name in built))
+
+
+def _engine_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog) -> dict[str, tuple[QAItem, ...]]:
+    built = {}
+    with log.progress("building") as progress:
+        progress(0, len(reports.texts))
+        for report_id, text in reports.texts.items():
+            built[report_id] = build_items(text, settings.schema)
+            progress(1, 0)
+    return built
+
+
+def _judged_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog) -> dict[str, tuple[QAItem, ...]]:
+    task = ItemsTask(get_question_schema(settings.schema))
+    results = _ask(task, list(reports.texts.values()), reports, settings, log)
+    return {
+        report_id: result
+        for report_id, result in zip(reports.texts, results, strict=True)
+        if not isinstance(result, JudgeFailure)
+    }
+
+
+@dataclass(frozen=True)
+class MinedAttributes:
+    """Result of :func:`mine_attributes`.
+
+    Args:
+        counts: Number of reports, or of findings, that state each (finding, attribute, value), in the order of the
+            output: the triples of a finding by the count of finding and attribute.
+        pairs: Count of each (finding, attribute), also of those that were left out.
+    """
+
+    counts: dict[Triple, int]
+    pairs: Mapping[tuple[str, str], int]
+
+    @property
+    def num_kept(self) -> int:
+        """Number of pairs that were not left out."""
+        return len({triple[:2] for triple in self.counts})
+
+    def to_table(self) -> Table:
+        """Return the columns ``finding``, ``attribute``, ``value``, ``count`` and ``pair_count``."""
+        columns: dict[str, list[Any]] = {
+            name: [triple[index] for triple in self.counts]
+            for index, name in enumerate(("finding", "attribute", "value"))
+        }
+        columns["count"] = list(self.counts.values())
+        columns["pair_count"] = [self.pairs[triple[:2]] for triple in self.counts]
+        return Table(columns)
+
+
+def mine_attributes(
+    reports: ReportTexts, settings: MiningSettings | None = None, log: RunLog | None = None
+) -> MinedAttributes:
+    """Count the (finding, attribute, value) triples that reports state, for authors of question schemas.
+
+    Args:
+        reports: The reports. With labels, a judge is asked about findings with a positive label only.
+        settings: The minimum count, and the judge that lists the triples; each triple of a report then counts once.
+            Default: the finding engine.
+        log: Receives warnings and progress.
+
+    Raises:
+        SettingError: For an invalid judge, or the judge ``rules``.
+        ValueError: If the judge fails on every report.
+
+    Example:
+        >>> texts = ["Nodule of 5 mm in the left lung.", "Nodule of 5 mm in the right lung."]
+        >>> mined = mine_attributes(ReportTexts.of(texts), MiningSettings(min_count=2))
+        >>> mined.counts["lung_nodule", "size", "5 mm"], mined.pairs["lung_nodule", "laterality"]
+        (2, 2)
+    """
+    settings = MiningSettings() if settings is None else settings
+    log = RunLog() if log is None else log
+    count = _engine_counts if settings.judge is None else _judged_counts
+    counts = count(reports, settings, log)
+    pairs: Counter[tuple[str, str]] = Counter()
+    for (finding, attribute, _), number in counts.items():
+        pairs[finding, attribute] += number
+    kept = [triple for triple in counts if pairs[triple[:2]] >= settings.min_count]
+    kept.sort(key=lambda triple: (triple[0], -pairs[triple[:2]], triple[1], -counts[triple], triple[2]))
+    return MinedAttributes({triple: counts[triple] for triple in kept}, pairs)
+
+
+def _engine_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) -> Mapping[Triple, int]:  # noqa: ARG001 (as the judge's)
+    """Count the triples of the findings that the finding engine reads."""
+    counts: Counter[Triple] = Counter()
+    with log.progress("reading") as progress:
+        progress(0, len(reports.texts))
+        for text in reports.texts.values():
+            findings = abnormal_findings(text, extract_findings(text))
+            counts.update(triple for finding in findings for triple in _triples(finding))
+            progress(1, 0)
+    return counts
+
+
+def _triples(finding: Finding) -> Iterator[Triple]:
+    """Return the triples of one finding, with its presence as ``existence``."""
+    yield finding.concept, "existence", finding.presence
+    for attribute in fields(finding.attributes):
+        value = getattr(finding.attributes, attribute.name)
+        if attribute.name == "size_mm":
+            if value is not None:
+                yield finding.concept, "size", f"{value:g} mm"
+        elif isinstance(value, tuple):
+            yield from ((finding.concept, attribute.name, each) for each in value)
+        elif value is not None:
+            yield finding.concept, attribute.name, str(value)
+
+
+def _judged_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) -> Mapping[Triple, int]:
+    """Count the triples that a judge lists, each once in a report."""
+    task = TriplesTask(get_question_schema(settings.schema))
+    names = tuple(finding.name for finding in task.questions.findings)
+    positive = reports.positive
+    items = [
+        ReportFindings(text, tuple(name for name in names if positive is None or name in positive[report_id]))
+        for report_id, text in reports.texts.items()
+    ]
+    # A report without a positive finding has nothing to list.
+    asked = [item for item in items if item.findings]
+    counts: Counter[Triple] = Counter()
+    for listed in _ask(task, asked, reports, settings, log) if asked else []:
+        if not isinstance(listed, JudgeFailure):
+            counts.update({(one.finding, one.attribute, one.value) for one in listed})
+            counts.update({(one.finding, "existence", "present") for one in listed})
+    return counts

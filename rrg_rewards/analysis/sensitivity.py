@@ -1,0 +1,311 @@
+"""Scores of paraphrased reports and of reports with wrong details, as in CT-FineBench's Table 3."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rrg_rewards.analysis.answers import BatchedJudge
+from rrg_rewards.analysis.judge_settings import SensitivitySettings
+from rrg_rewards.analysis.question_items import ReportTexts, choose_reader
+from rrg_rewards.analysis.settings import MetricChoice
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.findings.editing.paraphrase import paraphrase_report
+from rrg_rewards.findings.editing.rewrite_rules import RewrittenReport
+from rrg_rewards.findings.editing.wrong_details import corrupt_report
+from rrg_rewards.judges.tasks.rewriting import rewrite_reports
+from rrg_rewards.metrics.registry import available_metrics, make_metric
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.processes import run_coroutine
+from rrg_rewards.utilities.run_log import RunLog
+from rrg_rewards.utilities.settings import SettingError
+
+__all__ = [
+    "ALIASES",
+    "VERSIONS",
+    "ReportVersions",
+    "Scorer",
+    "Sensitivity",
+    "make_scorer",
+    "make_scorers",
+    "make_versions",
+    "measure_sensitivity",
+]
+
+VERSIONS = ("paraphrased", "adversarial")
+"""The two versions of a report: a paraphrase, and a report with wrong details."""
+
+ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "bleu2": ("bleu", {"n_gram": 2}),
+    "rougeL": ("rouge", {"variant": "rougeL"}),
+}
+"""Names and options of the paper's metrics in this package, by their name in the paper."""
+
+_REWRITERS = {"paraphrased": paraphrase_report, "adversarial": corrupt_report}
+
+_Score = Callable[[Sequence[str], Sequence[str]], tuple[list[float], dict[str, list[float]]]]
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A metric of the table.
+
+    Args:
+        name: Name of the metric.
+        score: Function of predictions and references. It returns the scores, NaN if unscorable, and the sub-scores
+            by name.
+        signature: Signature of the metric.
+        higher_is_better: Whether higher scores are better.
+    """
+
+    name: str
+    score: _Score
+    signature: str
+    higher_is_better: bool = True
+
+
+def make_scorer(name: str, **settings: Any) -> Scorer:
+    """Make a metric from its name in this package or in the paper.
+
+    Args:
+        name: Name for :func:`rrg_rewards.metrics.registry.make_metric`, or one of :data:`ALIASES`.
+        **settings: Options of the metric; ``bertscore`` needs ``model``, a folder or Hub id.
+
+    Raises:
+        ValueError: For an unknown metric, with the nearest known one; for an invalid option; for a metric that does not
+            say whether higher scores are better.
+        TypeError: If an option is missing or unknown.
+
+    Example:
+        >>> scores, _ = make_scorer("rougeL").score(["Small left effusion."], ["Small right effusion."])
+        >>> round(scores[0], 3)
+        0.667
+    """
+    if name not in {*available_metrics(), *ALIASES}:
+        raise ValueError(unknown_name_message("metric", name, [*available_metrics(), *ALIASES]))
+    known, own = ALIASES.get(name, (name, {}))
+    metric = make_metric(known, **{**own, **settings})
+    if metric.higher_is_better is None:
+        raise ValueError(f"{name} does not say whether higher scores are better: set its higher_is_better")
+
+    def score(preds: Sequence[str], target: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:
+        scores = metric.score(list(preds), list(target))
+        return scores.value.tolist(), {part: values.tolist() for part, values in scores.details.items()}
+
+    return Scorer(name, score, metric.signature, metric.higher_is_better)
+
+
+def make_scorers(choice: MetricChoice) -> list[Scorer]:
+    """Make the metrics of a choice, whose names may be those of the paper.
+
+    Raises:
+        SettingError: If a metric is unknown, named twice or lacks an option, or an option belongs to no metric.
+
+    Example:
+        >>> [scorer.name for scorer in make_scorers(MetricChoice(metrics=["bleu2", "rougeL"]))]
+        ['bleu2', 'rougeL']
+    """
+    if twice := [name for name, count in Counter(choice.metrics).items() if count > 1]:
+        raise SettingError("metrics", f"{twice[0]} is named more than once")
+    options = choice.options()
+    try:
+        return [make_scorer(name, **options[name]) for name in choice.metrics]
+    except (ValueError, TypeError) as error:
+        raise SettingError("metrics", str(error)) from error
+
+
+@dataclass(frozen=True)
+class ReportVersions:
+    """Reports with a paraphrase and a version with wrong details.
+
+    Args:
+        reports: The reports, by their id.
+        versions: Both versions of each report, by the names in :data:`VERSIONS`.
+        seed: Random seed.
+        writer: Signature of the judge that wrote the versions; ``None`` if rules did.
+        answers: Account of the judge's answers.
+    """
+
+    reports: Mapping[str, str]
+    versions: Mapping[str, Sequence[RewrittenReport]]
+    seed: int = 0
+    writer: str | None = None
+    answers: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_table(self) -> Table:
+        """Return the columns ``row``, ``reference``, ``paraphrased`` and ``adversarial``."""
+        texts = {version: [made.candidate for made in self.versions[version]] for version in VERSIONS}
+        return Table({"row": list(self.reports), "reference": list(self.reports.values()), **texts})
+
+
+def make_versions(
+    reports: ReportTexts, settings: SensitivitySettings | None = None, log: RunLog | None = None
+) -> ReportVersions:
+    """Make a paraphrase of each report and a version with wrong details, by rules or by a judge.
+
+    Args:
+        reports: The reports.
+        settings: Judge, question schema, seed, and the maximum number of reports.
+        log: Receives progress, and a warning of reports of which a judge wrote no two accepted versions.
+
+    Raises:
+        SettingError: For an invalid judge, or the judge ``rules``.
+        ValueError: If there is no report, or the judge wrote no two accepted versions of any.
+
+    Example:
+        >>> made = make_versions(ReportTexts.of(["There is a nodule of 8 mm in the left lung."]))
+        >>> [made.versions[version][0].candidate for version in VERSIONS]
+        ['A nodule of 0.8 cm is seen in the left lung.', 'There is a nodule of 24 mm in the right lung.']
+    """
+    settings = SensitivitySettings() if settings is None else settings
+    texts = dict(list(reports.texts.items())[: settings.limit])
+    if not texts:
+        raise ValueError(f"{reports.source}: contains no report")
+    if settings.judge is not None:
+        return _judged_versions(texts, reports.source, settings, RunLog() if log is None else log)
+    versions = {
+        version: [rewrite(report, seed=settings.seed) for report in texts.values()]
+        for version, rewrite in _REWRITERS.items()
+    }
+    return ReportVersions(texts, versions, settings.seed)
+
+
+def _judged_versions(
+    texts: Mapping[str, str], source: str, settings: SensitivitySettings, log: RunLog
+) -> ReportVersions:
+    """Return the reports of which a judge wrote both versions, and an account of its answers."""
+    chosen = choose_reader(settings.judge)
+    with log.progress("rewriting") as progress:
+        judge = BatchedJudge(chosen, settings.batch_size, progress)
+        written = run_coroutine(rewrite_reports(judge, list(texts.values()), settings.schema))
+    both = [row for row in range(len(texts)) if all(written.versions[version][row] for version in VERSIONS)]
+    if not both:
+        raise ValueError(f"{source}: the judge wrote no two accepted versions of a report ({written.answers})")
+    if len(both) < len(texts):
+        log.warn(f"{len(texts) - len(both)} of {len(texts)} reports lack an accepted version: they are left out")
+    versions = {
+        version: [rewritten for row in both if (rewritten := written.versions[version][row]) is not None]
+        for version in VERSIONS
+    }
+    rows = list(texts.items())
+    return ReportVersions(dict(rows[row] for row in both), versions, settings.seed, chosen.signature, written.answers)
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Result of :func:`measure_sensitivity`.
+
+    Args:
+        reports: Number of reports.
+        seed: Random seed of the versions.
+        changes: Mean number of changes per report, by version and kind.
+        metrics: For each metric the mean score of each version, the share of reports whose paraphrase scores better,
+            the means of sub-scores, the number of scored reports, and the signature.
+        writer: Signature of the judge that wrote the versions; ``None`` if rules did.
+        answers: Account of the judge's answers.
+    """
+
+    reports: int
+    seed: int
+    changes: dict[str, dict[str, float]]
+    metrics: dict[str, dict[str, Any]]
+    writer: str | None = None
+    answers: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields; those on the judge only if there is one."""
+        judge = {} if self.writer is None else {"writer": self.writer, "answers": self.answers}
+        numbers = {"reports": self.reports, "seed": self.seed, "changes": self.changes, "metrics": self.metrics}
+        return {**judge, **numbers}
+
+    def to_markdown(self) -> str:
+        """Return the table in Markdown.
+
+        Example:
+            >>> entry = {"paraphrased": 0.5, "adversarial": 0.9, "paraphrase_better": 0.0, "higher_is_better": True}
+            >>> table = Sensitivity(1, 0, {}, {"rougeL": {**entry, "scored": 1, "unscorable": 0}})
+            >>> print(table.to_markdown().splitlines()[-1])
+            | rougeL | 0.500 | 0.900 | 0 % | 1 |
+        """
+        lines = [
+            f"{self.reports} reports, seed {self.seed}; means of reports.",
+            "",
+            "| metric | paraphrased | adversarial | paraphrase is better | scored |",
+            "|---|---:|---:|---:|---:|",
+        ]
+        for name, entry in self.metrics.items():
+            label = name if entry["higher_is_better"] else f"{name} (lower is better)"
+            share = "-" if entry["paraphrase_better"] is None else f"{100 * entry['paraphrase_better']:.0f} %"
+            cells = ["-" if (value := entry[version]) is None else f"{value:.3f}" for version in VERSIONS]
+            lines.append(f"| {label} | {' | '.join(cells)} | {share} | {entry['scored']} |")
+        return "\n".join(lines) + "\n"
+
+
+def measure_sensitivity(versions: ReportVersions, scorers: Sequence[Scorer], log: RunLog | None = None) -> Sensitivity:
+    """Score both versions of each report against the report with several metrics.
+
+    A metric of clinical content gives the paraphrase the higher score; a metric of wording gives it the lower one. A
+    metric leaves out a report if one of its versions is unscorable.
+
+    Source: Yuan et al., "CT-FineBench", Table 3.
+
+    Args:
+        versions: The reports with both versions.
+        scorers: The metrics.
+        log: Receives the progress, in columns of scores.
+
+    Raises:
+        TypeError: If a report is not a string.
+
+    Example:
+        >>> made = make_versions(ReportTexts.of(["There is a nodule of 8 mm in the left lung."]))
+        >>> found = measure_sensitivity(made, [make_scorer("rougeL"), make_scorer("ct_finebench")])
+        >>> {name: entry["paraphrase_better"] for name, entry in found.metrics.items()}
+        {'rougeL': 0.0, 'ct_finebench': 1.0}
+    """
+    metrics = {}
+    target = list(versions.reports.values())
+    with (RunLog() if log is None else log).progress("scoring") as progress:
+        progress(0, len(scorers) * len(VERSIONS))
+        for scorer in scorers:
+            columns = {}
+            for version in VERSIONS:
+                columns[version] = scorer.score([made.candidate for made in versions.versions[version]], target)
+                progress(1, 0)
+            metrics[scorer.name] = _summary(scorer, columns)
+    changes = {version: _mean_changes(versions.versions[version]) for version in VERSIONS}
+    return Sensitivity(len(target), versions.seed, changes, metrics, versions.writer, versions.answers)
+
+
+def _mean_changes(rewritten: Sequence[RewrittenReport]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for report in rewritten:
+        total.update(report.counts)
+    return {kind: round(count / len(rewritten), 2) for kind, count in sorted(total.items())}
+
+
+def _summary(scorer: Scorer, columns: Mapping[str, tuple[list[float], dict[str, list[float]]]]) -> dict[str, Any]:
+    values = [columns[version][0] for version in VERSIONS]
+    rows = [row for row, pair in enumerate(zip(*values, strict=True)) if not any(map(math.isnan, pair))]
+    sign = 1 if scorer.higher_is_better else -1
+    entry: dict[str, Any] = {
+        version: _mean([column[row] for row in rows]) for version, column in zip(VERSIONS, values, strict=True)
+    }
+    better = [sign * (values[0][row] - values[1][row]) for row in rows]
+    entry["paraphrase_better"] = _mean([float(difference > 0) for difference in better])
+    entry["higher_is_better"] = scorer.higher_is_better
+    entry["scored"], entry["unscorable"] = len(rows), len(values[0]) - len(rows)
+    parts = columns[VERSIONS[0]][1]
+    if parts:
+        entry["parts"] = {
+            part: {version: _mean([columns[version][1][part][row] for row in rows]) for version in VERSIONS}
+            for part in parts
+        }
+    return {**entry, "signature": scorer.signature}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    """Return the mean of the values that are not NaN, or ``None`` if there are none."""
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else None
