@@ -1,0 +1,59 @@
+"""Counts of the errors of existing reports."""
+
+import json
+
+import pytest
+from answering_judge import AnsweringJudge
+from counting_answers import counts_of
+
+from rrg_rewards.analysis import CountingRun, CountingSettings, count_errors, read_pairs
+from rrg_rewards.data import read_error_records
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.judges import ReportPair
+from rrg_rewards.utilities.run_log import RunWarning
+
+PAIRS = [ReportPair("Small left effusion.", "Cardiomegaly."), ReportPair("Normal chest.", "Right lung nodule.")]
+
+
+def judge():
+    return AnsweringJudge(lambda pair: counts_of(f"{pair.reference} | {pair.candidate}"))
+
+
+def test_counted_errors_are_records_of_their_source(tmp_path):
+    output = tmp_path / "counts.jsonl"
+    run = count_errors(PAIRS, judge(), output, CountingSettings(source="tiny"))
+    assert run.categories["false_finding"] == {"errors": 2, "significant": 2}
+    assert run.categories["omitted_finding"] == {"errors": 1, "significant": 0}
+    records = read_error_records(output)
+    assert [record.counts for record in records] == [(1, 1, 0, 0, 0, 0), (1, 0, 0, 0, 0, 0)]
+    assert {record.source for record in records} == {"tiny"}
+    line = json.loads(output.read_text().splitlines()[0])
+    assert (line["judge"], line["prompt_hash"]) == ("answering", run.task.prompt_hash)
+    assert line["errors"][0]["reference_quote"] == "Small left effusion."
+
+
+def test_a_counting_run_as_plain_data(tmp_path):
+    run = count_errors(PAIRS[:1], judge(), tmp_path / "counts.jsonl")
+    assert run.to_dict() == {
+        "prompt_hash": run.task.prompt_hash,
+        "judge": "answering",
+        "pairs": 1,
+        "held": 0,
+        "written": 1,
+        "categories": run.categories,
+        "failures": {},
+        "reasons": {},
+        "not_asked": 0,
+        "usage": None,
+    }
+    again = CountingRun(PAIRS, tmp_path / "counts.jsonl")
+    assert again.plan() == {"prompt_hash": run.task.prompt_hash, "pairs": 2, "to_ask": 1}
+
+
+def test_pairs_of_a_table_are_distinct_and_not_blank():
+    table = Table({"gt": ["Edema.", "Edema.", "Edema.", " "], "out": ["Clear.", None, "Clear.", "Clear."]})
+    settings = CountingSettings(reference_column="gt", prediction_column="out")
+    with pytest.warns(RunWarning, match="2 of 4 pairs lack a report, and are left out"):
+        assert read_pairs(table, settings) == [ReportPair("Edema.", "Clear.")]
+    table = Table({"reference": ["a", "b", "c"], "prediction": ["x", "x", "x"]})
+    assert len(read_pairs(table, CountingSettings(max_pairs=2))) == 2

@@ -1,0 +1,106 @@
+"""Scores of paraphrased reports and of reports with wrong details."""
+
+import pytest
+from run_notes import RunNotes
+from writing_judge import WritingJudge
+
+from rrg_rewards.analysis import (
+    MetricChoice,
+    ReportTexts,
+    Scorer,
+    Sensitivity,
+    SensitivitySettings,
+    make_scorer,
+    make_scorers,
+    make_versions,
+    measure_sensitivity,
+)
+from rrg_rewards.data import phantom_studies
+from rrg_rewards.utilities.run_log import RunWarning
+from rrg_rewards.utilities.settings import SettingError
+
+REPORTS = ReportTexts.of([study.report for study in phantom_studies(4, seed=2)])
+
+
+def scored(answers, parts, number, **options):
+    """The entry of a metric with the given scores of the paraphrases and of the wrong details."""
+    columns = iter(answers)
+    scorer = Scorer("errors", lambda preds, target: (next(columns), parts), "s", **options)
+    return measure_sensitivity(make_versions(ReportTexts.of(["Left effusion."] * number)), [scorer])
+
+
+def test_a_report_counts_where_both_versions_are_scored():
+    nan = float("nan")
+    answers = [[0.5, nan, 0.8, 0.3], [0.7, 0.1, 0.6, nan]]
+    result = scored(answers, {"size": [1.0, 1.0, nan, 1.0]}, 4, higher_is_better=False)
+    entry = result.metrics["errors"]
+    assert entry["paraphrased"] == pytest.approx(0.65)
+    assert entry["adversarial"] == pytest.approx(0.65)
+    # Lower is better: the first is better in other words, the third is not.
+    assert (entry["paraphrase_better"], entry["scored"], entry["unscorable"]) == (0.5, 2, 2)
+    assert entry["parts"] == {"size": {"paraphrased": 1.0, "adversarial": 1.0}}
+    assert "errors (lower is better)" in Sensitivity(4, 0, {}, {"errors": entry}).to_markdown()
+
+
+def test_a_metric_that_scores_nothing_has_no_mean():
+    result = scored([[float("nan")]] * 2, {}, 1)
+    assert result.metrics["errors"]["paraphrased"] is None
+    assert "| errors | - | - | - | 0 |" in result.to_markdown()
+
+
+def test_metrics_of_words_and_of_content_differ():
+    made = make_versions(REPORTS)
+    result = measure_sensitivity(made, make_scorers(MetricChoice(metrics=["rougeL", "ct_finebench"])))
+    rouge, content = result.metrics["rougeL"], result.metrics["ct_finebench"]
+    assert rouge["paraphrased"] < rouge["adversarial"]
+    assert content["paraphrased"] > content["adversarial"]
+    assert list(result.to_dict()) == ["reports", "seed", "changes", "metrics"]
+    table = made.to_table()
+    assert table.names == ("row", "reference", "paraphrased", "adversarial")
+    assert list(table.columns["reference"]) == list(REPORTS.texts.values())
+
+
+def test_versions_depend_on_seed_and_limit():
+    first, again = make_versions(REPORTS), make_versions(REPORTS, SensitivitySettings(seed=1, limit=2))
+    assert list(again.reports) == ["1", "2"]
+    assert again.versions["adversarial"] != first.versions["adversarial"][:2]
+    with pytest.raises(ValueError, match=r"r\.csv: contains no report"):
+        make_versions(ReportTexts({}, source="r.csv"))
+
+
+def test_versions_of_a_judge_lack_the_reports_that_it_refuses():
+    reports = ReportTexts.of(
+        ["Nodule of 12 mm in the right upper lobe.", "Normal chest CT.", "Left effusion, refused."]
+    )
+    settings = SensitivitySettings(judge=WritingJudge("refused"))
+    with pytest.warns(RunWarning, match="2 of 3 reports lack an accepted version"):
+        made = make_versions(reports, settings)
+    assert (list(made.reports), made.writer) == (["1"], "writing")
+    result = measure_sensitivity(made, [make_scorer("ct_finebench")])
+    assert list(result.to_dict()) == ["writer", "answers", "reports", "seed", "changes", "metrics"]
+    assert result.answers["paraphrased"]["asked"] == 3
+    with pytest.raises(ValueError, match="reports: the judge wrote no two accepted versions"):
+        make_versions(reports, SensitivitySettings(judge=WritingJudge("")))
+    with pytest.raises(SettingError, match="judge: the judge 'rules' evaluates CRIMSON only"):
+        make_versions(reports, SensitivitySettings(judge="rules"))
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"metrics": ["bleu3"]}, "metrics: unknown metric 'bleu3'; did you mean 'bleu"),
+        ({"metrics": ["bleu2", "bleu2"]}, "metrics: bleu2 is named more than once"),
+        ({"metrics": ["bleu2"], "set": {"bleu2.n": 3}}, "metrics: unknown bleu option 'n'"),
+        ({"metrics": ["bleu2"], "set": {"crg.prior": 3}}, "set: 'crg' is not among --metrics bleu2"),
+        ({"metrics": ["bertscore"]}, "metrics: metric 'bertscore' needs the option model"),
+    ],
+)
+def test_metrics_that_will_not_do(choice, message):
+    with pytest.raises(SettingError, match=message):
+        make_scorers(MetricChoice(**choice))
+
+
+def test_the_progress_counts_columns_of_scores():
+    log = RunNotes()
+    measure_sensitivity(make_versions(REPORTS), [make_scorer("rougeL")], log)
+    assert log.steps == [("scoring", 0, 2), ("scoring", 1, 0), ("scoring", 1, 0)]

@@ -1,0 +1,48 @@
+"""A judge that answers with texts, one item after another, without a server."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rrg_rewards.judges.base import STOPPED, AnswerError, Judge, JudgeFailure, JudgeTask
+
+
+class AnsweringJudge(Judge):
+    """Answers items with the texts of a function, which may raise an error or send a signal.
+
+    Args:
+        answer: Function that returns the answer of an item.
+        name: Signature of the judge.
+        in_thread: Whether the answers are made in a thread, as those of a local model.
+    """
+
+    def __init__(self, answer: Callable[[Any], str], name: str = "answering", in_thread: bool = False) -> None:
+        self.answer = answer
+        self.name = name
+        self.in_thread = in_thread
+        self.asked: list[Any] = []
+
+    def arguments(self) -> dict[str, Any]:
+        return {"answer": self.answer, "name": self.name, "in_thread": self.in_thread}
+
+    @property
+    def signature(self) -> str:
+        return self.name
+
+    async def evaluate(self, task: JudgeTask[Any, Any], items: Sequence[Any]) -> list[Any]:
+        if self.in_thread:
+            return await asyncio.to_thread(lambda: [self._result(task, item) for item in items])
+        results = []
+        for item in items:
+            await asyncio.sleep(0)
+            results.append(self._result(task, item))
+        return results
+
+    def _result(self, task: JudgeTask[Any, Any], item: Any) -> Any:
+        if self.is_stopped:
+            return STOPPED
+        self.asked.append(item)
+        try:
+            return task.parse(item, self.answer(item))
+        except AnswerError as error:
+            return JudgeFailure(error.kind, str(error))
