@@ -18,6 +18,7 @@ __all__ = [
     "JudgeWarning",
     "Message",
     "ReportPair",
+    "remember_results",
 ]
 
 FailureKind = Literal["deadline", "connection", "status", "malformed", "inconsistent"]
@@ -69,6 +70,29 @@ class JudgeWarning(UserWarning):
 
 STOPPED = JudgeFailure("deadline", "the judge was stopped before the request")
 """Failure of items that were not sent before :meth:`Judge.stop`."""
+
+
+def remember_results(known: dict[Item, Any], results: Mapping[Item, Any], most: int) -> None:
+    """Add results that are no failures to those that are known, and remove the least recently used ones.
+
+    Args:
+        known: Known results by item; changed by this function.
+        results: Results by item, also of items that were known.
+        most: Maximum number of results to keep.
+
+    Example:
+        >>> known = {"a": 1, "b": 2}
+        >>> remember_results(known, {"a": 1, "c": 3, "d": JudgeFailure("deadline", "late")}, most=2)
+        >>> known
+        {'a': 1, 'c': 3}
+    """
+    for item, result in results.items():
+        if not isinstance(result, JudgeFailure):
+            # Move the item to the end, because the first items are removed first.
+            known.pop(item, None)
+            known[item] = result
+    for item in list(known)[: max(0, len(known) - most)]:
+        known.pop(item, None)
 
 
 class AnswerError(ValueError):

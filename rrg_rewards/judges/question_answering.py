@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
-from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask
+from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, remember_results
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.finebench import EXISTENCE, AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
@@ -19,7 +19,7 @@ from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_sc
 from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.processes import run_coroutine
-from rrg_rewards.utilities.yaml_files import is_yaml_path
+from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 
 __all__ = ["ENGINE", "Examiner", "GradedAnswer", "JudgeSetting"]
 
@@ -90,10 +90,8 @@ class Examiner(Backend):
         over_specified: OverSpecified = "right",
         remembered: int = _REMEMBERED,
     ) -> None:
-        # Absolute, because worker processes may have another working folder.
-        schema = Path(schema).resolve() if isinstance(schema, str | Path) and is_yaml_path(schema) else schema
-        self._given = schema
-        self.schema = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
+        self._given = absolute_yaml_path(schema)
+        self.schema = get_question_schema(self._given)
         self.builder = _judge("builder", builder)
         self.answerer = _judge("answerer", answerer)
         self.comparer = _judge("comparer", comparer)
@@ -172,17 +170,8 @@ class Examiner(Backend):
             made = await self.builder.evaluate(self._items_task, unknown) if unknown else []
         found.update(zip(unknown, made, strict=True))
         if remember and not include_uncertain:
-            self._remember(found)
+            remember_results(self._built, found, self.remembered)
         return [found[report] for report in reports]
-
-    def _remember(self, found: Mapping[str, Any]) -> None:
-        for report, items in found.items():
-            if not isinstance(items, JudgeFailure):
-                # Move the report to the end, because the first reports are removed first.
-                self._built.pop(report, None)
-                self._built[report] = items
-        for report in list(self._built)[: max(0, len(self._built) - self.remembered)]:
-            self._built.pop(report, None)
 
     async def examine(
         self, reports: Sequence[str], items: Sequence[tuple[QAItem, ...]]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.findings.reading.modality import Modality
-from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeWarning
+from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeWarning, remember_results
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.labels import LabelsTask, StatedLabel
@@ -19,7 +19,7 @@ from rrg_rewards.labelers.base import FallibleLabeler, LabelledReports
 from rrg_rewards.schemas.labels import SUPPORT_DEVICES, LabelSchema, get_label_schema, is_no_abnormality
 from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.signature import format_signature
-from rrg_rewards.utilities.yaml_files import is_yaml_path
+from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 
 __all__ = ["JudgeLabeler"]
 
@@ -67,9 +67,8 @@ class JudgeLabeler(FallibleLabeler):
         *,
         remembered: int = 1024,
     ) -> None:
-        # Absolute, because worker processes may have another working folder.
-        self._given = str(Path(schema).resolve()) if isinstance(schema, str | Path) and is_yaml_path(schema) else schema
-        self.schema = schema if isinstance(schema, LabelSchema) else get_label_schema(schema)
+        self._given = absolute_yaml_path(schema)
+        self.schema = get_label_schema(schema)
         self.judge = get_judge(judge)
         if isinstance(self.judge, RuleJudge):
             raise ValueError(
@@ -137,7 +136,7 @@ class JudgeLabeler(FallibleLabeler):
         outcomes = self.judge.evaluate_now(self.task, unknown) if unknown else []
         for report, outcome in zip(unknown, outcomes, strict=True):
             found[report] = outcome if isinstance(outcome, JudgeFailure) else self._with_derived(outcome)
-        self._remember(found)
+        remember_results(self._known, found, self.remembered)
         return [found[report] for report in reports]
 
     def label(self, reports: Sequence[str]) -> LabelledReports:
@@ -181,12 +180,3 @@ class JudgeLabeler(FallibleLabeler):
         derived = StatedLabel("positive" if is_normal else "negative", None)
         asked = iter(stated)
         return tuple(derived if is_derived else next(asked) for is_derived in self._derived)
-
-    def _remember(self, found: Mapping[str, tuple[StatedLabel, ...] | JudgeFailure]) -> None:
-        for report, stated in found.items():
-            if not isinstance(stated, JudgeFailure):
-                # Move the report to the end, because the first reports are removed first.
-                self._known.pop(report, None)
-                self._known[report] = stated
-        for report in list(self._known)[: max(0, len(self._known) - self.remembered)]:
-            self._known.pop(report, None)

@@ -18,7 +18,7 @@ from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.yaml_files import is_yaml_path
+from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 
 __all__ = ["ABNORMALITY", "LevelReader"]
 
@@ -75,9 +75,8 @@ class LevelReader(Backend):
         if not levels or len(set(levels)) < len(levels):
             raise ValueError(f"levels must be one or more different names, got {list(levels)}")
         self.levels = tuple(levels)
-        # Absolute, because worker processes may have another working folder.
-        self._given = Path(schema).resolve() if isinstance(schema, str | Path) and is_yaml_path(schema) else schema
-        self.schema = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
+        self._given = absolute_yaml_path(schema)
+        self.schema = get_question_schema(schema)
         check_readable(self.schema)
         columns = {level: _columns(self.schema, level) for level in self.levels}
         for level, names in columns.items():

@@ -17,7 +17,7 @@ from rrg_rewards.schemas.labels import SUPPORT_DEVICES
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.signature import format_signature
-from rrg_rewards.utilities.yaml_files import is_yaml_path
+from rrg_rewards.utilities.yaml_files import absolute_yaml_path, is_yaml_path
 
 __all__ = ["RuleLabeler"]
 
@@ -54,8 +54,7 @@ class RuleLabeler(Backend):
     """
 
     def __init__(self, schema: str | Path = "ct_rate") -> None:
-        # Absolute, because worker processes may have another working folder.
-        self.schema = str(Path(schema).resolve()) if is_yaml_path(schema) else str(schema)
+        self.schema = str(absolute_yaml_path(schema))
         self._engine, self._labels = _rules(self.schema)
         self._masks = [self._mask(label) for label in self._labels]
         others = (mask for label, mask in zip(self._labels, self._masks, strict=True) if label != SUPPORT_DEVICES)

@@ -86,7 +86,7 @@ def stated_values(
         >>> stated_values("Calcified nodule in the right upper lobe. No effusion.")["Lung nodule"]["density"]
         ('calcified',)
     """
-    schema = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
+    schema = get_question_schema(schema)
     return {
         schema.findings[place].name: {
             schema.findings[place].attributes[i].name: tuple(values) for i, values in account.values.items()
@@ -184,7 +184,7 @@ def build_items(
         Lung nodule size 12 mm
         Lung nodule margin spiculated
     """
-    schema = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
+    schema = get_question_schema(schema)
     accounts, items = _accounts(report, schema), []
     asked = ("present", "uncertain") if include_uncertain else ("present",)
     for place, finding in enumerate(schema.findings):
@@ -232,10 +232,7 @@ def answer_items(
         >>> answer_items("A 9 mm nodule.", items)
         ['yes', None, '9 mm', None]
     """
-    if schema is None:
-        schema = _schema_of(items)
-    elif not isinstance(schema, QuestionSchema):
-        schema = get_question_schema(schema)
+    schema = _schema_of(items) if schema is None else get_question_schema(schema)
     accounts = _accounts(report, schema)
     return [_answered(accounts, schema, item) for item in items]
 

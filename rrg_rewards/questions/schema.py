@@ -219,14 +219,14 @@ class QuestionSchema:
         return hashlib.sha256(repr(content).encode()).hexdigest()[:8]
 
 
-def get_question_schema(name: str | Path) -> QuestionSchema:
-    """Return a question schema by name, or read one from a YAML file.
+def get_question_schema(name: str | Path | QuestionSchema) -> QuestionSchema:
+    """Return a question schema by name, or read one from a YAML file; a schema is returned unchanged.
 
     ``ct_rate`` covers the 18 findings of CT-RATE, ``merlin`` the 30 findings of Merlin. ``docs/ct_finebench.md``
     describes the format of files.
 
     Args:
-        name: ``ct_rate``, ``merlin``, or the path of a ``.yaml`` file.
+        name: ``ct_rate``, ``merlin``, the path of a ``.yaml`` file, or a schema.
 
     Raises:
         ValueError: If the schema is unknown (the message names the nearest known one), or an entry of the file is wrong
@@ -237,6 +237,8 @@ def get_question_schema(name: str | Path) -> QuestionSchema:
         >>> len(get_question_schema("merlin").findings)
         30
     """
+    if isinstance(name, QuestionSchema):
+        return name
     if is_yaml_path(name):
         return _parse(read_user_yaml(name), str(name), Path(name).parent)
     known = package_yaml_names(_SHIPPED)

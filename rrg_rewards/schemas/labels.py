@@ -81,8 +81,8 @@ LABEL_SCHEMAS: dict[str, LabelSchema] = {
 CT_RATE, CHEXBERT, MERLIN = (LABEL_SCHEMAS[name] for name in ("ct_rate", "chexbert", "merlin"))
 
 
-def get_label_schema(name: str | Path) -> LabelSchema:
-    """Return the label set with a name, or of a YAML file.
+def get_label_schema(name: str | Path | LabelSchema) -> LabelSchema:
+    """Return the label set with a name, or of a YAML file; a label set is returned unchanged.
 
     Args:
         name: ``ct_rate``, ``chexbert``, ``merlin``, or the path of a ``.yaml`` file. The file has the key ``labels``, a
@@ -99,6 +99,8 @@ def get_label_schema(name: str | Path) -> LabelSchema:
         >>> get_label_schema("chexbert").num_labels
         14
     """
+    if isinstance(name, LabelSchema):
+        return name
     if is_yaml_path(name):
         return _read_file(name)
     if name not in LABEL_SCHEMAS:

@@ -6,13 +6,14 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = [
+    "absolute_yaml_path",
     "check_keys",
     "is_yaml_path",
     "package_yaml",
@@ -20,6 +21,8 @@ __all__ = [
     "package_yaml_names",
     "read_user_yaml",
 ]
+
+T = TypeVar("T")
 
 
 def _content(package: str, name: str) -> bytes:
@@ -76,6 +79,19 @@ def is_yaml_path(name: str | Path) -> bool:
     """
     # Called for every report. A Path takes several times as long.
     return str(name).lower().endswith((".yaml", ".yml"))
+
+
+def absolute_yaml_path(given: T) -> T | str:
+    """Return the absolute path of a YAML file, because worker processes may have another working folder.
+
+    Args:
+        given: Path of a YAML file, or a name or an object, which is returned unchanged.
+
+    Example:
+        >>> absolute_yaml_path("ct_rate"), Path(absolute_yaml_path("my_schema.yaml")).is_absolute()
+        ('ct_rate', True)
+    """
+    return str(Path(given).resolve()) if isinstance(given, str | Path) and is_yaml_path(given) else given
 
 
 def read_user_yaml(path: str | Path) -> dict[str, Any]:

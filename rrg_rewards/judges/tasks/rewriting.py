@@ -103,7 +103,7 @@ class ParaphraseTask(PromptTask[str, str]):
     form = ParaphraseForm
 
     def __init__(self, questions: str | Path | QuestionSchema = "ct_rate") -> None:
-        self.questions = questions if isinstance(questions, QuestionSchema) else get_question_schema(questions)
+        self.questions = get_question_schema(questions)
 
     def _probes(self) -> Sequence[str]:
         return ("", _PROBE)
@@ -174,7 +174,7 @@ class WrongDetailTask(PromptTask[WrongDetail, Rewording]):
     form = ReplacementForm
 
     def __init__(self, questions: str | Path | QuestionSchema = "ct_rate") -> None:
-        self.questions = questions if isinstance(questions, QuestionSchema) else get_question_schema(questions)
+        self.questions = get_question_schema(questions)
 
     def _probes(self) -> Sequence[WrongDetail]:
         return (WrongDetail(_PROBE, _PROBE_ITEM),)
@@ -248,7 +248,7 @@ async def rewrite_reports(
     Returns:
         Both versions of each report, and an account of the answers.
     """
-    questions = schema if isinstance(schema, QuestionSchema) else get_question_schema(schema)
+    questions = get_question_schema(schema)
     paraphrases = await judge.evaluate(ParaphraseTask(questions), reports)
     requests = [_wrong_details(report, questions) for report in reports]
     flat = [request for row in requests for request in row]
