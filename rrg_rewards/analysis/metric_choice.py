@@ -10,7 +10,7 @@ from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler, needs_judge
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.registry import make_metric, metric_maker, metric_options, required_options
+from rrg_rewards.metrics.registry import make_metric, metric_maker
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.registry import make_reward
 from rrg_rewards.utilities.settings import SettingError
@@ -128,7 +128,7 @@ def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
     for name in _takers(names, "judge", None if judge_is_taken else choice.judge):
         settings[name]["judge"] = choose_judge(settings[name].get("judge") or choice.judge or "rules")
     for name in names:
-        for option in required_options(name):
+        for option in metric_maker(name).required:
             if option not in settings[name]:
                 value = "FOLDER" if option == "model" else "VALUE"
                 raise SettingError("metrics", f"{name} needs --set {name}.{option}={value}")
@@ -159,7 +159,7 @@ def _known_names(names: Sequence[str]) -> list[str]:
 
 def _takers(names: Sequence[str], option: str, given: Any) -> list[str]:
     """Return the metrics that take an option; raise if the option is set and no metric takes it."""
-    takers = [name for name in names if option in metric_options(name)]
+    takers = [name for name in names if option in metric_maker(name).options]
     if given is not None and not takers:
         raise SettingError(option, f"no metric among {','.join(names)} takes one")
     return takers

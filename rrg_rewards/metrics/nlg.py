@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 from string import punctuation
 from typing import Any, Literal, get_args
 
@@ -14,10 +13,7 @@ from torchmetrics.functional.text import bleu_score
 
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.models.loading import load_frozen
-from rrg_rewards.utilities.backend import Backend
-from rrg_rewards.utilities.checks import check_model_source
-from rrg_rewards.utilities.imports import require
+from rrg_rewards.models.loading import PretrainedModel
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["BLEU", "ROUGE", "BERTScore", "ChrF", "longest_common_subsequence", "rouge_f"]
@@ -364,7 +360,7 @@ class BERTScore(ReportMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.encoder = _Encoder(model, device=device, revision=revision)
+        self.encoder = PretrainedModel(model, revision=revision, device=device)
         self.num_layers = num_layers
         self.batch_size = batch_size
 
@@ -386,9 +382,19 @@ class BERTScore(ReportMetric):
     def _embed(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return normalised embeddings ``(N, T, D)``, and a mask of the tokens that are not special ``(N, T)``."""
         model = self.encoder.model
-        tokens = {name: values.to(model.device) for name, values in self.encoder.tokenize(texts).items()}
+        # The limit of the model, but at most that of the BERT family.
+        positions = getattr(model.config, "max_position_embeddings", _MOST_TOKENS)
+        tokens = self.encoder.tokenizer(
+            list(texts),
+            padding=True,
+            truncation=True,
+            max_length=min(int(positions), _MOST_TOKENS),
+            return_special_tokens_mask=True,
+            return_tensors="pt",
+        ).to(model.device)
         special = tokens.pop("special_tokens_mask")
-        hidden = model(**tokens, output_hidden_states=True).hidden_states
+        inputs = {name: tokens[name] for name in ("input_ids", "attention_mask")}
+        hidden = model(**inputs, output_hidden_states=True).hidden_states
         layer = hidden[-1 if self.num_layers is None else self.num_layers]
         return functional.normalize(layer.float(), dim=-1), tokens["attention_mask"].bool() & ~special.bool()
 
@@ -401,55 +407,3 @@ def _greedy_f(preds: Tensor, preds_mask: Tensor, target: Tensor, target_mask: Te
     recall = (similarity.amax(1) * target_mask).sum(1) / target_mask.sum(1)
     scored = (2 * precision * recall / (precision + recall)).double().cpu()
     return scored.masked_fill(~both.flatten(1).any(1).cpu(), 0.0)
-
-
-class _Encoder(Backend):
-    """Encoder of BERTScore, loaded at the first report and shared in the process."""
-
-    def __init__(self, model: str, device: str | None = None, revision: str | None = None) -> None:
-        check_model_source(model)
-        self.name = str(model)
-        self.device = device
-        self.revision = revision
-
-    def arguments(self) -> dict[str, Any]:
-        return {"model": self.name, "device": self.device, "revision": self.revision}
-
-    @property
-    def source(self) -> str:
-        """Name and revision of the model, for signatures."""
-        return self.name if self.revision is None else f"{self.name}@{self.revision}"
-
-    @cached_property
-    def model(self) -> Any:
-        return load_frozen(_build_encoder, self.name, self.revision, device=self.device)
-
-    @cached_property
-    def tokenizer(self) -> Any:
-        return require("transformers", extra="models").AutoTokenizer.from_pretrained(
-            self.name, revision=self.revision, trust_remote_code=False
-        )
-
-    @property
-    def max_length(self) -> int:
-        """Maximum number of tokens; longer reports are cut."""
-        positions = getattr(self.model.config, "max_position_embeddings", _MOST_TOKENS)
-        return min(int(positions), _MOST_TOKENS)
-
-    def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """Tokenise reports, padded to the longest."""
-        tokens = self.tokenizer(
-            list(texts),
-            padding=True,
-            truncation=True,
-            max_length=self.max_length,
-            return_special_tokens_mask=True,
-            return_tensors="pt",
-        )
-        return {name: tokens[name] for name in ("input_ids", "attention_mask", "special_tokens_mask")}
-
-
-def _build_encoder(name: str, revision: str | None) -> Any:
-    return require("transformers", extra="models").AutoModel.from_pretrained(
-        name, revision=revision, dtype=torch.float32, trust_remote_code=False
-    )

@@ -16,10 +16,7 @@ __all__ = [
     "available_metrics",
     "make_metric",
     "maker_of",
-    "metric_context",
     "metric_maker",
-    "metric_options",
-    "required_options",
 ]
 
 # ``module:Class`` of each metric.
@@ -104,8 +101,13 @@ def metric_maker(name: str) -> MetricMaker:
         ImportError: If the module of a path or of a plug-in cannot be imported.
 
     Example:
-        >>> metric_maker("crg").cls.__name__
-        'ReportCRG'
+        >>> maker = metric_maker("crg")
+        >>> maker.cls.__name__, maker.context, maker.required
+        ('ReportCRG', ('target_labels',), ())
+        >>> maker.options
+        ('labeler', 'prior', 'average', 'min_prevalence', 'levels', 'level_schema')
+        >>> metric_maker("bertscore").required
+        ('model',)
     """
     found = import_object(name, "metric") if ":" in name else METRICS.load(name)
     maker = maker_of(found)
@@ -121,45 +123,6 @@ def maker_of(found: Any) -> MetricMaker | None:
     if isinstance(found, type):
         return MetricMaker(found) if issubclass(found, ReportMetric) else None
     return MetricMaker(CallableMetric, found) if callable(found) else None
-
-
-def metric_context(name: str) -> tuple[str, ...]:
-    """Return the names of the context columns that a metric accepts.
-
-    Raises:
-        ValueError: If the metric is unknown, naming the nearest one.
-
-    Example:
-        >>> metric_context("crg")
-        ('target_labels',)
-    """
-    return metric_maker(name).context
-
-
-def metric_options(name: str) -> tuple[str, ...]:
-    """Return the names of a metric's options.
-
-    Raises:
-        ValueError: If the metric is unknown, naming the nearest one.
-
-    Example:
-        >>> metric_options("crg")
-        ('labeler', 'prior', 'average', 'min_prevalence', 'levels', 'level_schema')
-    """
-    return metric_maker(name).options
-
-
-def required_options(name: str) -> tuple[str, ...]:
-    """Return the names of a metric's options without a default.
-
-    Raises:
-        ValueError: If the metric is unknown, naming the nearest one.
-
-    Example:
-        >>> required_options("bertscore"), required_options("crg")
-        (('model',), ())
-    """
-    return metric_maker(name).required
 
 
 def make_metric(name: str, /, **options: Any) -> ReportMetric:

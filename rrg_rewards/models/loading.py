@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -13,12 +14,13 @@ from weakref import WeakValueDictionary
 import torch
 from torch import nn
 
+from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["load_frozen", "merge_adapter", "process_device"]
+__all__ = ["PretrainedModel", "load_frozen", "merge_adapter", "process_device"]
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -88,6 +90,67 @@ def load_frozen(
             _check_whole(model)
             loaded.models[key] = model.eval().requires_grad_(False)
     return cast(ModuleT, model)
+
+
+class PretrainedModel(Backend):
+    """A frozen model of transformers with its tokenizer, loaded at the first use and shared in the process.
+
+    No data leave the process, and code that comes with a model is never executed.
+
+    Args:
+        name: Folder or Hub id.
+        auto_class: Class of transformers that makes the model.
+        revision: Revision of a Hub id.
+        device: Device of the model; default: :func:`process_device`.
+        dtype: Type of the weights, such as ``"bfloat16"``, or ``"auto"`` for that of the files.
+
+    Raises:
+        FileNotFoundError: If ``name`` is a path that does not exist.
+        ModuleNotFoundError: When the model is loaded, if transformers is not installed, naming the pip command.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        auto_class: str = "AutoModel",
+        revision: str | None = None,
+        device: str | None = None,
+        dtype: str = "float32",
+    ) -> None:
+        check_model_source(name)
+        self.name = str(name)
+        self.auto_class = auto_class
+        self.revision = revision
+        self.device = device
+        self.dtype = dtype
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of the constructor."""
+        return {name: getattr(self, name) for name in ("name", "auto_class", "revision", "device", "dtype")}
+
+    @property
+    def source(self) -> str:
+        """Name and revision of the model, for signatures."""
+        return self.name if self.revision is None else f"{self.name}@{self.revision}"
+
+    @cached_property
+    def model(self) -> Any:
+        """The model."""
+        dtype = None if self.dtype == "auto" else getattr(torch, self.dtype)
+        built = (self.auto_class, self.name, self.revision, "auto" if dtype is None else torch.float32)
+        return load_frozen(_build_pretrained, *built, dtype=dtype, device=self.device)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer."""
+        return require("transformers", extra="models").AutoTokenizer.from_pretrained(
+            self.name, revision=self.revision, trust_remote_code=False
+        )
+
+
+def _build_pretrained(auto_class: str, name: str, revision: str | None, dtype: str | torch.dtype) -> Any:
+    made = getattr(require("transformers", extra="models"), auto_class)
+    return made.from_pretrained(name, revision=revision, dtype=dtype, trust_remote_code=False)
 
 
 def process_device(device: str | torch.device | None = None) -> torch.device:

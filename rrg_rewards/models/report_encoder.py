@@ -2,20 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rrg_rewards.models.loading import load_frozen
-from rrg_rewards.utilities.checks import check_model_source
-from rrg_rewards.utilities.imports import require
+from rrg_rewards.models.loading import PretrainedModel
 from rrg_rewards.utilities.precision import own_precision
 
 __all__ = ["ReportEncoder"]
-
-_EXTRA = "models"
 
 
 @dataclass
@@ -41,7 +35,7 @@ class ReportEncoder:
     max_tokens: int = 512
 
     def __post_init__(self) -> None:
-        check_model_source(self.model)
+        self._pretrained = PretrainedModel(self.model, revision=self.revision, device=self.device, dtype="auto")
 
     @torch.inference_mode()
     def __call__(self, reports: Sequence[str]) -> Tensor:
@@ -55,25 +49,10 @@ class ReportEncoder:
         return torch.stack([found[row] for row in range(len(reports))]) if found else torch.zeros(0, 0)
 
     def _embed(self, reports: list[str]) -> Tensor:
-        model: Any = self._model
+        model, tokenizer = self._pretrained.model, self._pretrained.tokenizer
         limit = min(self.max_tokens, getattr(model.config, "max_position_embeddings", self.max_tokens))
-        inputs = self._tokenizer(reports, padding=True, truncation=True, max_length=limit, return_tensors="pt")
+        inputs = tokenizer(reports, padding=True, truncation=True, max_length=limit, return_tensors="pt")
         inputs = inputs.to(next(model.parameters()).device)
         states = model(**inputs).last_hidden_state.float()
         mask = inputs["attention_mask"].unsqueeze(-1)
         return nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1).cpu()
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        transformers = require("transformers", extra=_EXTRA)
-        return transformers.AutoTokenizer.from_pretrained(self.model, revision=self.revision, trust_remote_code=False)
-
-    @cached_property
-    def _model(self) -> nn.Module:
-        return load_frozen(_build, self.model, self.revision, device=self.device)
-
-
-def _build(model: str, revision: str | None) -> nn.Module:
-    transformers = require("transformers", extra=_EXTRA)
-    built: nn.Module = transformers.AutoModel.from_pretrained(model, revision=revision, trust_remote_code=False)
-    return built

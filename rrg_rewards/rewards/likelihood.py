@@ -2,18 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from rrg_rewards.functional.log_probs import token_log_probs
-from rrg_rewards.models.loading import load_frozen
+from rrg_rewards.models.loading import PretrainedModel
 from rrg_rewards.rewards.shaping import TextReward
-from rrg_rewards.utilities.backend import Backend
-from rrg_rewards.utilities.checks import check_model_source
-from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.signature import format_signature
 
@@ -72,78 +68,41 @@ class LikelihoodReward(TextReward):
             raise ValueError(f"max_length must be at least 2 and batch_size 1, got {max_length} and {batch_size}")
         self.floor = floor
         self.batch_size = batch_size
-        self.language_model = _LanguageModel(model, max_length, dtype, device, revision)
+        if dtype not in ("float32", "bfloat16"):
+            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        self.max_length = max_length
+        self.language_model = PretrainedModel(model, "AutoModelForCausalLM", revision, device, dtype)
 
     @property
     def signature(self) -> str:
         """Name and settings of the reward."""
-        own = self.language_model.arguments()
-        source = own["model"] if own["revision"] is None else f"{own['model']}@{own['revision']}"
-        settings = {"max_length": own["max_length"], "dtype": own["dtype"], "floor": self.floor}
-        return format_signature("likelihood", model=source, **settings) + self.output.suffix
+        model = self.language_model
+        settings = {"max_length": self.max_length, "dtype": model.dtype, "floor": self.floor}
+        return format_signature("likelihood", model=model.source, **settings) + self.output.suffix
 
     def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:  # noqa: ARG002
         values: list[float] = []
         for start in range(0, len(texts), self.batch_size):
-            values += self.language_model.mean_log_likelihoods(texts[start : start + self.batch_size])
+            values += self._mean_log_likelihoods(texts[start : start + self.batch_size])
         # A report without tokens has no mean and gets the lowest reward.
         return [self.floor if math.isnan(value) else max(value, self.floor) for value in values]
 
-
-class _LanguageModel(Backend):
-    """A frozen causal language model, loaded lazily."""
-
-    def __init__(self, model: str, max_length: int, dtype: str, device: str | None, revision: str | None) -> None:
-        if dtype not in ("float32", "bfloat16"):
-            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
-        check_model_source(model)
-        self._arguments: dict[str, Any] = {
-            "model": str(model),
-            "max_length": max_length,
-            "dtype": dtype,
-            "device": device,
-            "revision": revision,
-        }
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the constructor."""
-        return dict(self._arguments)
-
-    @cached_property
-    def _model(self) -> Any:
-        own = self._arguments
-        dtype = getattr(torch, own["dtype"])
-        return load_frozen(_build_language_model, own["model"], own["revision"], dtype=dtype, device=own["device"])
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        transformers = require("transformers", extra="models")
-        return transformers.AutoTokenizer.from_pretrained(
-            self._arguments["model"], revision=self._arguments["revision"], trust_remote_code=False
-        )
-
     @own_precision()
     @torch.no_grad()
-    def mean_log_likelihoods(self, texts: Sequence[str]) -> list[float]:
+    def _mean_log_likelihoods(self, texts: Sequence[str]) -> list[float]:
         """Return the mean log-likelihood of the tokens of each report; NaN if no token is predicted."""
-        start = [] if self._tokenizer.bos_token_id is None else [self._tokenizer.bos_token_id]
-        tokens = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-        rows = [[*start, *own][: self._arguments["max_length"]] for own in tokens]
+        model, tokenizer = self.language_model.model, self.language_model.tokenizer
+        start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+        tokens = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        rows = [[*start, *own][: self.max_length] for own in tokens]
         longest = max(map(len, rows), default=0)
         if longest < 2:
             return [math.nan] * len(rows)
-        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=self._model.device)
+        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=model.device)
         lengths = torch.tensor([len(row) for row in rows], device=ids.device)
         mask = torch.arange(longest, device=ids.device) < lengths.unsqueeze(1)
-        logits = self._model(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits[:, :-1]
+        logits = model(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits[:, :-1]
         predicted = mask[:, 1:]
         log_probs = token_log_probs(logits, ids[:, 1:]).masked_fill(~predicted, 0.0)
         means: list[float] = (log_probs.sum(1) / predicted.sum(1)).tolist()
         return means
-
-
-def _build_language_model(name: str, revision: str | None) -> Any:
-    transformers = require("transformers", extra="models")
-    return transformers.AutoModelForCausalLM.from_pretrained(
-        name, revision=revision, dtype=torch.float32, trust_remote_code=False
-    )

@@ -18,7 +18,7 @@ import torch
 from functions import length_gap, older_than, word_overlap
 
 from rrg_rewards.metrics import CallableMetric, make_metric
-from rrg_rewards.metrics.registry import metric_options
+from rrg_rewards.metrics.registry import metric_maker
 from rrg_rewards.rewards import MetricReward
 from rrg_rewards.utilities.signature import describe_code
 
@@ -198,7 +198,7 @@ def test_callable_metric_pickles_and_is_made_by_path() -> None:
     assert restored.compute() == metric.compute()
     assert restored.signature == metric.signature
     assert restored.name == "overlap"
-    assert {"age", "limit", "higher_is_better"} <= {*metric_options("functions:older_than")}
+    assert {"age", "limit", "higher_is_better"} <= {*metric_maker("functions:older_than").options}
     assert make_metric("functions:older_than", limit=3).options == {"limit": 3}
     with pytest.raises(ValueError, match="unknown functions:length_gap option 'scal'; did you mean 'scale'"):
         make_metric("functions:length_gap", scal=3)

@@ -11,12 +11,12 @@ from rrg_rewards.metrics import ReportMetric, registry
 def test_make_metric_every_name_leads_to_a_report_metric(name):
     module, _, cls = registry._METRICS[name].partition(":")
     assert issubclass(getattr(import_module(module), cls), ReportMetric)
-    assert "kwargs" not in registry.metric_options(name)
-    assert isinstance(registry.metric_context(name), tuple)
+    assert "kwargs" not in registry.metric_maker(name).options
+    assert isinstance(registry.metric_maker(name).context, tuple)
 
 
 def test_make_metric_an_unknown_metric_names_the_nearest():
-    for ask in (registry.make_metric, registry.metric_context, registry.metric_options):
+    for ask in (registry.make_metric, registry.metric_maker):
         with pytest.raises(ValueError, match=r"unknown metric 'CRG'. Known: .*crg|unknown metric 'CRG'; did you mean"):
             ask("CRG")
 

@@ -14,7 +14,7 @@ def test_likelihood_is_the_mean_over_tokens(tmp_path):
     reward = LikelihoodReward(str(save_tiny_policy(tmp_path)), batch_size=2)
     texts = ["edema effusion", "normal heart normal lungs report", "nodule", ""]
     found = reward(texts)
-    model, tokenizer = reward.language_model._model, reward.language_model._tokenizer
+    model, tokenizer = reward.language_model.model, reward.language_model.tokenizer
     for text, value in zip(texts[:3], found[:3], strict=True):
         ids = torch.tensor([[tokenizer.bos_token_id, *tokenizer(text, add_special_tokens=False)["input_ids"]]])
         # The loss of transformers is the mean over predicted tokens.
