@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import http.client
 import json
+import socket
 import threading
+import time
 
 import torch
 import uvicorn
@@ -162,3 +164,35 @@ class Served:
             text = response.read()
         is_json = response.headers.get_content_type() == "application/json"
         return response.status, json.loads(text) if is_json else text.decode(), response.headers
+
+
+def until(condition):
+    """Wait until a condition holds; the time only bounds a failure."""
+    end = time.monotonic() + GUARD
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def waiting(served):
+    """The number of completions that wait for a batch."""
+    return next(
+        float(line.split()[1])
+        for line in served.get("/metrics")[1].splitlines()
+        if line.startswith("rrg_rewards_waiting")
+    )
+
+
+@contextlib.contextmanager
+def sent(served, content):
+    """A connection that has sent some bytes."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=GUARD) as connection:
+        connection.sendall(content)
+        yield connection
+
+
+def request_bytes(body, length=None):
+    """A request of ``/rewards``, whose header may tell another length."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = f"POST /rewards HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content) if length is None else length}\r\n\r\n"
+    return head.encode() + content

@@ -47,7 +47,7 @@ def verl_item(data_proto: Any, report: str, reference: Any) -> Any:
 @pytest.mark.parametrize(
     ("manager", "path"), [("naive", "pkg://rrg_rewards.integrations.verl"), ("dapo", verl.__file__)]
 )
-def test_verl(manager: str, path: str, numbers: list[float]) -> None:
+def test_verl_gets_the_rewards(manager: str, path: str, numbers: list[float]) -> None:
     reward_module = trainer("verl.trainer.ppo.reward")
     data_proto = importlib.import_module("verl").DataProto
     config = importlib.import_module("omegaconf").OmegaConf.create(
@@ -118,7 +118,7 @@ def execute_openrlhf(executor: Any, report: str, label: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["function", "agent"])
-def test_openrlhf(kind: str, configure: Callable[..., None], numbers: list[float]) -> None:
+def test_openrlhf_gets_the_rewards(kind: str, configure: Callable[..., None], numbers: list[float]) -> None:
     agent = trainer("openrlhf.utils.agent")
     configure()
     if kind == "function":
@@ -134,7 +134,7 @@ def test_openrlhf(kind: str, configure: Callable[..., None], numbers: list[float
         assert result["extra_logs"]["scorable"].flatten()[0].item() == (reference is not None)
 
 
-def test_openrlhf_by_http(numbers: list[float]) -> None:
+def test_openrlhf_gets_the_rewards_by_http(numbers: list[float]) -> None:
     agent = trainer("openrlhf.utils.agent")
     served = trainer("served")
     with served.Served(make_reward("crg", prior=0.2), missing=MISSING) as server:
@@ -159,7 +159,7 @@ def test_openrlhf_fails_at_the_start_without_settings() -> None:
 
 
 @pytest.mark.parametrize("missing", [None, MISSING])
-def test_ms_swift(
+def test_ms_swift_gets_the_rewards(
     missing: float | None,
     configure: Callable[..., None],
     expected: list[float | None],
@@ -186,7 +186,7 @@ def test_ms_swift(
     assert found.tolist() == pytest.approx(wanted, nan_ok=True)
 
 
-def test_verifiers(configure: Callable[..., None], numbers: list[float]) -> None:
+def test_verifiers_gets_the_rewards(configure: Callable[..., None], numbers: list[float]) -> None:
     vf = trainer("verifiers.v1")
     configure(reference_column="answer")
 

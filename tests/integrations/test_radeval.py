@@ -100,7 +100,7 @@ def radeval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("radeval")
-def test_scores_parts_and_sign() -> None:
+def test_radeval_metric_has_scores_parts_and_a_sign() -> None:
     metric = RadEvalMetric("radgraph", value="radgraph_partial", parts=["radgraph_simple"])
     metric.update(["a", "b", None], ["a", "c", "d"])
     assert (float(metric.compute()), float(metric.statistics()["radgraph_simple"])) == (0.5, 1.0)
@@ -113,7 +113,7 @@ def test_scores_parts_and_sign() -> None:
 
 
 @pytest.mark.usefixtures("radeval")
-def test_a_model_is_loaded_once_and_never_pickled() -> None:
+def test_radeval_metric_loads_a_model_once_and_never_pickles_it() -> None:
     metric = RadEvalMetric("radcliq", settings={"scale": 2.0})
     loaded = importlib.import_module("radeval.metrics.all").loaded
     assert loaded == []
@@ -125,7 +125,7 @@ def test_a_model_is_loaded_once_and_never_pickled() -> None:
 
 
 @pytest.mark.usefixtures("radeval")
-def test_signature_and_errors() -> None:
+def test_radeval_metric_has_a_signature_and_errors() -> None:
     metric = RadEvalMetric("mammo_green", settings={"model_name": "my-model", "openai_api_key": "secret"})
     assert metric.signature.startswith("radeval_mammo_green|function:radeval.metrics.all:MammoGreenMetric|")
     assert "model_name:'my-model'" in metric.signature
@@ -140,14 +140,14 @@ def test_signature_and_errors() -> None:
 
 
 @pytest.mark.usefixtures("radeval")
-def test_names_in_command_lines() -> None:
+def test_radeval_metric_has_names_in_command_lines() -> None:
     path = "rrg_rewards.integrations.radeval:RadEvalMetric"
     assert make_metric(path, metric="radcliq").name == "radeval_radcliq"
     assert make_reward(path, metric="radcliq")(completions=["a"], reference=["b"]) == [-1.0]
 
 
 @pytest.mark.usefixtures("radeval")
-def test_chexbert_labels_reports() -> None:
+def test_chexbert_labeler_labels_reports() -> None:
     labeler = CheXbertLabeler(device="cpu")
     assert labeler.labels == ("Cardiomegaly", "Edema", "No Finding")
     assert labeler(["cardiomegaly", " ", "normal"]).int().tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 1]]
@@ -157,7 +157,7 @@ def test_chexbert_labels_reports() -> None:
     assert "function:radeval.metrics.f1chexbert.f1chexbert:F1CheXbert" in labeler.signature
 
 
-def test_without_radeval_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_radeval_metric_names_the_extra_if_radeval_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("radeval", "radeval.metrics", "radeval.metrics._registry"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "radeval", None)
@@ -167,7 +167,7 @@ def test_without_radeval_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("radeval") is None, reason="RadEval is not installed (extra radeval)")
-def test_radeval_itself() -> None:
+def test_radeval_metric_has_the_scores_of_radeval_itself() -> None:
     predictions = ["Small left pleural effusion .", "The heart is normal in size ."]
     references = ["Small right pleural effusion .", "The heart is enlarged ."]
     registry = importlib.import_module("radeval.metrics._registry")

@@ -72,7 +72,7 @@ def both() -> dict[str, ReportMetric]:
     return {"crg": ReportCRG(), "rouge": ROUGE()}
 
 
-def test_merged_sums_equal_one_process_in_any_order() -> None:
+def test_merge_sums_equals_one_process_in_any_order() -> None:
     columns = pairs(200)
     expected = one_process(both(), columns)
     rows = sums_of(both(), columns, 7)
@@ -84,7 +84,7 @@ def test_merged_sums_equal_one_process_in_any_order() -> None:
         merge_sums({"other": ROUGE()}, rows)
 
 
-def test_the_metrics_given_are_never_changed() -> None:
+def test_report_sums_never_change_the_metrics_given() -> None:
     metrics = one_process(both(), pairs(5))
     before = float(metrics["rouge"].score_sum)
     rows = sums_of(metrics, pairs(10), 5)
@@ -93,7 +93,7 @@ def test_the_metrics_given_are_never_changed() -> None:
     same_states(merged, one_process(both(), pairs(10)))
 
 
-def test_a_scorer_adds_columns() -> None:
+def test_report_scorer_adds_columns() -> None:
     metric = ReportCRG(prior=0.2)
     scorer = pickle.loads(pickle.dumps(ReportScorer({"labels": metric})))
     columns = {name: np.array(column, dtype=object) for name, column in pairs(50).items()}
@@ -105,7 +105,7 @@ def test_a_scorer_adds_columns() -> None:
     assert batch["prediction"] is columns["prediction"]
 
 
-def test_context_missing_cells_and_errors() -> None:
+def test_report_scorer_reads_context_and_missing_cells_and_names_errors() -> None:
     metric = CallableMetric("functions:older_than")
     batch = {"prediction": ["a", float("nan")], "years": np.array([61, 62]), "reference": ["a", "b"]}
     scorer = ReportScorer({"old": metric, "rouge": ROUGE()}, context={"age": "years"})
@@ -119,7 +119,7 @@ def test_context_missing_cells_and_errors() -> None:
             function({"old": metric, "rouge": ROUGE()}, context={"agee": "years"})
 
 
-def test_datasets_map(tmp_path: Path) -> None:
+def test_report_scorer_works_in_datasets_map(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     columns = pairs(60)
     table = datasets.Dataset.from_dict(columns)
@@ -130,13 +130,13 @@ def test_datasets_map(tmp_path: Path) -> None:
     same_states(merge_sums(both(), rows), one_process(both(), columns))
 
 
-def test_options_of_ray_need_the_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ray_options_need_the_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = write(tmp_path / "pairs.csv", pairs(3))
     assert main(["score", str(table), "--metrics", "rouge", "--workers", "2"]) == 2
     assert "argument --workers: requires --engine ray" in capsys.readouterr().err
 
 
-def test_workers_that_a_cluster_cannot_hold_are_refused() -> None:
+def test_checked_workers_refuses_workers_that_a_cluster_cannot_hold() -> None:
     cluster = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
     assert _checked_workers(4, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
     assert _checked_workers(None, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
@@ -152,7 +152,7 @@ def test_workers_that_a_cluster_cannot_hold_are_refused() -> None:
         _checked_workers(None, {"CPU": 1, "GPU": 1}, {"CPU": 4.0}, {"CPU": 4.0})
 
 
-def test_workers_that_wait_for_other_work_are_told_of() -> None:
+def test_checked_workers_warns_of_workers_that_wait_for_other_work() -> None:
     cluster = {"CPU": 4.0}
     with pytest.warns(RuntimeWarning, match=r"3 workers need 3 CPU, but only 1.5 CPU of .* 4 CPU are free.* now: 1$"):
         assert _checked_workers(3, {"CPU": 1}, cluster, {"CPU": 1.5}) == 3
@@ -182,7 +182,7 @@ def ray() -> Iterator[Any]:
 
 
 @pytest.mark.ray
-def test_a_hundred_thousand_pairs_on_two_workers(ray: Any) -> None:
+def test_score_dataset_scores_a_hundred_thousand_pairs_on_two_workers(ray: Any) -> None:
     columns = pairs(100_000)
     dataset = ray.data.from_arrow(pytest.importorskip("pyarrow").table(columns)).repartition(40)
     found = score_dataset(dataset, both(), workers=2, batch_size=1000)
@@ -194,7 +194,7 @@ def test_a_hundred_thousand_pairs_on_two_workers(ray: Any) -> None:
 
 
 @pytest.mark.ray
-def test_a_killed_worker_loses_nothing(ray: Any, tmp_path: Path) -> None:
+def test_score_dataset_loses_nothing_if_a_worker_is_killed(ray: Any, tmp_path: Path) -> None:
     texts = ["end" if row == 30 else "a" * (row % 9) for row in range(60)]
     metrics: dict[str, ReportMetric] = {
         "length": CallableMetric("functions:die_once", options={"folder": str(tmp_path)}),
@@ -213,7 +213,7 @@ def _wait_for_free_cpus(ray: Any, number: int) -> None:
 
 
 @pytest.mark.ray
-def test_actors_return_scores_in_order_and_restart(ray: Any, tmp_path: Path) -> None:
+def test_ray_scorers_return_scores_in_order_and_restart(ray: Any, tmp_path: Path) -> None:
     _wait_for_free_cpus(ray, 2)
     length = CallableMetric("functions:die_once", options={"folder": str(tmp_path)})
     batches = [_Batch([f"{'end' if row == 20 else ''}{'a' * row}"]) for row in range(50)]
@@ -230,7 +230,7 @@ def test_actors_return_scores_in_order_and_restart(ray: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.ray
-def test_a_cluster_that_is_too_small_or_busy_is_told_of(ray: Any) -> None:
+def test_ray_scorers_tell_of_a_cluster_that_is_too_small_or_busy(ray: Any) -> None:
     _wait_for_free_cpus(ray, 2)
     with pytest.raises(ValueError, match="3 workers need 3 CPU, but the Ray cluster has 2 CPU"):
         RayScorers({"rouge": ROUGE()}, workers=3)
@@ -254,7 +254,7 @@ class _Batch:
 
 
 @pytest.mark.ray
-def test_the_command_line_gives_the_same_bytes(ray: Any, tmp_path: Path) -> None:
+def test_ray_scorers_give_the_same_bytes_on_the_command_line(ray: Any, tmp_path: Path) -> None:
     table = write(tmp_path / "pairs.csv", pairs(2000))
     for engine in ("local", "ray"):
         outputs = ["--output", str(tmp_path / f"{engine}.csv"), "--json", str(tmp_path / f"{engine}.json")]

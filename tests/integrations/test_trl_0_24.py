@@ -43,7 +43,7 @@ def tiny_policy() -> tuple[Any, Any]:
     return transformers.LlamaForCausalLM(config), tokenizer
 
 
-def test_a_training_has_the_rewards_of_the_reward_itself(trl: Any, tmp_path: Path) -> None:
+def test_unsloth_training_has_the_rewards_of_the_reward_itself(trl: Any, tmp_path: Path) -> None:
     import datasets
 
     functions = make_reward_funcs(

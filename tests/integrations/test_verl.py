@@ -43,7 +43,7 @@ def samples(reports: list[str], references: list[Any], **columns: Any) -> list[d
     return [{"response": a, "ground_truth": b, **columns} for a, b in zip(reports, references, strict=True)]
 
 
-def test_rewards_are_those_of_the_reward_itself(numbers: list[float]) -> None:
+def test_verl_gets_the_rewards_of_the_reward_itself(numbers: list[float]) -> None:
     module = load_file(verl.__file__)
     rewards, extra = asyncio.run(run_batch(module.compute_score, samples(REPORTS, REFERENCES), SETTINGS))
     assert rewards == pytest.approx(numbers)
@@ -53,7 +53,7 @@ def test_rewards_are_those_of_the_reward_itself(numbers: list[float]) -> None:
     assert math.isnan(extra["tp"][2])
 
 
-def test_managers_of_older_versions(numbers: list[float]) -> None:
+def test_verl_managers_of_older_versions_get_the_rewards(numbers: list[float]) -> None:
     module = load_file(verl.__file__)
     assert not inspect.iscoroutinefunction(module.compute_score_sync)
     single = [
@@ -74,13 +74,13 @@ def test_managers_of_older_versions(numbers: list[float]) -> None:
     assert [one["scorable"] for one in batch] == [1, 1, 0, 1]
 
 
-def test_the_settings_may_be_a_file_of_the_environment(configure: Callable[..., None], numbers: list[float]) -> None:
+def test_verl_settings_may_be_a_file_of_the_environment(configure: Callable[..., None], numbers: list[float]) -> None:
     configure()
     rewards, _ = asyncio.run(run_batch(verl.compute_score, samples(REPORTS, REFERENCES), {}))
     assert rewards == pytest.approx(numbers)
 
 
-def test_columns_of_extra_info_and_of_a_json_ground_truth() -> None:
+def test_verl_reads_columns_of_extra_info_and_of_a_json_ground_truth() -> None:
     settings = {"reward": {"name": "crimson", "age_column": "PatientAge"}, "missing": MISSING}
     report, reference = "Edema.", "Edema. Aortic calcification."
     rewards = make_reward("crimson", age_column="age")([report] * 2, reference=[reference] * 2, age=[30, 85])
@@ -94,7 +94,7 @@ def test_columns_of_extra_info_and_of_a_json_ground_truth() -> None:
         assert asyncio.run(run_batch(verl.compute_score, batch, settings))[0] == pytest.approx(rewards)
 
 
-def test_parts_are_keys_of_their_own_for_gdpo() -> None:
+def test_verl_gets_parts_as_keys_of_their_own_for_gdpo() -> None:
     settings = {"reward": [REWARD, {"name": "repetition", "weight": 0.5}], "missing": MISSING}
     reports = [*REPORTS[:3], "Edema of the lung. Edema of the lung. Edema of the lung."]
     rewards, extra = asyncio.run(run_batch(verl.compute_score, samples(reports, REFERENCES), settings))
@@ -109,20 +109,20 @@ def test_parts_are_keys_of_their_own_for_gdpo() -> None:
     assert rewards[3] == pytest.approx(extra["crg"][3] + extra["repetition"][3])
 
 
-def test_reasoning_is_not_scored(numbers: list[float]) -> None:
+def test_verl_scores_no_reasoning(numbers: list[float]) -> None:
     reports = [f"<think>Pneumonia? Edema?</think>{report}" for report in REPORTS]
     rewards, _ = asyncio.run(run_batch(verl.compute_score, samples(reports, REFERENCES), SETTINGS))
     assert rewards == pytest.approx(numbers)
 
 
-def test_errors_are_raised_and_are_no_reward() -> None:
+def test_verl_gets_an_error_and_no_reward() -> None:
     with pytest.raises(TypeError, match="must be a report text"):
         asyncio.run(run_batch(verl.compute_score, samples(["Edema."], [float("nan")]), SETTINGS))
     with pytest.raises(ValueError, match="lacks the column 'reference'"):
         asyncio.run(run_batch(verl.compute_score, samples(["Edema."], ['{"report": "Edema."}']), SETTINGS))
 
 
-def test_an_error_of_one_sample_does_not_reach_the_others(numbers: list[float]) -> None:
+def test_verl_keeps_an_error_of_one_sample_from_the_others(numbers: list[float]) -> None:
     async def run() -> list[Any]:
         calls = [
             verl.compute_score("ct", report, reference, {}, **SETTINGS)
@@ -135,7 +135,7 @@ def test_an_error_of_one_sample_does_not_reach_the_others(numbers: list[float]) 
     assert [one["score"] for one in others] == pytest.approx(numbers)
 
 
-def test_keys_are_the_same_whatever_fails() -> None:
+def test_verl_gets_the_same_keys_whatever_fails() -> None:
     settings = {"reward": "trainer_inputs:FlakyReward", "missing": -1}
     for texts in (["a", "fail"], ["fail", "a"]):
         rewards, extra = asyncio.run(run_batch(verl.compute_score, samples(texts, [None] * 2), settings))
@@ -143,7 +143,7 @@ def test_keys_are_the_same_whatever_fails() -> None:
         assert list(extra) == ["score", "scorable"]
 
 
-def test_single_calls_are_scored_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verl_scores_single_calls_together(monkeypatch: pytest.MonkeyPatch) -> None:
     from rrg_rewards.rewards import CRGReward
 
     sizes: list[int] = []

@@ -108,7 +108,7 @@ def generate(llm: Any, prompts: Sequence[dict[str, Any]], **options: Any) -> lis
     return [list(output.outputs[0].token_ids) for output in outputs]
 
 
-def test_greedy_tokens(llm: Any, folder: Path, prompts: Prompts) -> None:
+def test_vllm_model_writes_the_greedy_tokens(llm: Any, folder: Path, prompts: Prompts) -> None:
     expected = reference(folder, prompts)
     assert generate(llm, given(prompts)) == expected
     assert len(prompts) >= 20
@@ -117,7 +117,7 @@ def test_greedy_tokens(llm: Any, folder: Path, prompts: Prompts) -> None:
     assert {len(tokens) == TOKENS for tokens in expected} == {True, False}
 
 
-def test_token_ids_with_expanded_volumes(llm: Any, folder: Path, prompts: Prompts) -> None:
+def test_vllm_model_takes_token_ids_with_expanded_volumes(llm: Any, folder: Path, prompts: Prompts) -> None:
     """As TRL passes them."""
     processor = AutoProcessor.from_pretrained(folder)
     rows = []
@@ -127,13 +127,13 @@ def test_token_ids_with_expanded_volumes(llm: Any, folder: Path, prompts: Prompt
     assert generate(llm, rows) == reference(folder, prompts)
 
 
-def test_token_ids_with_one_token_for_a_volume(llm: Any, folder: Path, prompts: Prompts) -> None:
+def test_vllm_model_takes_token_ids_with_one_token_for_a_volume(llm: Any, folder: Path, prompts: Prompts) -> None:
     tokenizer = AutoProcessor.from_pretrained(folder).tokenizer
     rows = [{"prompt_token_ids": tokenizer(row.pop("prompt"))["input_ids"], **row} for row in given(prompts)]
     assert generate(llm, rows) == reference(folder, prompts)
 
 
-def test_volumes_as_arrays(llm: Any, folder: Path) -> None:
+def test_vllm_model_takes_volumes_as_arrays(llm: Any, folder: Path) -> None:
     arrays = [volume(0), volume(1)[None], volume(2).reshape(-1, volume(2).shape[-1]), torch.from_numpy(volume(3))]
     prompts = [("<image> heart", [array]) for array in arrays]
     single = [{"prompt": words, "multi_modal_data": {"image": own[0]}} for words, own in prompts]
@@ -142,7 +142,7 @@ def test_volumes_as_arrays(llm: Any, folder: Path) -> None:
     assert len(set(map(tuple, expected))) > 1
 
 
-def test_chat(llm: Any, folder: Path, volumes: list[str]) -> None:
+def test_vllm_model_answers_a_chat(llm: Any, folder: Path, volumes: list[str]) -> None:
     from vllm import SamplingParams
 
     model, processor = load(folder)
@@ -168,7 +168,7 @@ def test_chat(llm: Any, folder: Path, volumes: list[str]) -> None:
 # In bfloat16, a logit from 4 to 8 has steps of 0.03. The logits of transformers are then 0.017 from those in float32 on
 # average, and 0.11 at most.
 @pytest.mark.parametrize(("dtype", "largest", "mean"), [("float32", 2e-3, 2e-3), ("bfloat16", 0.1, 2e-2)])
-def test_log_probabilities(
+def test_vllm_model_has_the_log_probabilities(
     request: Any, folder: Path, prompts: Prompts, dtype: str, largest: float, mean: float
 ) -> None:
     from vllm import SamplingParams
@@ -192,7 +192,7 @@ def test_log_probabilities(
     assert sum(differences) / len(differences) < mean
 
 
-def test_prefixes_are_shared_only_by_equal_volumes(llm: Any, folder: Path, volumes: list[str]) -> None:
+def test_vllm_model_shares_prefixes_only_of_equal_volumes(llm: Any, folder: Path, volumes: list[str]) -> None:
     from vllm import SamplingParams
 
     prompts = [(f"<image> {text(200, 7)}", [path]) for path in (volumes[0], volumes[1], volumes[0])]
@@ -207,7 +207,7 @@ def test_prefixes_are_shared_only_by_equal_volumes(llm: Any, folder: Path, volum
     assert cached[2] > 0
 
 
-def test_a_file_that_is_written_again(llm: Any, folder: Path, tmp_path: Path) -> None:
+def test_vllm_model_reads_a_file_that_is_written_again(llm: Any, folder: Path, tmp_path: Path) -> None:
     """The size and the time of the file stay the same."""
     path, found = tmp_path / "study.npz", []
     for seed in (10, 11):
@@ -219,7 +219,7 @@ def test_a_file_that_is_written_again(llm: Any, folder: Path, tmp_path: Path) ->
     assert found[0] != found[1]
 
 
-def test_volumes_of_different_sizes(llm: Any, folder: Path, tmp_path: Path) -> None:
+def test_vllm_model_takes_volumes_of_different_sizes(llm: Any, folder: Path, tmp_path: Path) -> None:
     large = np.concatenate([volume(1), volume(2)])
     prompts = [("<image> report", [array]) for array in (volume(0), large)]
     assert generate(llm, given(prompts)) == reference(folder, prompts)
@@ -240,7 +240,7 @@ def test_volumes_of_different_sizes(llm: Any, folder: Path, tmp_path: Path) -> N
         ([5, -1, -1, -1, 6], None, ValueError, "has 3 image tokens, but 0 volumes are given"),
     ],
 )
-def test_what_does_not_fit_is_told(
+def test_vllm_model_tells_what_does_not_fit(
     llm: Any, folder: Path, volumes: list[str], prompt: Any, images: Any, error: type[Exception], message: str
 ) -> None:
     image_token_id = AutoProcessor.from_pretrained(folder).image_token_id
@@ -257,7 +257,7 @@ def test_what_does_not_fit_is_told(
     assert generate(llm, given([("heart", [])]))
 
 
-def test_weights_by_name(folder: Path, prompts: Prompts, tmp_path: Path) -> None:
+def test_vllm_model_loads_weights_by_name(folder: Path, prompts: Prompts, tmp_path: Path) -> None:
     """As TRL sends them: one at a time, under the names in the model that is trained."""
     llm = start_engine(folder)
     other = tmp_path / "other"
@@ -275,7 +275,7 @@ def test_weights_by_name(folder: Path, prompts: Prompts, tmp_path: Path) -> None
     assert generate(llm, given(prompts)) == after
 
 
-def test_prefill_in_chunks(mistral_llm: Any, mistral: Path, prompts: Prompts, volumes: list[str]) -> None:
+def test_vllm_model_prefills_in_chunks(mistral_llm: Any, mistral: Path, prompts: Prompts, volumes: list[str]) -> None:
     # The limit of 16 tokens is inside the soft tokens of the first volume.
     cut = (f"{text(14, 3)} <image> {text(9, 4)} <image>", volumes[:2])
     ids = AutoProcessor.from_pretrained(mistral)(text=cut[0], images=[cut[1]])["input_ids"][0]
@@ -284,7 +284,7 @@ def test_prefill_in_chunks(mistral_llm: Any, mistral: Path, prompts: Prompts, vo
     assert generate(mistral_llm, given([cut, *prompts])) == reference(mistral, [cut, *prompts])
 
 
-def test_adapter(mistral_llm: Any, mistral: Path, prompts: Prompts, tmp_path: Path) -> None:
+def test_vllm_model_takes_an_adapter(mistral_llm: Any, mistral: Path, prompts: Prompts, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from vllm.lora.request import LoRARequest
 
@@ -300,7 +300,7 @@ def test_adapter(mistral_llm: Any, mistral: Path, prompts: Prompts, tmp_path: Pa
     assert generate(mistral_llm, given(prompts)) == base
 
 
-def test_two_processes_share_the_weights(
+def test_vllm_model_shares_the_weights_in_two_processes(
     folder: Path, volumes: list[str], prompts: Prompts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By tensor parallelism."""
@@ -309,7 +309,7 @@ def test_two_processes_share_the_weights(
     assert generate(llm, given(prompts)) == reference(folder, prompts)
 
 
-def test_words_after_a_volume() -> None:
+def test_vllm_processing_keeps_words_after_a_volume() -> None:
     """A word after ``<image>`` is the first of its part, before which some tokenizers write a space."""
     from vllm.tokenizers.hf import get_cached_tokenizer
 
@@ -340,7 +340,7 @@ def test_words_after_a_volume() -> None:
     ],
     ids=["all linear layers", "projector as a whole"],
 )
-def test_an_adapter_of_the_projector_is_refused(
+def test_vllm_model_refuses_an_adapter_of_the_projector(
     mistral_llm: Any, mistral: Path, tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
     """Otherwise a part of it would have no effect."""

@@ -17,7 +17,7 @@ def test_vllm_finds_the_plugin() -> None:
             register()
 
 
-def test_the_plugin_imports_no_framework() -> None:
+def test_vllm_plugin_imports_no_framework() -> None:
     code = (
         "import sys, rrg_rewards, rrg_rewards.integrations.vllm.plugin; "
         "print(sorted({'vllm', 'transformers', 'torch'} & set(sys.modules)))"
@@ -27,7 +27,7 @@ def test_the_plugin_imports_no_framework() -> None:
 
 
 @pytest.mark.vllm
-def test_registration_can_be_repeated() -> None:
+def test_vllm_plugin_can_be_registered_again() -> None:
     vllm = pytest.importorskip("vllm", reason="vLLM has an environment of its own")
     from rrg_rewards.integrations.vllm.plugin import register
 

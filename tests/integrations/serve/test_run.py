@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -17,11 +18,11 @@ import psutil
 import pytest
 
 from rrg_rewards.data import phantom_studies
+from rrg_rewards.integrations.serve.run import bind
 from rrg_rewards.rewards import RemoteReward, make_reward
 
-pytestmark = pytest.mark.slow
 GUARD = 240
-HELPERS = Path(__file__).resolve().parent.parent / "helpers"
+HELPERS = Path(__file__).resolve().parents[2] / "helpers"
 
 
 @contextlib.contextmanager
@@ -70,7 +71,8 @@ def workers(process):
     return [one for one in found if "spawn_main" in " ".join(one.cmdline())]
 
 
-def test_a_killed_worker_loses_no_reward():
+@pytest.mark.slow
+def test_run_server_loses_no_reward_if_a_worker_is_killed():
     studies = phantom_studies(301)
     completions = [study.report for study in studies[1:]]
     references = [study.report for study in studies[:-1]]
@@ -92,8 +94,9 @@ def test_a_killed_worker_loses_no_reward():
         assert process.wait(GUARD) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", [1, 2])
-def test_sigterm_finishes_running_requests(tmp_path, num_workers):
+def test_run_server_finishes_running_requests_on_sigterm(tmp_path, num_workers):
     arguments = ("--reward", "gated_reward:GatedReward", "--set", f"folder={tmp_path}")
     with serving(*arguments, num_workers=num_workers) as (process, url), ThreadPoolExecutor(1) as threads:
         running = threads.submit(fetch, url + "/rewards", {"completions": ["hold", "a b c"]})
@@ -107,7 +110,8 @@ def test_sigterm_finishes_running_requests(tmp_path, num_workers):
         assert process.stderr.read() == ""
 
 
-def test_metrics_are_those_of_all_workers(tmp_path):
+@pytest.mark.slow
+def test_run_server_counts_for_all_workers(tmp_path):
     arguments = ("--reward", "gated_reward:GatedReward", "--set", f"folder={tmp_path}")
     with serving(*arguments, num_workers=2) as (process, url):
         until(lambda: len(workers(process)) == 2, process)
@@ -118,8 +122,9 @@ def test_metrics_are_those_of_all_workers(tmp_path):
     assert 'rrg_rewards_completions_total{outcome="scored"} 40.0' in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", [1, 2])
-def test_a_reward_that_cannot_start_ends_the_server(tmp_path, num_workers):
+def test_run_server_ends_if_the_reward_cannot_start(tmp_path, num_workers):
     command = ["serve", "--port", "0", "--reward", "gated_reward:BrokenReward", "--workers", str(num_workers)]
     done = subprocess.run(
         [sys.executable, "-m", "rrg_rewards", *command, "--set", f"folder={tmp_path}"],
@@ -131,3 +136,17 @@ def test_a_reward_that_cannot_start_ends_the_server(tmp_path, num_workers):
     assert done.returncode == 1
     assert "the reward 'gated' cannot start: OSError: no model in process" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("others", [1, 2])
+def test_bind_refuses_the_address_of_another_server(num_workers, others):
+    with bind("127.0.0.1", 0, None, num_workers) as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            bind("127.0.0.1", port, None, others)
+        if num_workers > 1:
+            with pickle.loads(pickle.dumps(listener)) as copy:
+                copy.listen()
+                assert copy.getsockname() == listener.getsockname()

@@ -17,20 +17,20 @@ FORMATS = [QWEN, LLAMA, GEMMA, MISTRAL, VICUNA]
 
 
 @pytest.mark.parametrize("template", [*FORMATS, "{question}\n"])
-def test_the_completion_follows_the_prompt(template: str) -> None:
+def test_completion_after_prompt_follows_the_prompt(template: str) -> None:
     prompt = template.format(question="Report the CT.")
     assert completion_after_prompt(prompt + "Cardiomegaly.", prompt) == "Cardiomegaly."
 
 
 @pytest.mark.parametrize("template", FORMATS)
-def test_image_tokens_may_be_repeated_in_the_text(template: str) -> None:
+def test_completion_after_prompt_allows_repeated_image_tokens(template: str) -> None:
     prompt = template.format(question="<image>\nReport the CT.")
     text = template.format(question="<image>" * 40 + "\nReport the CT.") + "Cardiomegaly."
     assert completion_after_prompt(text, prompt) == "Cardiomegaly."
 
 
 @pytest.mark.parametrize("template", FORMATS)
-def test_an_answer_that_begins_another_answer_hides_nothing(template: str) -> None:
+def test_completion_after_prompt_hides_nothing_after_another_start_of_an_answer(template: str) -> None:
     prompt = template.format(question="<image>Report.")
     start = template[template.index("{question}") + len("{question}") :]
     completion = f"Large mass. {start}No abnormality."
@@ -38,19 +38,19 @@ def test_an_answer_that_begins_another_answer_hides_nothing(template: str) -> No
     assert completion_after_prompt(text, prompt) == completion
 
 
-def test_earlier_turns_are_part_of_the_prompt() -> None:
+def test_completion_after_prompt_follows_earlier_turns() -> None:
     prompt = QWEN.format(question="<image>Hello.") + "Hi.<|im_end|>\n" + QWEN.format(question="Report.")
     text = QWEN.format(question="<image><image>Hello.") + "Hi.<|im_end|>\n" + QWEN.format(question="Report.") + "Clear."
     assert completion_after_prompt(text, prompt) == "Clear."
 
 
-def test_a_truncated_prompt_without_a_chat_format() -> None:
+def test_completion_after_prompt_finds_a_truncated_prompt_without_a_chat_format() -> None:
     assert (
         completion_after_prompt("<pad><pad> Findings of this CT: Clear.", "<image> Findings of this CT:") == " Clear."
     )
 
 
-def test_a_completion_that_cannot_be_found_is_an_error() -> None:
+def test_completion_after_prompt_raises_if_it_finds_no_completion() -> None:
     with pytest.raises(ValueError, match="the completion was not found"):
         completion_after_prompt("Something else.", "Report the CT.")
     with pytest.raises(ValueError, match="the completion was not found"):
@@ -78,17 +78,17 @@ def test_a_completion_that_cannot_be_found_is_an_error() -> None:
         ("<|channel|>analysis<|message|>Edema? Cardiomegaly.", ""),
     ],
 )
-def test_special_tokens_and_reasoning_are_removed(text: str, report: str) -> None:
+def test_report_extractor_removes_special_tokens_and_reasoning(text: str, report: str) -> None:
     assert ReportExtractor()(text) == report
 
 
-def test_reasoning_that_the_prompt_opens() -> None:
+def test_report_extractor_removes_reasoning_that_the_prompt_opens() -> None:
     extract = ReportExtractor(think="opened")
     assert extract("Edema? No.") == ""
     assert extract("Edema?</think>Clear.") == "Clear."
 
 
-def test_reasoning_may_be_kept() -> None:
+def test_report_extractor_keeps_reasoning_if_asked() -> None:
     assert ReportExtractor(think=False)("<think>a</think>b") == "<think>a</think>b"
 
 
@@ -103,11 +103,11 @@ def test_reasoning_may_be_kept() -> None:
         ("<think><findings>No.</findings></think><findings>Edema.</findings>", "Edema."),
     ],
 )
-def test_tags(text: str, report: str) -> None:
+def test_report_extractor_reads_tags(text: str, report: str) -> None:
     assert ReportExtractor(tags=("findings", "impression"))(text) == report
 
 
 @pytest.mark.parametrize("options", [{"think": "no"}, {"tags": "findings"}, {"tags": ["<findings>"]}, {"tags": [1]}])
-def test_wrong_settings(options: dict[str, Any]) -> None:
+def test_report_extractor_refuses_wrong_settings(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be true, false or opened|must be a list of names"):
         ReportExtractor(**options)

@@ -1,0 +1,58 @@
+"""Columns that trainers pass as one string."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from trainer_inputs import MISSING
+
+from rrg_rewards.integrations import areal, openrlhf, slime, verifiers
+from rrg_rewards.integrations.common.columns import gather_columns, read_row
+
+PROMPT = "<|im_start|>user\nReport the CT.<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_read_row_gives_packed_columns_to_every_trainer(configure: Callable[..., None]) -> None:
+    configure(reward={"name": "crimson", "age_column": "age"})
+    found = []
+    for age in (30, 85):
+        packed = json.dumps({"reference": "Edema. Aortic calcification.", "age": age})
+        trace = SimpleNamespace(last_reply="Edema.", record_metrics=lambda metrics: None)
+        found.append(
+            [
+                openrlhf.reward_func([PROMPT + "Edema."], [PROMPT], [packed])["rewards"].item(),
+                areal.reward_fn(PROMPT, "Edema.", [1], [2], reference=packed),
+                asyncio.run(verifiers.reward(SimpleNamespace(reference=packed), trace)),
+                asyncio.run(
+                    slime.custom_rm(SimpleNamespace(), SimpleNamespace(response="Edema.", label=packed, metadata=None))
+                ),
+            ]
+        )
+    young, old = found
+    assert young == pytest.approx([young[0]] * 4)
+    assert old == pytest.approx([old[0]] * 4)
+    assert MISSING < young[0] < old[0]
+
+
+def test_read_row_reads_columns_in_one_string_or_beside_the_reference() -> None:
+    assert read_row("Edema.", "report") == {"report": "Edema."}
+    assert read_row(None, "report") == {"report": None}
+    assert read_row("{Edema}.", "report") == {"report": "{Edema}."}
+    assert read_row('["Edema."]', "report") == {"report": '["Edema."]'}
+    packed = {"report": "Edema.", "age": 66}
+    for reference in (packed, json.dumps(packed), f"  {json.dumps(packed)}"):
+        assert read_row(reference, "report", {"age": 1, "site": "A"}) == {"age": 66, "site": "A", "report": "Edema."}
+
+
+def test_read_row_turns_values_of_numpy_into_those_of_python() -> None:
+    row = read_row("Edema.", "report", {"labels": np.array([1, 0]), "age": np.int64(66)})
+    assert row == {"labels": [1, 0], "age": 66, "report": "Edema."}
+    assert type(row["age"]) is int
+
+
+def test_gather_columns_names_a_missing_column() -> None:
+    with pytest.raises(ValueError, match=r"row 1 lacks the column 'age'.*it has report"):
+        gather_columns([{"report": "a", "age": 1}, {"report": "b"}], ["report", "age"])

@@ -1,0 +1,76 @@
+"""Batches of a reward server."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from served import GUARD, LengthReward, Served, request_bytes, sent, until, waiting
+
+ONE = {"completions": ["a b"], "reference": ["a"]}
+
+
+def test_scorer_gives_concurrent_single_requests_their_own_rewards():
+    with Served(max_batch=8, max_wait_ms=1) as served, ThreadPoolExecutor(16) as threads:
+
+        def ask(number):
+            words = 1 + number % 40
+            reply = served.post("/rewards", {"completions": [" ".join("a" * words)], "reference": ["a"]})[1]
+            return reply["rewards"][0] == words - 1
+
+        assert all(threads.map(ask, range(200)))
+        assert sum(map(len, served.reward.batches)) == 200
+        assert max(map(len, served.reward.batches)) <= 8
+
+
+def test_scorer_refuses_if_the_queue_is_full_and_says_when_to_return():
+    with Served(max_batch=1, max_pending=1) as served, ThreadPoolExecutor(2) as threads:
+        served.reward.gate.clear()
+        running = threads.submit(served.post, "/rewards", ONE)
+        assert served.reward.entered.acquire(timeout=GUARD)
+        second = threads.submit(served.post, "/rewards", ONE)
+        until(lambda: waiting(served) == 1)
+        status, reply, headers = served.post("/rewards", ONE)
+        assert (status, headers["Retry-After"]) == (429, "1")
+        assert "1 items are waiting" in reply["error"]
+        assert served.get("/health")[0] == 200
+        served.reward.gate.set()
+        assert [reply.result()[1]["rewards"] for reply in (running, second)] == [[1.0], [1.0]]
+
+
+def test_scorer_refuses_more_completions_than_the_queue_can_take():
+    with Served(max_batch=1, max_pending=2) as served:
+        status, reply, _ = served.post("/rewards", {"completions": ["a"] * 3, "reference": ["a"] * 3})
+    assert (status, reply) == (413, {"error": "3 completions are more than the maximum, 2"})
+
+
+def test_scorer_keeps_a_deadline():
+    with Served(timeout=0.5) as served:
+        served.reward.gate.clear()
+        # Sent at once, because the body has a deadline too.
+        with sent(served, request_bytes(ONE)) as connection:
+            reply = connection.recv(1000)
+        served.reward.gate.set()
+    assert b"504" in reply.split(b"\r\n")[0]
+
+
+def test_scorer_overlaps_batches_of_an_asynchronous_reward():
+    class Meeting(LengthReward):
+        """Scores a batch once two batches are being scored."""
+
+        num_entered = 0
+        met = None
+
+        async def score_async(self, completions, **columns):
+            if completions and completions != ["Clear lungs."]:
+                self.met = self.met or asyncio.Event()
+                self.num_entered += 1
+                if self.num_entered == 2:
+                    self.met.set()
+                await self.met.wait()
+            return self.score(completions, **columns)
+
+        async def __call__(self, completions, **columns):
+            raise AssertionError("not called")
+
+    with Served(Meeting(), max_batch=1) as served:
+        body = {"completions": ["a b", "a b c"], "reference": ["a", "a"]}
+        assert served.post("/rewards", body)[1]["rewards"] == [1.0, 2.0]
