@@ -21,7 +21,7 @@ from rrg_rewards.judges.server.http_client import ReplyRefusedError, check_addre
 from rrg_rewards.judges.server.retries import CallError, backoff_seconds, retry_after_seconds
 from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
 from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts
-from rrg_rewards.utilities.checks import check_same_length
+from rrg_rewards.utilities.checks import check_limits, check_same_length
 from rrg_rewards.utilities.concurrency import for_each, within
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import run_coroutine
@@ -51,12 +51,8 @@ class _RemoteOptions:
     first_pause: float
 
     def __post_init__(self) -> None:
-        for name, least in {"batch_size": 1, "concurrency": 1, "max_retries": 0, "first_pause": 0}.items():
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        for name in ("timeout", "deadline"):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        least = {"batch_size": 1, "concurrency": 1, "max_retries": 0, "first_pause": 0}
+        check_limits(self, least, positive=("timeout", "deadline"))
 
 
 class RemoteRewardWarning(UserWarning):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from rrg_rewards.judges.server.http_client import Address, check_address
+from rrg_rewards.utilities.checks import check_limits
 from rrg_rewards.utilities.names import unknown_name_message
 
 __all__ = ["RESPONSE_FORMATS", "ResponseFormat", "ServerSettings"]
@@ -96,12 +97,7 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not self.model:
             raise ValueError("model must be the name of the model on the server, got ''")
-        for name, least in _MINIMUM.items():
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        for name in _POSITIVE:
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        check_limits(self, _MINIMUM, _POSITIVE)
         if self.response_format not in ("auto", *RESPONSE_FORMATS):
             raise ValueError(unknown_name_message("response_format", self.response_format, ("auto", *RESPONSE_FORMATS)))
         object.__setattr__(self, "base_url", self.address.url)

@@ -1,6 +1,5 @@
 """Task of counting the errors of a candidate report by category and significance: prompt and checks of answers."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,12 +9,11 @@ from typing_extensions import TypedDict
 
 from rrg_rewards.judges.base import AnswerError, Message, ReportPair
 from rrg_rewards.judges.tasks.base import PromptTask, quote_text
-from rrg_rewards.judges.tasks.grounding import ReportWords, prose, report_words
+from rrg_rewards.judges.tasks.grounding import ReportWords, plain_words, prose, report_words
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES, REXVAL_ERRORS, ErrorCategory
 
 __all__ = ["CountedError", "CountedErrors", "CountingTask"]
 
-_WORD = re.compile(r"\w+")
 # The quotes that an error of a category requires.
 _QUOTES: dict[ErrorCategory, tuple[str, ...]] = {
     "false_finding": ("candidate_quote",),
@@ -158,7 +156,7 @@ class CountingTask(PromptTask[ReportPair, CountedErrors]):
         stated, matched = found["errors"], found["matched_findings"]
         reports = {"reference_quote": item.reference, "candidate_quote": item.candidate}
         words = {side: report_words(report) for side, report in reports.items()}
-        if stated and _words(item.reference) == _words(item.candidate):
+        if stated and plain_words(item.reference) == plain_words(item.candidate):
             raise AnswerError("inconsistent", "errors: the candidate is a copy of the reference")
         if len(stated) > sum(map(len, words.values())):
             raise AnswerError("inconsistent", f"errors: {len(stated)} errors are more than the reports have words")
@@ -172,10 +170,6 @@ class CountingTask(PromptTask[ReportPair, CountedErrors]):
             if not report.covered_by([entry[side] or "" for _, entry, _ in entries]):
                 raise AnswerError("inconsistent", f"the quotes leave out most abnormal findings of the {_report(side)}")
         return CountedErrors(tuple(CountedError(**error) for error in stated), len(matched))
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
 
 
 def _report(side: str) -> str:
@@ -196,12 +190,12 @@ def _check_quotes(
 
 def _contains(report: str, quote: str) -> bool:
     """Whether a report contains a quote, white space and case aside. Text in braces and fences does not count."""
-    plain, words = ("".join(f" {word}" for word in _words(text)) + " " for text in (prose(report), quote))
+    plain, words = ("".join(f" {word}" for word in plain_words(text)) + " " for text in (prose(report), quote))
     return bool(words.strip()) and words in plain
 
 
 def _check_different(errors: Sequence[Any]) -> None:
-    quotes = [tuple(tuple(_words(error[side] or "")) for side in _SIDES) for error in errors]
+    quotes = [tuple(tuple(plain_words(error[side] or "")) for side in _SIDES) for error in errors]
     for row, (error, (reference, candidate)) in enumerate(zip(errors, quotes, strict=True)):
         if reference == candidate:
             raise AnswerError("inconsistent", f"errors[{row}]: both quotes of {error['category']} are equal")

@@ -13,6 +13,7 @@ from typing import Any
 
 from rrg_rewards.judges.base import AnswerError, Message
 from rrg_rewards.judges.tasks.base import PromptTask, quote_text, read_json
+from rrg_rewards.judges.tasks.grounding import plain_words
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
 
 __all__ = ["GradingItem", "GradingTask", "WrittenReport", "quality_tiers", "tier_name"]
@@ -20,7 +21,6 @@ __all__ = ["GradingItem", "GradingTask", "WrittenReport", "quality_tiers", "tier
 Tier = tuple[float, float]
 """Lowest and highest total of a tier of quality."""
 
-_WORD = re.compile(r"\w+")
 # Above this number, float64 does not represent every whole number.
 _GREATEST = 2**53
 # Greatest number of points of a criterion for which the possible totals are enumerated.
@@ -187,19 +187,17 @@ class GradingTask(PromptTask[GradingItem, WrittenReport]):
     def parse(self, item: GradingItem, answer: str) -> WrittenReport:
         """Return the report that an answer contains."""
         text, scores = _read(answer, self.system)
-        if not _WORD.search(text):
+        words = plain_words(text)
+        if not words:
             raise AnswerError("inconsistent", "the report contains no words")
+        reference = plain_words(item.reference)
         for criterion, score in zip(self.system.criteria, scores, strict=True):
-            _check(criterion, score, len(_words(item.reference)) + len(_words(text)))
+            _check(criterion, score, len(reference) + len(words))
         total = self.system.total(scores)
         must_be_perfect = item.tier[0] == self.system.bounds[1]
-        if _words(text) == _words(item.reference) and not (must_be_perfect and total == item.tier[0]):
+        if words == reference and not (must_be_perfect and total == item.tier[0]):
             raise AnswerError("inconsistent", "the report is a copy of the reference")
         return WrittenReport(text, scores, total, item.tier[0] <= total <= item.tier[1])
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
 
 
 def _check(criterion: Criterion, score: float, words: int) -> None:

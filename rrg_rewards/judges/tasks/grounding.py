@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from rrg_rewards.findings import extract_findings
 
-__all__ = ["COVERAGE", "GROUNDING", "ReportWords", "content_words", "is_denial", "prose", "report_words"]
+__all__ = ["COVERAGE", "GROUNDING", "ReportWords", "content_words", "is_denial", "plain_words", "prose", "report_words"]
 
 GROUNDING = 0.6
 """Minimum share of a finding's content words that one sentence of its report must contain.
@@ -29,6 +29,7 @@ emptied, and of the 85 with two or more findings, 49 would fail if only one of t
 # Devices outside the body, which annotators often leave out.
 _OPTIONAL = frozenset({"monitoring_leads"})
 _TOKEN = re.compile(r"[^\W\d_]+\d+|[^\W\d_]+|\d+(?:\.\d+)?")
+_PLAIN_WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"\.(?!\d)|[\n\r;!?]")
 _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(?:[ -]?(mm|cm|millimet\w+|centimet\w+)\b)?")
 # Text between numbers that share a unit, as in "2 x 3 cm" and "2-3 cm".
@@ -67,6 +68,16 @@ def prose(report: str) -> str:
     # NFKC maps full-width braces to braces.
     text = report if report.isascii() else unicodedata.normalize("NFKC", report)
     return _CODE.sub(" . ", text) if "{" in text or "```" in text else report
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the words and numbers of a text, case and punctuation aside.
+
+    Example:
+        >>> plain_words("No effusion, no Nodule.")
+        ['no', 'effusion', 'no', 'nodule']
+    """
+    return _PLAIN_WORD.findall(text.casefold())
 
 
 def is_denial(quote: str) -> bool:
