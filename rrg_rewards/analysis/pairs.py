@@ -9,9 +9,8 @@ from operator import attrgetter
 from typing import Any
 
 from rrg_rewards.analysis.settings import PairColumns
-from rrg_rewards.data.tables.join import JoinedTable
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import EMPTY_CELL, Table, TableError, is_missing
+from rrg_rewards.data.tables.table import EMPTY_CELL, JoinedTable, Table, TableError, is_missing
 from rrg_rewards.data.tables.writers import arrow_types
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import check_references

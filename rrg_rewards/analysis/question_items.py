@@ -16,8 +16,7 @@ from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, Result
 from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.finebench import ItemsTask, ReportFindings, TriplesTask
 from rrg_rewards.questions.engine import build_items
-from rrg_rewards.questions.positive_findings import check_finding_labels, items_on
-from rrg_rewards.questions.schema import QAItem, get_question_schema
+from rrg_rewards.questions.schema import QAItem, check_finding_labels, get_question_schema, items_on
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 

@@ -12,9 +12,8 @@ import torch
 from rrg_rewards.analysis.comparison import MetricRuns, SystemComparison, compare_runs
 from rrg_rewards.analysis.pairs import PairReader, located, note_delimiter
 from rrg_rewards.analysis.settings import CompareSettings, PairColumns
-from rrg_rewards.data.tables.join import matching_rows
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, TableError, is_missing
+from rrg_rewards.data.tables.table import Table, TableError, is_missing, matching_rows
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import score_batch, signature_with_references
 from rrg_rewards.metrics.scores import Scores

@@ -23,10 +23,12 @@ from rrg_rewards.data.records.error_records import (
     read_error_records,
     write_error_records,
 )
-from rrg_rewards.data.records.graded_pairs import GradedPair, GradedPairs, graded_pairs
 from rrg_rewards.data.records.graded_reports import (
+    GradedPair,
+    GradedPairs,
     GradedReport,
     grade_by_errors,
+    graded_pairs,
     read_graded_reports,
     write_graded_reports,
 )

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rrg_rewards.data.tables.join import study_name
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.data.tables.table import Table, TableError, study_name
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import FEATURE_ENDINGS
 

@@ -19,8 +19,7 @@ from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.judged import AsyncReportMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.grading import Grading, OverSpecified
-from rrg_rewards.questions.positive_findings import check_finding_labels, items_on
-from rrg_rewards.questions.schema import AnswerType, QAItem, QuestionSchema
+from rrg_rewards.questions.schema import AnswerType, QAItem, QuestionSchema, check_finding_labels, items_on
 from rrg_rewards.utilities.signature import format_signature
 
 __all__ = ["CTFineBench", "Examination", "FineBenchMode", "FineBenchScores"]
@@ -336,7 +335,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
             context: ``items``, optional: the questions of each reference, as
                 :func:`rrg_rewards.data.check_question_items` accepts them. No questions are then made from the
                 references, and a row with ``None`` or, except in mode ``f1``, without questions is unscorable.
-                ``labels``, optional: the labels of each reference (:func:`rrg_rewards.questions.positive_findings`).
+                ``labels``, optional: the labels of each reference (:func:`rrg_rewards.questions.schema`).
                 References then have questions on positive findings only. A row with ``None`` is unscorable.
 
         Returns:

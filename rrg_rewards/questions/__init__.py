@@ -1,7 +1,6 @@
 """Questions about single attributes of findings: schemas, questions from a reference, answers and grades."""
 
 from rrg_rewards.questions.grading import compare_answers
-from rrg_rewards.questions.positive_findings import positive_findings
 from rrg_rewards.questions.schema import (
     AnswerType,
     AttributeSpec,
@@ -9,6 +8,7 @@ from rrg_rewards.questions.schema import (
     QAItem,
     QuestionSchema,
     get_question_schema,
+    positive_findings,
 )
 
 __all__ = [

@@ -10,8 +10,15 @@ from rrg_rewards.findings.reading.measurements import Size
 from rrg_rewards.findings.reading.negation import PRESENT, UNCERTAIN
 from rrg_rewards.questions.descriptions import Description, describer
 from rrg_rewards.questions.locations import Place, places_text
-from rrg_rewards.questions.positive_findings import FindingLabels, items_on, positive_findings
-from rrg_rewards.questions.schema import AttributeSpec, QAItem, QuestionSchema, get_question_schema
+from rrg_rewards.questions.schema import (
+    AttributeSpec,
+    FindingLabels,
+    QAItem,
+    QuestionSchema,
+    get_question_schema,
+    items_on,
+    positive_findings,
+)
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 
 __all__ = ["answer_items", "build_items", "stated_values"]
@@ -166,7 +173,7 @@ def build_items(
         report: Report text.
         schema: Name or YAML file of a question schema, or a schema.
         include_uncertain: Whether to ask about uncertain findings, too. The answer about their existence is "possible".
-        labels: Labels of the report, as :func:`rrg_rewards.questions.positive_findings` reads them. Only findings that
+        labels: Labels of the report, as :func:`rrg_rewards.questions.schema` reads them. Only findings that
             they call positive get questions, and only if the report states them, too.
 
     Returns:

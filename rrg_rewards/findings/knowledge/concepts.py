@@ -16,7 +16,6 @@ __all__ = [
     "Relation",
     "concept_graph",
     "finding_organ",
-    "organ_region",
     "organs_differ",
     "varies_in_organ",
 ]
@@ -227,17 +226,6 @@ def varies_in_organ(concept: str) -> bool:
     """
     usual, others = _organs().get(concept, (None, frozenset()))
     return usual is None or bool(others)
-
-
-def organ_region(organ: str | None) -> str:
-    """Return the region of an organ: ``chest``, ``abdomen``, ``head`` or ``other``.
-
-    Example:
-        >>> organ_region("spleen"), organ_region(None)
-        ('abdomen', 'other')
-    """
-    entry = load_knowledge("organs")["organs"].get(organ)
-    return str(entry["region"]) if entry else "other"
 
 
 @cache

@@ -15,18 +15,8 @@ __all__ = ["Mention", "find_mentions", "mention_spans", "named_spans", "sentence
 _LABEL_SIZE = 4
 _LABEL_FILLERS = frozenset(
     {"and", "the", ",", "/", "right", "left", "both", "bilateral", "upper", "middle", "lower", "central", "of"}
-    | {
-        "imaged",
-        "visualised",
-        "visualized",
-        "visible",
-        "included",
-        "covered",
-        "partly",
-        "partially",
-        "remaining",
-        "other",
-    }
+    | {"imaged", "visualised", "visualized", "visible", "included", "covered", "partly", "partially"}
+    | {"remaining", "other"}
 )
 # Words for parts of a lung that are also parts of other organs: "Thyroid: bilateral lobar enlargement".
 _VAGUE = frozenset({"lobar", "apex", "apical", "base", "basal", "zone", "zones", "field", "fields", "fissure"})

@@ -11,39 +11,12 @@ from rrg_rewards.findings.reading.lexicon import CUES
 __all__ = ["ABSENT", "PRESENT", "UNCERTAIN", "NegationScope"]
 
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
-(
-    BOUNDARY,
-    COMMA,
-    JOINT,
-    VERB,
-    PREDICATE,
-    BE,
-    HAVE,
-    EXIST,
-    SHOW,
-    RELATIVE,
-    NOT,
-    NONE,
-    ENDED,
-    HISTORY,
-    FORMER,
-    CURRENT,
-    OTHER,
-    OPEN,
-    DOUBT,
-    QUERY,
-    NORMAL,
-    ABNORMAL,
-    PLACE,
-    DEGREE,
-    WITH,
-    SURGERY,
-    PURPOSE,
-    REQUEST,
-    UNSTATED,
-    ASKING,
-    WOULD,
-) = (1 << i for i in range(len(CUES)))
+# The bits of the cues, in the rows of CUES.
+_BITS = [1 << i for i in range(len(CUES))]
+BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, HAVE, EXIST, SHOW, RELATIVE = _BITS[:10]
+NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10:20]
+NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE = _BITS[20:27]
+REQUEST, UNSTATED, ASKING, WOULD = _BITS[27:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED

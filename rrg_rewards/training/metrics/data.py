@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from rrg_rewards.data.records.graded_pairs import graded_pairs
+from rrg_rewards.data.records.graded_reports import graded_pairs
 from rrg_rewards.models.crepe.encoding import PairEncoder
 from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate, default_prompt
 from rrg_rewards.schemas.scoring import ScoringSystem, get_scoring_system

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from rrg_rewards.data.records.error_records import ErrorRecord
-from rrg_rewards.data.records.graded_pairs import GradedPairs
-from rrg_rewards.data.records.graded_reports import GradedReport
+from rrg_rewards.data.records.graded_reports import GradedPairs, GradedReport
 from rrg_rewards.models.crepe.encoding import PairEncoder
 from rrg_rewards.models.er2score.prompt import PromptEncoder
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES
