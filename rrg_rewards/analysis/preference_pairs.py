@@ -255,7 +255,9 @@ def _rewards(
         progress(0, len(completions))
         for start in range(0, len(completions), settings.batch_size):
             rows = slice(start, start + settings.batch_size)
-            scores = reward.score(completions[rows], **{name: cells[rows] for name, cells in columns.items()})  # type: ignore[arg-type]
+            # A conversation without a reply is unscorable.
+            batch = [[] if completion is None else completion for completion in completions[rows]]
+            scores = reward.score(batch, **{name: cells[rows] for name, cells in columns.items()})
             rewards += reward.rewards(scores)
             failed.update({kind: int(pairs.sum()) for kind, pairs in scores.failures.items()})
             progress(len(scores), 0)

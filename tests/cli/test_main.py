@@ -27,13 +27,20 @@ def test_help_imports_nothing_heavy():
     script = f"""
 import sys
 from rrg_rewards.cli.main import main
-for command in {COMMANDS}:
+for command in [*{COMMANDS}, *([name] for name in {list(main_module.COMMANDS)})]:
     assert main([*command, "--help"]) == 0
 assert main(["label", "reports.csv"]) == 2
 heavy = {{"torch", "transformers", "trl", "lightning", "pyarrow", "numpy", "rich"}} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("command", main_module.COMMANDS)
+def test_the_list_of_commands_has_the_line_of_each(run, command):
+    listed = " ".join(run("--help").out.split())
+    assert f" {command} {main_module.COMMANDS[command]} " in listed
+    assert run(command, "--help").out.startswith(f"usage: rrg-rewards {command} ")
 
 
 def test_version(run):

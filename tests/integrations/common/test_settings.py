@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from trainer_inputs import MISSING, REWARD
 
+from rrg_rewards.data import Table
 from rrg_rewards.integrations.common.scoring import get_trainer_reward
-from rrg_rewards.integrations.common.settings import CONFIG_VARIABLE, read_settings
+from rrg_rewards.integrations.common.settings import CONFIG_VARIABLE, fit_settings, read_settings
 
 
 def test_read_settings_replaces_settings_of_a_file_by_arguments(tmp_path: Path) -> None:
@@ -107,3 +108,19 @@ def test_get_trainer_reward_shares_a_reward_of_equal_settings(configure: Callabl
     configure()
     assert get_trainer_reward() is get_trainer_reward({})
     assert get_trainer_reward().settings.missing == MISSING
+
+
+def test_fitted_settings_have_numbers_and_the_reward_of_them() -> None:
+    table = Table({"report": ["Cardiomegaly.", "Hiatal hernia.", "Normal."]})
+    given = {"reward": {"name": "crg"}, "reference_column": "report", "missing": -1}
+    fitted, reward = fit_settings(given, table)
+    assert fitted["reward"]["prior"] == pytest.approx(2 / 54)
+    assert (fitted["missing"], fitted["fitted"]["rows"]) == (-1, 3)
+    assert fitted["fitted"]["signature"] == reward.signature
+    assert read_settings(fitted).make_reward().signature == reward.signature
+    assert "prior" not in given["reward"]
+    parts = {"reward": [{"name": "rouge", "reference_column": "report", "normalize": True}]}
+    with pytest.raises(ValueError, match="--prediction-column"):
+        fit_settings(parts, table)
+    normalized = fit_settings(parts, Table({**table.columns, "draft": ["Edema.", "Hiatal hernia.", None]}), "draft")[0]
+    assert len(normalized["reward"][0]["normalize"]) == 2

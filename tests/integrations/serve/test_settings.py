@@ -3,7 +3,8 @@
 import pytest
 from served import LengthReward
 
-from rrg_rewards.integrations.serve.settings import ServerOptions
+from rrg_rewards.data import Table
+from rrg_rewards.integrations.serve.settings import ServerOptions, columns_by_prompt
 from rrg_rewards.rewards import make_reward
 
 
@@ -35,3 +36,12 @@ def test_server_options_refuse_a_reward_that_estimates_while_serving(reward, est
 def test_server_options_refuse_wrong_settings(option, message):
     with pytest.raises(ValueError, match=message):
         ServerOptions(LengthReward(), **option)
+
+
+def test_columns_by_prompt_are_those_of_the_reward():
+    reward = make_reward("crimson", age_column="years")
+    rows = {"prompt": ["<image> Report 1. ", "Report 2."], "reference": ["One.", None], "years": [float("nan"), 60]}
+    found = columns_by_prompt(Table({**rows, "more": [1, 2]}), "prompt", reward)
+    assert found == {"Report 1.": {"reference": "One.", "years": None}, "Report 2.": {"reference": None, "years": 60}}
+    with pytest.raises(ValueError, match="data row 2 has the prompt of an earlier row and another reference or years"):
+        columns_by_prompt(Table({**rows, "prompt": ["Report."] * 2}), "prompt", reward)

@@ -1,0 +1,82 @@
+"""Labels of a table's reports, from Python."""
+
+import pytest
+from label_judge import LabelJudge
+
+from rrg_rewards.analysis import LabelSettings, label_in_batches, label_table
+from rrg_rewards.data import Table
+from rrg_rewards.labelers import JudgeLabeler, RuleLabeler
+from rrg_rewards.utilities.run_log import RunLog, RunWarning
+from rrg_rewards.utilities.settings import SettingError
+
+REPORTS = ["Cardiomegaly. No emphysema.", None, "Emphysema with spiculated nodule.", " ", "Hiatal hernia."]
+
+
+class Log(RunLog):
+    """Keeps the warnings."""
+
+    def __init__(self):
+        self.warnings = []
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+
+def test_label_table_adds_a_column_for_each_label():
+    labelled = label_table(Table({"report": REPORTS}), LabelSettings(text_column="report"), Log())
+    labels = RuleLabeler("ct_rate").labels
+    assert labelled.table.names == ("report", *labels)
+    assert labelled.table.columns["Cardiomegaly"] == [1, None, 0, None, 0]
+    assert labelled.table.columns["Hiatal hernia"] == [0, None, 0, None, 1]
+    assert (labelled.labelled, labelled.failed, labelled.positives["Emphysema"]) == (3, {}, 1)
+    told = labelled.to_dict()
+    assert (told["table"], told["rows"], told["labelled"], told["unscorable"]) == ("table", 5, 3, 2)
+    assert "failed" not in told
+
+
+def test_label_table_counts_the_failures_of_a_judge():
+    labeler, log = JudgeLabeler("ct_rate", LabelJudge({"spiculated": "inconsistent"})), Log()
+    labelled = label_table(Table({"report": REPORTS}), LabelSettings(text_column="report", labeler=labeler), log)
+    assert labelled.table.columns["Emphysema"] == [0, None, None, None, 0]
+    assert (labelled.labelled, labelled.failed) == (2, {"inconsistent": 1})
+    assert labelled.to_dict()["failed"] == {"inconsistent": 1}
+    assert log.warnings == [
+        "2 of 5 reports are missing or blank: their label cells are empty",
+        "the judge failed on 1 of 3 reports (inconsistent 1): their label cells are empty",
+    ]
+
+
+def test_label_table_warns_without_a_log():
+    with pytest.warns(RunWarning, match="1 of 2 reports are missing or blank"):
+        label_table(Table({"report": ["Normal.", None]}), LabelSettings(text_column="report"))
+
+
+def test_label_table_replaces_columns_unless_there_is_a_prefix():
+    table, log = Table({"report": ["Cardiomegaly."], "Cardiomegaly": ["7"]}), Log()
+    both = label_table(table, LabelSettings(text_column="report", prefix="pred_"), log).table
+    assert (both.columns["Cardiomegaly"], both.columns["pred_Cardiomegaly"], log.warnings) == (["7"], [1], [])
+    assert label_table(table, LabelSettings(text_column="report"), log).table.columns["Cardiomegaly"] == [1]
+    assert "replaces 1 input column(s) of the same name: Cardiomegaly" in log.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"labeler": "ruls"}, "labeler: unknown labeler 'ruls'"),
+        ({"labeler": "judge"}, "labeler: judge:ct_rate needs a language model"),
+        ({"judge": "rules"}, "judge: the labeler rules takes none"),
+        ({"labeler": "rules:chexbert", "schema": "ct_rate"}, "does not have the labels of --schema ct_rate"),
+    ],
+)
+def test_label_table_names_the_setting(settings, message):
+    with pytest.raises(SettingError, match=message):
+        label_table(Table({"report": ["Normal."]}), LabelSettings(text_column="report", **settings))
+
+
+def test_label_in_batches_is_the_labeler():
+    labeler, reports = RuleLabeler("ct_rate"), ["Cardiomegaly.", "Normal.", "Hiatal hernia.", "Emphysema.", "Edema."]
+    for batch_size in (1, 2, 256):
+        found = label_in_batches(labeler, reports, batch_size)
+        assert found.labels.equal(labeler(reports))
+        assert found.failures == (None,) * 5
+    assert label_in_batches(labeler, []).labels.shape == (0, 18)

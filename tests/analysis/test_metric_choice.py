@@ -1,0 +1,53 @@
+"""Rewards from names and settings."""
+
+import math
+
+import pytest
+
+from rrg_rewards.analysis import RewardChoice, choose_reward
+from rrg_rewards.analysis.metric_choice import reward_columns
+from rrg_rewards.data import Table
+from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.rewards import make_reward
+from rrg_rewards.utilities.settings import SettingError
+
+
+def test_choose_reward_is_make_reward():
+    choice = RewardChoice(reward="crg", set={"prior": 0.2}, labeler="rules:chexbert", reference_column="report")
+    expected = make_reward("crg", prior=0.2, labeler="rules:chexbert", reference_column="report")
+    assert choose_reward(choice).signature == expected.signature
+    choice = RewardChoice(reward="crimson", judge="{name: rules}", context={"age": "years", "sex": "gender"})
+    assert choose_reward(choice).columns == ("reference", "years", "gender")
+
+
+def test_choose_reward_gives_the_judge_to_a_labeler_that_needs_one():
+    choice = RewardChoice(reward="crg", set={"prior": 0.2}, labeler="judge:ct_rate", judge="openai:my-model")
+    assert "judge|schema:ct_rate" in choose_reward(choice).signature
+
+
+@pytest.mark.parametrize(
+    ("choice", "setting", "message"),
+    [
+        ({"reward": "crgg"}, None, "did you mean 'crg'"),
+        ({"reward": "crg", "set": {"priorr": 1}}, None, "did you mean 'prior'"),
+        ({"reward": "crg", "judge": "rules"}, None, "unknown option of reward 'crg' 'judge'"),
+        ({"reward": "crg", "labeler": "judge:ct_rate"}, "labeler", "needs a language model"),
+        ({"reward": "crimson", "judge": "ruls"}, "judge", "did you mean 'rules'"),
+        ({"reward": "crimson", "judge": "{name: ["}, "judge", "as a mapping"),
+    ],
+)
+def test_choose_reward_names_the_setting(choice, setting, message):
+    with pytest.raises(SettingError, match=message) as caught:
+        choose_reward(RewardChoice(**choice))
+    assert caught.value.setting == setting
+
+
+def test_reward_columns_are_those_that_the_reward_reads():
+    table = Table({"report": ["Normal.", math.nan], "years": [60, math.nan], "more": [1, 2]})
+    reward = make_reward("crimson", reference_column="report", age_column="years")
+    found = reward_columns(reward, table, "report")
+    assert found["report"] == ["Normal.", None]
+    assert found["years"] == table.column("years")
+    assert set(found) == {"report", "years"}
+    with pytest.raises(TableError, match="did you mean 'report'"):
+        reward_columns(make_reward("rouge", reference_column="reports"), table, "reports")
