@@ -8,8 +8,8 @@ from typing import Any
 
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.pages import Column, Page, Pane, Rows, write_page
-from rrg_rewards.pages.charts import Curves, Histogram
-from rrg_rewards.pages.markup import Markup, element, shown_number, table
+from rrg_rewards.pages.charts import Curves, Histogram, cards
+from rrg_rewards.pages.markup import Markup, shown_number, table
 from rrg_rewards.utilities.texts import encodable_text
 
 __all__ = ["ReportPage", "WorstReport", "WorstReports", "log_table", "make_table"]
@@ -195,14 +195,12 @@ class ReportPage:
         last = [[name, str(int(points[-1][0])), shown_number(points[-1][1])] for name, points in self.values.items()]
         sections: dict[str, Sequence[Markup]] = {
             "Summary": [table(["Value", "Step", "Last"], last, "Corpus values")] if last else [],
-            "Curves": [
-                element(
-                    "div",
-                    *(Curves(name, {name: points}).svg() for name, points in self.values.items()),
-                    class_="cards wide",
-                )
-            ],
-            "Distribution by report": [element("div", *_distributions(scores), class_="cards")],
+            "Curves": cards((Curves(name, {name: points}) for name, points in self.values.items()), wide=True),
+            "Distribution by report": cards(
+                Histogram(f"{name}: reports by score; line: mean", values, sum(values) / len(values))
+                for name, values in scores.items()
+                if values
+            ),
         }
         count = max((len(values) for values in scores.values()), default=0)
         lead = f"{count} scored reports; the table below has the worst of each metric."
@@ -241,11 +239,3 @@ def _name(place: _Place) -> str:
     """Return a name of a report without identifier."""
     loader, rank, index = place
     return f"loader {loader}, process {rank}, report {index + 1}"
-
-
-def _distributions(scores: Mapping[str, Sequence[float]]) -> list[Markup]:
-    return [
-        Histogram(f"{name}: reports by score; line: mean", values, sum(values) / len(values)).svg()
-        for name, values in scores.items()
-        if values
-    ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rrg_rewards.pages.charts import Interval, Intervals, Matrix, Scatter
+from rrg_rewards.pages.charts import Interval, Intervals, Matrix, Scatter, cards
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Page, Rows
 from rrg_rewards.pages.plots import draw_png
@@ -131,5 +131,5 @@ def _points(columns: Mapping[str, Sequence[float]], human: Sequence[str]) -> lis
             part = f"every {step}th of {len(known)} rows" if step > 1 else f"{len(known)} rows"
             if shown:
                 across, up = zip(*shown, strict=True)
-                plots.append(Scatter(f"{judgement} and {name}, {part}", (name, across), (judgement, up)).svg())
-    return [element("div", *plots, class_="cards")]
+                plots.append(Scatter(f"{judgement} and {name}, {part}", (name, across), (judgement, up)))
+    return cards(plots)

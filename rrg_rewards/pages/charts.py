@@ -4,13 +4,13 @@
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rrg_rewards.pages.markup import Markup, element
 
-__all__ = ["Curves", "Histogram", "Interval", "Intervals", "Matrix", "Scatter"]
+__all__ = ["Curves", "Histogram", "Interval", "Intervals", "Matrix", "Scatter", "cards"]
 
 _WIDTH, _LEFT, _RIGHT, _ROW = 480.0, 150.0, 20.0, 24.0
 _LETTERS = 21
@@ -237,3 +237,14 @@ class Matrix:
                     _text("-" if value is None else f"{value:.2f}", x + cell / 2 - 1, y + cell / 2 + 4, "middle"),
                 ]
         return _svg(self.title, 36 + cell * len(self.names), parts, width)
+
+
+def cards(charts: Iterable[Curves | Histogram | Scatter], wide: bool = False) -> list[Markup]:
+    """Return charts side by side as one element, or nothing if there are none.
+
+    Example:
+        >>> len(cards([Histogram("crg", [0.5]), Histogram("rouge", [0.25])])), cards([])
+        (1, [])
+    """
+    drawings = [chart.svg() for chart in charts]
+    return [element("div", *drawings, class_="cards wide" if wide else "cards")] if drawings else []

@@ -9,9 +9,9 @@ from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.analysis.system_tables import TableComparison
 from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.pages.charts import Histogram, Interval, Intervals
+from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
 from rrg_rewards.pages.highlights import highlights
-from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, shown_p, table
+from rrg_rewards.pages.markup import Markup, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows
 from rrg_rewards.pages.score_page import one_text
 
@@ -165,13 +165,12 @@ def _differences(one: MetricComparison, result: SystemComparison) -> Iterator[tu
 
 
 def _distributions(result: SystemComparison) -> list[Markup]:
-    plots = [
-        Histogram(f"{one.metric}: reports by {system} - {result.baseline}; line: no difference", values, 0.0).svg()
+    return cards(
+        Histogram(f"{one.metric}: reports by {system} - {result.baseline}; line: no difference", values, 0.0)
         for one in result.all_reports.metrics
         for system, values in _differences(one, result)
         if values
-    ]
-    return [element("div", *plots, class_="cards")]
+    )
 
 
 def _columns(one: MetricComparison, reports: int) -> Iterator[Column]:

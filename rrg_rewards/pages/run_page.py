@@ -9,7 +9,7 @@ from typing import Any
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.pages.attack_page import attack_sections
-from rrg_rewards.pages.charts import Curves, Interval, Intervals
+from rrg_rewards.pages.charts import Curves, Interval, Intervals, cards
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
 from rrg_rewards.pages.page import Column, Page, Pane, Rows
 from rrg_rewards.pages.plots import draw_png
@@ -161,8 +161,7 @@ def _curves(history: Sequence[Mapping[str, Any]]) -> list[Markup]:
     captions = {key: f"reward {key.split('/')[1]}, mean" for key in rewards}
     captions |= {key: caption for key, caption in _LOGGED.items() if key in keys}
     charts = [_curve(history, key, caption) for key, caption in captions.items()]
-    plots = [chart.svg() for chart in charts if chart.lines]
-    return [element("div", *plots, class_="cards wide")] if plots else []
+    return cards((chart for chart in charts if chart.lines), wide=True)
 
 
 def _curve(history: Sequence[Mapping[str, Any]], key: str, caption: str) -> Curves:
@@ -176,9 +175,8 @@ def _is_number(value: Any) -> bool:
 
 def _watch(history: Mapping[str, Any]) -> Iterator[Markup]:
     yield alarm_table(history) if history["alarms"] else element("p", "No alarm.")
-    plots = [chart.svg() for charts in watch_charts(history).values() for chart in charts]
-    grid = element("div", *plots, class_="cards wide")
-    yield element("details", element("summary", f"Show {len(plots)} curves of the watch"), grid)
+    charts = [chart for part in watch_charts(history).values() for chart in part]
+    yield element("details", element("summary", f"Show {len(charts)} curves of the watch"), *cards(charts, wide=True))
 
 
 def _examples(folder: Path, reference_column: str) -> Rows | None:

@@ -10,7 +10,7 @@ from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.pages.charts import Histogram, Interval, Intervals
+from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows
@@ -196,8 +196,8 @@ def _distributions(metrics: Mapping[str, Mapping[str, Any]], rows: ScoreRows) ->
     for name in metrics:
         if values := rows.values(name):
             mean = sum(values) / len(values)
-            plots.append(Histogram(f"{name}: reports by score; line: mean {shown_number(mean)}", values, mean).svg())
-    return [element("div", *plots, class_="cards")] if plots else []
+            plots.append(Histogram(f"{name}: reports by score; line: mean {shown_number(mean)}", values, mean))
+    return cards(plots)
 
 
 def _parts(metrics: Mapping[str, Mapping[str, Any]]) -> Sequence[Markup]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.data.tables.writers import open_output, write_json
-from rrg_rewards.pages.charts import Curves
+from rrg_rewards.pages.charts import Curves, cards
 from rrg_rewards.pages.markup import Markup, element, table
 from rrg_rewards.pages.page import Page, write_page
 from rrg_rewards.pages.plots import draw_png
@@ -67,13 +67,12 @@ def _page(history: Mapping[str, Any]) -> Page:
     reports = sum(block["reports"] for block in blocks)
     last = blocks[-1]["step"] if blocks else 0
     lead = f"{verdict}.{stopped} {reports} reports in {len(blocks)} blocks, to step {last}."
-    curves = [chart.svg() for charts in watch_charts(history).values() for chart in charts]
+    curves = cards((chart for charts in watch_charts(history).values() for chart in charts), wide=True)
     sections: dict[str, list[Markup]] = {}
     if history["alarms"]:
         sections["Alarms"] = [alarm_table(history)]
     if curves:
-        note = element("p", "Dashed: references. Red: alarms.", class_="note")
-        sections["Curves"] = [note, element("div", *curves, class_="cards wide")]
+        sections["Curves"] = [element("p", "Dashed: references. Red: alarms.", class_="note"), *curves]
     sections["All checks at the last block"] = [_checks(history)]
     return Page("Reward watch", lead, sections)
 

@@ -140,11 +140,12 @@ class Drift(Check):
                 subject = (
                     name.removeprefix(f"completions/{self.series.removesuffix('*')}") if "*" in self.series else ""
                 )
-                yield self._verdict(own, first, reference, subject, run.alpha, step)
+                yield self.verdict(own, first, reference, subject, run.alpha, step)
 
-    def _verdict(
+    def verdict(
         self, own: Estimate, first: Estimate, reference: Estimate | None, subject: str, alpha: float, step: int
     ) -> Verdict:
+        """Compare estimates of the latest reports, of the first reports and of the references."""
         rises = self.direction == "rise"
         sides = [first] if reference is None else [first, reference]
         bound = (max if rises else min)(sides, key=lambda side: side.mean)
@@ -274,22 +275,13 @@ class NewSentences(Check):
             yield max(verdicts, key=lambda verdict: (verdict.fired, verdict.severity))
 
     def _verdict(self, run: RunView, sentence: str, step: int) -> Verdict | None:
-        now = _share(run.window, "completions", sentence)
-        start = _share(run.baseline, "completions", sentence)
+        now, start = (_share(blocks, "completions", sentence) for blocks in (run.window, run.baseline))
         if now is None or start is None:
             return None
         reference = _share(run.window, "references", sentence)
-        bound = max((side for side in (start, reference) if side is not None), key=lambda side: side.mean)
-        chance = upper_tail(now, bound, offset=self.margin)
-        severity = (now.mean - bound.mean) / self.margin
-        numbers = {"now": now.mean, "start": start.mean, "limit": bound.mean + self.margin, "p": chance}
-        numbers |= {} if reference is None else {"references": reference.mean}
-        message = (
-            f"share of reports that contain one sentence: {now.mean:.3g}, {start.mean:.3g} at the start"
-            + ("" if reference is None else f", {reference.mean:.3g} in references")
-            + f"; limit {bound.mean + self.margin:.3g}, p = {chance:.1g}"
-        )
-        return Verdict(self.name, "", chance < run.alpha and severity > 1, severity, step, numbers, message)
+        what = "share of reports that contain one sentence"
+        drift = Drift(self.name, "sentences", "rise", margin=self.margin, share=True, what=what)
+        return drift.verdict(now, start, reference, "", run.alpha, step)
 
 
 def _share(blocks: Sequence[Block], side: str, sentence: str) -> Estimate | None:
