@@ -209,14 +209,14 @@ class AnswerRun(ABC, Generic[Item, Result]):
         """Return these numbers in a line of text."""
         return f"pairs: {len(self.items)}; in the output: {self.num_held}; to request: {len(self.missing)}"
 
-    def estimate(self, limits: JudgeLimits | None = None) -> Estimate:
+    def estimate(self, limits: JudgeLimits = JudgeLimits()) -> Estimate:
         """Estimate the cost of the missing answers; nothing is sent.
 
         Args:
             limits: Prices and rate limits that the judge does not have.
         """
         known = {} if self.judge is None else self.judge.arguments()
-        known = {**known, **(JudgeLimits() if limits is None else limits).arguments()}
+        known = {**known, **limits.arguments()}
         prompts = (self.task.messages(item) for item in self.missing)
         prompt = sum(estimated_tokens(message["content"] for message in messages) for messages in prompts)
         completion = sum(estimated_tokens([self._expected_answer(item)]) for item in self.missing)
@@ -249,7 +249,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
             SettingError: If the run has no judge.
             TableError: If the file has other content, or another process appends to it.
         """
-        log = RunLog() if log is None else log
+        log = log or RunLog()
         if self.judge is None:
             raise SettingError("judge", "is required")
         with AppendedLines(self.output) as lines:
@@ -384,7 +384,7 @@ class _KeepingTask(JudgeTask[Item, Result]):
         return result
 
 
-def choose_model(judge: JudgeSetting, limits: JudgeLimits | None, lacks: str) -> Judge:
+def choose_model(judge: JudgeSetting, limits: JudgeLimits, lacks: str) -> Judge:
     """Return a judge that is a language model.
 
     Args:
@@ -395,7 +395,7 @@ def choose_model(judge: JudgeSetting, limits: JudgeLimits | None, lacks: str) ->
     Raises:
         SettingError: If the judge is unknown, its settings are invalid, or it is no language model.
     """
-    chosen = choose_judge(judge, **({} if limits is None else limits.arguments()))
+    chosen = choose_judge(judge, **limits.arguments())
     if chosen.is_immediate:
         name = chosen.signature if isinstance(judge, Judge) else judge
         raise SettingError("judge", f"{name} {lacks}; name a language model, as in openai:MODEL")

@@ -40,10 +40,10 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
         pairs: Sequence[ReportPair],
         output: str | Path,
         judge: Judge | None = None,
-        settings: CountingSettings | None = None,
+        settings: CountingSettings = CountingSettings(),
     ) -> None:
         super().__init__(CountingTask(), pairs, output, judge)
-        self._source = (CountingSettings() if settings is None else settings).source
+        self._source = settings.source
         self.categories = {category: {"errors": 0, "significant": 0} for category in ERROR_CATEGORIES}
         """Numbers of all and of significant errors that this run has written, by category."""
 
@@ -100,9 +100,9 @@ def count_errors(
     pairs: Sequence[ReportPair],
     judge: JudgeSetting,
     output: str | Path,
-    settings: CountingSettings | None = None,
+    settings: CountingSettings = CountingSettings(),
     *,
-    limits: JudgeLimits | None = None,
+    limits: JudgeLimits = JudgeLimits(),
     log: RunLog | None = None,
 ) -> CountingRun:
     """Let a language model count the errors of candidate reports, and append each answer to a file.
@@ -130,14 +130,16 @@ def count_errors(
         ...
         rrg_rewards.utilities.settings.SettingError: judge: rules counts no errors; name a language model...
     """
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     run = CountingRun(pairs, output, choose_model(judge, limits, "counts no errors"), settings)
     run.request(log)
     run.log_outcome(log)
     return run
 
 
-def read_pairs(table: Table, settings: CountingSettings | None = None, log: RunLog | None = None) -> list[ReportPair]:
+def read_pairs(
+    table: Table, settings: CountingSettings = CountingSettings(), log: RunLog | None = None
+) -> list[ReportPair]:
     """Return the distinct pairs of a table whose reports are not blank.
 
     Args:
@@ -149,8 +151,7 @@ def read_pairs(table: Table, settings: CountingSettings | None = None, log: RunL
         >>> read_pairs(Table({"reference": ["Edema."], "prediction": ["Clear."]}))
         [ReportPair(reference='Edema.', candidate='Clear.', context=())]
     """
-    settings = CountingSettings() if settings is None else settings
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     rows = list(zip(table.texts(settings.reference_column), table.texts(settings.prediction_column), strict=True))
     complete = [
         ReportPair(reference, candidate)

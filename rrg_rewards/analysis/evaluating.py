@@ -61,7 +61,7 @@ class CandidateTable:
 
 
 def add_candidates(
-    table: Table, settings: CandidateSettings | None = None, log: RunLog | None = None
+    table: Table, settings: CandidateSettings = CandidateSettings(), log: RunLog | None = None
 ) -> CandidateTable:
     """Make candidates for the reports of a table, as :func:`~rrg_rewards.judges.candidates.make_candidates`.
 
@@ -78,8 +78,7 @@ def add_candidates(
         >>> add_candidates(reports, CandidateSettings(regimes=["random"])).table.columns["candidate"]
         ['Cardiomegaly.', 'Small left effusion.']
     """
-    settings = CandidateSettings() if settings is None else settings
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     reports = table.texts(settings.report_column)
     kept = {row: text for row, text in enumerate(reports) if text is not None and text.strip()}
     if blank := len(table) - len(kept):
@@ -132,9 +131,9 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
         pairs: Sequence[ReportPair] | Mapping[ReportPair, str],
         output: str | Path,
         judge: Judge,
-        settings: EvaluationSettings | None = None,
+        settings: EvaluationSettings = EvaluationSettings(),
     ) -> None:
-        task = CrimsonTask((EvaluationSettings() if settings is None else settings).prompt)
+        task = CrimsonTask(settings.prompt)
         super().__init__(task, list(pairs), output, judge)
         self._sources = pairs if isinstance(pairs, Mapping) else dict.fromkeys(pairs, "")
         self._signature = judge.signature
@@ -191,7 +190,7 @@ def label_pairs(
     pairs: Sequence[ReportPair] | Mapping[ReportPair, str],
     judge: JudgeSetting,
     output: str | Path,
-    settings: EvaluationSettings | None = None,
+    settings: EvaluationSettings = EvaluationSettings(),
     *,
     log: RunLog | None = None,
 ) -> EvaluationRun:
@@ -223,7 +222,7 @@ def label_pairs(
         >>> first.written, second.num_held, second.written
         (1, 1, 1)
     """
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     run = EvaluationRun(pairs, output, choose_judge(judge), settings)
     run.request(log)
     run.log_outcome(log)
@@ -231,7 +230,7 @@ def label_pairs(
 
 
 def read_sourced_pairs(
-    table: Table, settings: EvaluationSettings | None = None, log: RunLog | None = None
+    table: Table, settings: EvaluationSettings = EvaluationSettings(), log: RunLog | None = None
 ) -> tuple[dict[ReportPair, str], int]:
     """Return the pairs of a table that can be judged, with the source of each candidate, and the number of others.
 
@@ -247,8 +246,7 @@ def read_sourced_pairs(
         >>> read_sourced_pairs(Table({"reference": ["Edema."], "candidate": ["Clear."]}))
         ({ReportPair(reference='Edema.', candidate='Clear.', context=()): ''}, 0)
     """
-    settings = EvaluationSettings() if settings is None else settings
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     references, candidates = table.texts(settings.reference_column), table.texts(settings.candidate_column)
     complete = {
         row: (reference, candidate)
@@ -325,7 +323,7 @@ def compare_judge(
         >>> compare_judge(judged, "rules").agreement["score"]["equal"]
         1.0
     """
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     chosen, task = choose_judge(judge), CrimsonTask(prompt)
     results: list[CrimsonEvaluation | JudgeFailure] = []
     with log.progress("judging") as progress:

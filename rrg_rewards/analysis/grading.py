@@ -47,9 +47,8 @@ class GradingRun(AnswerRun[GradingItem, WrittenReport]):
         references: Sequence[str],
         output: str | Path,
         judge: Judge | None = None,
-        settings: GradingSettings | None = None,
+        settings: GradingSettings = GradingSettings(),
     ) -> None:
-        settings = GradingSettings() if settings is None else settings
         self.system = choose_system(settings)
         self._source = settings.source
         self._num_references = len(references)
@@ -172,9 +171,9 @@ def grade_reports(
     references: Sequence[str],
     judge: JudgeSetting,
     output: str | Path,
-    settings: GradingSettings | None = None,
+    settings: GradingSettings = GradingSettings(),
     *,
-    limits: JudgeLimits | None = None,
+    limits: JudgeLimits = JudgeLimits(),
     log: RunLog | None = None,
 ) -> GradingRun:
     """Let a language model write candidate reports of graded quality, and append each one to a file.
@@ -204,14 +203,16 @@ def grade_reports(
         ...
         rrg_rewards.utilities.settings.SettingError: tiers: ... no report has a total in the tier [1, 2]...
     """
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     run = GradingRun(references, output, choose_model(judge, limits, "writes no reports"), settings)
     run.request(log)
     run.log_outcome(log)
     return run
 
 
-def read_references(table: Table, settings: GradingSettings | None = None, log: RunLog | None = None) -> list[str]:
+def read_references(
+    table: Table, settings: GradingSettings = GradingSettings(), log: RunLog | None = None
+) -> list[str]:
     """Return the distinct reports of a table that are not blank.
 
     Args:
@@ -223,8 +224,7 @@ def read_references(table: Table, settings: GradingSettings | None = None, log: 
         >>> read_references(Table({"report": ["Edema.", "Clear."]}))
         ['Edema.', 'Clear.']
     """
-    settings = GradingSettings() if settings is None else settings
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     texts = table.texts(settings.report_column)
     reports = [text for text in texts if text is not None and text.strip()]
     references = list(dict.fromkeys(reports))

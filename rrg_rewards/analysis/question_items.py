@@ -60,7 +60,7 @@ class ReportTexts:
 
 
 def read_report_texts(
-    table: Table, settings: QuestionSettings | None = None, log: RunLog | None = None, source: str = "reports"
+    table: Table, settings: QuestionSettings = QuestionSettings(), log: RunLog | None = None, source: str = "reports"
 ) -> ReportTexts:
     """Return the reports of a table, and their labels if the settings ask for them.
 
@@ -80,8 +80,7 @@ def read_report_texts(
         >>> read_report_texts(Table({"report": ["Edema."], "id": ["a"]}), QuestionSettings(id_column="id")).texts
         {'a': 'Edema.'}
     """
-    settings = QuestionSettings() if settings is None else settings
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     texts = table.texts(settings.text_column)
     ids = [str(row + 1) for row in range(len(table))]
     if (column := settings.id_column) is not None:
@@ -163,7 +162,7 @@ class QuestionItems:
 
 
 def build_question_items(
-    reports: ReportTexts, settings: QuestionSettings | None = None, log: RunLog | None = None
+    reports: ReportTexts, settings: QuestionSettings = QuestionSettings(), log: RunLog | None = None
 ) -> QuestionItems:
     """Make questions on the findings of reports and on each attribute that a report states.
 
@@ -181,8 +180,7 @@ def build_question_items(
         >>> items.num_items, items.rows[0].items[1].question
         (3, 'Where are the nodules? Name every place that is given.')
     """
-    settings = QuestionSettings() if settings is None else settings
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     built = _engine_items(reports, settings, log) if settings.judge is None else _judged_items(reports, settings, log)
     if (positive := reports.positive) is None:
         return QuestionItems([ReportItems(name, items, reports.texts[name]) for name, items in built.items()])
@@ -240,7 +238,7 @@ class MinedAttributes:
 
 
 def mine_attributes(
-    reports: ReportTexts, settings: MiningSettings | None = None, log: RunLog | None = None
+    reports: ReportTexts, settings: MiningSettings = MiningSettings(), log: RunLog | None = None
 ) -> MinedAttributes:
     """Count the (finding, attribute, value) triples that reports state, for authors of question schemas.
 
@@ -260,8 +258,7 @@ def mine_attributes(
         >>> mined.counts["lung_nodule", "size", "5 mm"], mined.pairs["lung_nodule", "laterality"]
         (2, 2)
     """
-    settings = MiningSettings() if settings is None else settings
-    log = RunLog() if log is None else log
+    log = log or RunLog()
     count = _engine_counts if settings.judge is None else _judged_counts
     counts = count(reports, settings, log)
     pairs: Counter[tuple[str, str]] = Counter()

@@ -140,7 +140,7 @@ class ReportVersions:
 
 
 def make_versions(
-    reports: ReportTexts, settings: SensitivitySettings | None = None, log: RunLog | None = None
+    reports: ReportTexts, settings: SensitivitySettings = SensitivitySettings(), log: RunLog | None = None
 ) -> ReportVersions:
     """Make a paraphrase of each report and a version with wrong details, by rules or by a judge.
 
@@ -158,12 +158,11 @@ def make_versions(
         >>> [made.versions[version][0].candidate for version in VERSIONS]
         ['A nodule of 0.8 cm is seen in the left lung.', 'There is a nodule of 24 mm in the right lung.']
     """
-    settings = SensitivitySettings() if settings is None else settings
     texts = dict(list(reports.texts.items())[: settings.limit])
     if not texts:
         raise ValueError(f"{reports.source}: contains no report")
     if settings.judge is not None:
-        return _judged_versions(texts, reports.source, settings, RunLog() if log is None else log)
+        return _judged_versions(texts, reports.source, settings, log or RunLog())
     versions = {
         version: [rewrite(report, seed=settings.seed) for report in texts.values()]
         for version, rewrite in _REWRITERS.items()
@@ -197,39 +196,40 @@ class Sensitivity:
     """Result of :func:`measure_sensitivity`.
 
     Args:
-        reports: Number of reports.
-        seed: Random seed of the versions.
-        changes: Mean number of changes per report, by version and kind.
+        versions: The reports with both versions.
         metrics: For each metric the mean score of each version, the share of reports whose paraphrase scores better,
             the means of sub-scores, the number of scored reports, and the signature.
-        writer: Signature of the judge that wrote the versions; ``None`` if rules did.
-        answers: Account of the judge's answers.
     """
 
-    reports: int
-    seed: int
-    changes: dict[str, dict[str, float]]
+    versions: ReportVersions
     metrics: dict[str, dict[str, Any]]
-    writer: str | None = None
-    answers: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields; those on the judge only if there is one."""
-        judge = {} if self.writer is None else {"writer": self.writer, "answers": self.answers}
-        numbers = {"reports": self.reports, "seed": self.seed, "changes": self.changes, "metrics": self.metrics}
-        return {**judge, **numbers}
+        """Return the numbers; those on a judge only if it wrote the versions.
+
+        ``changes`` contains the mean number of changes per report, by version and kind.
+        """
+        made = self.versions
+        return {
+            **({} if made.writer is None else {"writer": made.writer, "answers": made.answers}),
+            "reports": len(made.reports),
+            "seed": made.seed,
+            "changes": {version: _mean_changes(made.versions[version]) for version in VERSIONS},
+            "metrics": self.metrics,
+        }
 
     def to_markdown(self) -> str:
         """Return the table in Markdown.
 
         Example:
             >>> entry = {"paraphrased": 0.5, "adversarial": 0.9, "paraphrase_better": 0.0, "higher_is_better": True}
-            >>> table = Sensitivity(1, 0, {}, {"rougeL": {**entry, "scored": 1, "unscorable": 0}})
+            >>> versions = ReportVersions({"1": "Edema."}, {})
+            >>> table = Sensitivity(versions, {"rougeL": {**entry, "scored": 1, "unscorable": 0}})
             >>> print(table.to_markdown().splitlines()[-1])
             | rougeL | 0.500 | 0.900 | 0 % | 1 |
         """
         lines = [
-            f"{self.reports} reports, seed {self.seed}; means of reports.",
+            f"{len(self.versions.reports)} reports, seed {self.versions.seed}; means of reports.",
             "",
             "| metric | paraphrased | adversarial | paraphrase is better | scored |",
             "|---|---:|---:|---:|---:|",
@@ -266,7 +266,7 @@ def measure_sensitivity(versions: ReportVersions, scorers: Sequence[Scorer], log
     """
     metrics = {}
     target = list(versions.reports.values())
-    with (RunLog() if log is None else log).progress("scoring") as progress:
+    with (log or RunLog()).progress("scoring") as progress:
         progress(0, len(scorers) * len(VERSIONS))
         for scorer in scorers:
             columns = {}
@@ -274,8 +274,7 @@ def measure_sensitivity(versions: ReportVersions, scorers: Sequence[Scorer], log
                 columns[version] = scorer.score([made.candidate for made in versions.versions[version]], target)
                 progress(1, 0)
             metrics[scorer.name] = _summary(scorer, columns)
-    changes = {version: _mean_changes(versions.versions[version]) for version in VERSIONS}
-    return Sensitivity(len(target), versions.seed, changes, metrics, versions.writer, versions.answers)
+    return Sensitivity(versions, metrics)
 
 
 def _mean_changes(rewritten: Sequence[RewrittenReport]) -> dict[str, float]:

@@ -32,7 +32,6 @@ __all__ = [
     "check_file_options",
     "check_outputs",
     "finite_number",
-    "metric_settings",
     "model_from",
     "not_negative_int",
     "note_delimiter",
@@ -440,31 +439,6 @@ def read_assignments(option: str, form: str, texts: Sequence[str], as_yaml: bool
         except yaml.YAMLError as error:
             raise UsageError(f"argument {option}: cannot read the value of {text!r}") from error
     return found
-
-
-def metric_settings(texts: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Parse ``--set METRIC.OPTION=VALUE``, with YAML values, and return the options of each metric.
-
-    Args:
-        texts: The values of ``--set``.
-        names: Names of the metrics.
-
-    Raises:
-        UsageError: If a text has another form, names another metric, or has a value that is not YAML.
-
-    Example:
-        >>> metric_settings(["crg.prior=0.2"], ["crg", "crimson"])
-        {'crg': {'prior': 0.2}, 'crimson': {}}
-    """
-    settings: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for key, value in read_assignments("--set", "METRIC.OPTION=VALUE", texts, as_yaml=True).items():
-        # The name of a metric may contain dots: my_package.metrics:overlap.
-        metric, _, option = key.rpartition(".")
-        if metric not in settings:
-            named = key.partition(".")[0]
-            raise UsageError(f"argument --set: {named!r} is not among --metrics {','.join(names)}")
-        settings[metric][option] = value
-    return settings
 
 
 @dataclass(frozen=True)

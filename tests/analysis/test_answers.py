@@ -344,10 +344,10 @@ def test_a_run_without_a_judge_requests_nothing(output):
 @pytest.mark.parametrize(
     ("judge", "limits", "message"),
     [
-        ("rules", None, "judge: rules counts no errors; name a language model, as in openai:MODEL"),
-        (ScriptedJudge(), None, "judge: scripted counts no errors"),
-        ("ruls", None, "unknown judge 'ruls'; did you mean 'rules'?"),
-        ("{name: rules", None, "cannot read"),
+        ("rules", JudgeLimits(), "judge: rules counts no errors; name a language model, as in openai:MODEL"),
+        (ScriptedJudge(), JudgeLimits(), "judge: scripted counts no errors"),
+        ("ruls", JudgeLimits(), "unknown judge 'ruls'; did you mean 'rules'?"),
+        ("{name: rules", JudgeLimits(), "cannot read"),
         (AnsweringJudge(well), JudgeLimits(requests_per_minute=1), "cannot be set on a judge object"),
     ],
 )

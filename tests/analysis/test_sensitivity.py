@@ -8,7 +8,6 @@ from rrg_rewards.analysis import (
     MetricChoice,
     ReportTexts,
     Scorer,
-    Sensitivity,
     SensitivitySettings,
     make_scorer,
     make_scorers,
@@ -39,7 +38,7 @@ def test_a_report_counts_where_both_versions_are_scored():
     # Lower is better: the first is better in other words, the third is not.
     assert (entry["paraphrase_better"], entry["scored"], entry["unscorable"]) == (0.5, 2, 2)
     assert entry["parts"] == {"size": {"paraphrased": 1.0, "adversarial": 1.0}}
-    assert "errors (lower is better)" in Sensitivity(4, 0, {}, {"errors": entry}).to_markdown()
+    assert "errors (lower is better)" in result.to_markdown()
 
 
 def test_a_metric_that_scores_nothing_has_no_mean():
@@ -78,7 +77,7 @@ def test_versions_of_a_judge_lack_the_reports_that_it_refuses():
     assert (list(made.reports), made.writer) == (["1"], "writing")
     result = measure_sensitivity(made, [make_scorer("ct_finebench")])
     assert list(result.to_dict()) == ["writer", "answers", "reports", "seed", "changes", "metrics"]
-    assert result.answers["paraphrased"]["asked"] == 3
+    assert result.to_dict()["answers"]["paraphrased"]["asked"] == 3
     with pytest.raises(ValueError, match="reports: the judge wrote no two accepted versions"):
         make_versions(reports, SensitivitySettings(judge=WritingJudge("")))
     with pytest.raises(SettingError, match="judge: the judge 'rules' evaluates CRIMSON only"):
