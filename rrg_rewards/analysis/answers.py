@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic
@@ -18,7 +19,7 @@ from rrg_rewards.analysis.judge_settings import JudgeLimits
 from rrg_rewards.analysis.metric_choice import choose_judge
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
-from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result
+from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Result
 from rrg_rewards.judges.server.rate_limit import estimated_tokens
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import Progress, RunLog
@@ -283,13 +284,13 @@ class AnswerRun(ABC, Generic[Item, Result]):
             self.written += 1
             progress(1, 0)
 
-        task = _KeepingTask(self.task, keep)
+        keeper = _Keeper(self.task, keep)
         size = _BATCH if judge.is_immediate else max(1, len(self.missing))
         for start in range(0, len(self.missing), size):
             batch = self.missing[start : start + size]
             results: list[Result | JudgeFailure] = [STOPPED] * len(batch)
             if not judge.is_stopped:
-                results = task.ask_now(judge, batch)
+                results = keeper.ask(judge, batch)
             for item, result in zip(batch, results, strict=True):
                 if result == STOPPED:
                     self.not_asked += 1
@@ -297,7 +298,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
                     self.failures[result.kind] += 1
                     self.reasons.setdefault(result.kind, result.reason)
                 else:
-                    task.keep(item, result)
+                    keeper.keep(item, result)
 
     @property
     def usage(self) -> dict[str, Any] | None:
@@ -328,7 +329,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
             log.note(f"{unanswered} {self.noun} are missing; repeat the command to request them")
 
 
-class _KeepingTask(JudgeTask[Item, Result]):
+class _Keeper(Generic[Item, Result]):
     """Keeps each result when its answer is parsed, because a judge returns results only at the end.
 
     Args:
@@ -337,11 +338,13 @@ class _KeepingTask(JudgeTask[Item, Result]):
     """
 
     def __init__(self, task: JudgeTask[Item, Result], keep: Callable[[Item, Result], None]) -> None:
-        self._task = task
+        self._parse = task.parse
         self._keep = keep
         self._kept: set[Item] = set()
         self._is_over = False
-        self.name = task.name
+        # A copy, so that a judge sees the class and the attributes of the task.
+        self._task = copy(task)
+        self._task.parse = self._parse_and_keep  # type: ignore[method-assign]
 
     def keep(self, item: Item, result: Result) -> None:
         """Keep a result, unless one of the item is kept. A judge may return results without a text to parse."""
@@ -349,37 +352,23 @@ class _KeepingTask(JudgeTask[Item, Result]):
             self._kept.add(item)
             self._keep(item, result)
 
-    def ask_now(self, judge: Judge, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+    def ask(self, judge: Judge, items: Sequence[Item]) -> list[Result | JudgeFailure]:
         """Let a judge evaluate items; if that is interrupted, no further result is kept."""
         if not judge.is_immediate:
-            return run_coroutine(self._ask(judge, items))
-        return judge.evaluate_now(self, items)
+            return run_coroutine(self._evaluate(judge, items))
+        return judge.evaluate_now(self._task, items)
 
-    async def _ask(self, judge: Judge, items: Sequence[Item]) -> list[Result | JudgeFailure]:
+    async def _evaluate(self, judge: Judge, items: Sequence[Item]) -> list[Result | JudgeFailure]:
         try:
-            return await judge.evaluate(self, items)
+            return await judge.evaluate(self._task, items)
         finally:
             # A judge with a model in this process generates in a thread, which nothing but an error ends.
             self._is_over = True
 
-    @property
-    def prompt_hash(self) -> str:
-        return self._task.prompt_hash
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        return self._task.schema
-
-    def messages(self, item: Item) -> list[Message]:
-        return self._task.messages(item)
-
-    def refusal(self, item: Item) -> JudgeFailure | None:
-        return self._task.refusal(item)
-
-    def parse(self, item: Item, answer: str) -> Result:
+    def _parse_and_keep(self, item: Item, answer: str) -> Result:
         if self._is_over:
             raise RuntimeError("the run was interrupted")
-        result = self._task.parse(item, answer)
+        result = self._parse(item, answer)
         self.keep(item, result)
         return result
 
