@@ -13,7 +13,7 @@ from rrg_rewards.analysis.settings import PreferenceSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.judges.instructions import find_instructions
-from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.base import Completion, Reward
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
@@ -256,7 +256,7 @@ def _rewards(
         for start in range(0, len(completions), settings.batch_size):
             rows = slice(start, start + settings.batch_size)
             # A conversation without a reply is unscorable.
-            batch = [[] if completion is None else completion for completion in completions[rows]]
+            batch: list[Completion] = [[] if completion is None else completion for completion in completions[rows]]
             scores = reward.score(batch, **{name: cells[rows] for name, cells in columns.items()})
             rewards += reward.rewards(scores)
             failed.update({kind: int(pairs.sum()) for kind, pairs in scores.failures.items()})
