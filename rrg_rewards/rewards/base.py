@@ -23,6 +23,7 @@ __all__ = [
     "completion_text",
     "completion_texts",
     "is_asynchronous",
+    "named_columns",
 ]
 
 Completion = str | Sequence[Mapping[str, Any]]
@@ -85,6 +86,21 @@ def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
 
 # Arguments that trainers pass in addition to the columns of the data set.
 _TRAINER_ARGUMENTS = frozenset({"prompts", "completion_ids", "trainer_state", "environments"})
+
+
+def named_columns(context_columns: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+    """Return the columns of the data set by keyword; the columns of a list have their own names as keywords.
+
+    Raises:
+        TypeError: If the columns are one text.
+
+    Example:
+        >>> named_columns(["age"]), named_columns({"age": "PatientAge"})
+        ({'age': 'age'}, {'age': 'PatientAge'})
+    """
+    if isinstance(context_columns, str):
+        raise TypeError(f"context_columns must be a list of names or a mapping, got {context_columns!r}; pass a list")
+    return dict(context_columns if isinstance(context_columns, Mapping) else {one: one for one in context_columns})
 
 
 def is_asynchronous(reward: Any) -> bool:
@@ -342,14 +358,7 @@ class MetricReward(Reward):
         super().__init__(name or metric.name, log_explanations, log_details)
         self.metric = metric
         self.reference_column = reference_column
-        if isinstance(context_columns, str):
-            raise TypeError(
-                f"context_columns must be a list of names or a mapping, got {context_columns!r}; pass a list"
-            )
-        if isinstance(context_columns, Mapping):
-            self.context_columns = dict(context_columns)
-        else:
-            self.context_columns = {column: column for column in context_columns}
+        self.context_columns = named_columns(context_columns)
 
     @property
     def sign(self) -> int:

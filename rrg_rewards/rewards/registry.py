@@ -8,7 +8,7 @@ from typing import Any
 
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.registry import METRICS, MetricMaker, maker_of
-from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward
+from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward, named_columns
 from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
 from rrg_rewards.utilities.names import check_required, unknown_name_message
 from rrg_rewards.utilities.plugins import Registry, import_object
@@ -106,9 +106,7 @@ class _RewardMaker:
         reward = {key: value for key, value in options.items() if key in _OF_EVERY_REWARD}
         given = {context[key]: column for key, column in options.items() if key in context and column is not None}
         if given:
-            more = reward.get("context_columns", ())
-            named = dict(more) if isinstance(more, Mapping) else {column: column for column in more}
-            reward["context_columns"] = {**named, **given}
+            reward["context_columns"] = {**named_columns(reward.get("context_columns", ())), **given}
         metric = {key: value for key, value in options.items() if key not in _OF_EVERY_REWARD and key not in context}
         return reward, metric
 

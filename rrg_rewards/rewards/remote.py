@@ -20,7 +20,7 @@ from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.server.http_client import ReplyRefusedError, check_address, make_http_client
 from rrg_rewards.judges.server.retries import CallError, backoff_seconds, retry_after_seconds
 from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
-from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts
+from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts, named_columns
 from rrg_rewards.utilities.checks import check_limits, check_same_length
 from rrg_rewards.utilities.concurrency import for_each, within
 from rrg_rewards.utilities.imports import require
@@ -125,14 +125,12 @@ class RemoteReward(AsyncReward):
         first_pause: float = 0.5,
     ) -> None:
         super().__init__(name, log_details=log_details)
-        if isinstance(context_columns, str):
-            raise TypeError(f"context_columns must be a list of names or a mapping, got {context_columns!r}")
         options = _RemoteOptions(
             allow_remote, token_variable, batch_size, concurrency, timeout, deadline, max_retries, first_pause
         )
         self._client = _RewardClient(urls, options)
-        context = context_columns if isinstance(context_columns, Mapping) else {one: one for one in context_columns}
-        self._sent = {**({} if reference_column is None else {"reference": reference_column}), **context}
+        reference = {} if reference_column is None else {"reference": reference_column}
+        self._sent = {**reference, **named_columns(context_columns)}
         self._served: str | None = None
 
     @property
