@@ -1,3 +1,13 @@
+from rrg_rewards.analysis.agreement import AgreementDifference as AgreementDifference
+from rrg_rewards.analysis.agreement import AgreementResult as AgreementResult
+from rrg_rewards.analysis.agreement import ColumnCorrelations as ColumnCorrelations
+from rrg_rewards.analysis.agreement import GroupAgreement as GroupAgreement
+from rrg_rewards.analysis.agreement import JudgementAgreement as JudgementAgreement
+from rrg_rewards.analysis.agreement import RatedRows as RatedRows
+from rrg_rewards.analysis.agreement import ScoreAgreement as ScoreAgreement
+from rrg_rewards.analysis.agreement import measure_agreement as measure_agreement
+from rrg_rewards.analysis.agreement_tables import TableAgreement as TableAgreement
+from rrg_rewards.analysis.agreement_tables import agreement_of_table as agreement_of_table
 from rrg_rewards.analysis.answers import AnswerRun as AnswerRun
 from rrg_rewards.analysis.answers import Estimate as Estimate
 from rrg_rewards.analysis.answers import stop_at_interrupt as stop_at_interrupt
@@ -55,6 +65,8 @@ from rrg_rewards.analysis.sensitivity import make_scorer as make_scorer
 from rrg_rewards.analysis.sensitivity import make_scorers as make_scorers
 from rrg_rewards.analysis.sensitivity import make_versions as make_versions
 from rrg_rewards.analysis.sensitivity import measure_sensitivity as measure_sensitivity
+from rrg_rewards.analysis.settings import AgreementColumns as AgreementColumns
+from rrg_rewards.analysis.settings import AgreementSettings as AgreementSettings
 from rrg_rewards.analysis.settings import CompareSettings as CompareSettings
 from rrg_rewards.analysis.settings import LabelSettings as LabelSettings
 from rrg_rewards.analysis.settings import MetricChoice as MetricChoice
@@ -64,6 +76,9 @@ from rrg_rewards.analysis.settings import RewardChoice as RewardChoice
 from rrg_rewards.analysis.settings import ScoreSettings as ScoreSettings
 from rrg_rewards.analysis.system_tables import TableComparison as TableComparison
 from rrg_rewards.analysis.system_tables import compare_tables as compare_tables
+from rrg_rewards.analysis.tables import agreement_grids as agreement_grids
+from rrg_rewards.analysis.tables import agreement_latex as agreement_latex
+from rrg_rewards.analysis.tables import agreement_rows as agreement_rows
 from rrg_rewards.analysis.tables import comparison_grids as comparison_grids
 from rrg_rewards.analysis.tables import comparison_latex as comparison_latex
 from rrg_rewards.analysis.tables import comparison_markdown as comparison_markdown

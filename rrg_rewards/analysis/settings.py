@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rrg_rewards.schemas import get_label_schema
+from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
 
 __all__ = [
+    "AgreementColumns",
+    "AgreementSettings",
     "CompareSettings",
     "LabelSettings",
     "MetricChoice",
@@ -334,3 +337,74 @@ class PreferenceSettings:
             raise SettingError("threshold", "requires --trainer kto")
         if self.system_prompt is not None and not self.conversational:
             raise SettingError("system_prompt", "needs --conversational")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgreementColumns:
+    """Where a table has scores and human judgements.
+
+    Args:
+        human: Columns of human judgements.
+        scores: Columns of scores.
+        candidates: Each row compares two candidates, whose columns end with these texts. The score or judgement
+            ``NAME`` is then the difference between the columns ``NAME`` + the first text and ``NAME`` + the second.
+        unit: Column whose equal values are drawn together by the bootstrap, such as the study of a report.
+        group: Column of groups; everything is computed for each of its values as well.
+    """
+
+    human: Sequence[str] = setting(help="columns of human judgements", metavar="COLUMN[,COLUMN...]", separator=",")
+    scores: Sequence[str] = setting((), "columns of scores", metavar="COLUMN[,COLUMN...]", separator=",")
+    candidates: Sequence[str] | None = setting(
+        None,
+        "each row compares two candidates, whose columns end with these texts",
+        metavar="SUFFIX,SUFFIX",
+        separator=",",
+    )
+    unit: str | None = setting(None, "rows with the same value here are drawn together", metavar="COLUMN")
+    group: str | None = setting(None, "also compute everything for each value of this column", metavar="COLUMN")
+
+    def __post_init__(self) -> None:
+        texts = self.candidates
+        if texts is not None and (len(texts) != 2 or not all(texts) or texts[0] == texts[1]):
+            raise SettingError("candidates", f"must be two different texts, as in _1,_2, got {','.join(texts)!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgreementSettings:
+    """Settings of :func:`~rrg_rewards.analysis.measure_agreement`.
+
+    Args:
+        statistics: Names of the statistics, as in :func:`~rrg_rewards.functional.human_agreement`. Default: all that
+            apply, without ``binary``.
+        lower_is_better: Columns of scores and judgements of which a lower number is better. They get the opposite
+            sign, so that all agreement is positive.
+        baseline: Score that the others are compared with. Default: all pairs of scores are compared.
+        bootstrap: Draws of the bootstrap; 0 for no intervals.
+        permutations: Permutations of each test; 0 for no p-values.
+        seed: Seed of draws and permutations.
+    """
+
+    statistics: Sequence[str] | None = setting(
+        None, "statistics (default: all that apply)", metavar="NAME[,NAME...]", separator=","
+    )
+    lower_is_better: Sequence[str] = setting(
+        (), "columns of --scores and --human that are turned", metavar="COLUMN[,COLUMN...]", separator=","
+    )
+    baseline: str | None = setting(None, "compare the other scores with this one only", metavar="NAME")
+    bootstrap: int = setting(1000, "bootstrap resamples; 0 for no intervals (default: 1000)", metavar="N", minimum=0)
+    permutations: int = setting(1000, "permutations; 0 for no p-values (default: 1000)", metavar="N", minimum=0)
+    seed: int = setting(0, "random seed (default: 0)")
+
+    def __post_init__(self) -> None:
+        check_minimums(self)
+        if self.statistics is None:
+            return
+        # Imported here, because torch is slow to import.
+        from rrg_rewards.functional.agreement import AgreementStatistic
+
+        known = get_args(AgreementStatistic)
+        for name in self.statistics:
+            if name not in known:
+                raise SettingError("statistics", unknown_name_message("statistic", name, known))
+            if list(self.statistics).count(name) > 1:
+                raise SettingError("statistics", f"{name} is named more than once")

@@ -205,7 +205,7 @@ def permuted_agreement(
         return (judged[permutations] @ own) / spread
     within = units if statistic == "accuracy" else None
     parts = [permuted_pair_counts(ours, theirs, part, within) for part in _chunks(permutations)]
-    return torch.cat([part.accuracy() if statistic == "accuracy" else part.tau() for part in parts])
+    return torch.cat([(1 + part.signed / part.second) / 2 if statistic == "accuracy" else part.tau() for part in parts])
 
 
 def check_agreement(scores: Tensor, target: Tensor, statistic: str, units: Tensor | None = None) -> None:

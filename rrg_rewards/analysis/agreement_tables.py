@@ -1,0 +1,215 @@
+"""Agreement of scores with human judgements in a table, read in batches."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.analysis.agreement import (
+    AgreementResult,
+    RatedRows,
+    check_binary,
+    check_names,
+    measure_rows,
+    numbered,
+)
+from rrg_rewards.analysis.metric_choice import make_metrics
+from rrg_rewards.analysis.pairs import PairReader, located, note_delimiter
+from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, MetricChoice, PairColumns
+from rrg_rewards.analysis.system_tables import TableOptions
+from rrg_rewards.data.tables.readers import BatchedTable
+from rrg_rewards.data.tables.table import Table, TableError, is_missing
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.references import score_batch, signature_with_references
+from rrg_rewards.utilities.run_log import Progress, RunLog
+from rrg_rewards.utilities.settings import SettingError
+
+__all__ = ["TableAgreement", "agreement_of_table"]
+
+# Some metrics compare all references, so that their reports are one batch.
+_ONE_BATCH = 2**31
+
+
+@dataclass(frozen=True)
+class TableAgreement:
+    """Agreement in a table, with the rows that it was computed on.
+
+    Args:
+        result: The agreement.
+        rows: Scores and judgements.
+    """
+
+    result: AgreementResult
+    rows: RatedRows
+
+
+def agreement_of_table(
+    table: str | Path,
+    columns: AgreementColumns,
+    metrics: Mapping[str, ReportMetric] | Sequence[str] = (),
+    *,
+    pairs: PairColumns = PairColumns(),  # noqa: B008 (frozen)
+    settings: AgreementSettings = AgreementSettings(),  # noqa: B008 (frozen)
+    options: TableOptions = TableOptions(),  # noqa: B008 (frozen)
+    batch_size: int = 256,
+    with_text: bool = False,
+    log: RunLog | None = None,
+) -> TableAgreement:
+    r"""Measure the agreement of scores in a table with its human judgements, as :func:`measure_agreement`.
+
+    The table is read in batches. Only numbers stay in memory, and with metrics also the reports. With
+    ``columns.candidates`` each row has two reports: a score or a judgement is the difference between two columns, and
+    ``preference`` replaces ``accuracy`` among the default statistics.
+
+    Args:
+        table: Path of a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.json``).
+        columns: Columns of scores, judgements, units and groups.
+        metrics: Metrics to compute, by name, or names as in :func:`~rrg_rewards.metrics.make_metric`. They are turned
+            if a lower score is better.
+        pairs: Columns of predictions, references and context of the metrics, and of the names of rows.
+        settings: Statistics, columns of which a lower number is better, baseline, bootstrap and permutations.
+        options: How the table is read.
+        batch_size: Number of rows in a batch.
+        with_text: Whether the result keeps the reports of the table.
+        log: Receives notes, warnings and progress.
+
+    Raises:
+        SettingError: If a setting is wrong or contradicts another, or a metric does not say whether higher scores are
+            better.
+        TableError: If the table is malformed, a column is missing, or a cell is not a number.
+        ValueError: If the table has no rows.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "rated.csv"
+        ...     _ = path.write_text("study,rouge,rating\na,0.7,3\na,0.4,1\nb,0.6,4\nb,0.0,1\nc,1.0,5\n")
+        ...     columns = AgreementColumns(scores=["rouge"], human=["rating"], unit="study")
+        ...     found = agreement_of_table(path, columns, settings=AgreementSettings(bootstrap=0, permutations=0))
+        >>> round(found.result.all_rows.judgements[0].of("rouge").value, 3)
+        0.738
+    """
+    log = log or RunLog()
+    made = metrics if isinstance(metrics, Mapping) else make_metrics(MetricChoice(metrics=metrics))
+    if not columns.scores and not made:
+        raise SettingError(None, "one of --scores and --metrics is needed")
+    check_binary(settings, candidates=columns.candidates, metrics=made)
+    for name, metric in made.items():
+        if metric.higher_is_better is None:
+            raise SettingError(
+                "metrics", f"{name} does not say whether higher scores are better: set its higher_is_better"
+            )
+    given = [*columns.scores, *columns.human]
+    check_names([*given, *made], settings.lower_is_better, given)
+    rows_at_once = _ONE_BATCH if made else batch_size
+    with BatchedTable(table, options.format, options.delimiter, rows_at_once) as batches:
+        reading = _Reading(str(table), batches, columns, pairs, options, log)
+        rows = reading.rows(with_text).turned(settings.lower_is_better)
+        if made:
+            rows = replace(rows, scores={**rows.scores, **reading.scores(made)})
+    if not len(rows):
+        raise ValueError(f"{table}: has no rows")
+    signatures = {name: signature_with_references(metric, pairs.best) for name, metric in made.items()}
+    result = measure_rows(rows, settings, candidates=columns.candidates, signatures=signatures, log=log)
+    return TableAgreement(result, rows)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads the columns of a table, and scores its reports."""
+
+    source: str
+    batches: BatchedTable
+    columns: AgreementColumns
+    pairs: PairColumns
+    options: TableOptions
+    log: RunLog
+
+    def rows(self, with_text: bool) -> RatedRows:
+        """Return scores, judgements, units and groups, and what the page shows of each row."""
+        names = (*self.columns.scores, *self.columns.human)
+        cells: dict[str, list[float]] = {name: [] for name in names}
+        known: dict[Any, int] = {}
+        units, groups, labels = [torch.zeros(0, dtype=torch.long)], list[str](), list[str]()
+        texts: dict[str, list[str | None]] = {}
+        with self.log.progress("reading") as progress:
+            for place, table in enumerate(self.batches):
+                if not place:
+                    note_delimiter(table, self.source, self.options.delimiter, self.log)
+                for name, values in cells.items():
+                    values += self._values(table, name)
+                if self.columns.unit is not None:
+                    units.append(numbered(_keys(table, self.columns.unit), known))
+                if self.pairs.id_column is not None:
+                    labels += map(str, _keys(table, self.pairs.id_column))
+                for name in self._text_columns(table) if with_text else ():
+                    texts.setdefault(name, []).extend(table.texts(name))
+                if self.columns.group is not None:
+                    groups += map(str, _keys(table, self.columns.group))
+                progress(len(table), len(table))
+        tensors = {name: torch.tensor(values, dtype=torch.float64) for name, values in cells.items()}
+        return RatedRows(
+            {name: tensors[name] for name in self.columns.scores},
+            {name: tensors[name] for name in self.columns.human},
+            None if self.columns.unit is None else torch.cat(units),
+            None if self.columns.group is None else groups,
+            self.columns.unit,
+            self.columns.group,
+            labels,
+            texts,
+        )
+
+    def scores(self, metrics: Mapping[str, ReportMetric]) -> dict[str, Tensor]:
+        """Return the scores of the reports by each metric, or the difference between both candidates of each row."""
+        readers = []
+        for column in self._prediction_columns:
+            columns = replace(self.pairs, prediction_column=column)
+            reader = PairReader(columns, self.batches, metrics, self.source, self.options.delimiter)
+            reader.check(self.log)
+            readers.append(reader)
+        scores = {}
+        with self.log.progress("scoring") as progress:
+            progress(0, len(metrics) * len(readers))
+            for name, metric in metrics.items():
+                sides = [_scored(reader, name, metric, self.pairs.best, progress) for reader in readers]
+                values = sides[0] if len(sides) == 1 else sides[0] - sides[1]
+                scores[name] = values if metric.higher_is_better else -values
+        return scores
+
+    @property
+    def _prediction_columns(self) -> list[str]:
+        return [self.pairs.prediction_column + suffix for suffix in self.columns.candidates or ("",)]
+
+    def _text_columns(self, table: Table) -> list[str]:
+        named = (*(self.pairs.reference_columns or ["reference"]), *self._prediction_columns)
+        return [name for name in named if name in table.columns]
+
+    def _values(self, table: Table, name: str) -> list[float]:
+        """Return a column of numbers; with candidates, a difference between two columns unless the column exists."""
+        if self.columns.candidates is None or name in table.columns:
+            return table.numbers(name)
+        first, second = (table.numbers(name + suffix) for suffix in self.columns.candidates)
+        return [ours - theirs for ours, theirs in zip(first, second, strict=True)]
+
+
+def _keys(table: Table, name: str) -> Sequence[Any]:
+    """Return the cells of a column of names, none of which may be missing."""
+    cells = table.column(name)
+    for row, cell in enumerate(cells):
+        if is_missing(cell):
+            raise TableError(f"{table.where(row)}, column {name!r}: is empty; each row needs a value")
+    return cells
+
+
+def _scored(reader: PairReader, name: str, metric: ReportMetric, best: bool | None, progress: Progress) -> Tensor:
+    """Return the scores of all pairs of a reader, NaN if unscorable."""
+    values = []
+    for batch in reader:
+        with located(batch.table):
+            scores = score_batch(metric, batch.predictions, batch.references, best, batch.context[name])
+            values.append(scores.value.double())
+    progress(1, 0)
+    return torch.cat(values).cpu()
