@@ -83,10 +83,7 @@ class OpenAIJudge(Judge):
 
     def _set(self, settings: ServerSettings, client: ChatClient) -> None:
         self.settings = settings
-        self.model = settings.model
-        self.address = self.settings.address
-        self.concurrency = self.settings.concurrency
-        self.timeout = self.settings.timeout
+        self.address = settings.address
         self._client = client
         self._reruns: dict[int, OpenAIJudge] = {}
 
