@@ -49,7 +49,7 @@ class Generator(LightningModule):
 
 
 @pytest.mark.slow
-def test_lightning_trains_ct_chat_to_tell_volumes_apart(tmp_path: Path) -> None:
+def test_report_metrics_callback_lightning_trains_ct_chat_to_tell_volumes_apart(tmp_path: Path) -> None:
     torch.manual_seed(0)
     paths = save_volumes(tmp_path, len(REPORTS))
     rows = [{"image": path, "report": report} for path, report in zip(paths, REPORTS, strict=True)]

@@ -46,7 +46,7 @@ def alone(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("batch_size", [2, 1], ids=["as many batches", "one batch more"])
-def test_two_processes_equal_one(folder: Path, alone: dict[str, Any], batch_size: int) -> None:
+def test_report_metrics_callback_two_processes_equal_one(folder: Path, alone: dict[str, Any], batch_size: int) -> None:
     name = f"two-{batch_size}"
     two = run(folder, name, devices=2, batch_size=batch_size, sampler="unpadded")
     assert two["fit"] == alone["fit"]
@@ -61,7 +61,7 @@ def test_two_processes_equal_one(folder: Path, alone: dict[str, Any], batch_size
     assert {row["rank"] for row in table(folder, name)} == {"0", "1"}
 
 
-def test_a_padding_sampler_is_told(folder: Path, alone: dict[str, Any]) -> None:
+def test_report_metrics_callback_a_padding_sampler_is_told(folder: Path, alone: dict[str, Any]) -> None:
     padded = run(folder, "padded", devices=2, batch_size=2, sampler="padded")
     assert padded["fit"] != alone["fit"]
     told = [warning for warning in padded["warnings"] if "repeats or leaves out 1 reports" in warning]

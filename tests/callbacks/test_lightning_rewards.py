@@ -98,7 +98,7 @@ def fit(module: Policy, callback: Any, folder: Path, steps: int = 20, **options:
     "way",
     ["returned", *(pytest.param(way, marks=pytest.mark.slow) for way in ("observed", "rollout"))],
 )
-def test_each_way_is_watched_and_stopped(way: str, tmp_path: Path) -> None:
+def test_reward_watch_callback_each_way_is_watched_and_stopped(way: str, tmp_path: Path) -> None:
     rouge = make_reward("rouge")
     callback = RewardWatchCallback([rouge], stop=["divergence"], folder=tmp_path / "page", **SETTINGS)
     trainer = fit(Policy(way), callback, tmp_path, steps=40)
@@ -118,7 +118,7 @@ def test_each_way_is_watched_and_stopped(way: str, tmp_path: Path) -> None:
     assert (tmp_path / "page" / "reward_watch_texts.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_honest_policy_runs_to_its_end(tmp_path: Path) -> None:
+def test_reward_watch_callback_an_honest_policy_runs_to_its_end(tmp_path: Path) -> None:
     callback = RewardWatchCallback([make_reward("rouge")], stop=True, **SETTINGS)
     trainer = fit(Policy("returned", hacked=False), callback, tmp_path)
     assert trainer.global_step == 20
@@ -126,12 +126,12 @@ def test_an_honest_policy_runs_to_its_end(tmp_path: Path) -> None:
     assert callback.watch.verdicts
 
 
-def test_a_module_that_shows_nothing_is_told(tmp_path: Path) -> None:
+def test_reward_watch_callback_a_module_that_shows_nothing_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the watch has seen no completions: return them from training_step"):
         fit(Policy("nothing"), RewardWatchCallback(**SETTINGS), tmp_path, steps=2)
 
 
-def test_a_resumed_run_goes_on(tmp_path: Path) -> None:
+def test_reward_watch_callback_a_resumed_run_goes_on(tmp_path: Path) -> None:
     whole = RewardWatchCallback(**SETTINGS)
     fit(Policy("returned"), whole, tmp_path, steps=24)
     first, second = RewardWatchCallback(**SETTINGS), RewardWatchCallback(**SETTINGS)
@@ -143,7 +143,7 @@ def test_a_resumed_run_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("callback", [RewardWatchCallback, TrainerRewardWatchCallback])
-def test_a_watch_or_its_options(callback: Any) -> None:
+def test_reward_watch_callback_a_watch_or_its_options(callback: Any) -> None:
     watch = RewardWatch(labeler=None)
     assert callback(watch=watch).watch is watch
     with pytest.raises(ValueError, match="not both"):
@@ -156,7 +156,7 @@ def test_a_watch_or_its_options(callback: Any) -> None:
         callback([make_reward("rouge"), make_reward("rouge")])
 
 
-def test_several_rewards_are_watched_with_their_sum() -> None:
+def test_watch_session_several_rewards_are_watched_with_their_sum() -> None:
     session = WatchSession(RewardWatch(labeler=None), [make_reward("rouge")], metric_every=2)
     for step in (1, 2):
         session.observe(
@@ -186,7 +186,7 @@ def stateful_rewards() -> list[Reward]:
     ]
 
 
-def test_lightning_keeps_states():
+def test_reward_state_callback_lightning_keeps_states():
     learned, fresh = RewardStateCallback(stateful_rewards()), RewardStateCallback(stateful_rewards())
     learned.rewards[0](**BATCH)
     learned.on_train_batch_end()
@@ -194,6 +194,6 @@ def test_lightning_keeps_states():
     assert fresh.rewards[0](**BATCH) == learned.rewards[0](**BATCH)
 
 
-def test_a_checkpoint_of_other_rewards_is_refused():
+def test_reward_state_callback_a_checkpoint_of_other_rewards_is_refused():
     with pytest.raises(ValueError, match="the checkpoint's rewards are crg, those of the run are composed, repetition"):
         RewardStateCallback(stateful_rewards()).load_state_dict({"crg": {}})

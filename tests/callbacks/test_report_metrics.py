@@ -62,7 +62,7 @@ class TableLogger(CSVLogger):
         super().log_metrics(metrics, step)
 
 
-def test_validate_logs_the_corpus_values(tmp_path: Path) -> None:
+def test_report_metrics_callback_validate_logs_the_corpus_values(tmp_path: Path) -> None:
     (logged,) = validate(ReportMetricsCallback(ReportCRG(LABELER)), tmp_path)
     metric = ReportCRG(LABELER)
     metric.update(*([pair[column] for pair in PAIRS] for column in range(2)))
@@ -71,7 +71,7 @@ def test_validate_logs_the_corpus_values(tmp_path: Path) -> None:
     assert {f"val/crg_{name}" for name in STATISTICS} <= logged.keys()
 
 
-def test_test_loop(tmp_path: Path) -> None:
+def test_report_metrics_callback_test_loop(tmp_path: Path) -> None:
     callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), table_dir=tmp_path)
     trainer = make_trainer(tmp_path, callbacks=[callback])
     (logged,) = trainer.test(Echo(), loader(), verbose=False)
@@ -79,7 +79,7 @@ def test_test_loop(tmp_path: Path) -> None:
     assert (tmp_path / "test_crg_worst.csv").is_file()
 
 
-def test_fit_logs_each_epoch_anew_and_can_be_monitored(tmp_path: Path) -> None:
+def test_report_metrics_callback_fit_logs_each_epoch_anew_and_can_be_monitored(tmp_path: Path) -> None:
     class Changing(Echo):
         """Predicts normal reports in the first epoch."""
 
@@ -103,7 +103,7 @@ def test_fit_logs_each_epoch_anew_and_can_be_monitored(tmp_path: Path) -> None:
     assert best.best_model_score.item() == crg()
 
 
-def test_sanity_check_leaves_no_trace(tmp_path: Path) -> None:
+def test_report_metrics_callback_sanity_check_leaves_no_trace(tmp_path: Path) -> None:
     seen = []
 
     class Watch(ReportMetricsCallback):
@@ -119,7 +119,7 @@ def test_sanity_check_leaves_no_trace(tmp_path: Path) -> None:
     assert len(logger.tables) == 1
 
 
-def test_sanity_check_finds_a_wrong_output(tmp_path: Path) -> None:
+def test_report_metrics_callback_sanity_check_finds_a_wrong_output(tmp_path: Path) -> None:
     class Silent(Echo):
         def step(self, batch: Any) -> Any:
             return {}
@@ -129,7 +129,7 @@ def test_sanity_check_finds_a_wrong_output(tmp_path: Path) -> None:
         trainer.fit(Silent(), loader(), loader())
 
 
-def test_loaders_are_kept_apart(tmp_path: Path) -> None:
+def test_report_metrics_callback_loaders_are_kept_apart(tmp_path: Path) -> None:
     parts = [PAIRS[:4], PAIRS[4:]]
     callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), table_dir=tmp_path, num_worst=2)
     logged = validate(callback, tmp_path, loaders=[loader(part) for part in parts])
@@ -144,7 +144,7 @@ def test_loaders_are_kept_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_a_loader_without_reports_is_not_logged(tmp_path: Path) -> None:
+def test_report_metrics_callback_a_loader_without_reports_is_not_logged(tmp_path: Path) -> None:
     class SecondSilent(Echo):
         def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
             return {"prediction": [], "reference": []} if dataloader_idx == 1 else self.step(batch)
@@ -156,7 +156,7 @@ def test_a_loader_without_reports_is_not_logged(tmp_path: Path) -> None:
     assert not any(name.endswith("dataloader_idx_1") for part in logged for name in part)
 
 
-def test_worst_reports(tmp_path: Path) -> None:
+def test_report_metrics_callback_worst_reports(tmp_path: Path) -> None:
     metric = ReportCRG(LABELER, prior=0.3)
     validate(ReportMetricsCallback(metric, table_dir=tmp_path, num_worst=3, id_key="study"), tmp_path)
     scores = metric.score([pred for pred, _ in PAIRS], [ref for _, ref in PAIRS]).value.tolist()
@@ -173,7 +173,7 @@ def test_worst_reports(tmp_path: Path) -> None:
     ]
 
 
-def test_characters_that_no_file_holds_are_replaced(tmp_path: Path) -> None:
+def test_report_metrics_callback_characters_that_no_file_holds_are_replaced(tmp_path: Path) -> None:
     pairs = [("Nodule \0 \ud800.", "Hernia."), ("Nodule.", "Nodule.")]
     callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), table_dir=tmp_path, log_tables=True, num_worst=1)
     logger = TableLogger(tmp_path)
@@ -183,17 +183,17 @@ def test_characters_that_no_file_holds_are_replaced(tmp_path: Path) -> None:
     assert "Nodule \0 \ufffd." in logged["data"][0]
 
 
-def test_a_prefix_may_name_a_group(tmp_path: Path) -> None:
+def test_report_metrics_callback_a_prefix_may_name_a_group(tmp_path: Path) -> None:
     validate(ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), table_dir=tmp_path, prefix="val/chest"), tmp_path)
     assert (tmp_path / "val_chest_crg_worst.csv").is_file()
 
 
-def test_worst_of_scores_that_do_not_compare_warns(tmp_path: Path) -> None:
+def test_report_metrics_callback_worst_of_scores_that_do_not_compare_warns(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="scores of crg are relative to their batch"):
         ReportMetricsCallback(ReportCRG(LABELER), table_dir=tmp_path)
 
 
-def test_no_text_is_kept_or_logged_unless_asked(tmp_path: Path) -> None:
+def test_report_metrics_callback_no_text_is_kept_or_logged_unless_asked(tmp_path: Path) -> None:
     logger = TableLogger(tmp_path)
     trainer = make_trainer(tmp_path, callbacks=[ReportMetricsCallback(ReportCRG(LABELER))], logger=logger)
     trainer.validate(Echo(), loader(), verbose=False)
@@ -201,7 +201,7 @@ def test_no_text_is_kept_or_logged_unless_asked(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*worst*"))
 
 
-def test_tables_reach_loggers(tmp_path: Path) -> None:
+def test_report_metrics_callback_tables_reach_loggers(tmp_path: Path) -> None:
     takes, plain = TableLogger(tmp_path / "a"), CSVLogger(tmp_path / "b")
     callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), log_tables=True, num_worst=2)
     trainer = make_trainer(tmp_path, callbacks=[callback], logger=[takes, plain])
@@ -212,7 +212,7 @@ def test_tables_reach_loggers(tmp_path: Path) -> None:
     assert [row[logged["columns"].index("missed")] for row in logged["data"]] == ["hernia", ""]
 
 
-def test_several_metrics_with_a_column_each(tmp_path: Path) -> None:
+def test_report_metrics_callback_several_metrics_with_a_column_each(tmp_path: Path) -> None:
     class Labelled(Echo):
         def step(self, batch: Any) -> Any:
             return {**super().step(batch), "known": LABELER(batch[1]).int()}
@@ -230,7 +230,7 @@ def test_several_metrics_with_a_column_each(tmp_path: Path) -> None:
     assert logged["valid/known_num_unscorable"] == 0
 
 
-def test_a_column_for_every_metric(tmp_path: Path) -> None:
+def test_report_metrics_callback_a_column_for_every_metric(tmp_path: Path) -> None:
     class Labelled(Echo):
         def step(self, batch: Any) -> Any:
             return {"text": batch[0], "truth": [None] * len(batch[0]), "known": LABELER(batch[1])}
@@ -245,21 +245,21 @@ def test_a_column_for_every_metric(tmp_path: Path) -> None:
     assert logged["val/ReportCRG"] == crg(KNOWN)
 
 
-def test_given_metrics_are_not_updated(tmp_path: Path) -> None:
+def test_report_metrics_callback_given_metrics_are_not_updated(tmp_path: Path) -> None:
     metric = ReportCRG(LABELER)
     validate(ReportMetricsCallback(metric), tmp_path)
     assert not metric.update_called
     assert int(metric.tp.sum()) == 0
 
 
-def test_trainers_in_turn(tmp_path: Path) -> None:
+def test_report_metrics_callback_trainers_in_turn(tmp_path: Path) -> None:
     callback = ReportMetricsCallback(ReportCRG(LABELER))
     first, second = (validate(callback, tmp_path, loaders=loader(part)) for part in (PAIRS, PAIRS[:4]))
     assert first[0]["val/crg"] == crg()
     assert second[0]["val/crg"] == crg(PAIRS[:4])
 
 
-def test_pickles_small() -> None:
+def test_report_metrics_callback_pickles_small() -> None:
     written = pickle.dumps(ReportMetricsCallback(ReportCRG(LABELER)))
     assert len(written) < 10_000
     assert sorted(pickle.loads(written).metrics) == ["crg"]
@@ -287,7 +287,9 @@ def test_pickles_small() -> None:
         ({"prediction": ["a"], "reference": ["a"], "study": []}, ValueError, "prediction and study .* 1 and 0"),
     ],
 )
-def test_wrong_outputs_raise(tmp_path: Path, output: Any, error: type[Exception], message: str) -> None:
+def test_report_metrics_callback_wrong_outputs_raise(
+    tmp_path: Path, output: Any, error: type[Exception], message: str
+) -> None:
     class Wrong(Echo):
         def step(self, batch: Any) -> Any:
             return output
@@ -311,7 +313,9 @@ def test_wrong_outputs_raise(tmp_path: Path, output: Any, error: type[Exception]
         ),
     ],
 )
-def test_wrong_arguments_raise(metrics: Any, settings: Any, error: type[Exception], message: str) -> None:
+def test_report_metrics_callback_wrong_arguments_raise(
+    metrics: Any, settings: Any, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         ReportMetricsCallback(metrics, **settings)
 
@@ -323,7 +327,7 @@ class WithAges(Echo):
         return {**super().step(batch), "years": batch[2], "why": ["Cough."] * len(batch[0])}
 
 
-def test_crimson_with_context_beside_crg(tmp_path: Path) -> None:
+def test_report_metrics_callback_crimson_with_context_beside_crg(tmp_path: Path) -> None:
     judge = ScriptedJudge(waits=True)
     callback = ReportMetricsCallback(
         {"crg": ReportCRG(LABELER, prior=0.3), "crimson": CRIMSON(judge)},
@@ -349,7 +353,9 @@ def test_crimson_with_context_beside_crg(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:crimson. the judge failed")
-def test_pairs_on_which_the_judge_fails_are_counted_and_not_among_the_worst(tmp_path: Path) -> None:
+def test_report_metrics_callback_pairs_on_which_the_judge_fails_are_counted_and_not_among_the_worst(
+    tmp_path: Path,
+) -> None:
     callback = ReportMetricsCallback(
         CRIMSON(ScriptedJudge(fail_on={"odule": "deadline"})), table_dir=tmp_path, num_worst=100
     )
@@ -359,7 +365,7 @@ def test_pairs_on_which_the_judge_fails_are_counted_and_not_among_the_worst(tmp_
     assert len(table(tmp_path / "val_crimson_worst.csv")) == len(PAIRS) - 1 - failed
 
 
-def test_main_statistics_are_logged_unless_all_are_asked_for(tmp_path: Path) -> None:
+def test_report_metrics_callback_main_statistics_are_logged_unless_all_are_asked_for(tmp_path: Path) -> None:
     (logged,) = validate(ReportMetricsCallback(CRIMSON(ScriptedJudge())), tmp_path)
     main = {f"val/crimson_{name}" for name in CRIMSON.main_details or ()}
     assert logged.keys() == {"val/crimson", "val/crimson_num_unscorable"} | main
@@ -368,7 +374,7 @@ def test_main_statistics_are_logged_unless_all_are_asked_for(tmp_path: Path) -> 
     assert "val/crimson_location_errors" in more
 
 
-def test_what_is_undefined_is_not_logged_and_can_be_monitored(tmp_path: Path) -> None:
+def test_report_metrics_callback_what_is_undefined_is_not_logged_and_can_be_monitored(tmp_path: Path) -> None:
     class Silent(Echo):
         """No report can be scored in the first and third epoch."""
 
@@ -397,7 +403,7 @@ def test_what_is_undefined_is_not_logged_and_can_be_monitored(tmp_path: Path) ->
     assert best.best_model_score.item() == crg()
 
 
-def test_words_for_a_missing_report_are_told_once(tmp_path: Path) -> None:
+def test_report_metrics_callback_words_for_a_missing_report_are_told_once(tmp_path: Path) -> None:
     pairs = [("NaN", "Nodule."), ("None", "Nodule."), ("Nodule.", "n/a"), ("Nodule.", "Nodule.")]
     with pytest.warns(PlaceholderWarning, match="2 of 2 texts in 'prediction' of a batch .* 'NaN' and count") as told:
         (logged,) = validate(ReportMetricsCallback(ReportCRG(LABELER)), tmp_path, loaders=loader(pairs))
@@ -410,7 +416,7 @@ def page_data(path: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_page_has_all_scores_and_the_worst_reports(tmp_path):
+def test_report_metrics_callback_the_page_has_all_scores_and_the_worst_reports(tmp_path):
     metrics = {"crg": ReportCRG(LABELER, prior=0.3), "crimson": CRIMSON()}
     options = {"html_dir": tmp_path / "pages", "id_key": "study", "num_worst": 3}
     callback = ReportMetricsCallback(metrics, html_text=True, **options)
@@ -438,6 +444,6 @@ def test_the_page_has_all_scores_and_the_worst_reports(tmp_path):
     assert "neumothorax" not in html
 
 
-def test_text_in_pages_needs_pages():
+def test_report_metrics_callback_text_in_pages_needs_pages():
     with pytest.raises(ValueError, match="html_text needs html_dir"):
         ReportMetricsCallback(ReportCRG(), html_text=True)

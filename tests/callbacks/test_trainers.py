@@ -24,7 +24,7 @@ def _step(folder: Path, number: int) -> tuple[SimpleNamespace, SimpleNamespace]:
     return arguments, SimpleNamespace(global_step=number, is_world_process_zero=True)
 
 
-def test_the_trainer_goes_on_from_its_checkpoint(tmp_path):
+def test_trainer_reward_state_callback_the_trainer_goes_on_from_its_checkpoint(tmp_path):
     learned, fresh = TrainerRewardStateCallback(rewards()), TrainerRewardStateCallback(rewards())
     learned.rewards[0](**BATCH)
     step = _step(tmp_path, 3)
@@ -39,13 +39,13 @@ def test_the_trainer_goes_on_from_its_checkpoint(tmp_path):
     assert other.rewards[0](**BATCH) != expected
 
 
-def test_a_checkpoint_without_states_is_told_of(tmp_path):
+def test_trainer_reward_state_callback_a_checkpoint_without_states_is_told_of(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"reward_state\.json"):
         TrainerRewardStateCallback(rewards()).on_train_begin(*_step(tmp_path, 3), None)
     # Rewards without states require no file.
     TrainerRewardStateCallback([make_reward("repetition")]).on_train_begin(*_step(tmp_path, 3), None)
 
 
-def test_a_trainer_without_recorded_rewards_is_told() -> None:
+def test_trainer_reward_watch_callback_a_trainer_without_recorded_rewards_is_told() -> None:
     with pytest.raises(ValueError, match=r"reward_funcs=callback.record\(rewards\)"):
         TrainerRewardWatchCallback(labeler=None).on_train_begin(None, SimpleNamespace(global_step=0), None)

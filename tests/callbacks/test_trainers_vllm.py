@@ -32,7 +32,7 @@ class Generation:
         self.calls.append("push weights")
 
 
-def test_the_cache_is_reset_after_each_push_and_once() -> None:
+def test_reset_vllm_encoder_cache_the_cache_is_reset_after_each_push_and_once() -> None:
     trainer = SimpleNamespace(vllm_generation=Generation())
     callback = ResetVLLMEncoderCache(trainer)
     # A trainer that trains twice, and a second callback.
@@ -43,7 +43,7 @@ def test_the_cache_is_reset_after_each_push_and_once() -> None:
     assert trainer.vllm_generation.calls == ["push weights", "reset encoder cache"] * 2
 
 
-def test_a_trainer_without_vllm() -> None:
+def test_reset_vllm_encoder_cache_a_trainer_without_vllm() -> None:
     with pytest.raises(ValueError, match="SimpleNamespace does not generate with vLLM; set use_vllm=True"):
         ResetVLLMEncoderCache(SimpleNamespace())
 
@@ -67,13 +67,13 @@ def server() -> Iterator[ThreadingHTTPServer]:
 
 
 @pytest.mark.parametrize("main", [True, False])
-def test_the_main_process_resets_the_cache_of_a_server(server: Any, main: bool) -> None:
+def test_reset_vllm_encoder_cache_the_main_process_resets_the_cache_of_a_server(server: Any, main: bool) -> None:
     trainer = on_server(server, main)
     trainer.vllm_generation.sync_weights()
     assert server.calls == (["/reset_encoder_cache"] if main else [])
 
 
-def test_a_server_without_the_endpoint(server: Any) -> None:
+def test_reset_vllm_encoder_cache_a_server_without_the_endpoint(server: Any) -> None:
     server.status = 404
     with pytest.raises(RuntimeError, match=r"/reset_encoder_cache answered 404; start the server with VLLM_SERVER_DEV"):
         on_server(server, True).vllm_generation.sync_weights()
@@ -96,7 +96,9 @@ def on_server(server: Any, main: bool) -> Any:
 
 
 @pytest.mark.vllm
-def test_samples_of_a_trained_projector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reset_vllm_encoder_cache_samples_of_a_trained_projector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the callback, vLLM samples with the projector of the first step."""
     start_engines_quickly(monkeypatch)
     from datasets import Dataset

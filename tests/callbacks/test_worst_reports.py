@@ -16,7 +16,7 @@ def report(score: float, index: int, rank: int = 0, **fields: Any) -> WorstRepor
 
 
 @pytest.mark.parametrize("higher_is_better", [True, False])
-def test_keeps_the_worst_in_order(higher_is_better: bool) -> None:
+def test_worst_reports_keeps_the_worst_in_order(higher_is_better: bool) -> None:
     scores = [random.Random(0).randint(0, 20) / 10 for _ in range(200)]
     worst = WorstReports(7, higher_is_better)
     for index, score in enumerate(scores):
@@ -27,12 +27,12 @@ def test_keeps_the_worst_in_order(higher_is_better: bool) -> None:
     assert [row.index for row in worst.rows()] == order[:7]
 
 
-def test_unscored_reports_are_not_taken() -> None:
+def test_worst_reports_unscored_reports_are_not_taken() -> None:
     assert not WorstReports(3, higher_is_better=True).takes(math.nan)
 
 
 @pytest.mark.parametrize("processes", [2, 3])
-def test_merging_processes_equals_one(processes: int) -> None:
+def test_worst_reports_merging_processes_equals_one(processes: int) -> None:
     """With reports assigned in turn, the merged table equals that of one process, also for ties."""
     scores = [random.Random(1).randint(0, 5) / 5 for _ in range(50)]
     alone, merged = WorstReports(6, True), WorstReports(6, True)
@@ -46,7 +46,7 @@ def test_merging_processes_equals_one(processes: int) -> None:
     assert [row.index * processes + row.rank for row in merged.rows()] == [row.index for row in alone.rows()]
 
 
-def test_table_columns() -> None:
+def test_make_table_columns() -> None:
     rows = [
         report(0.1, 3, identifier="s1", explanations={"missed": "nodule"}),
         report(0.2, 4, explanations={"invented": "cyst"}),
@@ -74,27 +74,27 @@ class Recorder:
 TABLE = Table({"score": [0.5, 0.7], "reference": ["one|two\nthree", None]})
 
 
-def test_logger_with_tables() -> None:
+def test_log_table_logger_with_tables() -> None:
     logger = Recorder("log_table")
     assert log_table(logger, "val/crg_worst", TABLE, step=7)
     rows = [[0.5, "one|two\nthree"], [0.7, None]]
     assert logger.calls == [((), {"key": "val/crg_worst", "columns": ["score", "reference"], "data": rows, "step": 7})]
 
 
-def test_mlflow_client() -> None:
+def test_log_table_mlflow_client() -> None:
     client = Recorder("log_table")
     assert log_table(Recorder(experiment=client, run_id="r1"), "val/crg_worst", TABLE, step=7)
     data = {"score": [0.5, 0.7], "reference": ["one|two\nthree", None]}
     assert client.calls == [((), {"run_id": "r1", "data": data, "artifact_file": "val/crg_worst/step_7.json"})]
 
 
-def test_tensorboard_writer_gets_markdown() -> None:
+def test_log_table_tensorboard_writer_gets_markdown() -> None:
     writer = Recorder("add_text")
     assert log_table(Recorder(experiment=writer), "val/crg_worst", TABLE, step=7)
     markdown = "| score | reference |\n| --- | --- |\n| 0.5 | one\\|two<br>three |\n| 0.7 |  |"
     assert writer.calls == [(("val/crg_worst", markdown), {"global_step": 7})]
 
 
-def test_other_loggers_are_left_alone() -> None:
+def test_log_table_other_loggers_are_left_alone() -> None:
     assert not log_table(Recorder(experiment=Recorder()), "val/crg_worst", TABLE, step=7)
     assert not log_table(Recorder(), "val/crg_worst", TABLE, step=7)

@@ -1,6 +1,5 @@
 """Every recipe is valid, and the error for a wrong one names the key."""
 
-import json
 import os
 import subprocess
 import sys
@@ -13,8 +12,7 @@ from accelerate.commands.config.config_args import load_config_from_file
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 import rrg_rewards.recipes
-from rrg_rewards.recipes import _parse, list_recipes, recipe_path, validate_recipe
-from rrg_rewards.recipes.grpo import main, parse, run
+from rrg_rewards.recipes import list_recipes, recipe_path, validate_recipe
 
 ROOT = Path(rrg_rewards.recipes.__file__).parent
 LAUNCHERS = ROOT / "accelerate_configs"
@@ -28,12 +26,12 @@ HEADER = """\
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_recipe_is_valid(path: Path) -> None:
+def test_validate_recipe_is_valid(path: Path) -> None:
     validate_recipe(path)
 
 
 @pytest.mark.parametrize("path", sorted(LAUNCHERS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_launcher_is_one_that_accelerate_takes(path: Path) -> None:
+def test_accelerate_configs_launcher_is_one_that_accelerate_takes(path: Path) -> None:
     config = load_config_from_file(str(path))
     assert config.num_processes == 8
     stages = {"ddp": None, "zero2": 2, "zero3": 3}
@@ -41,19 +39,19 @@ def test_launcher_is_one_that_accelerate_takes(path: Path) -> None:
     assert recipe_path(f"accelerate_configs/{path.stem}") == path
 
 
-def test_all_files_are_listed_and_described() -> None:
+def test_list_recipes_all_files_are_listed_and_described() -> None:
     recipes = list_recipes()
     assert [path for _, path, _ in recipes] == RECIPES
     assert all(len(description) > 20 for _, _, description in recipes)
     assert all(recipe_path(name) == path for name, path, _ in recipes)
 
 
-def test_unknown_recipe_suggests_the_nearest() -> None:
+def test_recipe_path_unknown_recipe_suggests_the_nearest() -> None:
     with pytest.raises(ValueError, match="did you mean 'smollm2/impression_grpo_crg'"):
         recipe_path("smollm2/impression_grpo")
 
 
-def test_importing_the_catalog_leaves_trl_alone() -> None:
+def test_catalog_importing_the_catalog_leaves_trl_alone() -> None:
     code = "import sys, rrg_rewards.recipes; sys.exit('trl' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -68,7 +66,7 @@ def write(recipe: Callable[..., Path]) -> Callable[..., Path]:
     return with_header
 
 
-def test_a_good_recipe_passes_and_leaves_the_environment(write: Callable[..., Path]) -> None:
+def test_validate_recipe_a_good_recipe_passes_and_leaves_the_environment(write: Callable[..., Path]) -> None:
     before = dict(os.environ)
     validate_recipe(write(env={"SOME_VARIABLE": "1"}))
     assert dict(os.environ) == before
@@ -77,7 +75,9 @@ def test_a_good_recipe_passes_and_leaves_the_environment(write: Callable[..., Pa
 ZERO3 = {"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}}
 
 
-def test_a_recipe_under_deepspeed_is_checked_without_joining_a_group(write: Callable[..., Path]) -> None:
+def test_validate_recipe_a_recipe_under_deepspeed_is_checked_without_joining_a_group(
+    write: Callable[..., Path],
+) -> None:
     before = dict(os.environ)
     # Twice: making a parser changes the types of the fields that it reads.
     for _ in range(2):
@@ -88,42 +88,12 @@ def test_a_recipe_under_deepspeed_is_checked_without_joining_a_group(write: Call
     assert not is_deepspeed_zero3_enabled()
 
 
-def test_a_missing_deepspeed_names_its_extra(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validate_recipe_a_missing_deepspeed_names_its_extra(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "deepspeed", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'rrg-rewards\[deepspeed\]'"):
         validate_recipe(write(deepspeed=ZERO3))
-
-
-@pytest.mark.parametrize(
-    ("changes", "argv", "started"),
-    [
-        ({"deepspeed": ZERO3}, [], True),
-        ({"deepspeed": ZERO3, "accelerator_config": {"even_batches": False}}, [], True),
-        ({"use_cpu": False}, ["--use_cpu", "true", "--deepspeed", json.dumps(ZERO3)], True),
-        ({"use_cpu": None}, ["--use-cpu", f"--deepspeed={json.dumps(ZERO3)}"], True),
-        ({"deepspeed": ZERO3}, ["--accelerator_config", '{"even_batches": false}'], True),
-        ({}, [], False),
-        ({"use_cpu": None}, [], False),
-    ],
-)
-def test_deepspeed_on_cpu_starts_processes(
-    recipe: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    changes: dict[str, object],
-    argv: list[str],
-    started: bool,
-) -> None:
-    calls: list[list[str]] = []
-    monkeypatch.setattr(_parse, "_start_deepspeed_on_cpu", lambda: None)
-    monkeypatch.setattr(_parse.RecipeParser, "_parse", lambda self, argv: calls.append(argv))
-    parse(["--config", str(recipe(**changes)), *argv])
-    (parsed,) = calls
-    added = parsed[2 + len(argv) :]
-    assert bool(added) == started
-    if started:
-        even = {"even_batches": False} if "even_batches" in str((changes, argv)) else {}
-        assert added[0] == "--accelerator_config"
-        assert json.loads(added[1]) == {**even, "use_configured_state": True}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +124,7 @@ def test_deepspeed_on_cpu_starts_processes(
         ({"deepspeed": "nowhere.json"}, "nowhere.json"),
     ],
 )
-def test_a_wrong_recipe_is_told_by_its_key(
+def test_validate_recipe_a_wrong_recipe_is_told_by_its_key(
     write: Callable[..., Path], changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -169,19 +139,23 @@ def test_a_wrong_recipe_is_told_by_its_key(
         (HEADER.replace("recipes.grpo", "recipes.phantom.policy"), "has no function validate"),
     ],
 )
-def test_a_header_that_lacks_a_part_is_told(write: Callable[..., Path], header: str, message: str) -> None:
+def test_validate_recipe_a_header_that_lacks_a_part_is_told(
+    write: Callable[..., Path], header: str, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         validate_recipe(write(header=header))
 
 
-def test_a_recipe_of_the_package_needs_a_header(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validate_recipe_a_recipe_of_the_package_needs_a_header(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(header="# What it does.\n")
     monkeypatch.setattr("rrg_rewards.recipes._catalog._ROOT", path.parent)
     with pytest.raises(ValueError, match="lacks Prerequisites:, Launch:, Expect:"):
         validate_recipe(path)
 
 
-def test_a_users_own_file_needs_no_header(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_validate_recipe_a_users_own_file_needs_no_header(write: Callable[..., Path], tmp_path: Path) -> None:
     assert validate_recipe(write(header="")) == "rrg_rewards.recipes.grpo"
     with pytest.raises(ValueError, match=r"unknown key 'learning_rat'; did you mean 'learning_rate'\?$"):
         validate_recipe(write(header="", learning_rat=1e-4))
@@ -194,82 +168,11 @@ def test_a_users_own_file_needs_no_header(write: Callable[..., Path], tmp_path: 
     assert validate_recipe(path) == "rrg-rewards train crepe"
 
 
-def test_a_mistake_of_the_launch_is_one_line(
-    recipe: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    config = str(recipe())
-    (tmp_path / "policy").mkdir()
-    for arguments, code, message in (
-        (
-            ["--config", config, "--learning_rat", "1"],
-            2,
-            "unknown option 'learning_rat'; did you mean 'learning_rate'?",
-        ),
-        (["--config", config, "--max_steps", "few"], 2, "argument --max_steps"),
-        (["--config", "no/such.yaml"], 2, "--config no/such.yaml: no such file"),
-        (
-            ["--config", config, "--model_name_or_path", str(tmp_path / "polcy")],
-            1,
-            f"did you mean {tmp_path / 'policy'}?",
-        ),
-        (["--config", config, "--dataset", str(tmp_path / "no.csv")], 1, "no.csv: no such file"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == code
-        error = capfd.readouterr().err
-        assert message in error
-        assert "Traceback" not in error
-        assert "usage:" not in error
-
-
 @pytest.mark.parametrize(
     ("text", "message"), [("- a list", "must be a mapping of keys and values"), ("a: [", "while parsing a flow node")]
 )
-def test_a_file_that_holds_no_mapping_is_told(tmp_path: Path, text: str, message: str) -> None:
+def test_validate_recipe_a_file_that_holds_no_mapping_is_told(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(HEADER + text)
     with pytest.raises(ValueError, match=message):
         validate_recipe(path)
-
-
-def test_a_recipe_is_launched_by_name_or_file(tmp_path: Path) -> None:
-    by_name, _, _ = parse(["--config", "phantom/impression_grpo_crg", "--dataset", "other.jsonl"])
-    by_file, _, _ = parse(["--config", str(recipe_path("phantom/impression_grpo_crg"))])
-    assert (by_name.dataset, by_name.rewards) == ("other.jsonl", by_file.rewards)
-    with pytest.raises(ValueError, match=r"--config phantom/impresion_grpo_crg: no such file, and .*did you mean"):
-        parse(["--config", "phantom/impresion_grpo_crg"])
-
-
-def test_a_config_after_an_equals_sign(recipe: Callable[..., Path]) -> None:
-    assert parse([f"--config={recipe(max_steps=7)}"])[1].max_steps == 7
-
-
-@pytest.mark.parametrize("option", ["--learning_rat", "--algo", "--deepspee"])
-def test_options_are_not_abbreviated(recipe: Callable[..., Path], option: str) -> None:
-    """The options that are read before the command line is parsed would miss abbreviations."""
-    with pytest.raises((ValueError, SystemExit)):
-        parse(["--config", str(recipe()), option, "1"])
-
-
-def test_a_model_that_is_not_there_is_not_asked_of_the_hub(recipe: Callable[..., Path], tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"sftt: no such folder"):
-        run(*parse(["--config", str(recipe(model_name_or_path=str(tmp_path / "sftt")))]))
-    (tmp_path / "lora").mkdir()
-    (tmp_path / "lora" / "adapter_config.json").write_text("{}")
-    with pytest.raises(ValueError, match="is a LoRA adapter; merge it first: rrg-rewards convert lora"):
-        run(*parse(["--config", str(recipe(model_name_or_path=str(tmp_path / "lora")))]))
-    with pytest.raises(ValueError, match=r"deepspeed: nowhere\.json: no such file"):
-        parse(["--config", str(recipe()), "--deepspeed", "nowhere.json", "--use_cpu", "false"])
-
-
-@pytest.mark.parametrize("mode", ["server", "colocate"])
-def test_files_of_volumes_are_not_sent_to_a_server(mode: str) -> None:
-    arguments = ["--config", "ct_chat/report_grpo_crg_vllm", "--use_cpu", "true", "--vllm_mode", mode]
-    if mode == "server":
-        with pytest.raises(
-            ValueError, match="vllm_mode: TRL sends a server images only, not the files of image_column"
-        ):
-            parse(arguments)
-    else:
-        assert parse(arguments)[1].vllm_mode == "colocate"

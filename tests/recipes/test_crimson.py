@@ -28,7 +28,9 @@ def steps(trainer: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", pytest.param("rloo", marks=pytest.mark.slow)])
-def test_at_once_and_awaited_give_the_same_beside_crg(recipe: Callable[..., Path], algorithm: str) -> None:
+def test_grpo_with_crimson_at_once_and_awaited_give_the_same_beside_crg(
+    recipe: Callable[..., Path], algorithm: str
+) -> None:
     rewards = [CRG, crimson("at_once"), {**crimson("awaited", waits=True), "weight": 0.5}]
     trainer = run(*parse(["--config", str(recipe(algorithm=algorithm, rewards=rewards, max_steps=3))]))
     assert [type(reward) for reward in trainer.reward_funcs[1:]] == [MetricReward, AsyncMetricReward]
@@ -43,7 +45,7 @@ def test_at_once_and_awaited_give_the_same_beside_crg(recipe: Callable[..., Path
     assert len({entry["rewards/awaited/mean"] for entry in steps(trainer)}) > 1
 
 
-def test_the_evaluation_and_the_run_say_what_was_rewarded(
+def test_grpo_with_crimson_the_evaluation_and_the_run_say_what_was_rewarded(
     recipe: Callable[..., Path], table: Path, tmp_path: Path
 ) -> None:
     rows = [json.loads(line) for line in table.read_text().splitlines()]
@@ -64,7 +66,7 @@ def test_the_evaluation_and_the_run_say_what_was_rewarded(
 @pytest.mark.filterwarnings("ignore:crimson. the judge failed")
 @pytest.mark.parametrize("waits", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("fail_on", "failing"), [({"e": "deadline"}, "some"), ({"": "connection"}, "all")])
-def test_training_goes_on_where_the_judge_fails(
+def test_grpo_with_crimson_training_goes_on_where_the_judge_fails(
     recipe: Callable[..., Path], waits: bool, fail_on: dict[str, str], failing: str
 ) -> None:
     rewards = [CRG, {**crimson(waits=waits, fail_on=fail_on), "log_details": True}]
@@ -78,7 +80,9 @@ def test_training_goes_on_where_the_judge_fails(
     assert all(share == 1 for share in shares) if failing == "all" else 0 < sum(shares) <= 3
 
 
-def test_a_setting_that_is_wrong_is_told_when_the_recipe_is_checked(recipe: Callable[..., Path]) -> None:
+def test_grpo_with_crimson_a_setting_that_is_wrong_is_told_when_the_recipe_is_checked(
+    recipe: Callable[..., Path],
+) -> None:
     with pytest.raises(ValueError, match="unknown judge 'scriptd'; did you mean 'scripted'"):
         validate(recipe(rewards=[{"name": "crimson", "judge": "scriptd"}]))
     with pytest.raises(ValueError, match="option of reward 'crimson' 'juge'; did you mean 'judge'"):

@@ -74,7 +74,9 @@ def steps(trainer: Any) -> list[dict[str, Any]]:
     return [entry for entry in trainer.state.log_history if "reward" in entry]
 
 
-def test_the_servers_answers_are_the_reward(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_grpo_with_crimson_server_the_servers_answers_are_the_reward(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     with FaultServer(otherwise=answers(), item_of=asked_pair) as server:
         trainer = train(recipe, server, tmp_path / "cache")
     assert isinstance(trainer.reward_funcs[1], AsyncMetricReward)
@@ -90,7 +92,9 @@ def test_the_servers_answers_are_the_reward(recipe: Callable[..., Path], tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:crimson. the judge failed")
-def test_what_the_server_fails_on_is_counted_and_training_goes_on(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_grpo_with_crimson_server_what_the_server_fails_on_is_counted_and_training_goes_on(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     with FaultServer(otherwise=answers(failing=3), item_of=asked_pair) as server:
         trainer = train(recipe, server, tmp_path / "cache")
     assert len(steps(trainer)) == 3
@@ -103,7 +107,9 @@ def test_what_the_server_fails_on_is_counted_and_training_goes_on(recipe: Callab
 
 
 @pytest.mark.filterwarnings("ignore:crimson. the judge failed")
-def test_a_server_that_is_gone_ends_nothing(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_grpo_with_crimson_server_a_server_that_is_gone_ends_nothing(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     with FaultServer() as server:
         pass
     trainer = train(recipe, server, tmp_path / "cache")

@@ -48,7 +48,9 @@ def rows(folder: Path, counts: list[int]) -> list[dict[str, Any]]:
     ],
     ids=["all", "some", "one", "several"],
 )
-def test_prompts_keep_their_volumes_through_shuffles_and_splits(tmp_path: Path, counts: list[int]) -> None:
+def test_load_recipe_data_prompts_keep_their_volumes_through_shuffles_and_splits(
+    tmp_path: Path, counts: list[int]
+) -> None:
     folder = save_tiny_ct_chat(tmp_path / "model")
     processor, model = AutoProcessor.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
     seen: list[tuple[list[int], list[int]]] = []
@@ -103,7 +105,7 @@ def test_prompts_keep_their_volumes_through_shuffles_and_splits(tmp_path: Path, 
         assert any(prompts[0] != prompts[-1] for prompts, _ in seen if len(prompts) == 2), "nothing was shuffled"
 
 
-def test_supervised_rows_keep_their_volumes(tmp_path: Path) -> None:
+def test_load_recipe_data_supervised_rows_keep_their_volumes(tmp_path: Path) -> None:
     processor = tiny_processor()
     examples = [{**row, "completion": [{"role": "assistant", "content": "normal"}]} for row in rows(tmp_path, [1] * 4)]
     trainer = SFTTrainer(
@@ -126,7 +128,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_phantom_corpus(corpus: Path) -> None:
+def test_ct_chat_phantom_corpus(corpus: Path) -> None:
     train, heldout = (read_table(corpus / f"{name}.jsonl") for name in ("train", "heldout"))
     studies = phantom_studies(40, seed=3, style="compact")
     assert train.column("impression") == [study.impression_text for study in studies]
@@ -144,7 +146,7 @@ def test_phantom_corpus(corpus: Path) -> None:
 
 
 @pytest.mark.slow
-def test_warm_start_then_reinforcement(corpus: Path, tmp_path: Path) -> None:
+def test_ct_chat_warm_start_then_reinforcement(corpus: Path, tmp_path: Path) -> None:
     small = ["--dataset", str(corpus / "train.jsonl"), "--heldout_file", str(corpus / "heldout.jsonl")]
     warm = ["--config", "ct_chat/mini_sft", "--model_name_or_path", str(corpus / "model"), *small]
     sft.main([*warm, "--output_dir", str(tmp_path / "sft"), "--max_steps", "3", "--warmup_steps", "0"])
@@ -165,7 +167,7 @@ def test_warm_start_then_reinforcement(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_crg_and_ct_finebench_together(corpus: Path, tmp_path: Path) -> None:
+def test_ct_chat_crg_and_ct_finebench_together(corpus: Path, tmp_path: Path) -> None:
     small = ["--dataset", str(corpus / "train.jsonl"), "--heldout_file", str(corpus / "heldout.jsonl")]
     config = ["--config", "ct_chat/mini_grpo_crg_finebench", "--model_name_or_path", str(corpus / "model"), *small]
     sizes = ["--max_steps", "2", "--per_device_train_batch_size", "16", "--heldout_rows", "10"]
@@ -193,7 +195,7 @@ def test_crg_and_ct_finebench_together(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("system", [None, "Be brief."])
-def test_a_model_that_was_trained_with_a_system_prompt(
+def test_ct_chat_a_model_that_was_trained_with_a_system_prompt(
     system: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = save_tiny_ct_chat(tmp_path / "model")
@@ -207,7 +209,7 @@ def test_a_model_that_was_trained_with_a_system_prompt(
     assert ("trained with a system prompt in every conversation" in caplog.text) is (system is None)
 
 
-def test_ct_rate_tables(tmp_path: Path) -> None:
+def test_prepare_ct_rate_tables(tmp_path: Path) -> None:
     features = tmp_path / "features"
     features.mkdir()
     for name in ("train_1_a_1", "train_1_a_2", "train_2_a_1"):

@@ -31,7 +31,7 @@ def make(tmp_path: Path) -> Make:
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_formats_are_told_by_their_endings(tmp_path: Path, form: str) -> None:
+def test_load_table_formats_are_told_by_their_endings(tmp_path: Path, form: str) -> None:
     path = tmp_path / f"rows.{form}"
     if form == "csv":
         with path.open("w", newline="") as file:
@@ -46,12 +46,12 @@ def test_formats_are_told_by_their_endings(tmp_path: Path, form: str) -> None:
     assert load_table(str(path)).columns == expected
 
 
-def test_a_missing_file_is_named() -> None:
+def test_load_table_a_missing_file_is_named() -> None:
     with pytest.raises(ValueError, match=r"nowhere\.csv: no such file"):
         load_table("nowhere.csv")
 
 
-def test_prompts_and_columns(make: Make) -> None:
+def test_make_prompt_prompts_and_columns(make: Make) -> None:
     arguments = make(
         system_prompt="Be short.",
         prompt_template="{id}: {input} {{}}",
@@ -74,7 +74,7 @@ def test_prompts_and_columns(make: Make) -> None:
         }
 
 
-def test_a_system_prompt_from_a_file(make: Make, tmp_path: Path) -> None:
+def test_make_prompt_a_system_prompt_from_a_file(make: Make, tmp_path: Path) -> None:
     (tmp_path / "system.txt").write_text("Be short.")
     (tmp_path / "conversation.py").write_text(
         'raise SystemExit\nconv_llama3 = Conversation(\n    system="<|begin_of_text|>Be "\n    "short.",\n)\n'
@@ -89,19 +89,19 @@ def test_a_system_prompt_from_a_file(make: Make, tmp_path: Path) -> None:
         load_recipe_data(make(system_prompt="nowhere.txt"), ["impression"])
 
 
-def test_plain_prompts(make: Make) -> None:
+def test_make_prompt_plain_prompts(make: Make) -> None:
     data = load_recipe_data(make(conversational=False, system_prompt="Be short."), ["impression"])
     assert all(row["prompt"].startswith("Be short.\ntext ") for row in data.train)
 
 
-def test_split_is_the_same_for_one_seed_and_disjoint(make: Make) -> None:
+def test_load_recipe_data_split_is_the_same_for_one_seed_and_disjoint(make: Make) -> None:
     first, second, other = (load_recipe_data(make(heldout_seed=seed), ["impression"]) for seed in (1, 1, 2))
     assert first.heldout.to_list() == second.heldout.to_list()
     assert first.train.to_list() != other.train.to_list()
     assert not {row["impression"] for row in first.train} & {row["impression"] for row in first.heldout}
 
 
-def test_heldout_file(make: Make, tmp_path: Path) -> None:
+def test_load_recipe_data_heldout_file(make: Make, tmp_path: Path) -> None:
     path = tmp_path / "heldout.jsonl"
     path.write_text(json.dumps({**ROWS[0], "findings": "other"}) + "\n")
     data = load_recipe_data(make(heldout_file=str(path)), ["impression"])
@@ -109,13 +109,13 @@ def test_heldout_file(make: Make, tmp_path: Path) -> None:
     assert data.heldout["prompt"][0][0]["content"] == "other"
 
 
-def test_no_row_to_train_on_is_told(make: Make) -> None:
+def test_load_recipe_data_no_row_to_train_on_is_told(make: Make) -> None:
     rows = [{**row, "findings": "the same"} for row in ROWS]
     with pytest.raises(ValueError, match=r"0 rows to train on; left out: .*'same input held out': .*set heldout_file"):
         load_recipe_data(make(rows), ["impression"])
 
 
-def test_blank_and_long_rows_are_left_out_and_counted(make: Make) -> None:
+def test_load_recipe_data_blank_and_long_rows_are_left_out_and_counted(make: Make) -> None:
     rows = [*ROWS, {**ROWS[0], "findings": " "}, {**ROWS[0], "impression": None}, {**ROWS[0], "findings": "a b c d"}]
     data = load_recipe_data(make(rows, max_input_words=3), ["impression"])
     assert data.dropped == {
@@ -127,7 +127,7 @@ def test_blank_and_long_rows_are_left_out_and_counted(make: Make) -> None:
     assert len(data.train) + len(data.heldout) == 10
 
 
-def test_words_for_a_missing_report_are_trained_on_with_a_warning(make: Make) -> None:
+def test_load_recipe_data_words_for_a_missing_report_are_trained_on_with_a_warning(make: Make) -> None:
     rows = [*ROWS, {**ROWS[0], "findings": "eleventh", "impression": "NaN"}]
     with pytest.warns(PlaceholderWarning, match="1 of 11 texts in column 'impression' of .*rows.jsonl are .* 'NaN'"):
         data = load_recipe_data(make(rows), ["impression"])
@@ -135,14 +135,14 @@ def test_words_for_a_missing_report_are_trained_on_with_a_warning(make: Make) ->
 
 
 @pytest.mark.parametrize("labels", [[[1, 0], None], ["[1, 0]", None]])
-def test_one_label_column_of_lists(make: Make, labels: list[Any]) -> None:
+def test_load_recipe_data_one_label_column_of_lists(make: Make, labels: list[Any]) -> None:
     rows = [{**row, "truth": labels[row["id"] % 2]} for row in ROWS]
     data = load_recipe_data(make(rows, label_columns=["truth"]), ["impression", "labels"])
     for row in data.train:
         assert row["labels"] == ([1, 0] if int(row["impression"].split()[1]) % 2 == 0 else None)
 
 
-def test_a_row_without_labels_is_unscorable(make: Make) -> None:
+def test_load_recipe_data_a_row_without_labels_is_unscorable(make: Make) -> None:
     rows = [{**row, "a": None, "b": None} if row["id"] < 9 else row for row in ROWS]
     data = load_recipe_data(make(rows, label_columns=["a", "b"]), ["labels"])
     labels = [*data.train["labels"], *data.heldout["labels"]]
@@ -159,32 +159,34 @@ def test_a_row_without_labels_is_unscorable(make: Make) -> None:
         ({}, ["labels"], "'labels'"),
     ],
 )
-def test_a_missing_column_is_named(make: Make, changes: dict[str, Any], columns: list[str], missing: str) -> None:
+def test_load_recipe_data_a_missing_column_is_named(
+    make: Make, changes: dict[str, Any], columns: list[str], missing: str
+) -> None:
     with pytest.raises(ValueError, match=f"unknown column {missing}.*Known: a, b, findings, id, impression"):
         load_recipe_data(make(**changes), columns)
 
 
-def test_no_usable_row_raises(make: Make) -> None:
+def test_load_recipe_data_no_usable_row_raises(make: Make) -> None:
     with pytest.raises(ValueError, match="no usable row among 10"):
         load_recipe_data(make(max_input_words=1), ["impression"])
     with pytest.raises(ValueError, match="too few to hold any out"):
         load_recipe_data(make(ROWS[:1]), ["impression"])
 
 
-def test_prompts_that_are_held_out_are_not_trained_on(make: Make) -> None:
+def test_load_recipe_data_prompts_that_are_held_out_are_not_trained_on(make: Make) -> None:
     rows = [{**ROWS[0], "findings": f"text {row % 5}"} for row in range(20)]
     data = load_recipe_data(make(rows, heldout_fraction=0.2), ["impression"])
     assert not {str(prompt) for prompt in data.train["prompt"]} & {str(prompt) for prompt in data.heldout["prompt"]}
     assert data.dropped["same input held out"] == 16 - len(data.train) > 0
 
 
-def test_a_label_cell_that_is_no_list_is_named(make: Make) -> None:
+def test_load_recipe_data_a_label_cell_that_is_no_list_is_named(make: Make) -> None:
     rows = [{**ROWS[0], "labels": "[1, 0]"}, {**ROWS[1], "labels": "1;0"}]
     with pytest.raises(ValueError, match=r"row 2 .*column 'labels': must be a list of 0 and 1, got '1;0'"):
         load_recipe_data(make(rows, label_columns=["labels"]), ["labels"])
 
 
-def test_images_are_found_beside_the_table(make: Make, tmp_path: Path) -> None:
+def test_load_recipe_data_images_are_found_beside_the_table(make: Make, tmp_path: Path) -> None:
     (tmp_path / "volumes").mkdir()
     rows = []
     for index, row in enumerate(ROWS):
@@ -202,7 +204,7 @@ def test_images_are_found_beside_the_table(make: Make, tmp_path: Path) -> None:
     assert {prompt[0]["content"] for prompt in data.train["prompt"]} == {"Report."}
 
 
-def test_missing_images_are_counted_and_named(make: Make, tmp_path: Path) -> None:
+def test_load_recipe_data_missing_images_are_counted_and_named(make: Make, tmp_path: Path) -> None:
     rows = [{**row, "volume": f"{index}.npz"} for index, row in enumerate(ROWS)]
     with pytest.raises(ValueError, match=rf"{len(ROWS)} of {len(ROWS)} images are missing, such as .*0\.npz"):
         load_recipe_data(make(rows, image_column="volume"), ["impression"])
@@ -210,7 +212,7 @@ def test_missing_images_are_counted_and_named(make: Make, tmp_path: Path) -> Non
         make(rows, image_column="volume", conversational=False)
 
 
-def test_blank_completions_are_left_out(tmp_path: Path) -> None:
+def test_load_recipe_data_blank_completions_are_left_out(tmp_path: Path) -> None:
 
     rows = [{**row, "short": "x"} for row in ROWS] + [{**ROWS[0], "short": None}, {**ROWS[0], "short": " "}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -220,7 +222,7 @@ def test_blank_completions_are_left_out(tmp_path: Path) -> None:
     assert len(data.train) + len(data.heldout) == 10
 
 
-def test_torn_images_are_named_before_training(make: Make, tmp_path: Path) -> None:
+def test_load_recipe_data_torn_images_are_named_before_training(make: Make, tmp_path: Path) -> None:
     rows = [{**row, "volume": f"{index}.npz"} for index, row in enumerate(ROWS)]
     for row in rows:
         write_features(tmp_path / row["volume"], np.zeros((1, 1, 1, 4), np.float16))

@@ -31,7 +31,7 @@ def evaluation(reports: list[str]) -> Evaluation:
     return Evaluation(reports, {"crg": reward.score(reports, reference=TARGET)})
 
 
-def test_statistics_are_those_of_the_corpus() -> None:
+def test_evaluation_statistics_are_those_of_the_corpus() -> None:
     labeler = LABELER
     summary = evaluation(BEFORE).summary()["crg"]
     expected = crg_score(labeler(BEFORE[:4]), labeler(TARGET[:4]))
@@ -43,7 +43,7 @@ def test_statistics_are_those_of_the_corpus() -> None:
     assert summary["unscorable"] == 1
 
 
-def test_intervals_are_those_of_the_bootstrap_of_reports() -> None:
+def test_evaluation_intervals_are_those_of_the_bootstrap_of_reports() -> None:
     target = LABELER(TARGET[:4])
     scored = [torch.stack(label_counts(LABELER(reports[:4]), target, dim=1), 1) for reports in (BEFORE, AFTER)]
 
@@ -59,7 +59,7 @@ def test_intervals_are_those_of_the_bootstrap_of_reports() -> None:
     assert (found["low"], found["high"]) == pytest.approx(bootstrap_interval(gain, scored))
 
 
-def test_a_single_report_has_no_interval() -> None:
+def test_evaluation_a_single_report_has_no_interval() -> None:
     single = evaluation(AFTER).scores["crg"].take(torch.tensor([0]))
     found = Evaluation(["edema"], {"crg": single}).summary()["crg"]["recall"]
     assert found["estimate"] == 1
@@ -67,7 +67,7 @@ def test_a_single_report_has_no_interval() -> None:
     assert math.isnan(found["high"])
 
 
-def test_macro_crg_has_the_published_one_beside_it() -> None:
+def test_evaluation_macro_crg_has_the_published_one_beside_it() -> None:
     reward = make_reward("crg", labeler=LABELER, average="macro", min_prevalence=0.3).fit(reference=TARGET)
     columns = Dataset.from_dict({"reference": TARGET})
     found = evaluate_reports(BEFORE, [reward], columns).summary()["crg"]
@@ -91,7 +91,7 @@ def test_change_is_paired() -> None:
 LEFT, RIGHT = (f"Nodule of 8 mm in the {side} upper lobe." for side in ("left", "right"))
 
 
-def test_questions_are_told_by_kind() -> None:
+def test_evaluation_questions_are_told_by_kind() -> None:
     reward = make_reward("ct_finebench", mode="recall")
     columns = {"reference": [LEFT, LEFT, "Small left pleural effusion.", "Normal chest CT."]}
     before, after = (
@@ -116,7 +116,7 @@ def evaluate_texts(reward: MetricReward, reports: list[str], columns: dict[str, 
 
 
 @pytest.mark.parametrize("conversational", [True, False])
-def test_a_greedy_report_does_not_depend_on_its_batch(conversational: bool) -> None:
+def test_greedy_reports_a_greedy_report_does_not_depend_on_its_batch(conversational: bool) -> None:
     texts = ["edema", "edema effusion nodule heart lungs", "nodule heart", "normal"]
     prompts = [[{"role": "user", "content": text}] for text in texts] if conversational else texts
     model = tiny_model()
@@ -132,7 +132,7 @@ def test_a_greedy_report_does_not_depend_on_its_batch(conversational: bool) -> N
     assert greedy_reports(policy, rows, batch_size=3) == alone
 
 
-def test_nothing_scorable_is_nan() -> None:
+def test_evaluation_nothing_scorable_is_nan() -> None:
     scores = CRGReward(LABELER, prior=0.3).score(["", ""], reference=[None, None])
     summary = Evaluation(["", ""], {"crg": scores}).summary()["crg"]
     assert math.isnan(summary["crg"]["estimate"])

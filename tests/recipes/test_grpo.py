@@ -23,7 +23,7 @@ def read(folder: Path, name: str) -> Any:
 
 @pytest.mark.parametrize("algorithm", ["grpo", pytest.param("rloo", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("conversational", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_two_rewards_train_and_log_under_two_names(
+def test_grpo_two_rewards_train_and_log_under_two_names(
     recipe: Callable[..., Path], tmp_path: Path, algorithm: str, conversational: bool
 ) -> None:
     labeler = "keywords:edema effusion nodule"
@@ -63,7 +63,7 @@ def test_two_rewards_train_and_log_under_two_names(
         assert (folder / f"curve_{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_logged_reward_is_the_metrics_score(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_grpo_the_logged_reward_is_the_metrics_score(recipe: Callable[..., Path], tmp_path: Path) -> None:
     seen: list[tuple[list[Any], list[Any], list[float | None]]] = []
     call = CRGReward.__call__
 
@@ -85,7 +85,7 @@ def test_the_logged_reward_is_the_metrics_score(recipe: Callable[..., Path], tmp
 
 
 @pytest.mark.slow
-def test_a_reward_that_loads_late_leaves_the_run_as_it_was(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_grpo_a_reward_that_loads_late_leaves_the_run_as_it_was(recipe: Callable[..., Path], tmp_path: Path) -> None:
     """A model draws random numbers when it is built; the samples of the policy must not depend on that."""
     late = {"name": "crg", "as": "late", "labeler": f"radbert:{save_tiny_labeler(tmp_path / 'labeler')}", "prior": 0.3}
     rewards = [{"name": "crg", "labeler": "keywords:edema effusion nodule", "prior": 0.3}]
@@ -101,7 +101,7 @@ def test_a_reward_that_loads_late_leaves_the_run_as_it_was(recipe: Callable[...,
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
 
 
-def test_unscorable_rows_are_skipped(recipe: Callable[..., Path], table: Path, tmp_path: Path) -> None:
+def test_grpo_unscorable_rows_are_skipped(recipe: Callable[..., Path], table: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     for row in rows[::2]:
         row.update(edema=None, effusion=None, nodule=None)
@@ -116,7 +116,9 @@ def test_unscorable_rows_are_skipped(recipe: Callable[..., Path], table: Path, t
         assert math.isfinite(entry["grad_norm"])
 
 
-def test_a_checkpoint_of_other_processes_is_refused(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_checkpoint_to_resume_a_checkpoint_of_other_processes_is_refused(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     checkpoint = tmp_path / "run" / "checkpoint-7"
     checkpoint.mkdir(parents=True)
     (checkpoint / "trainer_state.json").write_text("{}")
@@ -130,7 +132,7 @@ def test_a_checkpoint_of_other_processes_is_refused(recipe: Callable[..., Path],
     main(arguments)
 
 
-def test_resumes_from_the_last_checkpoint(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_grpo_resumes_from_the_last_checkpoint(recipe: Callable[..., Path], tmp_path: Path) -> None:
     options = {"save_steps": 2, "heldout_rows": 0, "resume_from_checkpoint": "auto"}
     main(["--config", str(recipe(max_steps=2, **options))])
     assert (tmp_path / "run" / "checkpoint-2").is_dir()
@@ -140,7 +142,7 @@ def test_resumes_from_the_last_checkpoint(recipe: Callable[..., Path], tmp_path:
     assert steps == [1, 2, 3]
 
 
-def test_a_resumed_run_keeps_its_reports_before_training(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_grpo_a_resumed_run_keeps_its_reports_before_training(recipe: Callable[..., Path], tmp_path: Path) -> None:
     options = {"save_steps": 2, "resume_from_checkpoint": "auto"}
     main(["--config", str(recipe(max_steps=2, **options))])
     file = tmp_path / "run" / "heldout_before.jsonl"
@@ -150,7 +152,7 @@ def test_a_resumed_run_keeps_its_reports_before_training(recipe: Callable[..., P
     assert [json.loads(line) for line in file.read_text().splitlines()] == rows
 
 
-def test_a_run_that_the_system_ends_is_resumed(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_grpo_a_run_that_the_system_ends_is_resumed(recipe: Callable[..., Path], tmp_path: Path) -> None:
     class End(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step == 1:
@@ -170,7 +172,7 @@ def test_a_run_that_the_system_ends_is_resumed(recipe: Callable[..., Path], tmp_
     assert all(torch.equal(first, second) for first, second in weights)
 
 
-def test_what_rewards_learned_is_resumed(recipe: Callable[..., Path]) -> None:
+def test_grpo_what_rewards_learned_is_resumed(recipe: Callable[..., Path]) -> None:
     part = {"name": "crg", "labeler": "keywords:edema effusion nodule", "normalize": True}
     options = {"save_steps": 2, "heldout_rows": 0, "resume_from_checkpoint": "auto"}
     options["rewards"] = [{"name": "composed", "parts": [part]}]
@@ -182,14 +184,14 @@ def test_what_rewards_learned_is_resumed(recipe: Callable[..., Path]) -> None:
 
 
 @pytest.mark.slow
-def test_lora_trains_an_adapter(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_grpo_lora_trains_an_adapter(recipe: Callable[..., Path], tmp_path: Path) -> None:
     main(
         ["--config", str(recipe(use_peft=True, lora_target_modules=["q_proj", "v_proj"], heldout_rows=0, max_steps=1))]
     )
     assert (tmp_path / "run" / "adapter_model.safetensors").is_file()
 
 
-def test_processes_that_do_not_know_of_each_other_raise(
+def test_check_processes_processes_that_do_not_know_of_each_other_raise(
     recipe: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = parse(["--config", str(recipe())])

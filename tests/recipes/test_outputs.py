@@ -26,7 +26,9 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def test_a_run_writes_a_card_with_its_figures(recipe: Callable[..., Path], table: Path, tmp_path: Path) -> None:
+def test_policy_card_a_run_writes_a_card_with_its_figures(
+    recipe: Callable[..., Path], table: Path, tmp_path: Path
+) -> None:
     grpo.main(["--config", str(recipe(save_steps=1))])
     folder = tmp_path / "run"
     card = ModelCard.load(folder / "README.md")
@@ -76,7 +78,7 @@ def test_a_run_writes_a_card_with_its_figures(recipe: Callable[..., Path], table
 
 
 @pytest.mark.parametrize("peft", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_card_of_the_user_is_kept(recipe: Callable[..., Path], tmp_path: Path, peft: bool) -> None:
+def test_policy_card_a_card_of_the_user_is_kept(recipe: Callable[..., Path], tmp_path: Path, peft: bool) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     mine = b"---\nlicense: mit\n---\n# Mine\r\n"
@@ -102,6 +104,8 @@ def test_a_card_of_the_user_is_kept(recipe: Callable[..., Path], tmp_path: Path,
     assert (folder / "README.md").read_text() == changed
 
 
-def test_held_out_reports_are_not_pushed(recipe: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_push_held_out_reports_are_not_pushed(
+    recipe: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ValueError, match=r"heldout_\*.jsonl, which contain texts of reports; set heldout_rows: 0"):
         grpo.run(*grpo.parse(["--config", str(recipe(push_to_hub=True))]))

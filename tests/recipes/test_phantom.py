@@ -15,7 +15,7 @@ from rrg_rewards.recipes.phantom.warm_start import main
 IMPRESSION = "Cardiomegaly. Nodule of 8 mm in the left upper lobe. Hiatal hernia."
 
 
-def test_tokenizer_reads_and_writes_every_report() -> None:
+def test_compact_tokenizer_reads_and_writes_every_report() -> None:
     tokenizer = compact_tokenizer()
     for study in phantom_studies(300, seed=5, style="compact"):
         text = f"{study.findings_text} {study.impression_text}"

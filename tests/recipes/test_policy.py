@@ -34,7 +34,9 @@ def policy_recipe(recipe: Callable[..., Path]) -> Callable[..., Path]:
     return lambda **changes: recipe(**{**dict.fromkeys(others), **own, **changes})
 
 
-def test_a_run_writes_what_the_recipes_of_trl_write(policy_recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_policy_recipe_a_run_writes_what_the_recipes_of_trl_write(
+    policy_recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     path = policy_recipe(
         max_steps=4,
         minibatches=2,
@@ -66,7 +68,9 @@ def test_a_run_writes_what_the_recipes_of_trl_write(policy_recipe: Callable[...,
         assert tokenizer.decode(output[0, ids.shape[1] :], skip_special_tokens=True) == row["report"]
 
 
-def test_a_resumed_run_ends_like_an_uninterrupted_one(policy_recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_policy_recipe_a_resumed_run_ends_like_an_uninterrupted_one(
+    policy_recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     whole = run(*parse(["--config", str(policy_recipe(max_steps=4, heldout_rows=0))]))
     expected = read(tmp_path / "run", "history.json")
     path = policy_recipe(max_steps=2, heldout_rows=0, output_dir=str(tmp_path / "again"))
@@ -77,7 +81,9 @@ def test_a_resumed_run_ends_like_an_uninterrupted_one(policy_recipe: Callable[..
         assert torch.equal(one, other)
 
 
-def test_a_resumed_run_keeps_its_reports_before_training(policy_recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_policy_recipe_a_resumed_run_keeps_its_reports_before_training(
+    policy_recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     path = policy_recipe(max_steps=2)
     run(*parse(["--config", str(path)]))
     file = tmp_path / "run" / "heldout_before.jsonl"
@@ -93,7 +99,7 @@ def test_a_resumed_run_keeps_its_reports_before_training(policy_recipe: Callable
         assert file.read_text() == written
 
 
-def test_an_adapter_is_trained_and_saved(policy_recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_policy_recipe_an_adapter_is_trained_and_saved(policy_recipe: Callable[..., Path], tmp_path: Path) -> None:
     path = policy_recipe(
         use_peft=True, lora_r=4, lora_target_modules=["q_proj", "v_proj"], merge_adapters=True, beta=0.1, heldout_rows=0
     )
@@ -105,7 +111,7 @@ def test_an_adapter_is_trained_and_saved(policy_recipe: Callable[..., Path], tmp
     assert {"kl", "sampling/sampling_logp_difference/mean"} <= read(tmp_path / "run", "history.json")[-1].keys()
 
 
-def test_the_last_checkpoint_is_that_with_the_most_steps(tmp_path: Path) -> None:
+def test_last_checkpoint_the_last_checkpoint_is_that_with_the_most_steps(tmp_path: Path) -> None:
     training = PolicyTraining(output_dir=str(tmp_path))
     assert last_checkpoint(training) is None
     for name in ("step=9.ckpt", "step=100.ckpt", "step=20-v1.ckpt", "other.ckpt"):
@@ -116,11 +122,13 @@ def test_the_last_checkpoint_is_that_with_the_most_steps(tmp_path: Path) -> None
     assert last_checkpoint(training) is None
 
 
-def test_an_unknown_key_is_refused(policy_recipe: Callable[..., Path]) -> None:
+def test_policy_recipe_an_unknown_key_is_refused(policy_recipe: Callable[..., Path]) -> None:
     with pytest.raises(ValueError, match="unknown key 'num_iterations'"):
         parse(["--config", str(policy_recipe(num_iterations=2))])
 
 
-def test_a_wrong_option_of_a_heldout_metric_is_refused_before_the_run(policy_recipe: Callable[..., Path]) -> None:
+def test_policy_recipe_a_wrong_option_of_a_heldout_metric_is_refused_before_the_run(
+    policy_recipe: Callable[..., Path],
+) -> None:
     with pytest.raises(ValueError, match="average"):
         validate(policy_recipe(heldout_metrics=[{"name": "crg", "as": "other", "average": "none"}]))

@@ -73,7 +73,7 @@ def read(folder: Path, name: str) -> Any:
 
 
 @needs_ppo
-def test_two_steps(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_ppo_recipe_two_steps(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
     from rrg_rewards.recipes.ppo import main
 
     parts = [{"name": "crg", "labeler": "keywords:edema effusion nodule", "prior": 0.4, "normalize": True}]
@@ -94,7 +94,7 @@ def test_two_steps(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
 
 
 @needs_ppo
-def test_the_reward_rises(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_ppo_recipe_the_reward_rises(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
     from rrg_rewards.recipes.ppo import main
 
     main(["--config", str(ppo_recipe(**LEARNABLE, per_device_train_batch_size=16, heldout_rows=0))])
@@ -104,7 +104,7 @@ def test_the_reward_rises(ppo_recipe: Callable[..., Path], tmp_path: Path) -> No
 
 
 @needs_ppo
-def test_rows_that_fill_no_batch(ppo_recipe: Callable[..., Path]) -> None:
+def test_ppo_recipe_rows_that_fill_no_batch(ppo_recipe: Callable[..., Path]) -> None:
     from rrg_rewards.recipes.ppo import main
 
     with pytest.raises(ValueError, match="rows with different prompts fill no batch of 64"):
@@ -112,7 +112,7 @@ def test_rows_that_fill_no_batch(ppo_recipe: Callable[..., Path]) -> None:
 
 
 @needs_ppo
-def test_two_processes_train_one_policy(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_ppo_recipe_two_processes_train_one_policy(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(WORKER.parents[1] / "helpers"), os.environ.get("PYTHONPATH", "")])
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
@@ -126,14 +126,14 @@ def test_two_processes_train_one_policy(ppo_recipe: Callable[..., Path], tmp_pat
     assert sum(scores[-10:]) / 10 > sum(scores[:10]) / 10 + 0.5
 
 
-def test_without_ppo_it_says_what_to_do(ppo_recipe: Callable[..., Path]) -> None:
+def test_ppo_recipe_without_ppo_it_says_what_to_do(ppo_recipe: Callable[..., Path]) -> None:
     if HAS_PPO:
         pytest.skip("this TRL has PPO")
     with pytest.raises(ModuleNotFoundError, match=r"rrg-rewards\[ppo\]"):
         parse(["--config", str(ppo_recipe())])
 
 
-def test_a_recipe_is_checked_with_and_without_ppo(ppo_recipe: Callable[..., Path]) -> None:
+def test_ppo_recipe_a_recipe_is_checked_with_and_without_ppo(ppo_recipe: Callable[..., Path]) -> None:
     validate(ppo_recipe())
     with pytest.raises(ValueError, match="unknown option of reward 'crg' 'priorr'"):
         validate(ppo_recipe(rewards=[{"name": "crg", "priorr": 1}]))

@@ -13,7 +13,7 @@ from rrg_rewards.recipes import _training
 from rrg_rewards.recipes._training import check_processes, computes_in_bfloat16, prepare_policy, warn_of_slow_bfloat16
 
 
-def test_a_checkpoint_loads_to_the_device_of_one_of_several_cpu_processes(tmp_path: Path) -> None:
+def test_check_processes_a_checkpoint_loads_to_the_device_of_one_of_several_cpu_processes(tmp_path: Path) -> None:
     training = GRPOConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
     # As accelerate sets it with several processes.
     training.distributed_state.device = vars(training)["_setup_devices"] = torch.device("cpu", 0)
@@ -27,7 +27,7 @@ def test_a_checkpoint_loads_to_the_device_of_one_of_several_cpu_processes(tmp_pa
 @pytest.mark.parametrize(
     ("deepspeed", "zero3", "moved"), [(True, False, True), (True, True, False), (False, False, False)]
 )
-def test_under_zero2_the_policy_is_moved_before_training_starts(
+def test_prepare_policy_under_zero2_the_policy_is_moved_before_training_starts(
     monkeypatch: pytest.MonkeyPatch, deepspeed: bool, zero3: bool, moved: bool
 ) -> None:
     monkeypatch.setattr(_training, "is_deepspeed_zero3_enabled", lambda: zero3)
@@ -60,14 +60,14 @@ def _trl(tmp_path: Path, **options: Any) -> GRPOConfig:
         ({}, None),
     ],
 )
-def test_the_instructions_of_a_processor(
+def test_computes_in_bfloat16_the_instructions_of_a_processor(
     monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: bool | None
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     assert computes_in_bfloat16() is expected
 
 
-def test_a_torch_that_cannot_tell_gives_no_warning(
+def test_slow_bfloat16_a_torch_that_cannot_tell_gives_no_warning(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
@@ -86,7 +86,7 @@ def test_a_torch_that_cannot_tell_gives_no_warning(
         ({"precision": "32-true"}, "float32", None),
     ],
 )
-def test_the_warning_names_the_settings(
+def test_slow_bfloat16_the_warning_names_the_settings(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -100,7 +100,7 @@ def test_the_warning_names_the_settings(
     assert [remedy in record.message for record in caplog.records] == ([] if remedy is None else [True])
 
 
-def test_a_fast_processor_and_a_gpu_give_no_warning(
+def test_slow_bfloat16_a_fast_processor_and_a_gpu_give_no_warning(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     training = _lightning(tmp_path, use_cpu=False, precision="bf16-mixed")

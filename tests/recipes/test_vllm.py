@@ -70,7 +70,7 @@ def write_config(folder: Path) -> Path:
 
 @pytest.mark.vllm
 @pytest.mark.slow
-def test_a_killed_run_goes_on_and_vllm_samples_from_the_trained_policy(tmp_path: Path) -> None:
+def test_grpo_with_vllm_a_killed_run_goes_on_and_vllm_samples_from_the_trained_policy(tmp_path: Path) -> None:
     pytest.importorskip("vllm", reason="vLLM has an environment of its own")
     config = write_config(tmp_path / "mini")
     run = tmp_path / "mini" / "run"

@@ -66,7 +66,7 @@ def history(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_bleu_reward_is_hacked_by_a_normal_template(
+def test_grpo_with_watch_a_bleu_reward_is_hacked_by_a_normal_template(
     recipe: Callable[..., Path],
     reports: Callable[[str], str],
     tmp_path: Path,
@@ -96,7 +96,7 @@ def test_a_bleu_reward_is_hacked_by_a_normal_template(
 
 
 @pytest.mark.parametrize("waits", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_crimson_reward_is_hacked_by_talking_to_its_judge(
+def test_grpo_with_watch_a_crimson_reward_is_hacked_by_talking_to_its_judge(
     recipe: Callable[..., Path], reports: Callable[[str], str], tmp_path: Path, waits: bool
 ) -> None:
     policy = save_tiny_policy(tmp_path / "talker", [*WORDS, MAGIC])
@@ -115,7 +115,7 @@ def test_a_crimson_reward_is_hacked_by_talking_to_its_judge(
 
 
 @pytest.mark.slow
-def test_a_healthy_run_is_silent(
+def test_grpo_with_watch_a_healthy_run_is_silent(
     recipe: Callable[..., Path],
     reports: Callable[[str], str],
     tmp_path: Path,
@@ -143,7 +143,7 @@ def test_a_healthy_run_is_silent(
     assert "metrics/rouge" in found["blocks"][0]["sums"]
 
 
-def test_a_watched_run_is_the_run_it_would_be(recipe: Callable[..., Path], table: Path) -> None:
+def test_grpo_with_watch_a_watched_run_is_the_run_it_would_be(recipe: Callable[..., Path], table: Path) -> None:
     options = {"heldout_rows": 0, "max_steps": 3, "eval_strategy": "steps", "eval_steps": 1, "learning_rate": 1e-3}
     options |= {"per_device_eval_batch_size": 4}
     losses, rewards, watched = [], [], None
@@ -163,7 +163,7 @@ def test_a_watched_run_is_the_run_it_would_be(recipe: Callable[..., Path], table
 
 
 @pytest.mark.slow
-def test_a_resumed_run_goes_on_watching(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_grpo_with_watch_a_resumed_run_goes_on_watching(recipe: Callable[..., Path], tmp_path: Path) -> None:
     options = {"save_steps": 2, "heldout_rows": 0, "resume_from_checkpoint": "auto", "watch_metrics": ["rouge"]}
     options |= {**WATCH, "watch_block_reports": 8, "watch_baseline_reports": 24, "watch_window_reports": 24}
     run(*parse(["--config", str(recipe(max_steps=2, **options))]))
@@ -175,7 +175,7 @@ def test_a_resumed_run_goes_on_watching(recipe: Callable[..., Path], tmp_path: P
     assert resumed == history(tmp_path / "whole")["blocks"]
 
 
-def test_settings_are_checked_before_anything_is_loaded(recipe: Callable[..., Path]) -> None:
+def test_grpo_with_watch_settings_are_checked_before_anything_is_loaded(recipe: Callable[..., Path]) -> None:
     for changes, message in (
         ({"watch_stop": ["divergence"]}, "set watch: true"),
         ({"watch": True, "watch_stop": ["divergnce"]}, "unknown check 'divergnce'; did you mean 'divergence'"),

@@ -18,7 +18,7 @@ def trainer(**metrics: float) -> Any:
     )
 
 
-def test_a_line_tells_what_is_nothing_and_leaves_out_what_is_not_there() -> None:
+def test_history_a_line_tells_what_is_nothing_and_leaves_out_what_is_not_there() -> None:
     lines: list[str] = []
     history = History(lines.append, ("train/loss", "val/accuracy", "val/kendall"))
 

@@ -47,7 +47,7 @@ def trained(recipe: Path, *options: str) -> cli.TrainCLI:
 
 
 @pytest.mark.slow
-def test_32_pairs_are_learned_by_heart(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_crepe_training_32_pairs_are_learned_by_heart(recipe: Callable[..., Path], tmp_path: Path) -> None:
     write_records(tmp_path / "errors.jsonl", tiny_records(28))
     path = recipe(
         trainer__max_epochs=150,
@@ -68,7 +68,9 @@ def test_32_pairs_are_learned_by_heart(recipe: Callable[..., Path], tmp_path: Pa
     assert (output.counts - batch["labels"]).abs().max() < 0.3
 
 
-def test_an_exported_model_is_the_best_one_to_the_bit(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_crepe_training_an_exported_model_is_the_best_one_to_the_bit(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     run = cli.build("crepe", ["--config", str(recipe())])
     report = cli.run(run)
     folder = tmp_path / "run"
@@ -94,7 +96,7 @@ def test_an_exported_model_is_the_best_one_to_the_bit(recipe: Callable[..., Path
     assert report["signature"] in card.text
 
 
-def test_no_report_text_is_in_what_is_told(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_crepe_training_no_report_text_is_in_what_is_told(recipe: Callable[..., Path], tmp_path: Path) -> None:
     cli.run(cli.build("crepe", ["--config", str(recipe(trainer__max_epochs=1))]))
     references = {record["reference"] for record in tiny_records(60)}
     for name in ("report.json", "report.md", "run.json", "model/README.md"):
@@ -102,7 +104,9 @@ def test_no_report_text_is_in_what_is_told(recipe: Callable[..., Path], tmp_path
         assert not any(reference in text for reference in references)
 
 
-def test_a_resumed_run_ends_as_one_that_was_not_stopped(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_crepe_training_a_resumed_run_ends_as_one_that_was_not_stopped(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     whole = trained(recipe(trainer__max_epochs=3, output_dir=str(tmp_path / "whole")))
     stopped = recipe(trainer__max_epochs=3, output_dir=str(tmp_path / "stopped"))
     with interrupted_in_second_epoch(CrepeModule):
@@ -111,7 +115,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_stopped(recipe: Callable[..., Pa
     assert_same_run(resumed, whole)
 
 
-def test_a_run_that_the_system_ends_within_an_epoch_is_resumed_there(
+def test_crepe_training_a_run_that_the_system_ends_within_an_epoch_is_resumed_there(
     recipe: Callable[..., Path], tmp_path: Path
 ) -> None:
     whole = trained(recipe(output_dir=str(tmp_path / "whole")))
@@ -141,7 +145,7 @@ def test_a_run_that_the_system_ends_within_an_epoch_is_resumed_there(
     assert validations[0] == validations[1]
 
 
-def test_the_seed_decides_and_nothing_else(recipe: Callable[..., Path]) -> None:
+def test_crepe_training_the_seed_decides_and_nothing_else(recipe: Callable[..., Path]) -> None:
     path = recipe(trainer__max_epochs=1)
     first = weights(trained(path))
     torch.rand(7)
@@ -149,7 +153,9 @@ def test_the_seed_decides_and_nothing_else(recipe: Callable[..., Path]) -> None:
     assert not same(first, weights(trained(path, "--seed_everything", "1")))
 
 
-def test_sources_are_told_apart_and_unknown_totals_left_out(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_crepe_training_sources_are_told_apart_and_unknown_totals_left_out(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     partly = [{**record, "counts": [*record["counts"][:4], None, None]} for record in tiny_records(60, seed=1)]
     write_records(tmp_path / "partly.jsonl", partly)
     sources = [
@@ -163,7 +169,7 @@ def test_sources_are_told_apart_and_unknown_totals_left_out(recipe: Callable[...
     assert (own["partly"]["tau"], own["partly"]["categories"]["false_comparison"]["mae"]) == (None, None)
 
 
-def test_no_reference_stands_on_two_sides(tmp_path: Path) -> None:
+def test_crepe_data_module_no_reference_stands_on_two_sides(tmp_path: Path) -> None:
     records = tiny_records(60)
     copies = [{**record, "reference": record["reference"].upper() + "."} for record in records]
     crossing = [{**records[0], "candidate": other["reference"]} for other in records]
@@ -186,7 +192,7 @@ def test_no_reference_stands_on_two_sides(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_trains_a_tiny_recipe(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_train_the_command_trains_a_tiny_recipe(recipe: Callable[..., Path], tmp_path: Path) -> None:
     path = recipe()
     command = [sys.executable, "-m", "rrg_rewards", "train", "crepe", "--config", str(path)]
     done = subprocess.run(
@@ -215,7 +221,7 @@ def test_the_command_trains_a_tiny_recipe(recipe: Callable[..., Path], tmp_path:
         ({"surplus": 1}, "surplus"),
     ],
 )
-def test_a_wrong_key_is_named(recipe: Callable[..., Path], changes: dict[str, Any], message: str) -> None:
+def test_parse_a_wrong_key_is_named(recipe: Callable[..., Path], changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cli.validate("crepe", recipe(**changes))
 
@@ -233,17 +239,17 @@ def test_a_wrong_key_is_named(recipe: Callable[..., Path], changes: dict[str, An
         ({"data__batch_size": 0}, "batch_size must be positive"),
     ],
 )
-def test_a_wrong_value_is_told(recipe: Callable[..., Path], changes: dict[str, Any], message: str) -> None:
+def test_parse_a_wrong_value_is_told(recipe: Callable[..., Path], changes: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, OSError), match=message):
         trained(recipe(**changes))
 
 
-def test_an_unknown_task_is_told() -> None:
+def test_parse_an_unknown_task_is_told() -> None:
     with pytest.raises(ValueError, match="unknown task 'crep'; did you mean 'crepe'"):
         cli.validate("crep", "any.yaml")
 
 
-def test_count_correlation_adds_up_over_batches() -> None:
+def test_crepe_training_count_correlation_adds_up_over_batches() -> None:
     metric = CountCorrelation("ABC")
     for start in range(0, 50, 7):
         metric.update(COUNTS[start : start + 7], TRUE_COUNTS[start : start + 7])
@@ -257,7 +263,7 @@ def test_count_correlation_adds_up_over_batches() -> None:
     assert math.isnan(metric.compute())
 
 
-def test_count_correlation_excludes_counts_that_are_not_annotated() -> None:
+def test_crepe_training_count_correlation_excludes_counts_that_are_not_annotated() -> None:
     metric, whole = CountCorrelation("ABC"), CountCorrelation("ABC")
     partly = TRUE_COUNTS.clone()
     partly[:20, 2] = math.nan
@@ -269,7 +275,7 @@ def test_count_correlation_excludes_counts_that_are_not_annotated() -> None:
     assert ours["mae_A"] == pytest.approx(float((COUNTS.clamp(min=0) - TRUE_COUNTS).abs()[:, 0].mean()))
 
 
-def test_count_correlation_names_wrong_input() -> None:
+def test_crepe_training_count_correlation_names_wrong_input() -> None:
     with pytest.raises(ValueError, match="must be distinct names, at least one, got"):
         CountCorrelation(["A", "A"])
     metric = CountCorrelation("ABC")

@@ -10,11 +10,11 @@ from rrg_rewards.training.metrics.data import LengthGroupedBatches, LengthSorted
 LENGTHS = torch.randint(1, 100, (103,), generator=torch.Generator().manual_seed(0)).tolist()
 
 
-def test_an_epoch_holds_each_row_once_at_most_and_another_epoch_others() -> None:
+def test_length_grouped_batches_an_epoch_holds_each_row_once_at_most_and_another_epoch_others() -> None:
     check_epochs(LengthGroupedBatches(LENGTHS, 10), num_rows=103, per_epoch=100)
 
 
-def test_batches_pad_less_than_shuffled_ones() -> None:
+def test_length_grouped_batches_batches_pad_less_than_shuffled_ones() -> None:
     def padded(batches: list[list[int]]) -> int:
         return sum(max(LENGTHS[row] for row in batch) * len(batch) for batch in batches)
 
@@ -24,7 +24,7 @@ def test_batches_pad_less_than_shuffled_ones() -> None:
     assert padded(grouped) < 0.75 * padded([part.tolist() for part in shuffled.split(10)])
 
 
-def test_two_processes_share_each_batch_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_length_grouped_batches_two_processes_share_each_batch_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = LengthGroupedBatches(LENGTHS, 10)
     alone = of_process(monkeypatch, data, batches, 0, 1)
     first, second = (of_process(monkeypatch, data, batches, rank, 2) for rank in (0, 1))
@@ -35,7 +35,9 @@ def test_two_processes_share_each_batch_of_one(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7])
-def test_an_evaluation_holds_each_row_once(monkeypatch: pytest.MonkeyPatch, world_size: int) -> None:
+def test_length_sorted_batches_an_evaluation_holds_each_row_once(
+    monkeypatch: pytest.MonkeyPatch, world_size: int
+) -> None:
     batches = LengthSortedBatches(LENGTHS[:5], 2)
     shares = []
     for rank in range(world_size):
@@ -45,19 +47,19 @@ def test_an_evaluation_holds_each_row_once(monkeypatch: pytest.MonkeyPatch, worl
     assert sorted(shares) == list(range(5))
 
 
-def test_fewer_rows_than_a_batch_make_one() -> None:
+def test_length_grouped_batches_fewer_rows_than_a_batch_make_one() -> None:
     assert [sorted(batch) for batch in LengthGroupedBatches([3, 1, 2], 10)] == [[0, 1, 2]]
 
 
 @pytest.mark.parametrize("batches", [LengthGroupedBatches, LengthSortedBatches])
-def test_wrong_arguments_are_told(batches: type) -> None:
+def test_batches_wrong_arguments_are_told(batches: type) -> None:
     with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
         batches([1, 2], 0)
     with pytest.raises(ValueError, match="no row to sample"):
         batches([], 2)
 
 
-def test_rows_of_a_reference_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_length_grouped_batches_rows_of_a_reference_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     together = torch.arange(120) // 4
     lengths = (together * 7 % 11 + 1).tolist()
     batches = LengthGroupedBatches(lengths, 10, together=together)

@@ -68,7 +68,7 @@ def rewards_of(model: ER2ScoreModel, tokenizer: Any, records: list[dict[str, Any
     [None, pytest.param({"r": 16, "target_modules": "all-linear"}, marks=pytest.mark.slow)],
     ids=["full", "lora"],
 )
-def test_16_pairs_are_learned_to_zero_loss_and_kept(
+def test_er2score_training_16_pairs_are_learned_to_zero_loss_and_kept(
     recipe: Callable[..., Path], tmp_path: Path, lora: dict[str, Any] | None
 ) -> None:
     write_records(tmp_path / "errors.jsonl", tiny_records(13, per_reference=3))
@@ -108,7 +108,7 @@ def test_16_pairs_are_learned_to_zero_loss_and_kept(
     assert torch.equal(rewards_of(again, tokenizer, records), scored)
 
 
-def test_an_exported_model_is_the_best_one_and_scores_as_the_report_says(
+def test_er2score_training_an_exported_model_is_the_best_one_and_scores_as_the_report_says(
     recipe: Callable[..., Path], tmp_path: Path
 ) -> None:
     run = cli.build("er2score", ["--config", str(recipe())])
@@ -148,7 +148,7 @@ def test_an_exported_model_is_the_best_one_and_scores_as_the_report_says(
     assert f"{row['binary']:.3f} ({low:.3f} to {high:.3f})" in (folder / "report.md").read_text()
 
 
-def test_sub_scores_are_on_their_scale_after_training(recipe: Callable[..., Path]) -> None:
+def test_er2score_training_sub_scores_are_on_their_scale_after_training(recipe: Callable[..., Path]) -> None:
     run = cli.build("er2score", ["--config", str(recipe(trainer__max_epochs=1))])
     cli.fit(run)
     reports = run.datamodule.reports["validation"]
@@ -165,7 +165,7 @@ def test_sub_scores_are_on_their_scale_after_training(recipe: Callable[..., Path
     assert mean_gap(calibrated) < 1e-5 < mean_gap(run.model.model)
 
 
-def test_no_report_text_is_in_what_is_told(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_er2score_training_no_report_text_is_in_what_is_told(recipe: Callable[..., Path], tmp_path: Path) -> None:
     cli.run(cli.build("er2score", ["--config", str(recipe(trainer__max_epochs=1))]))
     references = {record["reference"] for record in tiny_records(60, per_reference=3)}
     for name in ("report.json", "report.md", "run.json", "model/config.json", "model/README.md"):
@@ -174,7 +174,7 @@ def test_no_report_text_is_in_what_is_told(recipe: Callable[..., Path], tmp_path
 
 
 @pytest.mark.parametrize("lora", [None, pytest.param(LORA, marks=pytest.mark.slow)], ids=["full", "lora"])
-def test_a_resumed_run_ends_as_one_that_was_not_stopped(
+def test_er2score_training_a_resumed_run_ends_as_one_that_was_not_stopped(
     recipe: Callable[..., Path], tmp_path: Path, lora: dict[str, Any] | None
 ) -> None:
     settings = {"trainer__max_epochs": 3, "model__lora": lora and {**lora, "lora_dropout": 0.1}}
@@ -187,7 +187,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_stopped(
     assert torch.equal(resumed.model.offset, whole.model.offset)
 
 
-def test_a_checkpoint_holds_no_frozen_weight(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_er2score_training_a_checkpoint_holds_no_frozen_weight(recipe: Callable[..., Path], tmp_path: Path) -> None:
     trained(recipe(trainer__max_epochs=1, model__lora=LORA))
     kept = torch.load(tmp_path / "run" / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
     backbone = {name for name in kept if name.startswith("model.backbone.")}
@@ -196,7 +196,7 @@ def test_a_checkpoint_holds_no_frozen_weight(recipe: Callable[..., Path], tmp_pa
     assert {"model.head.weight", "offset"} <= kept.keys()
 
 
-def test_embeddings_may_be_left_as_they_are(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_er2score_training_embeddings_may_be_left_as_they_are(recipe: Callable[..., Path], tmp_path: Path) -> None:
     start = ER2ScoreModel.from_backbone(tmp_path / "backbone").get_input_embeddings().weight
     for train in (True, False):
         path = recipe(trainer__max_epochs=1, model__train_embeddings=train, output_dir=str(tmp_path / str(train)))
@@ -206,7 +206,9 @@ def test_embeddings_may_be_left_as_they_are(recipe: Callable[..., Path], tmp_pat
 
 
 @pytest.mark.parametrize("lora", [None, LORA], ids=["full", "lora"])
-def test_gradient_checkpointing_changes_no_step(recipe: Callable[..., Path], lora: dict[str, Any] | None) -> None:
+def test_er2score_training_gradient_checkpointing_changes_no_step(
+    recipe: Callable[..., Path], lora: dict[str, Any] | None
+) -> None:
     settings = {"trainer__max_epochs": 1, "trainer__limit_train_batches": 3, "model__lora": lora}
     plain, checkpointed = (
         weights(trained(recipe(**settings, model__gradient_checkpointing=on))) for on in (False, True)
@@ -220,7 +222,9 @@ def test_gradient_checkpointing_changes_no_step(recipe: Callable[..., Path], lor
 
 
 @pytest.mark.parametrize(("individual", "total"), [(True, False), (False, True)])
-def test_either_term_can_be_left_out(recipe: Callable[..., Path], individual: bool, total: bool) -> None:
+def test_er2score_training_either_term_can_be_left_out(
+    recipe: Callable[..., Path], individual: bool, total: bool
+) -> None:
     run = trained(recipe(trainer__max_epochs=1, model__individual=individual, model__total=total))
     row = cli.history_of(run).rows[-1]
     for stage in ("train", "val"):
@@ -229,7 +233,7 @@ def test_either_term_can_be_left_out(recipe: Callable[..., Path], individual: bo
         assert row[f"{stage}/{other}"] > 0
 
 
-def test_the_totals_loss_is_weighed(recipe: Callable[..., Path]) -> None:
+def test_er2score_training_the_totals_loss_is_weighed(recipe: Callable[..., Path]) -> None:
     row = cli.history_of(trained(recipe(trainer__max_epochs=1, model__lam=3.0))).rows[-1]
     for stage in ("train", "val"):
         expected = row[f"{stage}/individual"] + 3.0 * row[f"{stage}/total"]
@@ -252,7 +256,7 @@ def graded(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_users_own_system_trains_and_scores(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_er2score_training_a_users_own_system_trains_and_scores(recipe: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(OWN_SYSTEM))
     write_records(tmp_path / "graded.jsonl", graded(tiny_records(60, per_reference=3)))
     sources = [{"class_path": "GradedReports", "init_args": {"path": str(tmp_path / "graded.jsonl")}}]
@@ -266,7 +270,7 @@ def test_a_users_own_system_trains_and_scores(recipe: Callable[..., Path], tmp_p
     assert loaded.scoring_system.base == 10
 
 
-def test_sources_are_told_apart(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_er2score_training_sources_are_told_apart(recipe: Callable[..., Path], tmp_path: Path) -> None:
     write_records(tmp_path / "others.jsonl", tiny_records(40, per_reference=3, seed=1))
     sources = [
         {"class_path": "JsonlRecords", "init_args": {"path": str(tmp_path / f"{name}.jsonl")}}
@@ -283,7 +287,7 @@ def test_sources_are_told_apart(recipe: Callable[..., Path], tmp_path: Path) -> 
     assert report["history"][-1]["val/errors/accuracy"] is not None
 
 
-def test_each_report_of_a_batch_is_read_once(recipe: Callable[..., Path]) -> None:
+def test_er2score_data_module_each_report_of_a_batch_is_read_once(recipe: Callable[..., Path]) -> None:
     run = cli.build("er2score", ["--config", str(recipe())])
     data = run.datamodule
     data.setup()
@@ -303,7 +307,7 @@ def _texts(pair: Any) -> list[tuple[str, str]]:
     return [(pair.reference, pair.accepted), (pair.reference, pair.rejected)]
 
 
-def test_no_reference_stands_on_two_sides(tmp_path: Path) -> None:
+def test_er2score_data_module_no_reference_stands_on_two_sides(tmp_path: Path) -> None:
     save_tiny_backbone(tmp_path / "backbone")
     records = tiny_records(60, per_reference=3)
     copies = [{**record, "reference": record["reference"].upper() + "."} for record in records]
@@ -320,7 +324,7 @@ def test_no_reference_stands_on_two_sides(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_trains_a_tiny_recipe(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_train_the_command_trains_a_tiny_recipe(recipe: Callable[..., Path], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rrg_rewards", "train", "er2score", "--config", str(recipe())]
     done = subprocess.run(
         [*command, "--trainer.max_epochs=1", "--model.num_layers", "1"],
@@ -348,7 +352,7 @@ def test_the_command_trains_a_tiny_recipe(recipe: Callable[..., Path], tmp_path:
         ({"data__sources": [{"class_path": "GradedReports", "init_args": {"file": "x"}}]}, r"data\.sources"),
     ],
 )
-def test_a_wrong_key_is_named(recipe: Callable[..., Path], changes: dict[str, Any], message: str) -> None:
+def test_parse_a_wrong_key_is_named(recipe: Callable[..., Path], changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cli.validate("er2score", recipe(**changes))
 
@@ -370,18 +374,22 @@ def test_a_wrong_key_is_named(recipe: Callable[..., Path], changes: dict[str, An
         ({"data__test_fraction": 0.0}, "none of 180 records is in test"),
     ],
 )
-def test_a_wrong_value_is_told(recipe: Callable[..., Path], changes: dict[str, Any], message: str) -> None:
+def test_parse_a_wrong_value_is_told(recipe: Callable[..., Path], changes: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, OSError), match=message):
         trained(recipe(**changes))
 
 
-def test_a_system_that_says_nothing_of_counted_errors_is_told(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_er2score_data_module_a_system_that_says_nothing_of_counted_errors_is_told(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(OWN_SYSTEM))
     with pytest.raises(ValueError, match="'errors' counts errors, but no criterion of own lists error categories"):
         trained(recipe(model__scoring_system=str(tmp_path / "own.yaml")))
 
 
-def test_a_sub_score_out_of_range_is_told_by_its_row(recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_er2score_data_module_a_sub_score_out_of_range_is_told_by_its_row(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(OWN_SYSTEM))
     rows = graded(tiny_records(4))
     rows[2]["scores"]["clarity"] = 5

@@ -41,7 +41,9 @@ def graded(predicted: np.ndarray, true: np.ndarray) -> GradedRewards:
     return GradedRewards(*columns, torch.arange(len(true)) // 3)
 
 
-def test_each_criterion_is_compared_with_its_own_annotation(scores: tuple[np.ndarray, np.ndarray]) -> None:
+def test_preference_agreement_each_criterion_is_compared_with_its_own_annotation(
+    scores: tuple[np.ndarray, np.ndarray],
+) -> None:
     predicted, true = scores
     found = preference_agreement(graded(predicted, true), SYSTEM)["criteria"]
     for index, (name, reports) in enumerate({"omitted": 30, "invented": 30, "clarity": 15}.items()):
@@ -63,7 +65,7 @@ def with_intervals(predicted: np.ndarray, true: np.ndarray, num_resamples: int) 
     return with_preference_intervals(preference_agreement(both, SYSTEM), both, SYSTEM, num_resamples)
 
 
-def test_intervals_draw_whole_references(scores: tuple[np.ndarray, np.ndarray]) -> None:
+def test_with_preference_intervals_intervals_draw_whole_references(scores: tuple[np.ndarray, np.ndarray]) -> None:
     predicted, true = scores
     found = with_intervals(predicted, true, num_resamples=50)
 
@@ -79,6 +81,6 @@ def test_intervals_draw_whole_references(scores: tuple[np.ndarray, np.ndarray]) 
         assert found[f"{name}_interval"][0] <= found[name] <= found[f"{name}_interval"][1]
 
 
-def test_a_single_reference_has_no_interval(scores: tuple[np.ndarray, np.ndarray]) -> None:
+def test_with_preference_intervals_a_single_reference_has_no_interval(scores: tuple[np.ndarray, np.ndarray]) -> None:
     found = with_intervals(*(values[:3] for values in scores), num_resamples=5)
     assert found["criteria"]["omitted"]["kendall_interval"] == [None, None]

@@ -26,7 +26,7 @@ def argv(tmp_path: Path) -> list[str]:
     return ["--config", str(tmp_path / "recipe.yaml")]
 
 
-def test_the_best_trial_is_handed_on(argv: list[str], tmp_path: Path) -> None:
+def test_search_the_best_trial_is_handed_on(argv: list[str], tmp_path: Path) -> None:
     told: list[str] = []
     options = search("crepe", argv, 2, told.append)
     trials = json.loads((tmp_path / "run" / "search.json").read_text())
@@ -45,6 +45,6 @@ def test_the_best_trial_is_handed_on(argv: list[str], tmp_path: Path) -> None:
     assert (len(again), again[:2]) == (3, trials)
 
 
-def test_a_search_on_several_devices_is_refused(argv: list[str]) -> None:
+def test_search_a_search_on_several_devices_is_refused(argv: list[str]) -> None:
     with pytest.raises(ValueError, match=r"set trainer\.devices to 1"):
         search("crepe", [*argv, "--trainer.devices", "2"], 1)

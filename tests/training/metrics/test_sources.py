@@ -48,7 +48,7 @@ def sources(reports: str) -> list[RecordSource]:
     ]
 
 
-def test_a_source_gives_the_same_records_each_time(reports: str) -> None:
+def test_sources_a_source_gives_the_same_records_each_time(reports: str) -> None:
     first, second = (read_sources(sources(reports)) for _ in range(2))
     assert first == second
     assert {record.source for record in first} == {"reports", "compared", "phantom"}
@@ -56,12 +56,12 @@ def test_a_source_gives_the_same_records_each_time(reports: str) -> None:
     assert [record for record in first if record.source == "reports"] != other
 
 
-def test_blank_and_long_reports_are_left_out(reports: str) -> None:
+def test_report_errors_blank_and_long_reports_are_left_out(reports: str) -> None:
     for source in sources(reports)[:2]:
         assert {record.reference for record in source.read()} <= set(REPORTS)
 
 
-def test_rare_errors_are_asked_for(reports: str) -> None:
+def test_report_errors_rare_errors_are_asked_for(reports: str) -> None:
     def rare(records: list[ErrorRecord]) -> float:
         return sum(record.counts[place] or 0 for record in records for place in (2, 3, 5)) / len(records)
 
@@ -79,7 +79,7 @@ def test_compared_reports_are_counted_by_the_engine(reports: str) -> None:
         assert record.counts[4:] == (None, None)
 
 
-def test_a_wrong_place_and_a_wrong_severity_are_told_apart(tmp_path: Path) -> None:
+def test_compared_reports_a_wrong_place_and_a_wrong_severity_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "two.jsonl"
     texts = ("Small left pleural effusion.", "Large right pleural effusion.")
     path.write_text("".join(json.dumps({"report": text}) + "\n" for text in texts))
@@ -87,7 +87,7 @@ def test_a_wrong_place_and_a_wrong_severity_are_told_apart(tmp_path: Path) -> No
         assert record.counts == (0, 0, 1, 1, None, None)
 
 
-def test_the_findings_section_stands_alone() -> None:
+def test_phantom_errors_the_findings_section_stands_alone() -> None:
     whole, alone = (PhantomErrors(5, section=section).read() for section in ("report", "findings"))
     for ours, theirs in zip(alone, whole, strict=True):
         assert ours.counts == theirs.counts
@@ -95,7 +95,7 @@ def test_the_findings_section_stands_alone() -> None:
         assert f"Findings: {ours.candidate}\nImpression:" in theirs.candidate
 
 
-def test_wrong_input_is_told(reports: str, tmp_path: Path) -> None:
+def test_sources_wrong_input_is_told(reports: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="drawn must be positive, got 0"):
         ComparedReports(reports, drawn=0)
     with pytest.raises(ValueError, match="has 1 different reports; at least two are required"):
@@ -104,7 +104,7 @@ def test_wrong_input_is_told(reports: str, tmp_path: Path) -> None:
         JsonlRecords(str(tmp_path / "nowhere.jsonl")).read()
 
 
-def test_parts_are_trained_on_only_and_where_their_report_is(reports: str, tmp_path: Path) -> None:
+def test_report_errors_parts_are_trained_on_only_and_where_their_report_is(reports: str, tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
     texts = [
         f"Small left effusion of {size} mm. The heart is normal. No pneumothorax. Clear lungs." for size in range(80)
@@ -122,7 +122,7 @@ def test_parts_are_trained_on_only_and_where_their_report_is(reports: str, tmp_p
         assert part.reference.count(".") == 2
 
 
-def test_counted_errors_are_graded_by_what_criteria_name(reports: str) -> None:
+def test_record_source_counted_errors_are_graded_by_what_criteria_name(reports: str) -> None:
     system = get_scoring_system("mrscore")
     source = ReportErrors(reports, per_report=2)
     graded = source.graded(system)
@@ -130,7 +130,7 @@ def test_counted_errors_are_graded_by_what_criteria_name(reports: str) -> None:
     assert any(score for report in graded for score in report.scores)
 
 
-def test_parts_are_graded_as_parts(reports: str) -> None:
+def test_record_source_parts_are_graded_as_parts(reports: str) -> None:
     graded = ReportErrors(reports, sentences=1).graded(get_scoring_system("radcliq"))
     assert {report.whole for report in graded} <= set(REPORTS)
     split = split_by_reference(graded, 0.4, 0.4, seed=1)
@@ -149,7 +149,7 @@ def test_graded_reports_are_read_under_the_system(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_yaml_files_may_name_classes_without_their_path():
+def test_sources_yaml_files_may_name_classes_without_their_path():
     """In a new process, because jsonargparse only finds classes that are loaded."""
     code = (
         "from jsonargparse import ArgumentParser\n"

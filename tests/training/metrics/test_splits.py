@@ -30,7 +30,7 @@ def references(side):
 
 
 @given(records, st.integers(0, 5))
-def test_no_reference_stands_on_two_sides(drawn, seed):
+def test_split_by_reference_no_reference_stands_on_two_sides(drawn, seed):
     split = split_by_reference(drawn, 0.3, 0.3, seed)
     sides = [split.train, split.validation, split.test]
     for side in sides:
@@ -45,7 +45,7 @@ def test_no_reference_stands_on_two_sides(drawn, seed):
 
 
 @given(records, st.integers(0, 5))
-def test_pairs_of_the_sides_share_no_reference(drawn, seed):
+def test_split_by_reference_pairs_of_the_sides_share_no_reference(drawn, seed):
     graded = [r if isinstance(r, GradedReport) else grade_by_errors(r, RADCLIQ) for r in drawn]
     split = split_by_reference(graded, 0.3, 0.3, seed)
     sides = [graded_pairs(side, RADCLIQ).pairs for side in (split.train, split.validation, split.test)]
@@ -59,7 +59,7 @@ def test_pairs_of_the_sides_share_no_reference(drawn, seed):
         ]
 
 
-def test_sides_have_the_asked_shares_and_stay_as_records_come():
+def test_split_by_reference_sides_have_the_asked_shares_and_stay_as_records_come():
     drawn = [GradedReport(f"Nodule of {n} mm.", "No nodule.", (0, 1, 0, 0, 0, 0)) for n in range(1000)]
     split = split_by_reference(drawn, 0.1, 0.2, seed=3)
     assert 70 < len(split.validation) < 130

@@ -34,11 +34,11 @@ NO_CATEGORY = ErrorRecord("a", "b", (None,) * 6, other=2)
         (ErrorRecord("a", "b", SIX), "significance", [math.nan] * 2),
     ],
 )
-def test_labels(record: ErrorRecord, heads: str, labels: list[float]) -> None:
+def test_head_labels_labels(record: ErrorRecord, heads: str, labels: list[float]) -> None:
     assert head_labels(record, heads) == pytest.approx(labels, nan_ok=True)
 
 
-def test_records_without_a_label_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_crepe_data_module_records_without_a_label_are_left_out_and_counted(tmp_path: Path) -> None:
     lines = [{**record, "significant": record["counts"]} for record in tiny_records(20)]
     for line in lines[::4]:
         del line["significant"]
@@ -52,7 +52,7 @@ def test_records_without_a_label_are_left_out_and_counted(tmp_path: Path) -> Non
     assert data.pairs["train"].labels.shape[1] == 2
 
 
-def test_a_source_without_any_label_is_named(tmp_path: Path) -> None:
+def test_crepe_data_module_a_source_without_any_label_is_named(tmp_path: Path) -> None:
     write_records(tmp_path / "errors.jsonl", tiny_records(4))
     data = CrepeDataModule([JsonlRecords(str(tmp_path / "errors.jsonl"))], "unused", "significance")
     with pytest.raises(ValueError, match="no record of source 'errors' has a label for heads='significance'"):
@@ -60,7 +60,7 @@ def test_a_source_without_any_label_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("heads", ["significance", "total"])
-def test_a_model_of_few_heads_trains_and_scores(tmp_path: Path, heads: str) -> None:
+def test_crepe_module_a_model_of_few_heads_trains_and_scores(tmp_path: Path, heads: str) -> None:
     save_tiny_encoder(tmp_path / "encoder")
     lines = [{**record, "significant": [record["counts"][0], 0, 0, 0, 0, 0]} for record in tiny_records(30)]
     write_records(tmp_path / "errors.jsonl", lines)
@@ -79,7 +79,7 @@ def test_a_model_of_few_heads_trains_and_scores(tmp_path: Path, heads: str) -> N
     assert torch.allclose(scores.value, torch.stack(list(scores.details.values())).sum(0))
 
 
-def test_unknown_heads_are_told(tmp_path: Path) -> None:
+def test_crepe_module_unknown_heads_are_told(tmp_path: Path) -> None:
     save_tiny_encoder(tmp_path / "encoder")
     write_records(tmp_path / "errors.jsonl", tiny_records(4))
     recipe = write_recipe(tmp_path, {"encoder": str(tmp_path / "encoder"), "heads": "severity"}, {})
@@ -87,7 +87,7 @@ def test_unknown_heads_are_told(tmp_path: Path) -> None:
         cli.validate("crepe", recipe)
 
 
-def test_injected_errors_are_significant_if_their_finding_is(tmp_path: Path) -> None:
+def test_report_errors_injected_errors_are_significant_if_their_finding_is(tmp_path: Path) -> None:
     write_records(
         tmp_path / "r.jsonl", [{"report": "Large left pneumothorax. Calcified granuloma in the right upper lobe."}]
     )

@@ -98,7 +98,7 @@ def _generated(generator, batch, **settings):
     return output, Completions.until_end(output.sequences[:, start:], generator.end_token_ids)
 
 
-def test_log_probs_are_those_that_were_sampled_with(made):
+def test_generators_log_probs_are_those_that_were_sampled_with(made):
     generator, batch = made
     assert isinstance(generator, ReportGenerator)
     is_decoder = isinstance(generator, EncoderDecoderGenerator)
@@ -124,7 +124,7 @@ def test_log_probs_are_those_that_were_sampled_with(made):
         )
 
 
-def test_rows_do_not_depend_on_their_batch(made):
+def test_generators_rows_do_not_depend_on_their_batch(made):
     generator, batch = made
     with torch.no_grad():
         completions = generator.sample(batch)
@@ -136,7 +136,7 @@ def test_rows_do_not_depend_on_their_batch(made):
     torch.testing.assert_close(some[inside], whole[inside], atol=1e-5, rtol=1e-5)
 
 
-def test_greedy_is_greedy_and_decoded_without_special_tokens(made):
+def test_generators_greedy_is_greedy_and_decoded_without_special_tokens(made):
     generator, batch = made
     torch.manual_seed(1)
     first = generator.sample(batch, greedy=True)
@@ -150,7 +150,7 @@ def test_greedy_is_greedy_and_decoded_without_special_tokens(made):
     assert not any("<eos>" in text or "<pad>" in text for text in texts)
 
 
-def test_greedy_takes_the_most_probable_tokens_whatever_the_settings_of_the_model(made):
+def test_generators_greedy_takes_the_most_probable_tokens_whatever_the_settings_of_the_model(made):
     generator, batch = made
     expected = generator.sample(batch, greedy=True).token_lists()
     generator.model.generation_config.repetition_penalty = 50.0
@@ -168,7 +168,7 @@ def test_completions_end_with_their_first_end():
     assert some.finished.tolist() == [True, True]
 
 
-def test_entropies_are_left_out_where_no_gradient_is_taken():
+def test_token_scores_entropies_are_left_out_where_no_gradient_is_taken():
     completions = Completions(torch.zeros(1, 2, dtype=torch.long), torch.ones(1, 2, dtype=torch.long))
     logits = torch.zeros(1, 2, 5, requires_grad=True)
     assert not TokenScores.from_logits(logits, completions).entropies.requires_grad
@@ -176,7 +176,7 @@ def test_entropies_are_left_out_where_no_gradient_is_taken():
         assert TokenScores.from_logits(logits, completions).entropies is None
 
 
-def test_rows_of_batches():
+def test_take_rows_rows_of_batches():
     batch = {"image": torch.arange(6).view(3, 2), "report": ["a", "b", "c"]}
     assert num_rows(batch) == 3
     taken = take_rows(repeat_rows(batch, 2), torch.tensor([0, 1, 5]))
@@ -193,7 +193,7 @@ def test_rows_of_batches():
         ({"a": "text"}, TypeError, r"batch\['a'\] must be a tensor \(N, ...\) or a list of N values, got str"),
     ],
 )
-def test_batches_that_cannot_be(batch, error, message):
+def test_num_rows_batches_that_cannot_be(batch, error, message):
     with pytest.raises(error, match=message):
         num_rows(batch)
 
@@ -209,7 +209,7 @@ def test_generators_that_cannot_be():
         EncoderDecoderGenerator(tiny_model(), tiny_tokenizer())
 
 
-def test_rows_that_a_generator_cannot_read(tmp_path):
+def test_collate_rows_that_a_generator_cannot_read(tmp_path):
     with pytest.raises(ValueError, match="rows must have a prompt, got columns report"):
         tiny_generator().collate([{"report": "edema"}])
     generator, batch = _ct_chat(tmp_path)

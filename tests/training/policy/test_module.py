@@ -24,7 +24,7 @@ ALGORITHMS = ["grpo", "dr_grpo", "rloo", "scst", "ppo"]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_learns_a_word(algorithm):
+def test_policy_module_learns_a_word(algorithm):
     module = PolicyModule(tiny_generator(), says_edema, algorithm=algorithm, learning_rate=5e-3)
     rewards = train(module, 40)["reward"]
     assert rewards[0] < 0.5
@@ -34,7 +34,7 @@ def test_learns_a_word(algorithm):
 @pytest.mark.parametrize(
     "algorithm", ["grpo", "ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dr_grpo", "rloo", "scst"))]
 )
-def test_learns_in_several_steps_from_each_rollout_near_a_reference(algorithm):
+def test_policy_module_learns_in_several_steps_from_each_rollout_near_a_reference(algorithm):
     options = {"minibatches": 2, "epochs": 2, "beta": 0.02}
     module = PolicyModule(tiny_generator(), says_edema, algorithm=algorithm, learning_rate=5e-3, **options)
     start = weights(module.generator)
@@ -138,7 +138,7 @@ def _trl(written, folder, **options):
     ],
     ids=["grpo", "epochs", "corrected", "dapo", "dr_grpo", "batch", "accumulated", "accumulated-dapo"],
 )
-def test_steps_are_those_of_trl(written, tmp_path, trl, own, trainer):
+def test_policy_module_steps_are_those_of_trl(written, tmp_path, trl, own, trainer):
     expected = _trl(written, tmp_path, **trl)
     module = PlainSteps(_Writes(written), word_value, num_generations=4, learning_rate=0.1, **own)
     before = weights(module.generator)
@@ -149,7 +149,7 @@ def test_steps_are_those_of_trl(written, tmp_path, trl, own, trainer):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
-def test_a_completion_without_a_reward_moves_nothing_and_is_counted():
+def test_policy_module_a_completion_without_a_reward_moves_nothing_and_is_counted():
     def of_even_rows(completions, row, **_):
         return [None if own % 2 else 0.5 for own in row]
 
@@ -163,7 +163,7 @@ def test_a_completion_without_a_reward_moves_nothing_and_is_counted():
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_no_reward_at_all_moves_nothing(algorithm):
+def test_policy_module_no_reward_at_all_moves_nothing(algorithm):
     module = PolicyModule(tiny_generator(), lambda completions, **_: [None] * len(completions), algorithm=algorithm)
     before = weights(module.generator)
     history = train(module, 2)
@@ -172,7 +172,7 @@ def test_no_reward_at_all_moves_nothing(algorithm):
     assert torch.equal(weights(module.generator), before)
 
 
-def test_logs_what_trl_logs():
+def test_policy_module_logs_what_trl_logs():
     def second(completions, log_metric, **_):
         log_metric("words", sum(len(text.split()) for text in completions) / len(completions))
         return [float(len(text)) for text in completions]
@@ -197,7 +197,7 @@ def test_logs_what_trl_logs():
     assert row["entropy"] == pytest.approx(math.log(14), abs=0.01)
 
 
-def test_the_reference_of_an_adapted_model_is_the_model_without_adapters():
+def test_policy_module_the_reference_of_an_adapted_model_is_the_model_without_adapters():
     lora = LoraConfig(r=4, lora_alpha=64, target_modules=["q_proj", "v_proj"])
     torch.manual_seed(0)
     adapted = get_peft_model(tiny_model(), lora)
@@ -218,7 +218,7 @@ def test_the_reference_of_an_adapted_model_is_the_model_without_adapters():
         assert not torch.allclose(generator.log_probs(batch, completions).log_probs, expected)
 
 
-def test_accumulated_and_mixed_precision_steps_run():
+def test_policy_module_accumulated_and_mixed_precision_steps_run():
     module = PolicyModule(tiny_generator(), says_edema, minibatches=2, algorithm="ppo", learning_rate=5e-3)
     options = {"accumulate_grad_batches": 2, "precision": "bf16-mixed", "gradient_clip_val": 1.0}
     history = train(module, 20, **options)
@@ -226,7 +226,7 @@ def test_accumulated_and_mixed_precision_steps_run():
     assert history["reward"][-1] > history["reward"][0]
 
 
-def test_a_plain_loader_serves_where_each_step_has_its_rollout():
+def test_policy_module_a_plain_loader_serves_where_each_step_has_its_rollout():
     module = PolicyModule(tiny_generator(), says_edema)
     loader = DataLoader(tiny_rows(8), batch_size=4, collate_fn=module.generator.collate)
     assert len(train(module, 3, data=loader).rows) == 3
@@ -236,7 +236,7 @@ def test_a_plain_loader_serves_where_each_step_has_its_rollout():
         train(module, 3, data=loader)
 
 
-def test_validation_gives_the_callback_what_it_reads():
+def test_policy_module_validation_gives_the_callback_what_it_reads():
     module = PolicyModule(tiny_generator(), says_edema)
     outputs = module.validation_step(module.generator.collate(tiny_rows(3)), 0)
     assert outputs["reference"] == ["edema", "nodule", "normal"]
@@ -246,7 +246,7 @@ def test_validation_gives_the_callback_what_it_reads():
     assert again["prediction"] == outputs["prediction"]
 
 
-def test_the_generator_is_in_evaluation_mode_but_for_what_cudnn_asks():
+def test_policy_module_the_generator_is_in_evaluation_mode_but_for_what_cudnn_asks():
     class Recurrent(CausalLMGenerator):
         def __init__(self):
             super().__init__(tiny_model(), tiny_tokenizer(), max_new_tokens=4)
@@ -286,13 +286,13 @@ class _Mute(nn.Module):
         ({"generator": object()}, TypeError, "object lacks sample, log_probs, decode"),
     ],
 )
-def test_settings_that_cannot_be(options, error, message):
+def test_policy_module_settings_that_cannot_be(options, error, message):
     options = {"generator": tiny_generator(), "rewards": says_edema, **options}
     with pytest.raises(error, match=message):
         PolicyModule(**options)
 
 
-def test_lightning_cli_builds_it_from_flat_keys(tmp_path):
+def test_policy_module_lightning_cli_builds_it_from_flat_keys(tmp_path):
     settings = {"generator": {"class_path": "tiny_generator.TinyPolicy"}, "rewards": ["tiny_generator.says_edema"]}
     settings |= {"algorithm": "rloo", "minibatches": 2, "epochs": 2, "loss": {"clip_high": 0.28}, "schedule": "linear"}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump({"model": settings}))
@@ -305,13 +305,13 @@ def test_lightning_cli_builds_it_from_flat_keys(tmp_path):
         PolicyModule(tiny_generator(), says_edema, bta=0.1)
 
 
-def test_batches_that_cannot_be_cut():
+def test_policy_module_batches_that_cannot_be_cut():
     module = PolicyModule(tiny_generator(), says_edema, num_generations=2, minibatches=3)
     with pytest.raises(ValueError, match="4 rows of 2 completions cannot be divided into 3 minibatches"):
         train(module, 1)
 
 
-def test_what_an_algorithm_needs_of_the_generator():
+def test_policy_module_what_an_algorithm_needs_of_the_generator():
     class Anonymous(_Mute):
         def log_probs(self, batch, completions): ...
 
@@ -323,14 +323,14 @@ def test_what_an_algorithm_needs_of_the_generator():
         PolicyModule(Anonymous(), says_edema, algorithm="dr_grpo")
 
 
-def test_validation_alone_needs_no_rollout(tmp_path):
+def test_policy_module_validation_alone_needs_no_rollout(tmp_path):
     module = PolicyModule(tiny_generator(), says_edema)
     data = PolicyDataModule(tiny_rows(8), tiny_rows(4), batch_size=4, collate=module.generator.collate)
     trainer = Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, default_root_dir=tmp_path)
     trainer.validate(module, data, verbose=False)
 
 
-def test_the_watch_sees_each_rollout_once() -> None:
+def test_policy_module_the_watch_sees_each_rollout_once() -> None:
     callback = RewardWatchCallback(block_reports=8, baseline_reports=24, window_reports=24)
     module = PolicyModule(tiny_generator(), says_edema, num_generations=4, minibatches=2, epochs=2, seed=0)
     train(module, 12, batch_size=4, callbacks=[callback])

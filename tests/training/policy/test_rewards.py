@@ -19,7 +19,7 @@ def _call(functions, weights=None, **columns):
     return RewardSet(functions, weights)({"prompt": ["a", "b"], **columns}, COMPLETIONS, TEXTS, STATE)
 
 
-def test_the_call_is_that_of_trl():
+def test_reward_set_the_call_is_that_of_trl():
     seen = {}
 
     def note(**arguments):
@@ -47,7 +47,7 @@ def test_the_call_is_that_of_trl():
     assert table.extras == {"why": ["x", "y"]}
 
 
-def test_conversations_are_completed_by_messages():
+def test_reward_set_conversations_are_completed_by_messages():
     seen = []
 
     def note(completions, prompts, **_):
@@ -59,7 +59,7 @@ def test_conversations_are_completed_by_messages():
     assert seen == [prompts, [[{"role": "assistant", "content": text}] for text in TEXTS]]
 
 
-def test_a_reward_of_the_package_reads_its_columns():
+def test_reward_set_a_reward_of_the_package_reads_its_columns():
     reward = make_reward("crg", prior=0.2, reference_column="report")
     table = _call(reward, report=["Cardiomegaly.", "Cardiomegaly."])
     assert table.values[0, 0] > 0 > table.values[1, 0]
@@ -68,7 +68,7 @@ def test_a_reward_of_the_package_reads_its_columns():
         _call(reward)
 
 
-def test_coroutines_wait_for_each_other_in_one_loop():
+def test_reward_set_coroutines_wait_for_each_other_in_one_loop():
     arrived = []
 
     def waiting(name):
@@ -86,7 +86,7 @@ def test_coroutines_wait_for_each_other_in_one_loop():
     assert table.total.tolist() == [5.0, 5.0]
 
 
-def test_what_one_reward_cannot_score_has_no_sum_unless_it_has_no_weight():
+def test_reward_set_what_one_reward_cannot_score_has_no_sum_unless_it_has_no_weight():
     def half(completions, **_):
         return [1.0, None]
 
@@ -106,7 +106,7 @@ def test_what_one_reward_cannot_score_has_no_sum_unless_it_has_no_weight():
         ([1.0, math.inf], "reward 'given' of row 1 is infinite; return None"),
     ],
 )
-def test_rewards_that_cannot_be(given, message):
+def test_reward_set_rewards_that_cannot_be(given, message):
     def reward(completions, **_):
         return given
 
@@ -115,12 +115,12 @@ def test_rewards_that_cannot_be(given, message):
         _call(reward)
 
 
-def test_columns_that_would_hide_the_trainer_s():
+def test_reward_set_columns_that_would_hide_the_trainer_s():
     with pytest.raises(ValueError, match="must not have a column 'completions'"):
         _call(lambda **_: [0.0, 0.0], completions=["a", "b"])
 
 
-def test_states_go_back_to_their_rewards():
+def test_reward_set_states_go_back_to_their_rewards():
     functions = [make_reward("crg", prior="running"), lambda completions, **_: [0.0, 0.0]]
     rewards = RewardSet(functions)
     rewards({"reference": ["Cardiomegaly.", "Normal."]}, COMPLETIONS, TEXTS, STATE)

@@ -35,7 +35,7 @@ def run(folder: Path, *settings: dict[str, Any]) -> list[dict[str, Any]]:
     return told
 
 
-def test_two_processes_take_the_steps_of_one(tmp_path: Path) -> None:
+def test_policy_module_two_processes_take_the_steps_of_one(tmp_path: Path) -> None:
     # Each of them depends on numbers of all processes: the deviation of the batch, its tokens, whitening.
     modules = [
         {"scale": "batch", "loss": {"aggregation": "token_mean"}, "beta": 0.05},
@@ -56,7 +56,7 @@ def test_two_processes_take_the_steps_of_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, devices: int) -> None:
+def test_policy_module_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, devices: int) -> None:
     # Two rollouts an epoch of one process, one of two; killed within a rollout, and resumed from there.
     shared = {"module": {"minibatches": 2, "epochs": 2, "beta": 0.05}, "batch_size": 8, "devices": devices, "steps": 14}
     (whole,) = run(tmp_path / "whole", shared)
@@ -71,7 +71,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, dev
         assert resumed["history"] == whole["history"][step:]
 
 
-def test_a_checkpoint_of_two_processes_is_not_resumed_by_one(tmp_path: Path) -> None:
+def test_policy_module_a_checkpoint_of_two_processes_is_not_resumed_by_one(tmp_path: Path) -> None:
     shared = {"module": {}, "batch_size": 4, "steps": 1}
     run(tmp_path / "two", {**shared, "devices": 2})
     failed = start(tmp_path / "one", {**shared, "steps": 2, "resume": str(tmp_path / "two" / "0" / "step=1.ckpt")})

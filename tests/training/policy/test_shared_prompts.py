@@ -50,7 +50,7 @@ def _scores(generator, batch, completions):
 
 
 @pytest.mark.parametrize("tokens_per_call", [0, 64])
-def test_scores_and_gradients_are_those_of_whole_rows(made, monkeypatch, tokens_per_call):
+def test_causal_lm_generator_scores_and_gradients_are_those_of_whole_rows(made, monkeypatch, tokens_per_call):
     monkeypatch.setattr(shared_prompts, "_TOKENS_PER_CALL", tokens_per_call)
     generator, batch = made
     rows = take_rows(repeat_rows(batch, 3), torch.tensor([4, 0, 9, 3, 5, 1, 8, 10]))
@@ -68,7 +68,7 @@ def test_scores_and_gradients_are_those_of_whole_rows(made, monkeypatch, tokens_
     assert (gradient - expected).norm() < 1e-5 * expected.norm()
 
 
-def test_completions_of_one_token(made):
+def test_causal_lm_generator_completions_of_one_token(made):
     generator, batch = made
     generator.max_new_tokens = 1
     rows = repeat_rows(batch, 2)
@@ -79,7 +79,7 @@ def test_completions_of_one_token(made):
     torch.testing.assert_close(together.log_probs[2:3], alone.log_probs, atol=1e-5, rtol=1e-5)
 
 
-def test_the_samplers_probabilities_are_those_of_the_scores(made):
+def test_causal_lm_generator_the_samplers_probabilities_are_those_of_the_scores(made):
     generator, batch = made
     generator.merge_adapters, generator.temperature, generator.max_new_tokens = True, 3.0, 12
     rows = repeat_rows(batch, 8)
@@ -96,7 +96,7 @@ def test_the_samplers_probabilities_are_those_of_the_scores(made):
     assert generator.sample(rows, greedy=True).token_lists() == greedy.token_lists()
 
 
-def test_samples_have_the_frequencies_of_the_model():
+def test_sample_tokens_samples_have_the_frequencies_of_the_model():
     generator, batch = _text()
     generator.eval()
     generator.max_new_tokens = 2
@@ -112,7 +112,7 @@ def test_samples_have_the_frequencies_of_the_model():
 
 
 @pytest.mark.slow
-def test_rare_tokens_are_drawn_as_often_as_they_should_be():
+def test_sample_tokens_rare_tokens_are_drawn_as_often_as_they_should_be():
     # In float32, probabilities of 1e-8 vanish in a sum near 1.
     logits = torch.full((1, 200_001), math.log(1e-7))
     logits[0, 0] = 0.0
@@ -123,12 +123,12 @@ def test_rare_tokens_are_drawn_as_often_as_they_should_be():
     assert torch.allclose(log_probs, logits[0].log_softmax(0)[tokens], atol=1e-5)
 
 
-def test_a_token_without_probability_is_never_drawn():
+def test_sample_tokens_a_token_without_probability_is_never_drawn():
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).expand(1000, -1)
     assert set(sample_tokens(logits)[0].tolist()) == {1, 3}
 
 
-def test_merged_adapters_leave_the_weights_unchanged():
+def test_adapters_merged_merged_adapters_leave_the_weights_unchanged():
     torch.manual_seed(0)
     model = get_peft_model(
         tiny_model().to(torch.bfloat16), LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
@@ -163,7 +163,7 @@ def _prompt_tuning():
 
 
 @pytest.mark.parametrize("make", [_sliding, _checkpointing, _prompt_tuning])
-def test_models_that_cannot_share_compute_whole_rows(make):
+def test_causal_lm_generator_models_that_cannot_share_compute_whole_rows(make):
     torch.manual_seed(0)
     model = make()
     assert new_cache(model) is None

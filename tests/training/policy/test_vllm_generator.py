@@ -50,7 +50,7 @@ def other_program() -> OtherProgram:
     ],
     ids=["ratio", "bound", "mask", "none", "rloo", "dr_grpo"],
 )
-def test_the_loss_is_weighted_by_the_ratios(options, factor):
+def test_sampler_correction_the_loss_is_weighted_by_the_ratios(options, factor):
     """A plain gradient step is as many times longer."""
     moved = []
     algorithm = {"algorithm": options.get("algorithm", "grpo")}
@@ -66,7 +66,7 @@ def test_the_loss_is_weighted_by_the_ratios(options, factor):
         assert history["sampling/importance_sampling_ratio/mean"][0] == pytest.approx(factor, rel=1e-4)
 
 
-def test_minibatches_and_resuming_keep_the_log_probabilities():
+def test_sampler_correction_minibatches_and_resuming_keep_the_log_probabilities():
     module = PolicyModule(other_program(), word_value, minibatches=2, epochs=2, learning_rate=1e-3)
     history = train(module, 4)
     # The ratio is that of the weights of sampling, also after an optimiser step.
@@ -76,7 +76,7 @@ def test_minibatches_and_resuming_keep_the_log_probabilities():
 
 
 @pytest.mark.parametrize("options", [{"sampler_correction": "token"}, {"sampler_clip_min": 3.0}])
-def test_a_wrong_correction_is_refused_before_training(options):
+def test_sampler_correction_a_wrong_correction_is_refused_before_training(options):
     with pytest.raises(ValueError, match=r"mode must be|clip_min must be less"):
         PolicyModule(tiny_generator(), says_edema, **options)
 
@@ -123,7 +123,7 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> VLLMGenerator:
     return made
 
 
-def test_the_engine_gets_the_weights_before_each_rollout(generator):
+def test_vllm_generator_the_engine_gets_the_weights_before_each_rollout(generator):
     train(PolicyModule(generator, word_value, minibatches=2, learning_rate=1e-2, beta=0.1), 4)
     push = ["prefix cache", "encoder cache"]
     assert generator.engine.calls == [*push, "generate", *push, "generate"]
@@ -132,7 +132,7 @@ def test_the_engine_gets_the_weights_before_each_rollout(generator):
         assert not torch.equal(generator.engine.loaded[name], parameter), name
 
 
-def test_completions_of_the_engine(generator):
+def test_vllm_generator_completions_of_the_engine(generator):
     batch = generator.collate(tiny_rows(6))
     torch.manual_seed(3)
     completions = generator.sample(batch)
@@ -144,12 +144,12 @@ def test_completions_of_the_engine(generator):
     assert completions.finished.tolist() == [length < 4 for length in completions.lengths.tolist()]
 
 
-def test_a_model_that_was_not_saved():
+def test_vllm_generator_a_model_that_was_not_saved():
     with pytest.raises(ValueError, match="model_path: the model was not loaded from a checkpoint"):
         VLLMGenerator(tiny_generator())
 
 
-def test_weights_with_an_adapter_are_those_of_the_merged_model():
+def test_checkpoint_weights_weights_with_an_adapter_are_those_of_the_merged_model():
     processor = tiny_processor()
     model = tiny_ct_chat(processor)
     torch.manual_seed(1)
@@ -191,7 +191,7 @@ def ct_chat(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.vllm
-def test_log_probabilities_of_vllm_are_those_of_the_trainer(ct_chat: Any, tmp_path: Path) -> None:
+def test_vllm_generator_log_probabilities_of_vllm_are_those_of_the_trainer(ct_chat: Any, tmp_path: Path) -> None:
     generator, rows = ct_chat
     batch = generator.collate(rows)
     completions = generator.sample(batch)
@@ -220,7 +220,7 @@ def test_log_probabilities_of_vllm_are_those_of_the_trainer(ct_chat: Any, tmp_pa
 
 @pytest.mark.vllm
 @pytest.mark.distributed
-def test_two_processes(tmp_path: Path) -> None:
+def test_vllm_generator_two_processes(tmp_path: Path) -> None:
     pytest.importorskip("vllm", reason="vLLM has an environment of its own")
     save_tiny_ct_chat(tmp_path / "model", hidden_size=64)
     save_volumes(tmp_path / "volumes", 3)

