@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, MetricChoice, PairColumns
 from rrg_rewards.cli.options import (
@@ -19,10 +19,6 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.score import add_metric_options
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
-
-if TYPE_CHECKING:
-    from rrg_rewards.analysis.agreement_tables import TableAgreement
-    from rrg_rewards.pages.page import Page
 
 __all__ = ["add_command"]
 
@@ -97,6 +93,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.system_tables import TableOptions
     from rrg_rewards.analysis.tables import agreement_grids, agreement_rows
     from rrg_rewards.data.tables.table import Table
+    from rrg_rewards.pages.agreement_page import table_agreement_page
     from rrg_rewards.version import __version__
 
     found = agreement_of_table(
@@ -114,23 +111,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.show(*agreement_grids(result), stderr=outputs.hides_results)
     _write_files(result, args.latex, args.png, outputs.overwrite)
     if page.html is not None:
-        page.write(_page(result, found), outputs.overwrite)
+        page.write(table_agreement_page(result, found.rows), outputs.overwrite)
     outputs.write(Table.from_records(agreement_rows(result)), result)
     return 0
-
-
-def _page(result: Mapping[str, Any], found: "TableAgreement") -> "Page":
-    from rrg_rewards.pages.agreement_page import agreement_page
-    from rrg_rewards.pages.page import Column, Pane, Rows
-
-    rows = found.rows
-    values = {name: column.tolist() for name, column in rows.columns.items()}
-    cells = [Column(name, column, "human" if name in rows.human else "scores") for name, column in values.items()]
-    if rows.groups is not None:
-        cells.append(Column(result["group"], rows.groups, "table"))
-    names = rows.names or [str(row + 1) for row in range(len(rows))]
-    panes = [Pane(name, texts) for name, texts in rows.texts.items()]
-    return agreement_page(result, values, list(rows.human), Rows("row", names, cells, panes))
 
 
 def _write_files(result: Mapping[str, Any], latex: str | None, png: str | None, overwrite: bool) -> None:

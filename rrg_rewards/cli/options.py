@@ -29,19 +29,14 @@ __all__ = [
     "add_settings",
     "add_shared_options",
     "add_table_argument",
-    "check_file_options",
-    "check_outputs",
     "finite_number",
     "model_from",
     "not_negative_int",
-    "note_delimiter",
     "positive_int",
     "read_assignments",
     "read_input",
     "settings_from",
     "show_dry_run",
-    "with_new_columns",
-    "write_outputs",
 ]
 
 
@@ -543,46 +538,8 @@ class PageOptions:
         write_page(page, self.html, overwrite)
 
 
-def check_outputs(args: argparse.Namespace) -> None:
-    """Raise before any work is done if ``--output`` or ``--json`` cannot be written, or both name the same file."""
-    settings_from(args, Outputs).check()
-
-
-def check_file_options(args: argparse.Namespace, *options: str) -> None:
-    """Raise before any work is done if an option such as ``--latex`` names no file of its own that can be written.
-
-    Args:
-        args: Arguments of the command, with ``output``, ``json`` and ``overwrite``.
-        options: Names of the options, without the two dashes.
-    """
-    settings_from(args, Outputs).check(**{option: getattr(args, option) for option in options})
-
-
-def write_outputs(args: argparse.Namespace, table: "Table", summary: Mapping[str, Any]) -> None:
-    """Write the summary to ``--json`` and the table to ``--output``, if they are set."""
-    settings_from(args, Outputs).write(table, summary)
-
-
 def read_input(args: argparse.Namespace, terminal: Terminal) -> "Table":
     """Read the input table; warn if it has no rows."""
     from rrg_rewards.analysis import pairs
 
     return pairs.read_input(args.table, args.format, args.delimiter, terminal)
-
-
-def note_delimiter(args: argparse.Namespace, table: "Table", terminal: Terminal) -> None:
-    """Say if a table is not separated by commas, unless ``--delimiter`` says so."""
-    if table.delimiter != "," and args.delimiter is None:
-        terminal.note(f"{args.table} is separated by {'tabs' if table.delimiter == chr(9) else 'semicolons'}")
-
-
-def with_new_columns(table: "Table", columns: Mapping[str, Sequence[Any]], prefix: str, terminal: Terminal) -> "Table":
-    """Return the table with columns added as ``prefix`` + name; warn if they replace input columns."""
-    named = {prefix + name: cells for name, cells in columns.items()}
-    replaced = [name for name in named if name in table.columns]
-    if replaced:
-        terminal.warn(
-            f"the output replaces {len(replaced)} input column(s) of the same name: {', '.join(replaced)}; "
-            "--prefix TEXT keeps both"
-        )
-    return table.with_columns(named)

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rrg_rewards.analysis.agreement import RatedRows
 from rrg_rewards.pages.charts import Interval, Intervals, Matrix, Scatter, cards
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, shown_p, table
-from rrg_rewards.pages.page import Page, Rows
+from rrg_rewards.pages.page import Column, Page, Pane, Rows
 from rrg_rewards.pages.plots import draw_png
 
-__all__ = ["agreement_page", "draw_agreement"]
+__all__ = ["agreement_page", "draw_agreement", "table_agreement_page"]
 
 # Points of a plot; more cannot be told apart.
 _MOST_POINTS = 1000
@@ -45,6 +46,22 @@ def agreement_page(
     }
     lead = f"{result['rows']} rows: agreement of {', '.join(_scores(columns, human))} with {', '.join(human)}."
     return Page("Agreement with human judgements", lead, sections, rows, facts)
+
+
+def table_agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:
+    """Return the page of the agreement in a table.
+
+    Args:
+        result: What ``--json`` contains.
+        rows: The scores and judgements, with the names and reports that the page shows.
+    """
+    values = {name: column.tolist() for name, column in rows.columns.items()}
+    cells = [Column(name, column, "human" if name in rows.human else "scores") for name, column in values.items()]
+    if rows.groups is not None:
+        cells.append(Column(result["group"], rows.groups, "table"))
+    names = rows.names or [str(row + 1) for row in range(len(rows))]
+    panes = [Pane(name, texts) for name, texts in rows.texts.items()]
+    return agreement_page(result, values, list(rows.human), Rows("row", names, cells, panes))
 
 
 def _scores(columns: Mapping[str, Sequence[float]], human: Sequence[str]) -> list[str]:
