@@ -1,4 +1,4 @@
-"""Agreement of predicted rewards and true scores about the order of reports with the same reference."""
+"""Share of report pairs with the same reference that predicted rewards order as the true scores do."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -122,7 +122,8 @@ class Scores:
         """
         # Sums of counts are exact in their own types.
         sums = (one.double().sum(0) if one.is_floating_point() else one.sum(0) for one in sufficient_statistics)
-        return self.corpus_value(torch.tensor(len(sufficient_statistics[0])), *sums)
+        first = sufficient_statistics[0]
+        return self.corpus_value(torch.tensor(len(first), device=first.device), *sums)
 
     def aggregate_weighted(self, weights: Tensor, *sufficient_statistics: Tensor) -> Tensor:
         """Compute :meth:`aggregate` for several weightings of the rows; a row of weight w counts as w equal rows.

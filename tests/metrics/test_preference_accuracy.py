@@ -1,4 +1,4 @@
-"""Agreement of rewards: equal to loops over pairs, exact over batches; missing annotations are excluded."""
+"""Accuracy of preferences: equal to loops over pairs, exact over batches; missing annotations are excluded."""
 
 import math
 from itertools import combinations
