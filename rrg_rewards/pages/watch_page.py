@@ -83,7 +83,7 @@ def alarm_table(history: Mapping[str, Any]) -> Markup:
         [str(alarm["step"]), alarm["cause"], alarm["message"], f"{alarm['severity']:.2f}"]
         for alarm in history["alarms"]
     ]
-    return table(["Step", "Cause", "Numbers", "Severity"], rows, "Alarms of the watch")
+    return table(["Step", "Cause", "Numbers", "Severity"], rows, "Alarms of the watch", numbers=False)
 
 
 def _checks(history: Mapping[str, Any]) -> Markup:
@@ -94,7 +94,7 @@ def _checks(history: Mapping[str, Any]) -> Markup:
         [verdict["cause"], verdict["message"], f"{verdict['severity']:.2f}", alarm if verdict["fired"] else "-"]
         for verdict in sorted(history["verdicts"], key=lambda verdict: -verdict["severity"])
     ]
-    return table(["Check", "Numbers", "Severity", "Result"], rows, "Checks, the highest severity first")
+    return table(["Check", "Numbers", "Severity", "Result"], rows, "Checks, the highest severity first", numbers=False)
 
 
 def watch_charts(history: Mapping[str, Any]) -> dict[str, list[Curves]]:
