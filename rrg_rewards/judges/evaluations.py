@@ -151,14 +151,14 @@ def judge_agreement(
 
 
 def _columns(evaluations: Sequence[CrimsonEvaluation]) -> dict[str, Tensor]:
-    found = crimson_statistics(evaluations)
+    statistics = crimson_statistics(evaluations)
     return {
         # Scores are quotients of sums of weights; equal ones may differ by rounding, and are ties.
-        "score": crimson_score_from_statistics(*found[:3]).round(decimals=_DIGITS),
-        "false_findings": found.num_false,
-        "missing_findings": found.num_missing,
-        "attribute_errors": found.num_attribute,
-        "errors": found.num_false + found.num_missing + found.num_attribute,
+        "score": crimson_score_from_statistics(*statistics[:3]).round(decimals=_DIGITS),
+        "false_findings": statistics.num_false,
+        "missing_findings": statistics.num_missing,
+        "attribute_errors": statistics.num_attribute,
+        "errors": statistics.num_false + statistics.num_missing + statistics.num_attribute,
     }
 
 

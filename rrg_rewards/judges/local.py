@@ -374,7 +374,7 @@ class _Sampling:
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # noqa: ARG002 (transformers' signature)
         """Return the scores divided by the temperature, with noise added."""
         # -log of exponentially distributed numbers is Gumbel noise.
-        noise = torch.stack([torch.empty(scores.shape[1]).exponential_(generator=one) for one in self._generators])
+        noise = torch.stack([torch.empty(scores.shape[1]).exponential_(generator=draws) for draws in self._generators])
         return scores.float() / self._temperature - noise.log().to(scores.device)
 
 

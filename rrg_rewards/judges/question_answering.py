@@ -260,4 +260,4 @@ def _signature(judge: Judge | None, task: JudgeTask[Any, Any], engine: str) -> s
 def _graded(items: Sequence[QAItem], answers: Sequence[str | None], grades: Any) -> Any:
     if isinstance(grades, JudgeFailure):
         return grades
-    return tuple(GradedAnswer(*one) for one in zip(items, answers, grades, strict=True))
+    return tuple(GradedAnswer(*row) for row in zip(items, answers, grades, strict=True))

@@ -63,13 +63,17 @@ class RuleJudge(Judge):
         """
         readings = dict.fromkeys((pair.candidate, prose(pair.candidate)))
         context = dict(pair.context)
-        found = [
+        evaluations = [
             _evaluation(compare_findings(pair.reference, text, context, open_findings=True, limit_credit=True))
             for text in readings
         ]
         # Offsets in the candidate without braces are not those in the candidate.
-        found[1:] = [_without_predicted_spans(evaluation) for evaluation in found[1:]]
-        return found[0] if len(found) == 1 else min(found, key=lambda evaluation: crimson_score(evaluation).item())
+        evaluations[1:] = [_without_predicted_spans(evaluation) for evaluation in evaluations[1:]]
+        return (
+            evaluations[0]
+            if len(evaluations) == 1
+            else min(evaluations, key=lambda evaluation: crimson_score(evaluation).item())
+        )
 
 
 def _without_predicted_spans(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
@@ -77,25 +81,27 @@ def _without_predicted_spans(evaluation: CrimsonEvaluation) -> CrimsonEvaluation
     return replace(evaluation, predicted_findings=predicted)
 
 
-def _evaluation(found: FindingComparison) -> CrimsonEvaluation:
+def _evaluation(comparison: FindingComparison) -> CrimsonEvaluation:
     """Return the evaluation of a comparison, in which no listed finding of the candidate earns credit twice.
 
     Findings of the reference that the candidate names as fewer ones are listed as one. A finding of the candidate that
     states a place for each of several findings of the reference is listed once for each of them.
     """
     reference, predicted = _Listing("R"), _Listing("P")
-    several = {j: len(match.reference) for match in found.matches if len(match.candidate) == 1 for j in match.candidate}
-    for j, (finding, level) in enumerate(zip(found.candidate, found.candidate_significance, strict=True)):
+    several = {
+        j: len(match.reference) for match in comparison.matches if len(match.candidate) == 1 for j in match.candidate
+    }
+    for j, (finding, level) in enumerate(zip(comparison.candidate, comparison.candidate_significance, strict=True)):
         predicted.add([finding] * max(1, min(several.get(j, 1), len(finding.attributes.places))), level)
     united: dict[int, int] = {}
-    for match in found.matches:
+    for match in comparison.matches:
         stated = sum(len(predicted.ids[j]) for j in match.candidate)
         ours = sorted(match.reference)
         united.update((i, ours[stated - 1]) for i in ours[stated:])
-    for i, (finding, level) in enumerate(zip(found.reference, found.reference_significance, strict=True)):
+    for i, (finding, level) in enumerate(zip(comparison.reference, comparison.reference_significance, strict=True)):
         reference.add([finding], level, united.get(i))
     matched, errors = [], []
-    for match in found.matches:
+    for match in comparison.matches:
         ids = list(dict.fromkeys(id_ for i in match.reference for id_ in reference.ids[i]))
         theirs = [id_ for j in match.candidate for id_ in predicted.ids[j]]
         pairs = [(ids[min(k, len(ids) - 1)], pred_id) for k, pred_id in enumerate(theirs)]
@@ -115,8 +121,8 @@ def _evaluation(found: FindingComparison) -> CrimsonEvaluation:
         reference_findings=tuple(reference.findings.values()),
         predicted_findings=tuple(predicted.findings.values()),
         matched_findings=tuple(matched),
-        false_findings=tuple(id_ for i in found.false for id_ in predicted.ids[i]),
-        missing_findings=tuple(id_ for i in found.missing for id_ in reference.ids[i]),
+        false_findings=tuple(id_ for i in comparison.false for id_ in predicted.ids[i]),
+        missing_findings=tuple(id_ for i in comparison.missing for id_ in reference.ids[i]),
         attribute_errors=tuple(errors),
     )
 

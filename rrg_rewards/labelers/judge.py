@@ -142,7 +142,7 @@ class JudgeLabeler(FallibleLabeler):
     def label(self, reports: Sequence[str]) -> LabelledReports:
         """Return the labels of reports, and a failure for each report without a valid answer; see :meth:`states`."""
         states = self.states(reports)
-        failures = tuple(one if isinstance(one, JudgeFailure) else None for one in states)
+        failures = tuple(outcome if isinstance(outcome, JudgeFailure) else None for outcome in states)
         rows = [
             [False] * len(self.labels)
             if isinstance(stated, JudgeFailure)
@@ -174,8 +174,8 @@ class JudgeLabeler(FallibleLabeler):
     def _with_derived(self, stated: tuple[StatedLabel, ...]) -> tuple[StatedLabel, ...]:
         """Add the labels that mean "no abnormality" to those of the judge's answer."""
         is_normal = all(
-            one.state == "negative" or label == SUPPORT_DEVICES
-            for label, one in zip(self.task.labels, stated, strict=True)
+            label_state.state == "negative" or label == SUPPORT_DEVICES
+            for label, label_state in zip(self.task.labels, stated, strict=True)
         )
         derived = StatedLabel("positive" if is_normal else "negative", None)
         asked = iter(stated)

@@ -126,14 +126,14 @@ class LevelReader(Backend):
         labels = torch.zeros(len(reports), len(self.columns), dtype=torch.bool)
         for row, report in enumerate(reports):
             stated = stated_values(report, self.schema)
-            found = {
+            positive = {
                 self._places[key]
                 for finding, values in stated.items()
                 for level in self.levels
                 for value in _LEVELS[level][1](values)
                 if (key := (level, f"{finding}: {value}")) in self._places
             }
-            labels[row, list(found)] = True
+            labels[row, list(positive)] = True
         return labels
 
 

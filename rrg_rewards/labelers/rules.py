@@ -116,15 +116,15 @@ class RuleLabeler(Backend):
         bits = packed[:, None] >> np.arange(len(self._labels)) & 1
         return torch.from_numpy(bits.astype(np.bool_))
 
-    def _row(self, found: int) -> int:
+    def _row(self, present: int) -> int:
         """Return the label bits for the concepts found in a report, and remember them."""
         row = 0
         for column, mask in enumerate(self._masks):
-            row |= bool(found & mask) << column
-        if _NO_FINDING in self._labels and not found & self._abnormal:
+            row |= bool(present & mask) << column
+        if _NO_FINDING in self._labels and not present & self._abnormal:
             row |= 1 << self._labels.index(_NO_FINDING)
         if len(self._rows) < _MAX_ROWS:
-            self._rows[found] = row
+            self._rows[present] = row
         return row
 
     def explain(self, report: str) -> dict[str, list[Finding]]:

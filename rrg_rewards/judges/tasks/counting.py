@@ -94,8 +94,8 @@ class CountsForm(TypedDict):
 
 
 def _count(errors: Iterable[CountedError]) -> tuple[int, ...]:
-    found: Counter[str] = Counter(error.category for error in errors)
-    return tuple(found[category] for category in ERROR_CATEGORIES)
+    counts: Counter[str] = Counter(error.category for error in errors)
+    return tuple(counts[category] for category in ERROR_CATEGORIES)
 
 
 class CountingTask(PromptTask[ReportPair, CountedErrors]):
@@ -152,8 +152,8 @@ class CountingTask(PromptTask[ReportPair, CountedErrors]):
 
     def parse(self, item: ReportPair, answer: str) -> CountedErrors:
         """Return the errors that an answer lists."""
-        found: CountsForm = self._read(answer)
-        stated, matched = found["errors"], found["matched_findings"]
+        listed: CountsForm = self._read(answer)
+        stated, matched = listed["errors"], listed["matched_findings"]
         reports = {"reference_quote": item.reference, "candidate_quote": item.candidate}
         words = {side: report_words(report) for side, report in reports.items()}
         if stated and plain_words(item.reference) == plain_words(item.candidate):

@@ -176,8 +176,8 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         if self.prompt == "crimson-score":
             texts = {"the reference": item.reference, "the candidate": item.candidate, **dict(item.context)}
             for name, text in texts.items():
-                if (found := find_control_text(text)) is not None:
-                    return JudgeFailure("status", f"{name} contains {found}, which the published prompt cannot escape")
+                if (reason := find_control_text(text)) is not None:
+                    return JudgeFailure("status", f"{name} contains {reason}, which the published prompt cannot escape")
         return None
 
     def answer(self, evaluation: CrimsonEvaluation) -> str | None:
@@ -197,18 +197,18 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         """Return the evaluation that an answer contains."""
         published = self.prompt == "crimson-score"
         if self.prompt == "compact":
-            found = compact_evaluation(self._read(answer))
+            evaluation = compact_evaluation(self._read(answer))
         else:
-            found = _evaluation(read_published_answer(answer) if published else self._read(answer))
-        reference = _ids("reference_findings", found.reference_findings)
-        predicted = _ids("predicted_findings", found.predicted_findings)
-        _check_references(found, reference, predicted)
-        _check_levels(found)
+            evaluation = _evaluation(read_published_answer(answer) if published else self._read(answer))
+        reference = _ids("reference_findings", evaluation.reference_findings)
+        predicted = _ids("predicted_findings", evaluation.predicted_findings)
+        _check_references(evaluation, reference, predicted)
+        _check_levels(evaluation)
         if not published:
-            _check_collecting(found)
-        _check_findings("reference_findings", found.reference_findings, item.reference)
-        _check_findings("predicted_findings", found.predicted_findings, item.candidate)
-        return found
+            _check_collecting(evaluation)
+        _check_findings("reference_findings", evaluation.reference_findings, item.reference)
+        _check_findings("predicted_findings", evaluation.predicted_findings, item.candidate)
+        return evaluation
 
 
 @cache
@@ -247,36 +247,36 @@ def _twice(values: Iterable[Any]) -> Any:
     return next((value for value, count in Counter(values).items() if count > 1), None)
 
 
-def _check_references(found: CrimsonEvaluation, reference: set[str], predicted: set[str]) -> None:
-    matched_references = {ref_id for ref_id, _ in found.matched_findings}
-    matched_predictions = {pred_id for _, pred_id in found.matched_findings}
+def _check_references(evaluation: CrimsonEvaluation, reference: set[str], predicted: set[str]) -> None:
+    matched_references = {ref_id for ref_id, _ in evaluation.matched_findings}
+    matched_predictions = {pred_id for _, pred_id in evaluation.matched_findings}
     _check_known("matched_findings", matched_references, reference)
     _check_known("matched_findings", matched_predictions, predicted)
-    if pair := _twice(found.matched_findings):
+    if pair := _twice(evaluation.matched_findings):
         raise AnswerError("inconsistent", f"matched_findings contains a pair twice: {', '.join(pair)}")
-    _check_partition("missing_findings", found.missing_findings, matched_references, reference)
-    _check_partition("false_findings", found.false_findings, matched_predictions, predicted)
-    for row, error in enumerate(found.attribute_errors):
-        if (error.ref_id, error.pred_id) not in found.matched_findings:
+    _check_partition("missing_findings", evaluation.missing_findings, matched_references, reference)
+    _check_partition("false_findings", evaluation.false_findings, matched_predictions, predicted)
+    for row, error in enumerate(evaluation.attribute_errors):
+        if (error.ref_id, error.pred_id) not in evaluation.matched_findings:
             raise AnswerError("inconsistent", f"errors.attribute_errors[{row}] is about a pair that is not matched")
 
 
-def _check_levels(found: CrimsonEvaluation) -> None:
+def _check_levels(evaluation: CrimsonEvaluation) -> None:
     """Raise if a match would let a candidate finding earn credit far above its own weight."""
     levels = {
         finding.id: _LEVELS.get(finding.clinical_significance, _UNKNOWN_LEVEL)
-        for finding in (*found.reference_findings, *found.predicted_findings)
+        for finding in (*evaluation.reference_findings, *evaluation.predicted_findings)
     }
-    for ref_id, pred_id in found.matched_findings:
+    for ref_id, pred_id in evaluation.matched_findings:
         if levels[ref_id] - levels[pred_id] > 1:
             raise AnswerError(
                 "inconsistent", f"{pred_id} is matched with {ref_id}, which is more significant by two levels or more"
             )
 
 
-def _check_collecting(found: CrimsonEvaluation) -> None:
+def _check_collecting(evaluation: CrimsonEvaluation) -> None:
     """Raise if one candidate finding would earn the credit of many reference findings."""
-    counts = Counter(pred_id for _, pred_id in found.matched_findings)
+    counts = Counter(pred_id for _, pred_id in evaluation.matched_findings)
     for pred_id, count in counts.items():
         if count > _MOST_MATCHES:
             raise AnswerError("inconsistent", f"{pred_id} is matched with {count} reference findings")

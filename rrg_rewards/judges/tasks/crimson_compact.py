@@ -63,26 +63,26 @@ def compact_evaluation(answer: CompactCrimsonAnswer) -> CrimsonEvaluation:
             matches has errors.
     """
     reference = [
-        CrimsonFinding(f"R{i}", one["finding"], _LEVELS[one["level"]])
-        for i, one in enumerate(answer["reference"], start=1)
+        CrimsonFinding(f"R{i}", listed["finding"], _LEVELS[listed["level"]])
+        for i, listed in enumerate(answer["reference"], start=1)
     ]
     predicted, matches, errors = [], [], []
-    for i, one in enumerate(answer["candidate"], start=1):
-        predicted.append(CrimsonFinding(f"P{i}", one["finding"], _LEVELS[one["level"]]))
-        for number in one["matches"]:
+    for i, listed in enumerate(answer["candidate"], start=1):
+        predicted.append(CrimsonFinding(f"P{i}", listed["finding"], _LEVELS[listed["level"]]))
+        for number in listed["matches"]:
             if not 1 <= number <= len(reference):
                 raise AnswerError("inconsistent", f"candidate.{i - 1}.matches contains {number}, which has no finding")
-        if one["errors"] and not one["matches"]:
+        if listed["errors"] and not listed["matches"]:
             raise AnswerError("inconsistent", f"candidate.{i - 1} has errors and no match")
-        pairs = [(f"R{number}", f"P{i}") for number in one["matches"]]
+        pairs = [(f"R{number}", f"P{i}") for number in listed["matches"]]
         matches += pairs
-        errors += [CrimsonAttributeError(*pair, *_error(name)) for pair in pairs for name in one["errors"]]
+        errors += [CrimsonAttributeError(*pair, *_error(name)) for pair in pairs for name in listed["errors"]]
     matched = {ref_id for ref_id, _ in matches}
     return CrimsonEvaluation(
         reference_findings=tuple(reference),
         predicted_findings=tuple(predicted),
         matched_findings=tuple(matches),
-        false_findings=tuple(f"P{i}" for i, one in enumerate(answer["candidate"], start=1) if not one["matches"]),
+        false_findings=tuple(f"P{i}" for i, listed in enumerate(answer["candidate"], start=1) if not listed["matches"]),
         missing_findings=tuple(finding.id for finding in reference if finding.id not in matched),
         attribute_errors=tuple(errors),
     )

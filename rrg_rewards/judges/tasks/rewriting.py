@@ -253,7 +253,7 @@ async def rewrite_reports(
     requests = [_wrong_details(report, questions) for report in reports]
     flat = [request for row in requests for request in row]
     edits = await judge.evaluate(WrongDetailTask(questions), flat) if flat else []
-    found = iter(edits)
+    remaining = iter(edits)
     return JudgedVersions(
         {
             "paraphrased": [
@@ -261,7 +261,8 @@ async def rewrite_reports(
                 for report, text in zip(reports, paraphrases, strict=True)
             ],
             "adversarial": [
-                _adversarial(report, [next(found) for _ in row]) for report, row in zip(reports, requests, strict=True)
+                _adversarial(report, [next(remaining) for _ in row])
+                for report, row in zip(reports, requests, strict=True)
             ],
         },
         {"paraphrased": _account(paraphrases), "adversarial": _account(edits)},
@@ -272,7 +273,9 @@ def _wrong_details(report: str, schema: QuestionSchema) -> list[WrongDetail]:
     """Return a request for each attribute that the finding engine reads in a report."""
     items = [item for item in build_items(report, schema) if item.answer_type != "existence"]
     return [
-        WrongDetail(report, item, tuple(one for one in items if one.finding == item.finding and one is not item))
+        WrongDetail(
+            report, item, tuple(other for other in items if other.finding == item.finding and other is not item)
+        )
         for item in items
     ]
 
@@ -294,9 +297,11 @@ def _adversarial(report: str, edits: Sequence[Rewording | JudgeFailure]) -> Rewr
     if not placed:
         return None
     placed.sort(key=lambda pair: pair[0])
-    return RewrittenReport(report, apply(report, [one for one, _ in placed]), tuple(edit for _, edit in placed))
+    return RewrittenReport(
+        report, apply(report, [replacement for replacement, _ in placed]), tuple(edit for _, edit in placed)
+    )
 
 
 def _account(results: Sequence[Any]) -> dict[str, Any]:
-    failed = Counter(f"{one.kind}: {one.reason}" for one in results if isinstance(one, JudgeFailure))
+    failed = Counter(f"{result.kind}: {result.reason}" for result in results if isinstance(result, JudgeFailure))
     return {"asked": len(results), "accepted": len(results) - failed.total(), "failures": dict(failed.most_common())}
