@@ -28,6 +28,7 @@ _JUDGE = (
     "judge, if a metric, reward or labeler uses one: rules, openai:MODEL, local:MODEL, or a YAML mapping of a name "
     "and settings (default: rules)"
 )
+_PREFIX = "put TEXT before the names of new columns; without it they replace input columns of the same name"
 _CONTEXT = "pass a column as context, for example age=patient_age; may be repeated"
 
 
@@ -214,7 +215,7 @@ class LabelSettings:
         "language model of --labeler judge: openai:MODEL, local:MODEL, or a YAML mapping of settings",
         metavar="JUDGE",
     )
-    prefix: str = ""
+    prefix: str = setting("", _PREFIX, metavar="TEXT")
     batch_size: int = setting(256, minimum=1)
 
     def __post_init__(self) -> None:
@@ -237,11 +238,7 @@ class ScoreSettings:
     """
 
     bootstrap: int = setting(1000, "resamples; 0 for no interval (default: 1000)", metavar="N", minimum=0)
-    prefix: str = setting(
-        "",
-        "put TEXT before the names of new columns; without it they replace input columns of the same name",
-        metavar="TEXT",
-    )
+    prefix: str = setting("", _PREFIX, metavar="TEXT")
     batch_size: int = setting(256, "number of rows in a batch (default: 256)", metavar="N", minimum=1)
     seed: int = setting(0, "seed of the bootstrap (default: 0)")
 

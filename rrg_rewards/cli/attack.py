@@ -17,6 +17,7 @@ from rrg_rewards.cli.options import (
     add_table_argument,
     finite_number,
     positive_int,
+    read_input,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
@@ -164,7 +165,6 @@ def _grid(result: "AttackResult") -> "Grid":
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.metric_choice import choose_reward
-    from rrg_rewards.analysis.pairs import read_input
     from rrg_rewards.data.tables.writers import open_output, write_json
     from rrg_rewards.pages.attack_page import attack_page, draw_attack
 
@@ -175,7 +175,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.png is not None:
         require("matplotlib.figure", extra="plot")
     reward = choose_reward(settings_from(args, RewardChoice))
-    table = read_input(args.table, args.format, args.delimiter, terminal)
+    table = read_input(args, terminal)
     result = _attack(args, reward, table, terminal)
     if outputs.json is not None:
         write_json(result.to_dict(quotes=not args.no_quotes), outputs.json, outputs.overwrite)

@@ -10,6 +10,7 @@ from rrg_rewards.cli.options import (
     add_shared_options,
     add_table_argument,
     positive_int,
+    read_input,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
@@ -118,13 +119,12 @@ def _add_reports(kinds: Any) -> None:
 
 
 def _write_reports(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.analysis.pairs import read_input
     from rrg_rewards.data.tables.json_documents import write_report_document
     from rrg_rewards.data.tables.writers import check_output
 
     check_output(args.output, args.overwrite)
     write_report_document(
-        read_input(args.table, args.format, args.delimiter, terminal),
+        read_input(args, terminal),
         args.output,
         args.layout,
         study_column=args.study_column,

@@ -10,6 +10,7 @@ from rrg_rewards.cli.options import (
     add_settings,
     add_shared_options,
     add_table_argument,
+    read_input,
 )
 from rrg_rewards.cli.terminal import Terminal
 
@@ -61,7 +62,6 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.analysis.pairs import read_input
     from rrg_rewards.data.tables.writers import check_output, write_json
     from rrg_rewards.integrations.common.settings import fit_settings, read_settings
 
@@ -71,7 +71,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         read_settings(settings)
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from error
-    table = read_input(args.table, args.format, args.delimiter, terminal)
+    table = read_input(args, terminal)
     fitted, reward = fit_settings(settings, table, args.prediction_column)
     write_json(fitted, args.output, args.overwrite)
     terminal.note(f"fitted {reward.__name__} on {len(table)} rows: {reward.signature}")

@@ -14,6 +14,7 @@ from rrg_rewards.cli.options import (
     add_shared_options,
     add_table_argument,
     positive_int,
+    read_input,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
@@ -68,9 +69,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, outputs = settings_from(args, GenerationSettings), settings_from(args, Outputs)
     outputs.check()
     require("transformers", extra="models")
-    from rrg_rewards.analysis.pairs import read_input, with_new_columns
+    from rrg_rewards.analysis.pairs import with_new_columns
 
-    table = read_input(args.table, args.format, args.delimiter, terminal)
+    table = read_input(args, terminal)
     if args.limit is not None:
         table = replace(table, columns={name: cells[: args.limit] for name, cells in table.columns.items()})
     partial = Path(f"{args.output}.partial.jsonl")

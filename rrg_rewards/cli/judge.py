@@ -119,10 +119,9 @@ def _add_task(
 
 def _add_judge_options(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     text = "rules, openai:MODEL, local:MODEL, or a YAML mapping of a name and settings"
-    given = (
-        {"default": default, "help": f"{text} (default: {default})"} if default else {"required": True, "help": text}
-    )
-    add_shared_options(parser, judge=given)
+    given = {"required": True} if default is None else {"default": default}
+    text = text if default is None else f"{text} (default: {default})"
+    parser.add_argument("--judge", metavar="JUDGE", help=text, **given)
     add_settings(parser, EvaluationSettings, "prompt")
 
 

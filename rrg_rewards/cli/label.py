@@ -9,6 +9,7 @@ from rrg_rewards.cli.options import (
     add_settings,
     add_shared_options,
     add_table_argument,
+    read_input,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
@@ -38,16 +39,17 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_table_argument(parser, "REPORTS", "reports")
     add_shared_options(parser, "text-column")
     add_settings(parser, LabelSettings, "schema", "labeler", "judge")
-    add_shared_options(parser, "output", "json", "format", "prefix", "overwrite", "batch-size")
+    add_shared_options(parser, "output", "json", "format")
+    add_settings(parser, LabelSettings, "prefix")
+    add_shared_options(parser, "overwrite", "batch-size")
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, outputs = settings_from(args, LabelSettings), settings_from(args, Outputs)
     outputs.check()
     from rrg_rewards.analysis.labelling import label_table
-    from rrg_rewards.analysis.pairs import read_input
 
-    result = label_table(read_input(args.table, args.format, args.delimiter, terminal), settings, terminal)
+    result = label_table(read_input(args, terminal), settings, terminal)
     outputs.write(result.table, {**result.to_dict(), "table": args.table})
     terminal.note(f"labelled {result.labelled} of {len(result.table)} reports with {result.labeler}")
     return 0

@@ -8,6 +8,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ __all__ = [
     "model_from",
     "not_negative_int",
     "positive_int",
-    "read_assignments",
     "read_input",
     "settings_from",
     "show_dry_run",
@@ -75,11 +75,21 @@ class _Assign(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        try:
-            assigned = read_assignments(str(option_string), str(self.metavar), [values], self.metavar != "NAME=COLUMN")
-        except UsageError as error:
-            raise argparse.ArgumentError(None, str(error)) from error
-        setattr(namespace, self.dest, {**getattr(namespace, self.dest), **assigned})
+        key, equals, text = values.partition("=")
+        if not equals or ("." in str(self.metavar) and "." not in key):
+            raise argparse.ArgumentError(None, f"argument {option_string}: must be {self.metavar}, got {values!r}")
+        # The name of a column is a text; other values are YAML.
+        value = text if self.metavar == "NAME=COLUMN" else _parse_yaml(text, f"argument {option_string}", values)
+        setattr(namespace, self.dest, {**getattr(namespace, self.dest), key: value})
+
+
+def _parse_yaml(text: str, where: str, given: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise argparse.ArgumentError(None, f"{where}: cannot read the value of {given!r}") from error
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -229,39 +239,12 @@ _SHARED_OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "choices": ("csv", "jsonl", "parquet"),
         "help": "format of standard input and output, and of files with an unknown ending (default: csv for -)",
     },
-    "prefix": {
-        "default": "",
-        "metavar": "TEXT",
-        "help": "put TEXT before the names of new columns; without it they replace input columns of the same name",
-    },
     "overwrite": {"action": "store_true", "help": "replace output files that exist"},
     "batch-size": {
         "type": positive_int,
         "default": 256,
         "metavar": "N",
         "help": "number of rows in a batch (default: 256)",
-    },
-    "labeler": {
-        "metavar": "NAME",
-        "help": "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), "
-        "radbert:CHECKPOINT, judge:SCHEMA (with --judge) or a plug-in (default: rules:ct_rate)",
-    },
-    "judge": {
-        "metavar": "JUDGE",
-        "help": "judge, if a metric, reward or labeler uses one: rules, openai:MODEL, local:MODEL, or a YAML mapping "
-        "of a name and settings (default: rules)",
-    },
-    "context": {
-        "action": "append",
-        "default": [],
-        "metavar": "NAME=COLUMN",
-        "help": "pass a column as context, for example age=patient_age; may be repeated",
-    },
-    "set": {
-        "action": "append",
-        "default": [],
-        "metavar": "METRIC.OPTION=VALUE",
-        "help": "set an option of a metric, for example crg.prior=0.2; may be repeated",
     },
     "seed": {"type": int, "default": 0, "help": "random seed (default: 0)"},
 }
@@ -305,7 +288,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     from rrg_rewards.analysis.judge_settings import JudgeLimits
 
     judge = "openai:MODEL, local:MODEL, or a YAML mapping of a name and settings; required without --dry-run"
-    add_shared_options(parser, judge={"help": judge})
+    parser.add_argument("--judge", metavar="JUDGE", help=judge)
     price, rate = {"type": _price}, {"type": _positive_number}
     limits = {"price_in": price, "price_out": price, "requests_per_minute": rate, "tokens_per_minute": rate}
     add_settings(parser, JudgeLimits, **limits)
@@ -369,6 +352,13 @@ def add_delimiter_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def read_input(args: argparse.Namespace, log: RunLog) -> "Table":
+    """Read the table of :func:`add_table_argument`, say how it is separated, and warn if it has no rows."""
+    from rrg_rewards.analysis import pairs
+
+    return pairs.read_input(args.table, args.format, args.delimiter, log)
+
+
 def add_html_options(
     parser: argparse.ArgumentParser, text: str = "reports, findings and reasons of judges", names: bool = False
 ) -> None:
@@ -404,36 +394,6 @@ def add_command_parser(
     common.add_argument("--traceback", action="store_true", help="show the traceback of an error")
     parser.set_defaults(run=run, parser=parser)
     return parser
-
-
-def read_assignments(option: str, form: str, texts: Sequence[str], as_yaml: bool = False) -> dict[str, Any]:
-    """Parse the values ``KEY=VALUE`` of an option that may be repeated.
-
-    Args:
-        option: Name of the option.
-        form: Form to show in errors. If it contains a dot, each key must contain a dot.
-        texts: Values of the option.
-        as_yaml: Whether to parse the part after ``=`` as YAML.
-
-    Raises:
-        UsageError: If a text has another form, or its value is not valid YAML.
-
-    Example:
-        >>> read_assignments("--context", "NAME=COLUMN", ["age=patient_age"])
-        {'age': 'patient_age'}
-    """
-    import yaml
-
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or ("." in form and "." not in key):
-            raise UsageError(f"argument {option}: must be {form}, got {text!r}")
-        try:
-            found[key] = yaml.safe_load(value) if as_yaml else value
-        except yaml.YAMLError as error:
-            raise UsageError(f"argument {option}: cannot read the value of {text!r}") from error
-    return found
 
 
 @dataclass(frozen=True)
@@ -536,10 +496,3 @@ class PageOptions:
 
         assert self.html is not None
         write_page(page, self.html, overwrite)
-
-
-def read_input(args: argparse.Namespace, terminal: Terminal) -> "Table":
-    """Read the input table; warn if it has no rows."""
-    from rrg_rewards.analysis import pairs
-
-    return pairs.read_input(args.table, args.format, args.delimiter, terminal)

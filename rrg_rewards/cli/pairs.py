@@ -11,6 +11,7 @@ from rrg_rewards.cli.options import (
     add_settings,
     add_shared_options,
     add_table_argument,
+    read_input,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
@@ -68,11 +69,10 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, outputs = settings_from(args, PreferenceSettings), settings_from(args, Outputs)
     outputs.check()
     from rrg_rewards.analysis.metric_choice import choose_reward
-    from rrg_rewards.analysis.pairs import read_input
     from rrg_rewards.analysis.preference_pairs import make_preferences
 
     reward = choose_reward(settings_from(args, RewardChoice))
-    data = make_preferences(read_input(args.table, args.format, args.delimiter, terminal), reward, settings, terminal)
+    data = make_preferences(read_input(args, terminal), reward, settings, terminal)
     summary = {**data.to_dict(), "table": args.table}
     try:
         outputs.write(data.table, summary)
