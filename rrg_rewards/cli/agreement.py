@@ -10,7 +10,6 @@ from rrg_rewards.cli.options import (
     PageOptions,
     UsageError,
     add_command_parser,
-    add_html_options,
     add_settings,
     add_shared_options,
     add_table_argument,
@@ -75,7 +74,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_shared_options(parser, "json", "format", "overwrite", "batch-size", "seed", output=output)
     parser.add_argument("--latex", metavar="FILE", help="write the agreement as a LaTeX tabular to FILE")
     parser.add_argument("--png", metavar="FILE", help="write the heatmap and the intervals as a plot to FILE")
-    add_html_options(parser, "the reports of the table", names=True)
+    text = {"help": "let the page of --html contain the reports of the table"}
+    add_settings(parser, PageOptions, with_text=text)
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:

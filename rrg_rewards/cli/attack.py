@@ -11,7 +11,6 @@ from rrg_rewards.cli.options import (
     PageOptions,
     UsageError,
     add_command_parser,
-    add_html_options,
     add_settings,
     add_shared_options,
     add_table_argument,
@@ -79,7 +78,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser.add_argument(
         "--no-quotes", action="store_true", help="leave texts with sentences of your reports out of --json"
     )
-    add_html_options(parser, "texts with sentences of your reports")
+    text = {"help": "let the page of --html contain texts with sentences of your reports"}
+    add_settings(parser, PageOptions, "html", "with_text", with_text=text)
 
 
 def _add_search_options(parser: argparse.ArgumentParser) -> None:

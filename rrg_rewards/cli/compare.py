@@ -10,7 +10,6 @@ from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
     add_delimiter_option,
-    add_html_options,
     add_settings,
     add_shared_options,
     settings_from,
@@ -94,7 +93,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_shared_options(parser, "json", "format", "overwrite", "seed", output=output)
     parser.add_argument("--markdown", metavar="FILE", help="write the tables as Markdown to FILE")
     parser.add_argument("--latex", metavar="FILE", help="write a LaTeX tabular to FILE")
-    add_html_options(parser)
+    add_settings(parser, PageOptions, "html", "with_text")
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.run_log import RunLog
-from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.settings import SettingError, setting
 
 if TYPE_CHECKING:
     from rrg_rewards.analysis.answers import AnswerRun
@@ -25,7 +25,6 @@ __all__ = [
     "UsageError",
     "add_command_parser",
     "add_delimiter_option",
-    "add_html_options",
     "add_model_options",
     "add_settings",
     "add_shared_options",
@@ -230,26 +229,6 @@ def finite_number(text: str) -> float:
     return value
 
 
-# Options of several commands.
-_SHARED_OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "text-column": {"required": True, "metavar": "NAME", "help": "column of the report texts"},
-    "output": {"default": "-", "metavar": "FILE", "help": "table to write; - is standard output (default: -)"},
-    "json": {"metavar": "FILE", "help": "write a summary as JSON to FILE; - is standard output"},
-    "format": {
-        "choices": ("csv", "jsonl", "parquet"),
-        "help": "format of standard input and output, and of files with an unknown ending (default: csv for -)",
-    },
-    "overwrite": {"action": "store_true", "help": "replace output files that exist"},
-    "batch-size": {
-        "type": positive_int,
-        "default": 256,
-        "metavar": "N",
-        "help": "number of rows in a batch (default: 256)",
-    },
-    "seed": {"type": int, "default": 0, "help": "random seed (default: 0)"},
-}
-
-
 def add_shared_options(parser: argparse.ArgumentParser, *names: str, **changes: Mapping[str, Any]) -> None:
     """Add shared options to a command.
 
@@ -264,9 +243,8 @@ def add_shared_options(parser: argparse.ArgumentParser, *names: str, **changes: 
         >>> parser.parse_args([])
         Namespace(json=None, seed=7)
     """
-    changed = {name.replace("_", "-"): change for name, change in changes.items()}
-    for name in (*names, *(name for name in changed if name not in names)):
-        parser.add_argument(f"--{name}", **{**_SHARED_OPTIONS[name], **changed.get(name, {})})
+    names = tuple(name.replace("-", "_") for name in names)
+    add_settings(parser, _Shared, *names, *(name for name in changes if name not in names), **changes)
 
 
 def _positive_number(text: str) -> float:
@@ -359,23 +337,6 @@ def read_input(args: argparse.Namespace, log: RunLog) -> "Table":
     return pairs.read_input(args.table, args.format, args.delimiter, log)
 
 
-def add_html_options(
-    parser: argparse.ArgumentParser, text: str = "reports, findings and reasons of judges", names: bool = False
-) -> None:
-    """Add ``--html`` and ``--with-text``.
-
-    Args:
-        parser: Parser of the command.
-        text: What ``--with-text`` adds.
-        names: Whether to add ``--id-column`` too.
-    """
-    parser.add_argument("--html", metavar="FILE", help="write a page with plots and a table of all rows to FILE")
-    parser.add_argument("--with-text", action="store_true", help=f"let the page of --html contain {text}")
-    if names:
-        help_ = "column that names the rows of --html (default: numbers)"
-        parser.add_argument("--id-column", metavar="NAME", help=help_)
-
-
 def add_command_parser(
     commands: Any,
     name: str,
@@ -409,9 +370,11 @@ class Outputs:
     """
 
     output: str | None = None
-    json: str | None = None
-    format: str | None = None
-    overwrite: bool = False
+    json: str | None = setting(None, "write a summary as JSON to FILE; - is standard output", metavar="FILE")
+    format: Literal["csv", "jsonl", "parquet"] | None = setting(
+        None, "format of standard input and output, and of files with an unknown ending (default: csv for -)"
+    )
+    overwrite: bool = setting(False, "replace output files that exist")
     is_appended: bool = False
 
     @property
@@ -481,9 +444,9 @@ class PageOptions:
         id_column: Column of the names of its rows, for commands that have the option.
     """
 
-    html: str | None = None
-    with_text: bool = False
-    id_column: str | None = None
+    html: str | None = setting(None, "write a page with plots and a table of all rows to FILE", metavar="FILE")
+    with_text: bool = setting(False, "let the page of --html contain reports, findings and reasons of judges")
+    id_column: str | None = setting(None, "column that names the rows of --html (default: numbers)", metavar="NAME")
 
     def __post_init__(self) -> None:
         for option in ("with_text", "id_column"):
@@ -496,3 +459,13 @@ class PageOptions:
 
         assert self.html is not None
         write_page(page, self.html, overwrite)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shared(Outputs):
+    """Options of several commands."""
+
+    output: str | None = setting("-", "table to write; - is standard output (default: -)", metavar="FILE")
+    text_column: str = setting(help="column of the report texts", metavar="NAME")
+    batch_size: int = setting(256, "number of rows in a batch (default: 256)", metavar="N", minimum=1)
+    seed: int = setting(0, "random seed (default: 0)")

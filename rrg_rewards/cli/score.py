@@ -10,7 +10,6 @@ from rrg_rewards.cli.options import (
     Outputs,
     PageOptions,
     add_command_parser,
-    add_html_options,
     add_settings,
     add_shared_options,
     add_table_argument,
@@ -161,7 +160,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, ScoreSettings, "prefix")
     add_shared_options(parser, "overwrite")
     add_settings(parser, ScoreSettings, "batch_size", "seed")
-    add_html_options(parser, names=True)
+    add_settings(parser, PageOptions)
     add_settings(parser.add_argument_group("scoring on several machines (extra ray)"), _Engine)
 
 
