@@ -10,8 +10,14 @@ from torch import Tensor
 
 from rrg_rewards.analysis.scoring import CONFIDENCE, number
 from rrg_rewards.analysis.settings import AgreementSettings
-from rrg_rewards.functional.agreement import AgreementStatistic, agreement_interval, human_agreement
-from rrg_rewards.functional.significance import agreement_permutation_test, perm_both_test, williams_test
+from rrg_rewards.functional.agreement import (
+    AgreementStatistic,
+    agreement_interval,
+    agreement_permutation_test,
+    human_agreement,
+    perm_both_test,
+)
+from rrg_rewards.functional.significance_tests import williams_test
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
 

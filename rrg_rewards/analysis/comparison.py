@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.functional.bootstrap import percentile_interval
-from rrg_rewards.functional.paired_tests import (
+from rrg_rewards.functional.significance_tests import (
     PairedBootstrap,
     bootstrap_test,
     bootstrap_values,

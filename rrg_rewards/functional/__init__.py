@@ -6,7 +6,12 @@ from rrg_rewards.functional.advantages import (
     group_advantages,
     leave_one_out_advantages,
 )
-from rrg_rewards.functional.agreement import agreement_interval, human_agreement
+from rrg_rewards.functional.agreement import (
+    agreement_interval,
+    agreement_permutation_test,
+    human_agreement,
+    perm_both_test,
+)
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.correlation import kendall_tau, spearman_rho
 from rrg_rewards.functional.crepe import CrepeLoss, crepe_loss, crepe_score
@@ -39,19 +44,15 @@ from rrg_rewards.functional.er2score import (
 )
 from rrg_rewards.functional.label_counts import LabelCounts, label_averages, label_counts, label_f1, label_statistics
 from rrg_rewards.functional.log_probs import kl_estimate, token_entropies, token_log_probs
-from rrg_rewards.functional.paired_tests import (
+from rrg_rewards.functional.policy_losses import PolicyLoss, TokenLoss, importance_weights, policy_loss, value_loss
+from rrg_rewards.functional.significance_tests import (
     PairedBootstrap,
+    PermutationTest,
+    WilliamsTest,
     holm_correction,
     paired_bootstrap,
     paired_randomisation,
     weighted_mean,
-)
-from rrg_rewards.functional.policy_losses import PolicyLoss, TokenLoss, importance_weights, policy_loss, value_loss
-from rrg_rewards.functional.significance import (
-    PermutationTest,
-    WilliamsTest,
-    agreement_permutation_test,
-    perm_both_test,
     williams_test,
 )
 

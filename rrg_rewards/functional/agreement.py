@@ -1,9 +1,10 @@
-"""Agreement of metric scores with human judgements: correlations, pairwise accuracy, and bootstrap intervals.
+"""Agreement of metric scores with human judgements: correlations, pairwise accuracy, intervals and tests.
 
 All statistics are computed for several weightings of the rows at once. A bootstrap draw is a weighting by the number of
 times that a row was drawn, so that pairs of rows are compared only once.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Literal, get_args
 
@@ -12,15 +13,15 @@ from torch import Tensor
 
 from rrg_rewards.functional.bootstrap import bootstrap_draws, draw_counts, percentile_interval
 from rrg_rewards.functional.correlation import pair_counts, permuted_pair_counts, weighted_pearson, weighted_ranks
+from rrg_rewards.functional.significance_tests import PermutationTest, permutation_p_value
 
 __all__ = [
     "POSITIVE_THRESHOLD",
     "AgreementStatistic",
     "agreement_interval",
-    "check_agreement",
+    "agreement_permutation_test",
     "human_agreement",
-    "permuted_agreement",
-    "weighted_agreement",
+    "perm_both_test",
 ]
 
 AgreementStatistic = Literal["kendall", "spearman", "pearson", "accuracy", "preference", "binary"]
@@ -30,6 +31,8 @@ POSITIVE_THRESHOLD = 0.5
 
 # Number of weights or permuted rows that are used at once.
 _CHUNK = 2**17
+# Maximum number of permuted rows in memory at once.
+_PERMUTED_AT_ONCE = 2**22
 
 
 def human_agreement(
@@ -71,8 +74,8 @@ def human_agreement(
         >>> human_agreement(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 1, 1, 1]), "binary")
         tensor(0.7500, dtype=torch.float64)
     """
-    check_agreement(scores, target, statistic, units)
-    return weighted_agreement(scores, target, torch.ones(1, len(scores)), statistic, units)[0]
+    _check_agreement(scores, target, statistic, units)
+    return _weighted_agreement(scores, target, torch.ones(1, len(scores)), statistic, units)[0]
 
 
 def agreement_interval(
@@ -117,43 +120,148 @@ def agreement_interval(
         >>> low < float(human_agreement(scores, ratings)) < high
         True
     """
-    check_agreement(scores, target, statistic, units)
+    _check_agreement(scores, target, statistic, units)
     kinds, unit_of_row = torch.unique(torch.arange(len(scores)) if units is None else units, return_inverse=True)
     if len(kinds) < 2:
         return float("nan"), float("nan")
     if minus is not None:
-        check_agreement(minus, target, statistic, units)
+        _check_agreement(minus, target, statistic, units)
     values = []
     drawn = bootstrap_draws(len(kinds), num_resamples, seed) if draws is None else draws
     for counts in draw_counts(drawn, len(kinds)):
         weights = counts if units is None else counts[:, unit_of_row]
-        values.append(weighted_agreement(scores, target, weights, statistic, units))
+        values.append(_weighted_agreement(scores, target, weights, statistic, units))
         if minus is not None:
-            values[-1] -= weighted_agreement(minus, target, weights, statistic, units)
+            values[-1] -= _weighted_agreement(minus, target, weights, statistic, units)
     return percentile_interval(torch.cat(values), confidence)
 
 
-def weighted_agreement(
-    scores: Tensor, target: Tensor, weights: Tensor, statistic: AgreementStatistic, units: Tensor | None = None
-) -> Tensor:
-    """Compute :func:`human_agreement` for several weightings of the rows.
+def agreement_permutation_test(
+    scores: Tensor,
+    target: Tensor,
+    statistic: AgreementStatistic = "kendall",
+    units: Tensor | None = None,
+    *,
+    num_permutations: int = 1000,
+    seed: int = 0,
+) -> PermutationTest:
+    r"""Test whether scores agree with human judgements at all, by permuting the judgements.
 
-    A row of integer weight w counts as w equal rows. Pairs within a unit count once for each time that the unit counts.
+    Under the null hypothesis judgements are exchangeable between rows; for ``accuracy`` with ``units`` between rows of
+    the same unit, and for ``preference`` the sign of each judgement is random. The p-value is
+
+    .. math::
+        p = \frac{1 + \#\{b : |T_b - c| \ge |T - c|\}}{1 + B}
+
+    for :math:`B` permutations, where :math:`c` is the value without agreement: 0.5 for ``accuracy`` and ``preference``,
+    the mean of all permutations :math:`p q + (1 - p)(1 - q)` for ``binary``, with shares :math:`p` and :math:`q` of
+    positive scores and judgements, else 0.
 
     Args:
-        scores: ``(N,)`` finite numbers.
-        target: ``(N,)`` finite judgements.
-        weights: ``(B, N)`` weights, at least 0; equal within a unit, or 0 and 1.
-        statistic: Statistic as in :func:`human_agreement`.
-        units: Units as in :func:`human_agreement`.
+        scores: ``(N,)`` numbers.
+        target: ``(N,)`` judgements.
+        statistic: Statistic as in :func:`~rrg_rewards.functional.human_agreement`.
+        units: Units as in :func:`~rrg_rewards.functional.human_agreement`.
+        num_permutations: :math:`B`.
+        seed: Seed of the permutations.
 
     Returns:
-        ``(B,)`` float64.
+        The test; NaN if the statistic is undefined.
+
+    Raises:
+        ValueError: As :func:`~rrg_rewards.functional.human_agreement`, or if ``num_permutations`` is not positive.
 
     Example:
-        >>> scores, ratings = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])
-        >>> weighted_agreement(scores, ratings, torch.tensor([[1, 1, 1], [1, 1, 0]]), "kendall")
-        tensor([0.3333, 1.0000], dtype=torch.float64)
+        >>> agreement_permutation_test(torch.arange(20), torch.arange(20) // 2, num_permutations=99).p_value
+        0.01
+    """
+    _check_agreement(scores, target, statistic, units)
+    generator = _generator(num_permutations, seed)
+    value = float(human_agreement(scores, target, statistic, units))
+    if math.isnan(value):
+        return PermutationTest(value, math.nan, math.nan, math.nan)
+    if statistic == "preference":
+        found = _flipped(scores, target, num_permutations, generator)
+    else:
+        within = units if statistic == "accuracy" else None
+        parts = []
+        at_once = max(1, _PERMUTED_AT_ONCE // len(target))
+        for start in range(0, num_permutations, at_once):
+            times = range(start, min(start + at_once, num_permutations))
+            permutations = torch.stack([_permutation(len(target), within, generator) for _ in times])
+            parts.append(_permuted_agreement(scores, target, permutations, statistic, units))
+        found = torch.cat(parts)
+    centre = _without_agreement(scores, target, statistic)
+    return PermutationTest(value, permutation_p_value(value - centre, found - centre), *percentile_interval(found))
+
+
+def perm_both_test(
+    first: Tensor,
+    second: Tensor,
+    target: Tensor,
+    statistic: AgreementStatistic = "kendall",
+    units: Tensor | None = None,
+    *,
+    num_permutations: int = 1000,
+    seed: int = 0,
+) -> PermutationTest:
+    r"""Test whether two metrics agree equally well with human judgements, by exchanging their scores.
+
+    Both metrics are standardised, except for ``binary``, which compares them with a fixed value. Under the null
+    hypothesis the two scores of a row are exchangeable. In each permutation the scores of each row are exchanged with
+    probability 1/2, and the difference :math:`T_b` of both agreements is computed again. The p-value is
+
+    .. math::
+        p = \frac{1 + \#\{b : |T_b| \ge |T|\}}{1 + B}
+
+    Source: Deutsch, Dror and Roth, "A Statistical Analysis of Summarization Evaluation Metrics Using Resampling
+    Methods", TACL 2021 (PERM-BOTH). The paper tests one side, and its p-value has no 1 added.
+
+    Args:
+        first: ``(N,)`` scores.
+        second: ``(N,)`` scores of the same rows.
+        target: ``(N,)`` judgements.
+        statistic: Statistic as in :func:`~rrg_rewards.functional.human_agreement`.
+        units: Units as in :func:`~rrg_rewards.functional.human_agreement`.
+        num_permutations: :math:`B`.
+        seed: Seed of the permutations.
+
+    Returns:
+        The test of ``human_agreement(first) - human_agreement(second)``; NaN if one of them is undefined.
+
+    Raises:
+        ValueError: As :func:`~rrg_rewards.functional.human_agreement`, or if ``num_permutations`` is not positive.
+
+    Example:
+        >>> ratings, noise = torch.arange(30), torch.arange(30) * 7 % 30
+        >>> perm_both_test(ratings, noise, ratings, num_permutations=99).p_value
+        0.01
+    """
+    for scores in (first, second):
+        _check_agreement(scores, target, statistic, units)
+    generator = _generator(num_permutations, seed)
+    value = float(human_agreement(first, target, statistic, units) - human_agreement(second, target, statistic, units))
+    if math.isnan(value):
+        return PermutationTest(value, math.nan, math.nan, math.nan)
+    exchanged = torch.rand(num_permutations, len(target), generator=generator) < 0.5
+    # All scores as rows of both metrics; a permutation gives weight 1 to one row of each pair.
+    both = torch.cat([_standardised(scores, statistic) for scores in (first, second)])
+    judged = torch.cat([target, target])
+    together = None if units is None else torch.cat([units, units])
+    ours, theirs = (
+        _weighted_agreement(both, judged, torch.cat([weight, ~weight], 1), statistic, together)
+        for weight in (~exchanged, exchanged)
+    )
+    return PermutationTest(value, permutation_p_value(value, ours - theirs), *percentile_interval(ours - theirs))
+
+
+def _weighted_agreement(
+    scores: Tensor, target: Tensor, weights: Tensor, statistic: AgreementStatistic, units: Tensor | None = None
+) -> Tensor:
+    """Return :func:`human_agreement` for each of ``(B, N)`` weights, ``(B,)`` float64.
+
+    A row of integer weight w counts as w equal rows. With units, weights are equal within a unit, or 0 and 1; pairs
+    within a unit count once for each time that the unit counts.
     """
     ours, theirs = scores.double(), target.double()
     return torch.cat([_agreement(ours, theirs, part.double(), statistic, units) for part in _chunks(weights)])
@@ -173,26 +281,13 @@ def _agreement(scores: Tensor, target: Tensor, weights: Tensor, statistic: str, 
     return (weights @ _alike(scores, target).double()) / weights.sum(1)
 
 
-def permuted_agreement(
+def _permuted_agreement(
     scores: Tensor, target: Tensor, permutations: Tensor, statistic: AgreementStatistic, units: Tensor | None = None
 ) -> Tensor:
-    """Compute :func:`human_agreement` of the scores with permuted judgements.
+    """Return :func:`human_agreement` of the scores with each of ``(B, N)`` permutations of the judgements, ``(B,)``.
 
-    Args:
-        scores: ``(N,)`` finite numbers.
-        target: ``(N,)`` finite judgements.
-        permutations: ``(B, N)``; judgement ``permutations[b, i]`` moves to row ``i``. With ``accuracy`` and units, it
-            must be of the same unit as row ``i``.
-        statistic: Statistic as in :func:`human_agreement`, except ``preference``.
-        units: Units as in :func:`human_agreement`.
-
-    Returns:
-        ``(B,)`` float64.
-
-    Example:
-        >>> scores, ratings = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])
-        >>> permuted_agreement(scores, ratings, torch.tensor([[0, 1, 2], [0, 2, 1]]), "kendall")
-        tensor([0.3333, 1.0000], dtype=torch.float64)
+    Judgement ``permutations[b, i]`` moves to row ``i``. With ``accuracy`` and units, it is of the same unit. All
+    statistics except ``preference``.
     """
     ours, theirs = scores.double(), target.double()
     if statistic == "binary":
@@ -208,12 +303,7 @@ def permuted_agreement(
     return torch.cat([(1 + part.signed / part.second) / 2 if statistic == "accuracy" else part.tau() for part in parts])
 
 
-def check_agreement(scores: Tensor, target: Tensor, statistic: str, units: Tensor | None = None) -> None:
-    """Check the arguments of :func:`human_agreement`.
-
-    Raises:
-        ValueError: If shapes differ, a number is not finite, or the statistic is unknown.
-    """
+def _check_agreement(scores: Tensor, target: Tensor, statistic: str, units: Tensor | None = None) -> None:
     if statistic not in get_args(AgreementStatistic):
         raise ValueError(f"statistic must be one of {', '.join(get_args(AgreementStatistic))}, got {statistic!r}")
     if scores.ndim != 1 or scores.shape != target.shape:
@@ -243,3 +333,45 @@ def _preference(scores: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 def _alike(scores: Tensor, target: Tensor) -> Tensor:
     """Return whether both sides are positive or both negative, row by row."""
     return (scores >= POSITIVE_THRESHOLD) == (target >= POSITIVE_THRESHOLD)
+
+
+def _generator(num_permutations: int, seed: int) -> torch.Generator:
+    if num_permutations < 1:
+        raise ValueError(f"num_permutations must be positive, got {num_permutations}")
+    return torch.Generator().manual_seed(seed)
+
+
+def _permutation(rows: int, units: Tensor | None, generator: torch.Generator) -> Tensor:
+    """Return a random permutation of the rows, within units if there are units."""
+    order = torch.randperm(rows, generator=generator)
+    if units is None:
+        return order
+    # Rows sorted by unit, in random order within it, take the places of that unit.
+    permutation = torch.empty_like(order)
+    permutation[units.argsort(stable=True)] = order[units[order].argsort(stable=True)]
+    return permutation
+
+
+def _flipped(scores: Tensor, target: Tensor, times: int, generator: torch.Generator) -> Tensor:
+    """Return the agreement with preferences of random sign, ``times`` times."""
+    right = ((1 + scores.double().sign() * target.double().sign()) / 2)[target != 0]
+    flipped = torch.rand(times, len(right), generator=generator) < 0.5
+    return torch.where(flipped, 1 - right, right).mean(1)
+
+
+def _without_agreement(scores: Tensor, target: Tensor, statistic: str) -> float:
+    """Return the value of a statistic if scores and judgements are independent."""
+    if statistic == "binary":
+        p, q = (float((values >= POSITIVE_THRESHOLD).double().mean()) for values in (scores, target))
+        return p * q + (1 - p) * (1 - q)
+    return 0.5 if statistic in ("accuracy", "preference") else 0.0
+
+
+def _standardised(scores: Tensor, statistic: str) -> Tensor:
+    """Return scores with standard deviation 1, and mean 0 except for preferences, whose sign must stay."""
+    values = scores.double()
+    if statistic == "binary":
+        return values
+    centred = values if statistic == "preference" else values - values.mean()
+    spread = centred.square().mean().sqrt()
+    return centred / torch.where(spread > 0, spread, 1.0)

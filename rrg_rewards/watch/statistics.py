@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rrg_rewards.functional.significance import student_tail
+from rrg_rewards.functional.significance_tests import student_tail
 from rrg_rewards.watch.counts import Block
 
 __all__ = ["Estimate", "agreement", "estimate", "spread", "upper_tail"]

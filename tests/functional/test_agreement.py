@@ -1,4 +1,4 @@
-"""Agreement statistics against scipy and brute force, on ties, units and weights."""
+"""Agreement statistics against scipy and brute force, on ties, units and weights; tests against all permutations."""
 
 import itertools
 import math
@@ -15,16 +15,23 @@ from sklearn.metrics import accuracy_score
 from rrg_rewards.functional import agreement as agreement_module
 from rrg_rewards.functional import (
     agreement_interval,
+    agreement_permutation_test,
     bootstrap,
     bootstrap_interval,
     correlation,
     human_agreement,
     kendall_tau,
+    perm_both_test,
 )
-from rrg_rewards.functional.agreement import permuted_agreement, weighted_agreement
+from rrg_rewards.functional.agreement import _permuted_agreement, _weighted_agreement
 
 SCIPY = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": stats.pearsonr}
 STATISTICS = (*SCIPY, "accuracy", "preference", "binary")
+
+
+SCORES = torch.tensor([3.0, 1.0, 4.0, 1.5, 5.0, -2.0])
+OTHERS = torch.tensor([10.0, 30.0, 20.0, -50.0, 40.0, 25.0])
+TARGET = torch.tensor([2, 1, 3, -1, 2, -2])
 
 
 def sample(rows: int = 60, seed: int = 0, units: int = 20) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -91,7 +98,7 @@ def test_a_constant_side_has_no_correlation_at_any_scale(scale: float) -> None:
 def test_weights_repeat_rows(statistic: Any) -> None:
     scores, target, _ = sample(20)
     weights = torch.randint(0, 4, (5, 20), generator=torch.Generator().manual_seed(1))
-    found = weighted_agreement(scores, target, weights, statistic)
+    found = _weighted_agreement(scores, target, weights, statistic)
     for value, counts in zip(found, weights, strict=True):
         rows = torch.arange(20).repeat_interleave(counts)
         assert float(value) == pytest.approx(float(human_agreement(scores[rows], target[rows], statistic)))
@@ -103,21 +110,24 @@ def test_large_tables_are_compared_in_parts(statistic: Any, monkeypatch: pytest.
     permutations = torch.stack([torch.randperm(50) for _ in range(3)])
     whole = human_agreement(scores, target, statistic, units)
     ends = agreement_interval(scores, target, statistic, units, num_resamples=9)
-    moved = statistic != "preference" and permuted_agreement(scores, target, permutations, statistic)
+    test = agreement_permutation_test(scores, target, statistic, units, num_permutations=9)
+    moved = statistic != "preference" and _permuted_agreement(scores, target, permutations, statistic)
     monkeypatch.setattr(agreement_module, "_CHUNK", 120)
+    monkeypatch.setattr(agreement_module, "_PERMUTED_AT_ONCE", 120)
     monkeypatch.setattr(bootstrap, "_COUNTS_AT_ONCE", 120)
     monkeypatch.setattr(correlation, "_BLOCK", 7)
     torch.testing.assert_close(human_agreement(scores, target, statistic, units), whole)
     assert agreement_interval(scores, target, statistic, units, num_resamples=9) == pytest.approx(ends)
+    assert agreement_permutation_test(scores, target, statistic, units, num_permutations=9) == pytest.approx(test)
     if statistic != "preference":
-        torch.testing.assert_close(permuted_agreement(scores, target, permutations, statistic), moved)
+        torch.testing.assert_close(_permuted_agreement(scores, target, permutations, statistic), moved)
 
 
 @pytest.mark.parametrize("statistic", [*SCIPY, "accuracy", "binary"])
 def test_permuted_judgements(statistic: Any) -> None:
     scores, target, _ = sample(30)
     permutations = torch.stack([torch.randperm(30, generator=torch.Generator().manual_seed(i)) for i in range(4)])
-    found = permuted_agreement(scores, target, permutations, statistic)
+    found = _permuted_agreement(scores, target, permutations, statistic)
     for value, permutation in zip(found, permutations, strict=True):
         assert float(value) == pytest.approx(float(human_agreement(scores, target[permutation], statistic)))
 
@@ -187,3 +197,78 @@ def test_wrong_arguments_are_named() -> None:
         human_agreement(two, two, "accuracy", three)
     with pytest.raises(ValueError, match="at least one row"):
         human_agreement(torch.zeros(0), torch.zeros(0))
+
+
+def standardised(values: torch.Tensor, statistic: str) -> torch.Tensor:
+    if statistic == "binary":
+        return values
+    centred = values if statistic == "preference" else values - values.mean()
+    return centred / centred.square().mean().sqrt()
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_perm_both_approaches_all_exchanges(statistic: Any) -> None:
+    """The p-value of 20,000 random exchanges is that of all 64, within four standard errors."""
+    found = perm_both_test(SCORES, OTHERS, TARGET, statistic, num_permutations=20_000)
+    one, two = (standardised(values, statistic) for values in (SCORES, OTHERS))
+    differences = []
+    for exchanged in itertools.product([False, True], repeat=6):
+        mask = torch.tensor(exchanged)
+        ours, theirs = torch.where(mask, two, one), torch.where(mask, one, two)
+        differences.append(float(human_agreement(ours, TARGET, statistic) - human_agreement(theirs, TARGET, statistic)))
+    value = float(human_agreement(SCORES, TARGET, statistic) - human_agreement(OTHERS, TARGET, statistic))
+    assert found.value == pytest.approx(value)
+    known = np.array([d for d in differences if not math.isnan(d)])
+    exact = float(np.mean(np.abs(known) >= abs(value) - 1e-9))
+    assert found.p_value == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 20_000) + 1e-4)
+    assert found.low == pytest.approx(-found.high, abs=0.2)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_permutation_test_approaches_all_permutations(statistic: Any) -> None:
+    found = agreement_permutation_test(SCORES, TARGET, statistic, num_permutations=5_000)
+    if statistic == "preference":
+        targets = [TARGET * torch.tensor(signs) for signs in itertools.product([-1, 1], repeat=6)]
+    else:
+        targets = [TARGET[list(order)] for order in itertools.permutations(range(6))]
+    values = np.array([float(human_agreement(SCORES, target, statistic)) for target in targets])
+    # The value without agreement is the mean of all permutations.
+    centre = values.mean()
+    values -= centre
+    assert found.value == pytest.approx(float(human_agreement(SCORES, TARGET, statistic)))
+    exact = float(np.mean(np.abs(values) >= abs(found.value - centre) - 1e-9))
+    assert found.p_value == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 5_000) + 1e-3)
+
+
+def test_accuracy_within_units_permutes_within_units() -> None:
+    """One unit has equal judgements and one has two reports, so that half of all permutations are as good."""
+    scores, target = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 0, 1, 2])
+    units = torch.tensor([5, 5, 3, 3])
+    found = agreement_permutation_test(scores, target, "accuracy", units, num_permutations=400)
+    assert found.value == 1
+    assert (found.low, found.high) == (0, 1)
+    # An accuracy of 0 is as far from 0.5 as 1 is.
+    assert found.p_value == 1
+
+
+def test_undefined_values_have_no_test() -> None:
+    constant = torch.ones(6)
+    for test in (
+        agreement_permutation_test(constant, TARGET),
+        perm_both_test(constant, SCORES, TARGET),
+        perm_both_test(SCORES, constant, TARGET),
+    ):
+        assert all(map(math.isnan, test))
+    with pytest.raises(ValueError, match="num_permutations must be positive, got 0"):
+        perm_both_test(SCORES, OTHERS, TARGET, num_permutations=0)
+
+
+def test_perm_both_holds_its_level() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rejected = 0
+    for seed in range(200):
+        target = torch.randn(30, generator=generator)
+        first, second = (target + torch.randn(30, generator=generator) for _ in range(2))
+        # Another unit of measurement changes nothing.
+        rejected += perm_both_test(first, 100 * second + 7, target, num_permutations=99, seed=seed).p_value <= 0.05
+    assert 2 <= rejected <= 20
