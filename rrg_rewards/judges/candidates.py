@@ -109,7 +109,7 @@ def make_candidates(
         if name in regimes and given is None:
             raise ValueError(f"the regime {name} needs {'reports of a model' if name == 'generated' else 'an encoder'}")
     nearest = nearest_others(reports, encoder(reports)) if encoder is not None and "matched" in regimes else []
-    found = Candidates()
+    result = Candidates()
     for row, report in enumerate(reports):
         draws = seeded_draws(seed, str(row), report)
         made: dict[str, Regime] = {}
@@ -126,11 +126,11 @@ def make_candidates(
                 injected = inject_errors(report, seed=seed * per_report + number, modality=modality)
                 candidate = None if injected is None else injected.candidate
             if candidate is None or candidate in made:
-                found.declined[regime] += 1
+                result.declined[regime] += 1
             else:
                 made[candidate] = regime
-        found.rows += [(row, regime, candidate) for candidate, regime in made.items()]
-    return found
+        result.rows += [(row, regime, candidate) for candidate, regime in made.items()]
+    return result
 
 
 def _random_other(reports: Sequence[str], row: int, draws: Draws) -> str | None:

@@ -69,11 +69,9 @@ class RuleJudge(Judge):
         ]
         # Offsets in the candidate without braces are not those in the candidate.
         evaluations[1:] = [_without_predicted_spans(evaluation) for evaluation in evaluations[1:]]
-        return (
-            evaluations[0]
-            if len(evaluations) == 1
-            else min(evaluations, key=lambda evaluation: crimson_score(evaluation).item())
-        )
+        if len(evaluations) == 1:
+            return evaluations[0]
+        return min(evaluations, key=lambda evaluation: crimson_score(evaluation).item())
 
 
 def _without_predicted_spans(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:

@@ -72,8 +72,8 @@ def make_private(folder: Path) -> None:
     with suppress(FileExistsError):
         (folder / _FILE).touch(mode=0o600, exist_ok=False)
     entries = list(folder.iterdir())
-    own = [entry for entry in entries if entry.name.startswith(_FILE)]
-    for path in (*own, *([folder] if len(own) == len(entries) else [])):
+    cache_files = [entry for entry in entries if entry.name.startswith(_FILE)]
+    for path in (*cache_files, *([folder] if len(cache_files) == len(entries) else [])):
         # SQLite deletes its journal when another thread or process closes the cache. Other users decide who reads their
         # own files.
         with suppress(FileNotFoundError, PermissionError):

@@ -179,7 +179,7 @@ def _repaired_json(text: str, keys: Collection[str], prose: Collection[str]) -> 
     text = _WRONG_ESCAPE.sub(r"\\\\", text)
     # A text ends before the next key or the end of its object.
     values = rf'("(?:{"|".join(map(re.escape, prose))})"\s*:\s*")(.{{0,{_LONGEST}}}?)("\s*(?:,\s*"(?:{key})"\s*:|\}}))'
-    return re.sub(values, lambda found: f"{found[1]}{_escaped(found[2])}{found[3]}", text, flags=re.DOTALL)
+    return re.sub(values, lambda match: f"{match[1]}{_escaped(match[2])}{match[3]}", text, flags=re.DOTALL)
 
 
 def _escaped(text: str) -> str:

@@ -297,9 +297,8 @@ def _adversarial(report: str, edits: Sequence[Rewording | JudgeFailure]) -> Rewr
     if not placed:
         return None
     placed.sort(key=lambda pair: pair[0])
-    return RewrittenReport(
-        report, apply(report, [replacement for replacement, _ in placed]), tuple(edit for _, edit in placed)
-    )
+    replacements, rewordings = zip(*placed, strict=True)
+    return RewrittenReport(report, apply(report, replacements), rewordings)
 
 
 def _account(results: Sequence[Any]) -> dict[str, Any]:
