@@ -44,7 +44,7 @@ def files(tmp_path):
     return tmp_path / "reports.csv", tmp_path / "labels.csv", folder
 
 
-def test_reports_alone(files):
+def test_read_ct_rate_reports_alone(files):
     table, counts = read_ct_rate(files[0])
     assert dict(table.columns) == {
         "study_id": ["train_1_a_1", "train_1_a_2", "train_1_b_1", "train_2_a_1", "train_3_a_1"],
@@ -64,7 +64,7 @@ def test_reports_alone(files):
     assert counts == CtRateCounts(reports=5, joined=5, blank_findings=1, blank_impressions=1)
 
 
-def test_all_three_sources_are_joined_and_what_is_left_out_is_counted(files):
+def test_read_ct_rate_all_three_sources_are_joined_and_what_is_left_out_is_counted(files):
     table, counts = read_ct_rate(*files)
     assert table.column("study_id") == ["train_1_a_2", "train_1_b_1", "train_2_a_1"]
     assert table.column("labels") == [[int(label == "Cardiomegaly") for label in CT_RATE.labels]] * 3
@@ -90,7 +90,7 @@ def test_all_three_sources_are_joined_and_what_is_left_out_is_counted(files):
     ]
 
 
-def test_the_first_complete_reconstruction_of_a_scan_is_kept(files):
+def test_read_ct_rate_first_complete_reconstruction_of_a_scan_is_kept(files):
     table, counts = read_ct_rate(files[0], one_per_scan=True)
     assert table.column("study_id") == ["train_1_a_1", "train_1_b_1", "train_2_a_1", "train_3_a_1"]
     assert counts.other_reconstructions == 1
@@ -100,13 +100,13 @@ def test_the_first_complete_reconstruction_of_a_scan_is_kept(files):
     assert counts.other_reconstructions == 0
 
 
-def test_the_first_reconstruction_is_the_one_with_the_lowest_number(tmp_path):
+def test_read_ct_rate_first_reconstruction_is_the_one_with_the_lowest_number(tmp_path):
     names = ["valid_1_a_10", "valid_1_a_2", "valid_1_a_3"]
     (tmp_path / "r.csv").write_text("VolumeName,Findings_EN,Impressions_EN\n" + "".join(f"{n},a,b\n" for n in names))
     assert read_ct_rate(tmp_path / "r.csv", one_per_scan=True)[0].column("study_id") == ["valid_1_a_2"]
 
 
-def test_older_tables_and_names_without_an_ending_join_too(files, tmp_path):
+def test_read_ct_rate_older_tables_and_names_without_an_ending_join_too(files, tmp_path):
     (tmp_path / "old.csv").write_text(label_table("train_1_a_1", " train_2_a_1.nii.gz ", key="AccessionNo"))
     (tmp_path / "old_reports.csv").write_text(REPORTS.replace("VolumeName", "AccessionNo"))
     table, counts = read_ct_rate(tmp_path / "old_reports.csv", tmp_path / "old.csv")
@@ -118,21 +118,21 @@ def test_older_tables_and_names_without_an_ending_join_too(files, tmp_path):
     assert (table.column("scan"), counts.blank_findings) == (["train_1"], 1)
 
 
-def test_a_row_without_any_label_counts_as_one_without_labels(files, tmp_path):
+def test_read_ct_rate_row_without_any_label_counts_as_one_without_labels(files, tmp_path):
     (tmp_path / "gaps.csv").write_text(label_table("train_1_a_1") + "train_2_a_1" + "," * 18 + "\n")
     table, counts = read_ct_rate(files[0], tmp_path / "gaps.csv")
     assert table.column("study_id") == ["train_1_a_1"]
     assert (counts.labels, counts.reports_without_labels) == (1, 4)
 
 
-def test_rows_that_repeat_each_other_are_read_once_and_counted(files, tmp_path):
+def test_read_ct_rate_rows_that_repeat_each_other_are_read_once_and_counted(files, tmp_path):
     (tmp_path / "twice.csv").write_text(REPORTS + REPORTS.splitlines()[1] + "\n")
     (tmp_path / "labels_twice.csv").write_text(label_table("train_1_a_1", "train_1_a_1.nii.gz", "train_1_a_1"))
     table, counts = read_ct_rate(tmp_path / "twice.csv", tmp_path / "labels_twice.csv")
     assert (len(table), counts.reports, counts.labels, counts.repeated_rows) == (1, 5, 1, 3)
 
 
-def test_different_rows_of_one_volume_are_refused(files, tmp_path):
+def test_read_ct_rate_different_rows_of_one_volume_are_refused(files, tmp_path):
     (tmp_path / "twice.csv").write_text(REPORTS + "train_1_a_1,Cough.,Non-contrast.,The heart is small.,Normal.\n")
     with pytest.raises(TableError, match=r"twice.csv: data row 6 \(line 7\): train_1_a_1 is also in data row 1"):
         read_ct_rate(tmp_path / "twice.csv")
@@ -143,27 +143,27 @@ def test_different_rows_of_one_volume_are_refused(files, tmp_path):
 
 
 @pytest.mark.parametrize("second", ["train_1_a_2.npz", "train_1_a_2.npy", "train_1_a_2.nii.gz.npz"])
-def test_two_feature_files_of_one_volume_are_refused(files, second):
+def test_read_ct_rate_two_feature_files_of_one_volume_are_refused(files, second):
     write_features(files[2] / second, np.zeros((2, 2, 2, 4), np.float16))
     with pytest.raises(TableError, match=r"train_1_a_2 has two feature files, .* and .*; remove one"):
         read_ct_rate(*files)
 
 
 @pytest.mark.parametrize("name", ["", "scan.nii.gz", "1_a_1", "train_1_a_1_x", "train_1_a_1.mha", "train_a_1_1"])
-def test_a_row_that_names_no_volume_is_refused(tmp_path, name):
+def test_read_ct_rate_row_that_names_no_volume_is_refused(tmp_path, name):
     (tmp_path / "r.csv").write_text(f"VolumeName,Findings_EN,Impressions_EN\n{name},a,b\n")
     with pytest.raises(TableError, match=r"r.csv: data row 1 \(line 2\), column 'VolumeName': must be the name of a"):
         read_ct_rate(tmp_path / "r.csv")
 
 
 @pytest.mark.parametrize("column", ["VolumeName", "Findings_EN", "Impressions_EN"])
-def test_a_missing_column_is_named(tmp_path, column):
+def test_read_ct_rate_missing_column_is_named(tmp_path, column):
     (tmp_path / "r.csv").write_text(REPORTS.replace(column, "Other"))
     with pytest.raises(TableError, match=rf"r.csv: unknown column '{column}'"):
         read_ct_rate(tmp_path / "r.csv")
 
 
-def test_a_label_that_is_none_a_missing_label_and_a_missing_folder_are_named(files, tmp_path):
+def test_read_ct_rate_label_that_is_none_a_missing_label_and_a_missing_folder_are_named(files, tmp_path):
     text = label_table("train_1_a_1")
     (tmp_path / "l.csv").write_text(text.replace("0,1,", "0,2,"))
     with pytest.raises(TableError, match=r"column 'Cardiomegaly': must be a label of 0 or 1, got '2'"):
@@ -180,7 +180,7 @@ SOME = st.sets(st.sampled_from(VOLUMES))
 
 
 @given(reports=SOME, labels=st.none() | SOME, features=st.none() | SOME, one_per_scan=st.booleans())
-def test_every_report_label_and_file_is_joined_or_counted_once(
+def test_read_ct_rate_every_report_label_and_file_is_joined_or_counted_once(
     tmp_path_factory, reports, labels, features, one_per_scan
 ):
     folder = tmp_path_factory.mktemp("join")
@@ -209,18 +209,18 @@ def test_every_report_label_and_file_is_joined_or_counted_once(
     assert counts.features_without_reports == len((features or set()) - reports)
 
 
-def test_every_count_is_told(files):
+def test_read_ct_rate_every_count_is_told(files):
     fields = {name: place for place, name in enumerate(asdict(CtRateCounts(reports=0)), start=1001)}
     text = str(CtRateCounts(**fields))
     assert all(f"{number:,}" in text for number in fields.values())
 
 
-def test_a_name_says_patient_scan_and_reconstruction():
+def test_parse_ct_rate_name_says_patient_scan_and_reconstruction():
     assert parse_ct_rate_name("train_10_bc_3.nii.gz") == ("train_10_bc_3", "train_10", "train_10_bc", 3)
     assert parse_ct_rate_name("valid_10_b.nii") == ("valid_10_b", "valid_10", "valid_10_b", 0)
 
 
-def test_a_split_keeps_patients_together_and_where_they_are():
+def test_split_by_patient_keeps_patients_together_and_where_they_are():
     table = Table({"patient": [f"train_{n % 500}" for n in range(1000)], "row": list(range(1000))})
     kept, held = split_by_patient(table, held_out=0.2, seed=3)
     assert sorted([*kept.column("row"), *held.column("row")]) == list(range(1000))
@@ -235,12 +235,12 @@ def test_a_split_keeps_patients_together_and_where_they_are():
 
 
 @pytest.mark.parametrize("held_out", [-0.1, 1.1, float("nan")])
-def test_a_share_outside_of_0_and_1_is_refused(held_out):
+def test_split_by_patient_refuses_a_share_outside_of_0_and_1(held_out):
     with pytest.raises(ValueError, match="held_out must be from 0 to 1"):
         split_by_patient(Table({"patient": []}), held_out)
 
 
-def test_the_published_label_table_is_joined(shared_data, tmp_path):
+def test_read_ct_rate_published_label_table_is_joined(shared_data, tmp_path):
     """The published reports are in one column, so they are first written as a report table."""
     path = shared_data / "ct_rate_labels" / "reports.csv"
     labels = read_table(path)

@@ -10,7 +10,7 @@ from rrg_rewards.data.samplers import UnpaddedDistributedSampler, count_misshare
 
 
 @pytest.mark.parametrize(("reports", "processes"), [(11, 2), (12, 2), (11, 3), (2, 3), (0, 2)])
-def test_each_report_exactly_once(reports: int, processes: int) -> None:
+def test_sampler_each_report_exactly_once(reports: int, processes: int) -> None:
     # Built before there is a process group, as a loader given to `trainer.fit` is.
     loader = DataLoader(range(reports), sampler=UnpaddedDistributedSampler(range(reports)), batch_size=2)
     drawn = []
@@ -23,7 +23,7 @@ def test_each_report_exactly_once(reports: int, processes: int) -> None:
     assert sorted(drawn) == list(range(reports))
 
 
-def test_one_process_draws_all_in_order() -> None:
+def test_sampler_one_process_draws_all_in_order() -> None:
     sampler = UnpaddedDistributedSampler(range(5))
     assert list(sampler) == [0, 1, 2, 3, 4]
     assert len(sampler) == 5
@@ -34,13 +34,13 @@ def padded(reports: int, drop_last: bool = False) -> "DataLoader[int]":
     return DataLoader(range(reports), sampler=sampler)
 
 
-def test_counts_repeated_and_dropped_reports() -> None:
+def test_sampler_counts_repeated_and_dropped_reports() -> None:
     assert count_misshared(padded(11)) == 1
     assert count_misshared(padded(11, drop_last=True)) == 1
     assert count_misshared(padded(12)) == 0
     assert count_misshared({"a": padded(11), "b": [padded(13), padded(12)]}) == 2
 
 
-def test_counts_nothing_it_cannot_know() -> None:
+def test_sampler_counts_nothing_it_cannot_know() -> None:
     exact = DataLoader(range(11), sampler=UnpaddedDistributedSampler(range(11)))
     assert count_misshared([DataLoader(range(11)), exact, iter([1, 2]), None]) == 0

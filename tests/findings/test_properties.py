@@ -62,13 +62,13 @@ lexicons = st.sampled_from(["chest_ct", "chest_xray"])
 
 
 @given(st.text(max_size=300), lexicons)
-def test_any_text_is_read(text, lexicon):
+def test_extract_findings_any_text_is_read(text, lexicon):
     for finding in extract_findings(text, lexicon=lexicon):
         assert text[finding.start : finding.end] == finding.text
 
 
 @given(st.lists(sentences, max_size=6), lexicons)
-def test_places_of_findings(parts, lexicon):
+def test_extract_findings_places_of_findings(parts, lexicon):
     report = ". ".join(parts)
     for finding in extract_findings(report, lexicon=lexicon):
         assert report[finding.start : finding.end] == finding.text
@@ -76,14 +76,14 @@ def test_places_of_findings(parts, lexicon):
 
 
 @given(st.lists(sentences, min_size=1, max_size=6), lexicons)
-def test_a_report_says_what_its_sentences_say(parts, lexicon):
+def test_extract_findings_report_says_what_its_sentences_say(parts, lexicon):
     engine = FindingEngine(load_lexicon(lexicon))
     union = reduce(or_, engine.masks(parts))
     assert engine.masks([separator.join(parts) for separator in (". ", ".\n", "\n\n", "\n- ")]) == [union] * 4
 
 
 @given(st.lists(sentences, max_size=6), st.integers(1, 40), lexicons)
-def test_wrapping_changes_nothing(parts, width, lexicon):
+def test_extract_findings_wrapping_changes_nothing(parts, width, lexicon):
     wrapped = "\n".join(textwrap.wrap(". ".join(parts), width, break_long_words=False, break_on_hyphens=False))
     # A line that starts with "no" or "there is" is read as a new statement, after an unfinished line excepted.
     assume(not re.search(r"\n(no|there)\b", wrapped))
@@ -92,7 +92,7 @@ def test_wrapping_changes_nothing(parts, width, lexicon):
 
 
 @given(st.lists(sentences, max_size=6), lexicons)
-def test_memory_changes_nothing(parts, lexicon):
+def test_engine_memory_changes_nothing(parts, lexicon):
     report = ". ".join(parts)
     remembering = FindingEngine(load_lexicon(lexicon))
     forgetting = FindingEngine(load_lexicon(lexicon), memory=0)
@@ -101,13 +101,13 @@ def test_memory_changes_nothing(parts, lexicon):
 
 
 @given(st.lists(sentences, max_size=6), lexicons)
-def test_reports_read_together_are_reports_read_alone(reports, lexicon):
+def test_engine_masks_of_reports_together_are_those_of_each(reports, lexicon):
     together, alone = (FindingEngine(load_lexicon(lexicon)) for _ in range(2))
     assert together.masks(reports) == [alone.masks([report])[0] for report in reports]
 
 
 @given(st.lists(sentences, max_size=6), lexicons)
-def test_masks_are_the_findings(parts, lexicon):
+def test_engine_masks_are_the_findings(parts, lexicon):
     report = ". ".join(parts)
     engine = FindingEngine(load_lexicon(lexicon))
     bits = {"present": 0, "uncertain": 1}

@@ -31,7 +31,7 @@ def operations(text: str, answer: bool) -> int:
 
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("answer", [False, True], ids=["items", "answers"])
-def test_twice_the_text_takes_twice_the_work(name: str, answer: bool) -> None:
+def test_describer_twice_the_text_takes_twice_the_work(name: str, answer: bool) -> None:
     # Both texts are shorter than the longest sentence, at which longer ones are cut.
     text = TEXTS[name]
     short, long = text * (900 // len(text)), text * (2 * (900 // len(text)))

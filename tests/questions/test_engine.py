@@ -56,7 +56,7 @@ def agree(item: QAItem, answer: str) -> bool:
 
 
 @pytest.mark.parametrize("style", ["full", "compact"])
-def test_items_of_phantom_studies_equal_their_attributes(style: str) -> None:
+def test_build_items_of_phantom_studies_equal_their_attributes(style: str) -> None:
     right = made = true = 0
     for study in phantom_studies(300, seed=21, style=style):
         stated = truth(study)
@@ -75,14 +75,14 @@ def test_items_of_phantom_studies_equal_their_attributes(style: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["full", "compact"])
-def test_a_phantom_report_answers_its_own_questions(style: str) -> None:
+def test_build_items_phantom_report_answers_its_own_questions(style: str) -> None:
     for study in phantom_studies(100, seed=4, style=style):
         items = build_items(study.report)
         assert answer_items(study.report, items) == [item.answer for item in items]
 
 
 @pytest.mark.parametrize("schema", ["ct_rate", "merlin"])
-def test_a_real_report_answers_its_own_questions(shared_data: Path, schema: str) -> None:
+def test_build_items_real_report_answers_its_own_questions(shared_data: Path, schema: str) -> None:
     with (shared_data / "ct_rate_labels" / "reports.csv").open(encoding="utf-8", newline="") as file:
         reports = [row["report_text"] for row in csv.DictReader(file)][::4]
     total = 0
@@ -116,7 +116,9 @@ REPORT = (
         ("Mild ", "", {("Emphysema", "severity")}),
     ],
 )
-def test_an_altered_attribute_lowers_its_own_items_only(old: str, new: str, lowered: set[tuple[str, str]]) -> None:
+def test_build_items_altered_attribute_lowers_its_own_items_only(
+    old: str, new: str, lowered: set[tuple[str, str]]
+) -> None:
     items = build_items(REPORT)
     candidate = REPORT.replace(old, new)
     assert candidate != REPORT
@@ -130,7 +132,7 @@ def test_an_altered_attribute_lowers_its_own_items_only(old: str, new: str, lowe
 
 
 @pytest.mark.parametrize("style", ["full", "compact"])
-def test_a_dropped_size_of_a_phantom_lowers_sizes_only(style: str) -> None:
+def test_build_items_dropped_size_of_a_phantom_lowers_sizes_only(style: str) -> None:
     for study in phantom_studies(60, seed=9, style=style):
         items = build_items(study.report)
         sizes = {(item.finding, item.attribute) for item in items if item.answer_type == "numeric"}
@@ -191,7 +193,7 @@ CHEST = {
 
 
 @pytest.mark.parametrize("sentence", CHEST)
-def test_attributes_of_nodules(sentence: str) -> None:
+def test_build_items_attributes_of_nodules(sentence: str) -> None:
     answers = {item.attribute: item.answer for item in build_items(sentence) if item.finding == "Lung nodule"}
     for attribute, answer in CHEST[sentence].items():
         assert answers[attribute] == answer
@@ -250,7 +252,7 @@ ABDOMEN = [
 
 
 @pytest.mark.parametrize(("sentence", "finding", "attribute", "answer"), ABDOMEN)
-def test_abdominal_sentences(sentence: str, finding: str, attribute: str, answer: str) -> None:
+def test_build_items_abdominal_sentences(sentence: str, finding: str, attribute: str, answer: str) -> None:
     answers = {(item.finding, item.attribute): item.answer for item in build_items(sentence, "merlin")}
     assert answers[finding, attribute] == answer
 
@@ -264,22 +266,22 @@ def test_abdominal_sentences(sentence: str, finding: str, attribute: str, answer
         "A cyst is seen in the liver.",
     ],
 )
-def test_normal_abdomen_asks_nothing(sentence: str) -> None:
+def test_build_items_normal_abdomen_asks_nothing(sentence: str) -> None:
     assert build_items(sentence, "merlin") == ()
 
 
-def test_only_what_is_present_is_asked() -> None:
+def test_build_items_only_what_is_present_is_asked() -> None:
     assert build_items("No nodule. Possible pleural effusion. No change.") == ()
 
 
-def test_existence_is_answered_by_presence() -> None:
+def test_build_items_existence_is_answered_by_presence() -> None:
     items = build_items("Pleural effusion.")
     assert [item.attribute for item in items] == ["existence"]
     candidates = ["Left effusion.", "Possible pleural effusion.", "No pleural effusion.", "Nodule."]
     assert [answer_items(candidate, items)[0] for candidate in candidates] == ["yes", "possible", "no", None]
 
 
-def test_answers_are_never_in_their_questions() -> None:
+def test_build_items_answers_are_never_in_their_questions() -> None:
     vocabulary = answer_vocabulary()
     for name in ("ct_rate", "merlin"):
         for finding in get_question_schema(name).findings:
@@ -291,7 +293,7 @@ def test_answers_are_never_in_their_questions() -> None:
                 assert not values & said, (finding.name, spec.name, values & said)
 
 
-def test_unknown_names_are_told() -> None:
+def test_build_items_unknown_names_are_told() -> None:
     item = QAItem("Lung nodle", "size", "What size?", "5 mm", "numeric")
     with pytest.raises(ValueError, match="did you mean 'Lung nodule'"):
         answer_items("Nodule.", [item])
@@ -359,20 +361,20 @@ RUN_ON = {
 
 
 @pytest.mark.parametrize("report", RUN_ON)
-def test_a_statement_of_something_else_lends_no_attributes(report: str) -> None:
+def test_build_items_statement_of_something_else_lends_no_attributes(report: str) -> None:
     finding, attribute, answer = RUN_ON[report]
     answers = {(item.finding, item.attribute): item.answer for item in build_items(report)}
     assert answers[finding, attribute] == answer
 
 
-def test_low_density_of_other_organs_is_no_opacity_of_the_lungs() -> None:
+def test_build_items_low_density_of_other_organs_is_no_opacity_of_the_lungs() -> None:
     assert (
         build_items("Both hemispheres are symmetrical, patchy low density shadows are seen in the basal ganglia.") == ()
     )
     assert build_items("Patchy high density shadows are seen in the right lung.")
 
 
-def test_smaller_than_a_measure_is_no_change() -> None:
+def test_build_items_smaller_than_a_measure_is_no_change() -> None:
     said = [item.attribute for item in build_items("Nodules smaller than 5 mm are seen in the right lung.")]
     assert "change" not in said
     changes = [
@@ -398,12 +400,12 @@ SEGMENTS = {
 
 
 @pytest.mark.parametrize("place", SEGMENTS)
-def test_segments_have_several_names(place: str) -> None:
+def test_build_items_segments_have_several_names(place: str) -> None:
     answers = {item.attribute: item.answer for item in build_items(f"A nodule is seen in the {place}.")}
     assert answers["location"] == SEGMENTS[place]
 
 
-def test_nodules_of_ground_glass_density_are_no_opacity() -> None:
+def test_build_items_nodules_of_ground_glass_density_are_no_opacity() -> None:
     report = "Several nodules are seen in the left lung, mainly with ground glass density."
     assert {item.finding for item in build_items(report)} == {"Lung nodule"}
     report = "Several nodules are seen in the left lung with areas of ground glass density."
@@ -418,17 +420,17 @@ def test_nodules_of_ground_glass_density_are_no_opacity() -> None:
         ("Multiple nodules in the left lung. A single nodule is calcified.", "multiple"),
     ],
 )
-def test_two_single_nodules_are_not_single(report: str, number: str | None) -> None:
+def test_build_items_two_single_nodules_are_not_single(report: str, number: str | None) -> None:
     answers = {item.attribute: item.answer for item in build_items(report)}
     assert answers.get("number") == number
 
 
-def test_where_a_finding_is_more_prominent_is_no_degree() -> None:
+def test_build_items_where_a_finding_is_more_prominent_is_no_degree() -> None:
     attributes = [item.attribute for item in build_items("Emphysema is seen, more prominent in the upper lobes.")]
     assert attributes == ["existence", "location"]
 
 
-def test_ground_glass_before_a_nodule_is_the_nodules_density() -> None:
+def test_build_items_ground_glass_before_a_nodule_is_the_nodules_density() -> None:
     answers = {(item.finding, item.attribute): item.answer for item in build_items("A ground-glass nodule is seen.")}
     assert answers["Lung nodule", "density"] == "ground-glass"
 
@@ -458,7 +460,7 @@ SHARED_PLACES = {
 
 
 @pytest.mark.parametrize("report", SHARED_PLACES)
-def test_places_at_the_start_of_a_sentence_and_around_another_finding(report: str) -> None:
+def test_build_items_places_at_the_start_of_a_sentence_and_around_another_finding(report: str) -> None:
     answers = {item.finding: item.answer for item in build_items(report) if item.attribute == "location"}
     assert answers == SHARED_PLACES[report]
 
@@ -477,7 +479,7 @@ WHOLE_PLACES = {
 
 
 @pytest.mark.parametrize("report", WHOLE_PLACES)
-def test_places_are_complete_and_only_those_of_the_finding(report: str) -> None:
+def test_build_items_places_are_complete_and_only_those_of_the_finding(report: str) -> None:
     assert [item.answer for item in build_items(report) if item.attribute == "location"] == [WHOLE_PLACES[report]]
 
 
@@ -493,7 +495,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("report", VALUES)
-def test_values_of_something_else_are_no_values_of_the_finding(report: str) -> None:
+def test_build_items_values_of_something_else_are_no_values_of_the_finding(report: str) -> None:
     attribute, answer = VALUES[report]
     assert {item.attribute: item.answer for item in build_items(report)}.get(attribute) == answer
 
@@ -509,7 +511,7 @@ CALCIFIED = {
 
 
 @pytest.mark.parametrize("sentence", CALCIFIED)
-def test_places_belong_to_the_finding_although_an_organ_is_joined(sentence: str) -> None:
+def test_build_items_places_belong_to_the_finding_although_an_organ_is_joined(sentence: str) -> None:
     found = {(item.finding, item.attribute): item.answer for item in build_items(sentence)}
     assert found["Arterial wall calcification", "location"] == CALCIFIED[sentence]
     assert ("Coronary artery wall calcification", "existence") in found

@@ -200,22 +200,22 @@ EXISTENCE = [
 
 
 @pytest.mark.parametrize(("prediction", "target", "grade"), NUMBERS)
-def test_numbers(prediction: str | None, target: str, grade: float) -> None:
+def test_compare_answers_numbers(prediction: str | None, target: str, grade: float) -> None:
     assert compare_answers(prediction, target, "numeric") == grade
 
 
 @pytest.mark.parametrize(("prediction", "target", "grade"), PLACES)
-def test_places(prediction: str | None, target: str, grade: float) -> None:
+def test_compare_answers_places(prediction: str | None, target: str, grade: float) -> None:
     assert compare_answers(prediction, target, "location") == grade
 
 
 @pytest.mark.parametrize(("prediction", "target", "grade"), VALUES)
-def test_values(prediction: str | None, target: str, grade: float) -> None:
+def test_compare_answers_values(prediction: str | None, target: str, grade: float) -> None:
     assert compare_answers(prediction, target, "categorical") == grade
 
 
 @pytest.mark.parametrize(("prediction", "target", "grade"), EXISTENCE)
-def test_existence(prediction: str | None, target: str, grade: float) -> None:
+def test_compare_answers_existence(prediction: str | None, target: str, grade: float) -> None:
     assert compare_answers(prediction, target, "existence") == grade
 
 
@@ -255,12 +255,12 @@ OVERLAPS = [
 
 
 @pytest.mark.parametrize(("prediction", "target", "kind", "grade"), OVERLAPS)
-def test_overlap(prediction: str | None, target: str, kind: Any, grade: float) -> None:
+def test_compare_answers_overlap(prediction: str | None, target: str, kind: Any, grade: float) -> None:
     assert compare_answers(prediction, target, kind, grading="overlap") == pytest.approx(grade)
 
 
 @pytest.mark.parametrize(("kind", "cases"), [("location", PLACES), ("categorical", VALUES), ("numeric", NUMBERS)])
-def test_overlap_is_1_only_for_right_answers_and_small_for_wrong_ones(kind: Any, cases: Any) -> None:
+def test_compare_answers_overlap_is_1_only_for_right_answers_and_small_for_wrong_ones(kind: Any, cases: Any) -> None:
     for prediction, target, grade in cases:
         overlap = compare_answers(prediction, target, kind, grading="overlap")
         assert 0 <= overlap <= 1
@@ -270,13 +270,13 @@ def test_overlap_is_1_only_for_right_answers_and_small_for_wrong_ones(kind: Any,
             assert grade == 1, (prediction, target)
 
 
-def test_an_unknown_grading_is_told() -> None:
+def test_compare_answers_unknown_grading_is_told() -> None:
     with pytest.raises(ValueError, match="unknown grading 'level'; did you mean 'levels'"):
         compare_answers("1", "1", "numeric", grading="level")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scale", [1, 3, 7, 10, 29, 1000])
-def test_borders_are_exact_at_every_scale(scale: int) -> None:
+def test_compare_answers_borders_are_exact_at_every_scale(scale: int) -> None:
     target = f"{scale} mm"
     for tenths_of_percent, grade in ((999, 1.0), (1000, 0.5), (2999, 0.5), (3000, 0.0)):
         for sign in (1, -1):
@@ -295,7 +295,7 @@ def test_borders_are_exact_at_every_scale(scale: int) -> None:
         (" ", "blank"),
     ],
 )
-def test_bad_numeric_items_are_told(target: str, message: str) -> None:
+def test_compare_answers_bad_numeric_items_are_told(target: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compare_answers("1 mm", target, "numeric")
     with pytest.raises(ValueError, match=message):
@@ -303,18 +303,18 @@ def test_bad_numeric_items_are_told(target: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("digits", ["9" * 101, "9" * 5000, "0." + "9" * 5000, "12 x " + "9" * 5000])
-def test_a_number_of_too_many_digits_is_wrong(digits: str) -> None:
+def test_compare_answers_number_of_too_many_digits_is_wrong(digits: str) -> None:
     assert compare_answers(f"{digits} mm", "12 mm", "numeric") == 0.0
 
 
-def test_an_unknown_type_is_told() -> None:
+def test_compare_answers_unknown_type_is_told() -> None:
     with pytest.raises(ValueError, match="did you mean 'numeric'"):
         compare_answers("1", "1", "numerical")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("said", [None, "", " ", "[NULL]", "not stated", "No answer", "n/a"])
 @pytest.mark.parametrize(("target", "kind"), [("12 mm", "numeric"), ("left", "location"), ("yes", "existence")])
-def test_no_answer_is_wrong(said: str | None, target: str, kind: str) -> None:
+def test_compare_answers_no_answer_is_wrong(said: str | None, target: str, kind: str) -> None:
     assert compare_answers(said, target, kind) == 0.0  # type: ignore[arg-type]
 
 
@@ -337,14 +337,14 @@ EXACT = [
 
 @pytest.mark.parametrize("grading", ["levels", "overlap"])
 @pytest.mark.parametrize(("said", "target", "kind"), OVER_SPECIFIED)
-def test_answers_that_say_more_get_1_or_a_half(said: str, target: str, kind: Any, grading: Any) -> None:
+def test_compare_answers_that_say_more_get_1_or_a_half(said: str, target: str, kind: Any, grading: Any) -> None:
     assert compare_answers(said, target, kind, grading) == 1
     assert compare_answers(said, target, kind, grading, "partial") == 0.5
 
 
 @pytest.mark.parametrize("grading", ["levels", "overlap"])
 @pytest.mark.parametrize(("said", "target", "kind"), EXACT)
-def test_answers_that_say_the_same_get_1(said: str, target: str, kind: Any, grading: Any) -> None:
+def test_compare_answers_that_say_the_same_get_1(said: str, target: str, kind: Any, grading: Any) -> None:
     assert compare_answers(said, target, kind, grading, "partial") == 1
 
 
@@ -352,11 +352,11 @@ def test_answers_that_say_the_same_get_1(said: str, target: str, kind: Any, grad
     ("said", "target", "kind"),
     [("right lung", "right lower lobe", "location"), ("left", "right", "location"), (None, "solid", "categorical")],
 )
-def test_other_grades_do_not_depend_on_over_specified(said: str | None, target: str, kind: Any) -> None:
+def test_compare_answers_other_grades_do_not_depend_on_over_specified(said: str | None, target: str, kind: Any) -> None:
     assert compare_answers(said, target, kind, "levels", "partial") == compare_answers(said, target, kind)
 
 
-def test_an_unknown_grade_of_over_specified_answers_is_told() -> None:
+def test_compare_answers_unknown_grade_of_over_specified_answers_is_told() -> None:
     with pytest.raises(ValueError, match="unknown over_specified 'half'"):
         compare_answers("1", "1", "numeric", over_specified="half")  # type: ignore[arg-type]
 
@@ -376,5 +376,5 @@ def test_an_unknown_grade_of_over_specified_answers_is_told() -> None:
         ("5 mm (image 45)", "5 mm (image 45)"),
     ],
 )
-def test_the_largest_of_several_measures(answer: str, largest: str) -> None:
+def test_largest_measure_of_several(answer: str, largest: str) -> None:
     assert largest_measure(answer) == largest

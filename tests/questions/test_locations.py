@@ -12,6 +12,6 @@ UNSIDED = frozenset(
 
 
 @pytest.mark.parametrize(("where", "side"), [place[:2] for place in PLACES if place[0] not in UNSIDED])
-def test_sides_are_those_that_the_finding_engine_reads(where, side):
+def test_read_places_has_the_sides_that_the_finding_engine_reads(where, side):
     sides = {place.side for place in read_places(where)} - {None}
     assert sides == ({"right", "left"} if side == "bilateral" else {side} - {None})

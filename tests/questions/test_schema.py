@@ -27,7 +27,7 @@ FIVE = ("a", "b", "c", "d", "e")
 
 
 @pytest.mark.parametrize("labels", [CT_RATE, MERLIN])
-def test_shipped_schemas_ask_of_every_label(labels) -> None:
+def test_question_schema_shipped_schemas_ask_of_every_label(labels) -> None:
     schema = get_question_schema(labels.name)
     assert tuple(finding.name for finding in schema.findings) == labels.labels
     for finding in schema.findings:
@@ -35,14 +35,14 @@ def test_shipped_schemas_ask_of_every_label(labels) -> None:
         assert len(finding.attributes) >= 2
 
 
-def test_every_value_can_be_read_back() -> None:
+def test_question_schema_every_value_can_be_read_back() -> None:
     vocabulary = answer_vocabulary()
     for value in vocabulary.values:
         hits = vocabulary.hits(answer_tokens(value))
         assert value in {name for hit in hits for kind, name in hit.meanings if kind == "value"}, value
 
 
-def test_values_are_of_the_vocabulary() -> None:
+def test_question_schema_values_are_of_the_vocabulary() -> None:
     vocabulary = answer_vocabulary()
     known = {*vocabulary.groups, *vocabulary.values, *vocabulary.parts, *vocabulary.wider_details}
     for name in ("ct_rate", "merlin"):
@@ -51,12 +51,12 @@ def test_values_are_of_the_vocabulary() -> None:
                 assert set(spec.values) <= known, (finding.name, spec.name, set(spec.values) - known)
 
 
-def test_too_few_examples_are_told() -> None:
+def test_question_schema_too_few_examples_are_told() -> None:
     with pytest.raises(ValueError, match="at least 5, got 2"):
         AttributeSpec("size", "numeric", "How large?", "Size.", ("1 mm", "2 mm"))
 
 
-def test_names_twice_are_told() -> None:
+def test_question_schema_names_twice_are_told() -> None:
     spec = AttributeSpec("size", "numeric", "How large?", "Size.", FIVE)
     with pytest.raises(ValueError, match="different"):
         FindingSpec("Nodule", (spec, spec))
@@ -74,7 +74,7 @@ findings:
 """
 
 
-def test_a_file_of_ones_own(tmp_path: Path) -> None:
+def test_question_schema_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(OWN)
     schema = get_question_schema(path)
@@ -102,14 +102,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("content", WRONG)
-def test_a_wrong_entry_is_named(content: str, tmp_path: Path) -> None:
+def test_question_schema_wrong_entry_is_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(content)
     with pytest.raises(ValueError, match=WRONG[content]):
         get_question_schema(path)
 
 
-def test_what_the_engine_cannot_read_is_an_error(tmp_path: Path) -> None:
+def test_question_schema_what_the_engine_cannot_read_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(OWN.replace("Lung nodule", "Lung nodules"))
     with pytest.raises(
@@ -126,7 +126,9 @@ def test_what_the_engine_cannot_read_is_an_error(tmp_path: Path) -> None:
         CTFineBench(path)
 
 
-def test_a_schema_and_a_lexicon_of_ones_own_fit_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_question_schema_and_a_lexicon_of_ones_own_fit_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own.yaml").write_text(OWN.replace("Lung nodule", "Azygos lobe") + "lexicon: words.yaml\n")
     (tmp_path / "words.yaml").write_text(
         "extends: chest_ct\nconcepts: {azygos: [azygos lobe]}\nlabels: {Azygos lobe: [azygos]}\n"
@@ -138,7 +140,9 @@ def test_a_schema_and_a_lexicon_of_ones_own_fit_together(tmp_path: Path, monkeyp
     assert CTFineBench("own.yaml").signature == metric.signature
 
 
-def test_a_metric_keeps_the_lexicon_that_it_has_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_question_schema_metric_keeps_the_lexicon_that_it_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own.yaml").write_text(OWN.replace("Lung nodule", "Azygos lobe") + "lexicon: words.yaml\n")
     words = tmp_path / "words.yaml"
     words.write_text("extends: chest_ct\nconcepts: {azygos: [azygos lobe]}\nlabels: {Azygos lobe: [azygos]}\n")
@@ -157,7 +161,7 @@ def test_a_metric_keeps_the_lexicon_that_it_has_read(tmp_path: Path, monkeypatch
     assert metric.signature == before
 
 
-def test_the_digest_tells_schemas_apart() -> None:
+def test_question_schema_digest_tells_schemas_apart() -> None:
     assert get_question_schema("ct_rate").digest != get_question_schema("merlin").digest
 
 
@@ -199,7 +203,7 @@ def judge_answers(report: str, items: tuple[QAItem, ...]) -> list[str | None]:
 
 
 @pytest.mark.parametrize("build", [by_engine, by_judge])
-def test_a_question_asks_of_all_lesions(build: Any) -> None:
+def test_several_lesions_are_asked_of_by_one_question(build: Any) -> None:
     items = build(NODULES)
     assert [item.attribute for item in items] == ["existence", "location", "size", "margin"]
     for item in items[1:]:
@@ -219,7 +223,7 @@ def test_a_question_asks_of_all_lesions(build: Any) -> None:
         (SMALLER, [1, 0.5, 0, 0.5]),
     ],
 )
-def test_candidates_are_graded_alike(answer: Any, candidate: str, grades: list[float]) -> None:
+def test_several_lesions_are_graded_alike(answer: Any, candidate: str, grades: list[float]) -> None:
     items = build_items(NODULES)
     given = answer(candidate, items)
     assert [
@@ -227,19 +231,19 @@ def test_candidates_are_graded_alike(answer: Any, candidate: str, grades: list[f
     ] == grades
 
 
-def test_suspected_lesions_do_not_count_beside_a_present_one() -> None:
+def test_several_lesions_without_suspected_ones_beside_a_present_one() -> None:
     report = "Nodule of 6 mm in the right middle lobe. Possible nodule of 30 mm in the left lower lobe."
     found = {item.attribute: item.answer for item in build_items(report)}
     assert found == {"existence": "yes", "location": "right middle lobe", "size": "6 mm"}
 
 
-def test_one_text_states_the_rule() -> None:
+def test_several_lesions_rule_is_one_text() -> None:
     prompts = [ItemsTask(SCHEMA).messages(""), AnswersTask().messages(Questions("", ()))]
     assert all(SEVERAL_LESIONS in system["content"] for system, _ in prompts)
     assert " ".join(DOCS.read_text(encoding="utf-8").replace("> ", "").split()).count(SEVERAL_LESIONS) == 1
 
 
-def test_an_answer_with_an_unknown_unit_is_kept() -> None:
+def test_several_lesions_answer_with_an_unknown_unit_is_kept() -> None:
     items = tuple(item for item in build_items(NODULES) if item.attribute == "size")
     given = json.dumps({"answers": [{"question": "Q1", "answer": "3 parsecs and 12 mm"}]})
     report = "Nodules of 3 parsecs and 12 mm."
@@ -255,7 +259,7 @@ def row(*positive: str) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["ct_rate", "merlin"])
-def test_findings_are_the_labels_of_the_data_set_in_their_order(name: str) -> None:
+def test_positive_findings_are_the_labels_of_the_data_set_in_their_order(name: str) -> None:
     schema = get_question_schema(name)
     labels = LABEL_SCHEMAS[name].labels
     assert tuple(finding.name for finding in schema.findings) == labels
@@ -273,7 +277,7 @@ def test_findings_are_the_labels_of_the_data_set_in_their_order(name: str) -> No
         {**dict(zip(NAMES, row("Lung nodule", "Emphysema"), strict=True)), "Fracture": -1},
     ],
 )
-def test_only_positive_findings_that_the_report_states_have_items(labels: Any) -> None:
+def test_positive_findings_that_the_report_states_have_items(labels: Any) -> None:
     items = build_items(REPORT, labels=labels)
     assert items == tuple(item for item in build_items(REPORT) if item.finding == "Lung nodule")
     assert [item.attribute for item in items] == ["existence", "location", "size"]
@@ -296,12 +300,12 @@ def test_only_positive_findings_that_the_report_states_have_items(labels: Any) -
         (7, TypeError, "must be a mapping or a sequence of labels, got int"),
     ],
 )
-def test_labels_that_do_not_fit_are_told(labels: Any, error: type[Exception], message: str) -> None:
+def test_positive_findings_refuse_labels_that_do_not_fit(labels: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         build_items(REPORT, labels=labels)
 
 
-def test_labels_by_hand_on_real_reports(shared_data: Path) -> None:
+def test_positive_findings_by_hand_on_real_reports(shared_data: Path) -> None:
     with (shared_data / "ct_rate_labels" / "reports.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))[:60]
     kept = left_out = 0

@@ -47,7 +47,7 @@ def system(*criteria, **changed):
     return ScoringSystem(**{"name": "short", "criteria": criteria or (criterion(),), **changed})
 
 
-class TestShippedSystems:
+class TestShippedScoringSystems:
     def test_radcliq_is_the_number_of_errors_of_six_categories(self):
         radcliq = get_scoring_system("radcliq")
         assert radcliq.names == ERROR_CATEGORIES
@@ -79,7 +79,7 @@ class TestShippedSystems:
         assert all(c.description.endswith((".", "?")) for c in shipped.criteria)
 
 
-class TestOwnSystems:
+class TestOwnScoringSystems:
     def test_from_a_file(self, tmp_path):
         (tmp_path / "own.YAML").write_text(OWN, encoding="utf-8")
         own = get_scoring_system(tmp_path / "own.YAML")
@@ -192,7 +192,7 @@ class TestBadCriteria:
             criterion(kind=kind).check(score)
 
 
-class TestBadSystems:
+class TestBadScoringSystems:
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
@@ -228,7 +228,7 @@ class TestBadSystems:
             radcliq.total([0, None, 1, 0, 0, 0])
 
 
-class TestBadFiles:
+class TestBadScoringSystemFiles:
     @pytest.mark.parametrize(
         ("old", "new", "message"),
         [

@@ -32,7 +32,7 @@ class ReportScores(Dataset):
         return self.metric.score([PREDS[row]], [TARGET[row]]).value[0]
 
 
-def test_a_metric_with_a_labeler_of_the_user_pickles() -> None:
+def test_backend_metric_with_a_labeler_of_the_user_pickles() -> None:
     metric = ReportCRG(KeywordLabeler(["nodule", "effusion"], threshold=1), prior=0.3)
     copied = pickle.loads(pickle.dumps(metric))
     assert copied.signature == metric.signature
@@ -40,20 +40,20 @@ def test_a_metric_with_a_labeler_of_the_user_pickles() -> None:
 
 
 @pytest.mark.slow
-def test_a_metric_with_a_labeler_of_the_user_scores_in_spawned_workers() -> None:
+def test_backend_metric_with_a_labeler_of_the_user_scores_in_spawned_workers() -> None:
     metric = ReportCRG(KeywordLabeler(["nodule", "effusion"]), prior=0.3)
     loader = DataLoader(ReportScores(metric), num_workers=1, multiprocessing_context="spawn", batch_size=2)
     torch.testing.assert_close(next(iter(loader)), metric.score(PREDS, TARGET).value)
 
 
-def test_a_missing_method_is_shown_in_full() -> None:
+def test_backend_missing_method_is_shown_in_full() -> None:
     with pytest.raises(NotImplementedError, match="ForgetfulLabeler cannot be pickled") as caught:
         pickle.dumps(ReportCRG(ForgetfulLabeler(["nodule"])))
     assert "def arguments(self): return {'words': self.words, 'threshold': self.threshold}" in str(caught.value)
     assert repr(ForgetfulLabeler(["nodule"])) == "ForgetfulLabeler(...)"
 
 
-def test_a_constructor_without_arguments_needs_no_method() -> None:
+def test_backend_constructor_without_arguments_needs_no_method() -> None:
     assert isinstance(pickle.loads(pickle.dumps(NoArguments())), NoArguments)
 
 
@@ -70,12 +70,12 @@ class SilentJudge(Judge):
         return []
 
 
-def test_a_judge_says_the_same() -> None:
+def test_backend_judge_says_the_same() -> None:
     with pytest.raises(NotImplementedError, match=r"return \{'level': self.level\}"):
         pickle.dumps(CRIMSON(judge=SilentJudge(3)))
 
 
-def test_an_argument_is_never_lost_silently() -> None:
+def test_backend_argument_is_never_lost_silently() -> None:
     with pytest.raises(TypeError, match=r"StrictLabeler cannot be rebuilt: arguments\(\) lacks strict"):
         pickle.dumps(StrictLabeler(strict=True))
     with pytest.raises(TypeError, match=r"InheritingLabeler cannot be rebuilt from arguments\(\).*schema"):

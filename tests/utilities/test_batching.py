@@ -28,7 +28,7 @@ class Process:
         return [2 * item for item in items]
 
 
-def test_full_batches_do_not_wait():
+def test_batch_queue_full_batches_do_not_wait():
     process = Process()
 
     async def main(loop):
@@ -40,7 +40,7 @@ def test_full_batches_do_not_wait():
     assert process.begun == [0, 0]
 
 
-def test_a_batch_that_is_not_full_begins_when_its_first_item_has_waited():
+def test_batch_queue_batch_that_is_not_full_begins_when_its_first_item_has_waited():
     process = Process()
 
     async def main(loop):
@@ -57,7 +57,7 @@ def test_a_batch_that_is_not_full_begins_when_its_first_item_has_waited():
     assert process.begun == [3, 8, 12]
 
 
-def test_an_item_that_fills_the_batch_ends_the_wait():
+def test_batch_queue_item_that_fills_the_batch_ends_the_wait():
     process = Process()
 
     async def main(loop):
@@ -71,7 +71,7 @@ def test_an_item_that_fills_the_batch_ends_the_wait():
 
 
 @pytest.mark.parametrize("concurrent", [1, 3])
-def test_so_many_batches_at_a_time(concurrent):
+def test_batch_queue_so_many_batches_at_a_time(concurrent):
     process = Process(seconds=1)
 
     async def main(loop):
@@ -82,7 +82,7 @@ def test_so_many_batches_at_a_time(concurrent):
     assert process.most == concurrent
 
 
-def test_only_the_items_that_cause_an_error_fail():
+def test_batch_queue_only_the_items_that_cause_an_error_fail():
     process = Process(fails={2, 7})
 
     async def main(loop):
@@ -97,7 +97,7 @@ def test_only_the_items_that_cause_an_error_fail():
     assert [outcome for outcome in outcomes if not isinstance(outcome, KeyError)] == [0, 2, 6, 8, 10, 12, 16]
 
 
-def test_a_wrong_number_of_results_is_an_error():
+def test_batch_queue_wrong_number_of_results_is_an_error():
     async def too_few(items):
         return items[1:]
 
@@ -108,7 +108,7 @@ def test_a_wrong_number_of_results_is_an_error():
     run_virtually(main)
 
 
-def test_a_full_queue_takes_all_items_of_a_caller_or_none():
+def test_batch_queue_full_queue_takes_all_items_of_a_caller_or_none():
     process = Process(seconds=5)
 
     async def main(loop):
@@ -126,7 +126,7 @@ def test_a_full_queue_takes_all_items_of_a_caller_or_none():
     assert process.batches == [[0, 1], [2, 3], [4]]
 
 
-def test_items_of_callers_that_gave_up_are_not_processed():
+def test_batch_queue_items_of_callers_that_gave_up_are_not_processed():
     process = Process(seconds=5)
 
     async def main(loop):
@@ -145,7 +145,7 @@ def test_items_of_callers_that_gave_up_are_not_processed():
     assert process.batches == [[1], [4]]
 
 
-def test_a_deadline_while_the_batch_runs_leaves_the_others_their_results():
+def test_batch_queue_deadline_while_the_batch_runs_leaves_the_others_their_results():
     process = Process(seconds=5)
 
     async def main(loop):
@@ -159,7 +159,7 @@ def test_a_deadline_while_the_batch_runs_leaves_the_others_their_results():
     assert [sorted(batch) for batch in process.batches] == [[1, 2]]
 
 
-def test_one_event_loop_after_another():
+def test_batch_queue_one_event_loop_after_another():
     queue = BatchQueue(Process(), BatchLimits(max_wait=0))
     assert [asyncio.run(queue.submit(item)) for item in range(3)] == [0, 2, 4]
 
@@ -173,6 +173,6 @@ def test_one_event_loop_after_another():
         ({"max_concurrent": 0}, "max_concurrent must be at least 1"),
     ],
 )
-def test_limits_are_checked(limits, message):
+def test_batch_queue_limits_are_checked(limits, message):
     with pytest.raises(ValueError, match=message):
         BatchLimits(**limits)

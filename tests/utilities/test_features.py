@@ -47,7 +47,7 @@ def path(request, tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("lead", [(), (1,)])
-def test_what_is_written_is_read_bit_for_bit_and_mapped(path, dtype, lead):
+def test_features_what_is_written_is_read_bit_for_bit_and_mapped(path, dtype, lead):
     features = example(dtype)
     write_features(path, features.reshape(*lead, *SHAPE))
     read = read_features(path, channels=6, grid=(3, 4, 5), check_finite=True)
@@ -58,7 +58,7 @@ def test_what_is_written_is_read_bit_for_bit_and_mapped(path, dtype, lead):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_the_files_are_those_that_others_read(tmp_path):
+def test_features_files_are_those_that_others_read(tmp_path):
     features = example()
     for ending in FEATURE_ENDINGS:
         write_features(tmp_path / f"a{ending}", features)
@@ -71,7 +71,7 @@ def test_the_files_are_those_that_others_read(tmp_path):
 
 @pytest.mark.parametrize("save", [save_npz, save_compressed])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_archives_of_numpy_are_read_and_mapped_where_they_are_stored(tmp_path, save, order):
+def test_features_archives_of_numpy_are_read_and_mapped_where_they_are_stored(tmp_path, save, order):
     features = np.asarray(example(np.float32)[None], order=order)
     save(tmp_path / "a.npz", other=np.arange(5), arr=features, third=np.zeros(3))
     read = read_features(tmp_path / "a.npz")
@@ -79,7 +79,7 @@ def test_archives_of_numpy_are_read_and_mapped_where_they_are_stored(tmp_path, s
     assert is_mapped(read) == (save is save_npz)
 
 
-def test_mapping_reads_no_more_than_what_is_used(tmp_path):
+def test_features_mapping_reads_no_more_than_what_is_used(tmp_path):
     path = tmp_path / "a.npz"
     write_features(path, np.zeros((64, 64, 64, 64), np.float16))
 
@@ -98,7 +98,7 @@ def test_mapping_reads_no_more_than_what_is_used(tmp_path):
     assert mapped_kilobytes() > 2**14
 
 
-def test_writing_to_what_was_read_leaves_the_file_as_it_is(path):
+def test_features_writing_to_what_was_read_leaves_the_file_as_it_is(path):
     write_features(path, example())
     before = path.read_bytes()
     read_features(path)[:] = 0
@@ -108,7 +108,7 @@ def test_writing_to_what_was_read_leaves_the_file_as_it_is(path):
 
 
 @pytest.mark.parametrize("name", ["arr", "tokens"])
-def test_bfloat16_becomes_float32_exactly(tmp_path, name):
+def test_features_bfloat16_becomes_float32_exactly(tmp_path, name):
     features = torch.randn(1, *SHAPE, generator=torch.Generator().manual_seed(0)).bfloat16()
     save_file({name: features}, tmp_path / "a.safetensors", metadata={"encoder": "ct-vit"})
     read = read_features(tmp_path / "a.safetensors")
@@ -122,18 +122,18 @@ def refused(path, match, **arguments):
     assert str(error.value).startswith(f"features of {arguments.get('study', path.stem)}: {path}: ")
 
 
-def test_a_missing_file_and_a_folder_are_named_with_the_study(path):
+def test_features_missing_file_and_a_folder_are_named_with_the_study(path):
     refused(path, "no such file", study="train_1")
     path.mkdir()
     refused(path, "is not a file")
 
 
 @pytest.mark.parametrize("name", ["a.pt", "a"])
-def test_an_unknown_ending_lists_those_that_are_known(tmp_path, name):
+def test_features_unknown_ending_lists_those_that_are_known(tmp_path, name):
     refused(tmp_path / name, r"is not a format of features; use one of \.npz, \.npy, \.safetensors")
 
 
-def test_a_wrong_key_lists_the_keys_that_are_there(tmp_path):
+def test_features_wrong_key_lists_the_keys_that_are_there(tmp_path):
     np.savez(tmp_path / "a.npz", tokens=example(), other=example())
     refused(tmp_path / "a.npz", "no array 'arr'; it contains: tokens, other")
     np.savez(tmp_path / "b.npz")
@@ -155,25 +155,25 @@ def save(path, array):
 
 
 @pytest.mark.parametrize("shape", [(6,), (5, 6), (4, 5, 6), (2, 3, 4, 5, 6), (1, 1, 3, 4, 5, 6), (0, 4, 5, 6), ()])
-def test_another_number_of_axes_is_refused_with_the_shape(path, shape):
+def test_features_another_number_of_axes_is_refused_with_the_shape(path, shape):
     save(path, np.zeros(shape, np.float32))
     refused(path, re.escape(f"must have the shape (D, H, W, C) or (1, D, H, W, C), none of them 0, got {shape}"))
 
 
-def test_another_width_or_grid_is_refused_with_both(path):
+def test_features_another_width_or_grid_is_refused_with_both(path):
     write_features(path, example())
     refused(path, "expected tokens of width 512, found 6", channels=512)
     refused(path, r"expected a grid of \(24, 24, 24\), found \(3, 4, 5\)", grid=(24, 24, 24))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int16, np.uint8, np.bool_])
-def test_another_type_is_refused(path, dtype):
+def test_features_another_type_is_refused(path, dtype):
     save(path, np.zeros(SHAPE, dtype))
     refused(path, "must be (float16 or float32|F16, F32 or BF16), got")
 
 
 @pytest.mark.parametrize("dtype", [">f2", "c8", "V2", "U3"])
-def test_other_byte_orders_and_types_of_numpy_are_refused(tmp_path, dtype):
+def test_features_other_byte_orders_and_types_of_numpy_are_refused(tmp_path, dtype):
     np.save(tmp_path / "a.npy", np.zeros(SHAPE, dtype))
     refused(tmp_path / "a.npy", "must be float16 or float32, got")
 
@@ -186,7 +186,7 @@ class Trap:
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.npz", "z.npz"])
-def test_objects_are_refused_and_never_loaded(tmp_path, name):
+def test_features_objects_are_refused_and_never_loaded(tmp_path, name):
     array = np.empty(SHAPE, object)
     array[...] = Trap()
     if name.startswith("z"):
@@ -197,7 +197,7 @@ def test_objects_are_refused_and_never_loaded(tmp_path, name):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused_where_asked(path, value):
+def test_features_what_is_not_finite_is_refused_where_asked(path, value):
     features = example()
     features[2, 1, 0, 3] = value
     write_features(path, features)
@@ -205,7 +205,7 @@ def test_what_is_not_finite_is_refused_where_asked(path, value):
     refused(path, "contains NaN or infinity", check_finite=True)
 
 
-def test_a_zip_of_another_kind_is_refused(tmp_path):
+def test_features_zip_of_another_kind_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("arr.npy", b"no array")
     refused(tmp_path / "a.npz", "damaged or truncated")
@@ -214,13 +214,13 @@ def test_a_zip_of_another_kind_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [(b"(1,", b"(01"), (b"{'", b",'"), (b"<f2", b"<f9"), (b"False", b"Fa(se")])
-def test_headers_of_numpy_that_make_no_sense_are_refused(tmp_path, damage):
+def test_features_headers_of_numpy_that_make_no_sense_are_refused(tmp_path, damage):
     write_features(tmp_path / "a.npy", example())
     (tmp_path / "b.npy").write_bytes((tmp_path / "a.npy").read_bytes().replace(*damage))
     refused(tmp_path / "b.npy", "damaged or truncated")
 
 
-def test_a_stored_member_whose_shape_does_not_fit_is_refused(tmp_path):
+def test_features_stored_member_whose_shape_does_not_fit_is_refused(tmp_path):
     write_features(tmp_path / "a.npz", example())
     with zipfile.ZipFile(tmp_path / "a.npz") as archive:
         content = archive.read("arr.npy")
@@ -247,13 +247,13 @@ def test_a_stored_member_whose_shape_does_not_fit_is_refused(tmp_path):
         b"\xff\xff",
     ],
 )
-def test_headers_of_safetensors_that_make_no_sense_are_refused(tmp_path, header):
+def test_features_headers_of_safetensors_that_make_no_sense_are_refused(tmp_path, header):
     path = tmp_path / "a.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * 64)
     refused(path, "damaged|does not fit|must be|impossible")
 
 
-def test_a_header_that_claims_to_be_huge_is_not_read(tmp_path):
+def test_features_header_that_claims_to_be_huge_is_not_read(tmp_path):
     path = tmp_path / "a.safetensors"
     path.write_bytes(struct.pack("<Q", 2**60) + b"{}")
     refused(path, "not a safetensors file")
@@ -274,7 +274,7 @@ def files(tmp_path_factory):
     return [(path.read_bytes(), path.with_stem(f"{path.stem}_damaged")) for path in sorted(folder.iterdir())]
 
 
-def test_a_file_cut_anywhere_is_refused_or_exact(files):
+def test_features_file_cut_anywhere_is_refused_or_exact(files):
     for content, path in files:
         path.write_bytes(content)
         whole = read_features(path).tobytes()
@@ -289,7 +289,7 @@ def test_a_file_cut_anywhere_is_refused_or_exact(files):
 
 
 @given(data=st.data())
-def test_a_file_with_other_bytes_raises_nothing_else(files, data):
+def test_features_file_with_other_bytes_raises_nothing_else(files, data):
     content, path = data.draw(st.sampled_from(files))
     damaged = bytearray(content)
     for place, byte in data.draw(st.lists(st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255)))):
@@ -304,7 +304,7 @@ def test_a_file_with_other_bytes_raises_nothing_else(files, data):
 
 
 @given(content=st.binary(max_size=200), ending=st.sampled_from(FEATURE_ENDINGS))
-def test_any_bytes_at_all_raise_nothing_else(tmp_path_factory, content, ending):
+def test_features_any_bytes_at_all_raise_nothing_else(tmp_path_factory, content, ending):
     path = tmp_path_factory.getbasetemp() / f"any{ending}"
     path.write_bytes(content)
     with pytest.raises(FeatureError):
@@ -319,18 +319,18 @@ def test_any_bytes_at_all_raise_nothing_else(tmp_path_factory, content, ending):
         (np.zeros((2, 0, 2, 2), np.float16), r"must have the shape"),
     ],
 )
-def test_what_could_not_be_read_is_not_written(path, features, match):
+def test_features_what_could_not_be_read_is_not_written(path, features, match):
     with pytest.raises(FeatureError, match=match):
         write_features(path, features)
     assert not path.exists()
 
 
-def test_a_missing_folder_is_named(path):
+def test_features_missing_folder_is_named(path):
     with pytest.raises(FeatureError, match=r"the folder .*missing does not exist"):
         write_features(path.parent / "missing" / path.name, example())
 
 
-def test_a_failed_write_leaves_what_was_there_and_nothing_else(path, monkeypatch):
+def test_features_failed_write_leaves_what_was_there_and_nothing_else(path, monkeypatch):
     write_features(path, example())
     before = path.read_bytes()
 
@@ -349,14 +349,14 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(path, monkeypatch
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_equal_features_make_equal_files(path):
+def test_features_equal_features_make_equal_files(path):
     write_features(path, example())
     before = path.read_bytes()
     write_features(path, example())
     assert path.read_bytes() == before
 
 
-def test_a_check_tells_a_damaged_directory_by_the_study(tmp_path):
+def test_features_check_tells_a_damaged_directory_by_the_study(tmp_path):
     path = tmp_path / "train_1_a_1.npz"
     write_features(path, example())
     check_features(path)

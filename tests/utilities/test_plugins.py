@@ -56,14 +56,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         del sys.modules[name]
 
 
-def test_a_metric_without_a_direction_has_no_sensitivity(install: Install) -> None:
+def test_registry_metric_without_a_direction_has_no_sensitivity(install: Install) -> None:
     install("mine", "[rrg_rewards.metrics]\nwords = mine_code:words\n")
     assert not make_scorer("words", higher_is_better=False).higher_is_better
     with pytest.raises(ValueError, match="words does not say whether higher scores are better"):
         make_scorer("words", higher_is_better=None)
 
 
-def test_entry_points_are_names_and_are_imported_at_first_use(install: Install) -> None:
+def test_registry_entry_points_are_names_and_are_imported_at_first_use(install: Install) -> None:
     install(
         "mine",
         "[rrg_rewards.metrics]\nunigrams = mine_code:Unigrams\nwords = mine_code:words\n"
@@ -81,7 +81,7 @@ def test_entry_points_are_names_and_are_imported_at_first_use(install: Install) 
     assert ReportCRG("mine").labels == ReportCRG("rules:ct_rate").labels
 
 
-def test_an_unknown_name_lists_the_plugins(install: Install) -> None:
+def test_registry_unknown_name_lists_the_plugins(install: Install) -> None:
     install("mine", "[rrg_rewards.metrics]\nunigrams = mine_code:Unigrams\n")
     with pytest.raises(ValueError, match=r"unknown metric 'unigram'; did you mean 'unigrams'\?"):
         make_metric("unigram")
@@ -90,7 +90,7 @@ def test_an_unknown_name_lists_the_plugins(install: Install) -> None:
 
 
 @pytest.mark.parametrize("group", ["metrics", "rewards", "labelers"])
-def test_the_name_of_an_own_object_is_refused(install: Install, group: str) -> None:
+def test_registry_name_of_an_own_object_is_refused(install: Install, group: str) -> None:
     name = "rules" if group == "labelers" else "crg"
     install("mine", f"[rrg_rewards.{group}]\n{name} = mine_code:words\n")
     message = rf"{group[:-1]} '{name}' of package mine \(mine_code:words\) has the name of one of this package; rename"
@@ -101,13 +101,13 @@ def test_the_name_of_an_own_object_is_refused(install: Install, group: str) -> N
     assert make_metric("bleu").name == "bleu"
 
 
-def test_a_reward_with_the_name_of_a_metric_is_refused(install: Install) -> None:
+def test_registry_reward_with_the_name_of_a_metric_is_refused(install: Install) -> None:
     install("mine", "[rrg_rewards.rewards]\nbleu = mine_code:Repeats\n")
     with pytest.raises(ValueError, match=r"reward 'bleu' of package mine \(mine_code:Repeats\) has the name of one"):
         make_reward("bleu")
 
 
-def test_two_packages_with_one_name_are_refused(install: Install) -> None:
+def test_registry_two_packages_with_one_name_are_refused(install: Install) -> None:
     for name in ("mine", "yours"):
         install(name, f"[rrg_rewards.metrics]\nwords = {name}_code:words\n")
     with pytest.raises(ValueError, match=r"'words' is an entry point of package (mine|yours) .* and of package"):
@@ -115,7 +115,7 @@ def test_two_packages_with_one_name_are_refused(install: Install) -> None:
 
 
 @pytest.mark.parametrize("point", ["mine_code:missing", "no_such_module:words"])
-def test_a_plugin_that_cannot_be_imported_says_whose_it_is(install: Install, point: str) -> None:
+def test_registry_plugin_that_cannot_be_imported_says_whose_it_is(install: Install, point: str) -> None:
     install("mine", f"[rrg_rewards.metrics]\nwords = {point}\n[rrg_rewards.labelers]\nbroken = {point}\n")
     with pytest.raises(
         ImportError, match=rf"metric 'words' of package mine \({point}\) cannot be imported: \w+Error: "
@@ -125,7 +125,9 @@ def test_a_plugin_that_cannot_be_imported_says_whose_it_is(install: Install, poi
         get_labeler("broken")
 
 
-def test_a_broken_plugin_does_not_hide_the_other_metrics(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_registry_broken_plugin_does_not_hide_the_other_metrics(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("mine", "[rrg_rewards.metrics]\nwords = mine_code:missing\n")
     assert main(["score", "--list"]) == 0
     shown = capsys.readouterr().out
@@ -133,7 +135,7 @@ def test_a_broken_plugin_does_not_hide_the_other_metrics(install: Install, capsy
     assert "rouge" in shown
 
 
-def test_a_module_that_fails_is_an_import_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registry_module_that_fails_is_an_import_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "failing_code.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ImportError, match="metric 'failing_code:f': cannot import 'failing_code': ZeroDivisionError"):

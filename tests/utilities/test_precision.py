@@ -27,7 +27,7 @@ def default_dtype():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_both_are_restored(default_dtype, dtype):
+def test_own_precision_both_are_restored(default_dtype, dtype):
     default_dtype(dtype)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         with own_precision():
@@ -38,7 +38,7 @@ def test_both_are_restored(default_dtype, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_model_that_is_first_loaded_in_a_step_is_the_same_for_the_process(default_dtype, dtype):
+def test_own_precision_model_that_is_first_loaded_in_a_step_is_the_same_for_the_process(default_dtype, dtype):
     default_dtype(dtype)
     model = load_frozen(nn.Linear, 3, 5 + DTYPES.index(dtype))
     assert model.weight.dtype == torch.float32
@@ -54,7 +54,7 @@ SAVED = {
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [*SAVED, "bleu", "rouge"])
-def test_rewards_are_the_same_in_a_step(default_dtype, tmp_path, name, dtype):
+def test_own_precision_rewards_are_the_same_in_a_step(default_dtype, tmp_path, name, dtype):
     options = {"model": str(SAVED[name](tmp_path / "model"))} if name in SAVED else {}
     options |= {"n_gram": 1} if name == "bleu" else {}
     default_dtype(dtype)
@@ -67,7 +67,7 @@ def test_rewards_are_the_same_in_a_step(default_dtype, tmp_path, name, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_labels_are_the_same_in_a_step(default_dtype, tmp_path, dtype):
+def test_own_precision_labels_are_the_same_in_a_step(default_dtype, tmp_path, dtype):
     folder = save_tiny_labeler(tmp_path)
     default_dtype(dtype)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -76,7 +76,7 @@ def test_labels_are_the_same_in_a_step(default_dtype, tmp_path, dtype):
     assert torch.equal(found, RadBertLabeler(folder)(PREDS))
 
 
-def test_a_crepe_model_is_float32_whatever_the_default_type(default_dtype, tmp_path):
+def test_own_precision_crepe_model_is_float32_whatever_the_default_type(default_dtype, tmp_path):
     folder = save_tiny_crepe(tmp_path)
     default_dtype(torch.bfloat16)
     assert {value.dtype for value in CrepeModel.from_pretrained(folder).parameters()} == {torch.float32}

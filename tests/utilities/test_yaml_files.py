@@ -12,7 +12,7 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_no_file_of_the_package_repeats_a_key(name: str) -> None:
+def test_package_yaml_repeats_no_key(name: str) -> None:
     assert read_user_yaml(PACKAGE / name)
 
 
@@ -27,7 +27,7 @@ def test_no_file_of_the_package_repeats_a_key(name: str) -> None:
         (b"", "must be a mapping of keys and values, got NoneType"),
     ],
 )
-def test_what_is_no_mapping_is_refused_by_path(content: bytes, problem: str, tmp_path: Path) -> None:
+def test_read_user_yaml_refuses_what_is_no_mapping(content: bytes, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"own.yaml: (?s:.*)({problem})"):

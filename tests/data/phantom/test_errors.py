@@ -56,7 +56,7 @@ def studies(request: pytest.FixtureRequest) -> list[PhantomStudy]:
     return phantom_studies(PAIRS, seed=7, style=request.param)
 
 
-def test_claimed_counts_are_those_of_the_true_findings(studies):
+def test_inject_phantom_errors_claimed_counts_are_those_of_the_true_findings(studies):
     # Twice a thousand pairs.
     total = Counter()
     for study in studies:
@@ -68,7 +68,7 @@ def test_claimed_counts_are_those_of_the_true_findings(studies):
     assert all(total[letter] > 30 for letter in ("ABCDEF" if studies[0].style == "full" else "ABCD"))
 
 
-def test_retelling_is_no_error(studies):
+def test_inject_phantom_errors_retelling_is_no_error(studies):
     for study in studies[:300]:
         injected = inject_phantom_errors(study, [0] * 6, seed=2)
         assert injected.report.counts == (0,) * 6 == true_counts(study.findings, injected.findings)
@@ -76,7 +76,7 @@ def test_retelling_is_no_error(studies):
     assert sum(inject_phantom_errors(s, [0] * 6, seed=2).report.candidate != s.report for s in studies[:300]) > 150
 
 
-def test_the_text_says_what_the_findings_are(studies):
+def test_inject_phantom_errors_text_says_what_the_findings_are(studies):
     # The labeler reads the candidates: their labels are those of their findings.
     injected = [inject_phantom_errors(study, seed=3) for study in studies[:300]]
     expected = [
@@ -86,7 +86,7 @@ def test_the_text_says_what_the_findings_are(studies):
     assert RuleLabeler("ct_rate")([one.report.candidate for one in injected]).tolist() == expected
 
 
-def test_edits_say_what_was_done_where(studies):
+def test_inject_phantom_errors_edits_say_what_was_done_where(studies):
     for study in studies[:200]:
         report = inject_phantom_errors(study, {"A": 1, "B": 1, "C": 1, "D": 1, "E": 1, "F": 1}, seed=4).report
         made = Counter(edit.category for edit in report.edits if edit.category)
@@ -100,7 +100,7 @@ def test_edits_say_what_was_done_where(studies):
                 assert old in report.reference[slice(*edit.reference)].lower()
 
 
-def test_places_of_findings_are_their_sentences(studies):
+def test_inject_phantom_errors_places_of_findings_are_their_sentences(studies):
     for study in studies[:100]:
         assert len(study.places) == len(study.findings)
         for start, end in study.places:
@@ -108,7 +108,7 @@ def test_places_of_findings_are_their_sentences(studies):
             assert start == 0 or study.findings_text[start - 1] == " "
 
 
-def test_as_many_as_a_study_takes():
+def test_inject_phantom_errors_as_many_as_a_study_takes():
     study = next(study for study in phantom_studies(50) if sum(study.labels) == 1)
     injected = inject_phantom_errors(study, {"B": 9}, seed=0)
     held = len(findings_of(study.findings))
@@ -116,7 +116,7 @@ def test_as_many_as_a_study_takes():
     assert injected.report.declined == (0, 9 - held, 0, 0, 0, 0)
 
 
-def test_same_in_every_process():
+def test_inject_phantom_errors_same_in_every_process():
     program = (
         "from rrg_rewards.data import inject_phantom_errors as inject, phantom_studies\n"
         "import hashlib\n"
@@ -132,7 +132,7 @@ def test_same_in_every_process():
     assert len(digests) == 1
 
 
-def test_seeds_differ():
+def test_inject_phantom_errors_seeds_differ():
     study = phantom_studies(1, seed=3)[0]
     assert inject_phantom_errors(study, seed=0) == inject_phantom_errors(study, seed=0)
     assert len({inject_phantom_errors(study, {"A": 1}, seed=seed).report.candidate for seed in range(5)}) > 3
@@ -149,24 +149,24 @@ def test_seeds_differ():
         ("ABCDEF", TypeError, "must be a mapping by letter or a sequence"),
     ],
 )
-def test_bad_counts(counts, error, message):
+def test_inject_phantom_errors_bad_counts(counts, error, message):
     with pytest.raises(error, match=message):
         inject_phantom_errors(phantom_studies(1)[0], counts, seed=0)
 
 
 @pytest.mark.parametrize(("seed", "error"), [(-1, ValueError), ("0", TypeError), (True, TypeError), (0.5, TypeError)])
-def test_bad_seed(seed, error):
+def test_inject_phantom_errors_bad_seed(seed, error):
     with pytest.raises(error, match="seed"):
         inject_phantom_errors(phantom_studies(1)[0], seed=seed)
 
 
-def test_names_are_categories_too():
+def test_inject_phantom_errors_names_are_categories_too():
     study = phantom_studies(2, style="compact")[1]
     by_name = inject_phantom_errors(study, {"omitted_finding": 1}, seed=0)
     assert by_name == inject_phantom_errors(study, {"B": 1}, seed=0)
 
 
-def test_drawn_counts_are_mostly_false_and_missing_findings():
+def test_inject_phantom_errors_drawn_counts_are_mostly_false_and_missing_findings():
     generator = np.random.default_rng(0)
     drawn = np.array([error_counts(generator) for _ in range(4000)])
     assert 2.2 < drawn.sum(axis=1).mean() < 2.6

@@ -40,7 +40,7 @@ def sentences(text: str) -> list[str]:
     return re.split(r"(?<=\.) ", text)
 
 
-class TestDeterminism:
+class TestPhantomStudiesDeterminism:
     def test_same_arguments_give_the_same_corpus(self, studies, style):
         assert phantom_studies(200, seed=1, style=style) == studies[:200]
 
@@ -67,7 +67,7 @@ class TestDeterminism:
         assert study.context.age == 71
 
 
-class TestPopulation:
+class TestPhantomPopulation:
     def test_prevalences_are_the_stated_ones(self, studies):
         labels = np.array([study.labels for study in studies])
         prevalence = load_population().prevalence
@@ -128,7 +128,7 @@ class TestPopulation:
             Population(config)
 
 
-class TestStudies:
+class TestPhantomStudy:
     def test_labels_are_the_findings_that_are_present(self, studies):
         for study in studies:
             stated = [finding for finding in study.findings if finding.label]
@@ -219,7 +219,7 @@ class TestStudies:
         assert pickle.loads(pickle.dumps(studies[:5])) == studies[:5]
 
 
-class TestRows:
+class TestPhantomRows:
     def test_row_is_plain_data_of_the_study(self, style):
         study = phantom_studies(1, seed=9, style=style)[0]
         row = phantom_rows(1, seed=9, style=style)[0]
@@ -231,7 +231,7 @@ class TestRows:
         assert phantom_rows(0) == []
 
 
-class TestVocabulary:
+class TestPhantomVocabulary:
     def test_holds_every_token_of_every_report(self, studies, style):
         tokens = {token for study in studies for token in re.findall(r"\w+|[^\w\s]+", study.report)}
         assert tokens <= set(phantom_vocabulary(style))
@@ -245,7 +245,7 @@ class TestVocabulary:
         assert len(set(vocabulary) - tokens) <= 5
 
 
-class TestArguments:
+class TestPhantomStudiesArguments:
     def test_negative_count_raises(self):
         with pytest.raises(ValueError, match="n must not be negative, got -1"):
             phantom_studies(-1)
@@ -261,7 +261,7 @@ class TestArguments:
 
 
 @pytest.mark.parametrize("text", ["findings_text", "impression_text", "report"])
-def test_rule_labeler_reads_the_labels(studies, text):
+def test_phantom_labels_are_those_that_the_rule_labeler_reads(studies, text):
     read = RuleLabeler("ct_rate")([getattr(study, text) for study in studies]).int().tolist()
     wrong = [
         (label, getattr(study, text))

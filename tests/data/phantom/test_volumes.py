@@ -84,7 +84,7 @@ def corpora(request):
     return phantom_studies(900, seed=0, style=request.param), phantom_studies(500, seed=1, style=request.param)
 
 
-def test_every_label_can_be_read_from_held_out_volumes_and_from_no_others(corpora):
+def test_phantom_volume_every_label_can_be_read_from_held_out_volumes_and_from_no_others(corpora):
     train, test = corpora
     labels, truth = labels_of(train), labels_of(test)
     tokens, unseen = volumes(train), volumes(test)
@@ -104,7 +104,7 @@ def test_every_label_can_be_read_from_held_out_volumes_and_from_no_others(corpor
     assert max(means) < min(found[i] for i in small) - 0.2
 
 
-def test_much_noise_hides_everything(corpora):
+def test_phantom_volume_much_noise_hides_everything(corpora):
     train, test = corpora
     labels, truth = labels_of(train), labels_of(test)
     tokens, unseen = volumes(train, noise=100.0), volumes(test, noise=100.0)
@@ -116,7 +116,7 @@ def test_much_noise_hides_everything(corpora):
 
 @pytest.mark.parametrize("concept", ["Consolidation", pytest.param("Lung nodule", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("attribute", ["side", pytest.param("lobe", marks=pytest.mark.slow)])
-def test_side_and_lobe_can_be_read_from_the_token_that_shows_the_finding(concept, attribute):
+def test_phantom_volume_side_and_lobe_can_be_read_from_the_token_that_shows_the_finding(concept, attribute):
     def tokens_and_places(seed):
         tokens, places = [], []
         for study in phantom_studies(2500, seed=seed, style="compact"):
@@ -131,7 +131,7 @@ def test_side_and_lobe_can_be_read_from_the_token_that_shows_the_finding(concept
 
 
 @pytest.mark.parametrize("severity", [("small", "large"), ("small", "moderate")])
-def test_severity_shows(severity):
+def test_phantom_volume_severity_shows(severity):
     def strongest(study):
         return np.sort(phantom_volume(study).reshape(512, 32) @ phantom_mark("Pericardial effusion"))[-8:].mean()
 
@@ -159,7 +159,7 @@ def marks(finding, **arguments):
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("lobe", LOBES)
 @pytest.mark.parametrize("cells", [8, 12, 24])
-def test_a_finding_lies_on_its_side_and_at_its_height(side, lobe, cells):
+def test_phantom_volume_finding_lies_on_its_side_and_at_its_height(side, lobe, cells):
     if (side, lobe) == ("left", "middle"):
         return
     strengths = marks(PhantomFinding("Consolidation", side=side, lobe=lobe), grid=(cells,) * 3)
@@ -172,7 +172,7 @@ def test_a_finding_lies_on_its_side_and_at_its_height(side, lobe, cells):
         assert (y < 0.5) == (lobe == "middle")
 
 
-def test_a_finding_in_both_lungs_lies_in_both_and_one_without_a_side_in_one():
+def test_phantom_volume_finding_in_both_lungs_lies_in_both_and_one_without_a_side_in_one():
     def sides(finding):
         x = np.nonzero(marks(finding))[2]
         return (x < 4).any(), (x >= 4).any()
@@ -182,7 +182,7 @@ def test_a_finding_in_both_lungs_lies_in_both_and_one_without_a_side_in_one():
     assert sum(sides(PhantomFinding("Lung nodule"))) == 1
 
 
-def test_what_is_larger_or_more_severe_takes_more_cells_and_is_stronger():
+def test_phantom_volume_what_is_larger_or_more_severe_takes_more_cells_and_is_stronger():
     def extent(**attributes):
         strengths = marks(PhantomFinding(**attributes))
         return (strengths > 0).sum(), strengths.max()
@@ -195,18 +195,18 @@ def test_what_is_larger_or_more_severe_takes_more_cells_and_is_stronger():
 
 
 @pytest.mark.parametrize("presence", ["absent", "uncertain"])
-def test_what_is_denied_or_uncertain_leaves_no_mark(presence):
+def test_phantom_volume_what_is_denied_or_uncertain_leaves_no_mark(presence):
     assert not marks(PhantomFinding("Lung nodule", presence, side="left", lobe="upper")).any()
 
 
-def test_findings_outside_the_labels_leave_marks():
+def test_phantom_volume_findings_outside_the_labels_leave_marks():
     # The abdomen ends low in the volume. The patient's right has small x.
     z, _, x = np.nonzero(marks(PhantomFinding("renal cyst", side="left", size_mm=20)))
     assert z.max() <= 1
     assert x.min() >= 4
 
 
-def test_kinds_of_a_concept_are_alike_and_can_be_told_apart():
+def test_phantom_volume_kinds_of_a_concept_are_alike_and_can_be_told_apart():
     plain, solid, cystic = (phantom_mark("Lung nodule", kind) for kind in (None, "solid", "cystic"))
     assert plain @ solid > 0.8
     assert plain @ cystic > 0.8
@@ -229,7 +229,7 @@ def emitted_findings(style):
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_every_place_and_degree_that_a_report_can_state_is_in_the_anatomy(style):
+def test_anatomy_has_every_place_and_degree_that_a_report_can_state(style):
     anatomy = load_anatomy()
     for finding in emitted_findings(style):
         regions = anatomy.regions(finding)
@@ -240,7 +240,7 @@ def test_every_place_and_degree_that_a_report_can_state_is_in_the_anatomy(style)
         assert 0 < share <= 1
 
 
-def test_places_with_sides_are_mirrored_and_every_box_covers_a_cell():
+def test_anatomy_mirrors_places_with_sides_and_every_box_covers_a_cell():
     anatomy = load_anatomy()
     for regions in anatomy.organs.values():
         for region in regions:
@@ -265,7 +265,7 @@ def test_places_with_sides_are_mirrored_and_every_box_covers_a_cell():
         (PhantomFinding("Emphysema", severity="sever"), "unknown severity 'sever'; did you mean 'severe'"),
     ],
 )
-def test_a_finding_without_a_place_is_refused(finding, match):
+def test_phantom_volume_finding_without_a_place_is_refused(finding, match):
     with pytest.raises(ValueError, match=match):
         phantom_volume(replace(phantom_studies(1)[0], findings=(finding,)))
 
@@ -279,7 +279,7 @@ def test_a_finding_without_a_place_is_refused(finding, match):
         ({"sides": "two"}, "unknown sides 'two'"),
     ],
 )
-def test_an_anatomy_that_names_what_it_does_not_have_is_refused(concept, match):
+def test_anatomy_that_names_what_it_does_not_have_is_refused(concept, match):
     config = deepcopy(package_yaml("rrg_rewards.data.phantom", "anatomy"))
     config["concepts"]["Lung nodule"].update(concept)
     with pytest.raises(ValueError, match=match):
@@ -287,7 +287,7 @@ def test_an_anatomy_that_names_what_it_does_not_have_is_refused(concept, match):
 
 
 @pytest.mark.parametrize("box", [[0, 0, 0, 1, 0, 1], [0, 1, 0.6, 0.5, 0, 1], [0, 1, 0, 1, 0, 1.1]])
-def test_a_box_outside_the_volume_is_refused(box):
+def test_phantom_volume_box_outside_the_volume_is_refused(box):
     with pytest.raises(ValueError, match="a box must be"):
         Anatomy({"organs": {"lung": box}, "concepts": {}, "severities": {}})
 
@@ -300,14 +300,14 @@ print(hashlib.sha256(b"".join(volumes)).hexdigest())
 """
 
 
-def test_a_study_gives_the_same_bytes_in_any_process_and_order():
+def test_phantom_volume_study_gives_the_same_bytes_in_any_process_and_order():
     studies = phantom_studies(20, style="full")[::-1]
     here = b"".join([phantom_volume(study, (4, 5, 6), 16).tobytes() for study in studies][::-1])
     run = subprocess.run([sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True, timeout=120)
     assert run.stdout.strip() == hashlib.sha256(here).hexdigest()
 
 
-def test_arguments_change_what_they_say_and_nothing_else():
+def test_phantom_volume_arguments_change_what_they_say_and_nothing_else():
     study = phantom_studies(1, style="compact")[0]
     quiet, loud = (phantom_volume(study, noise=noise).astype(float) for noise in (0, 2))
     assert np.linalg.norm(loud - quiet, axis=-1).mean() == pytest.approx(2, rel=0.05)
@@ -328,12 +328,12 @@ def test_arguments_change_what_they_say_and_nothing_else():
         ({"noise": float("nan")}, "noise must be finite and not negative"),
     ],
 )
-def test_arguments_that_make_no_volume_are_refused(arguments, match):
+def test_phantom_volume_arguments_that_make_no_volume_are_refused(arguments, match):
     with pytest.raises(ValueError, match=match):
         phantom_volume(phantom_studies(1)[0], **arguments)
 
 
-def test_volumes_are_written_as_the_published_features_are(tmp_path):
+def test_write_phantom_volumes_as_the_published_features_are(tmp_path):
     studies = phantom_studies(3, style="compact")
     steps = []
     paths = write_phantom_volumes(studies, tmp_path / "volumes", grid=(2, 3, 4), channels=16, progress=steps.append)
@@ -346,6 +346,6 @@ def test_volumes_are_written_as_the_published_features_are(tmp_path):
         np.testing.assert_array_equal(read_features(path, channels=16, grid=(2, 3, 4)), expected)
 
 
-def test_two_studies_of_one_id_are_refused(tmp_path):
+def test_phantom_volume_two_studies_of_one_id_are_refused(tmp_path):
     with pytest.raises(ValueError, match="two studies have the id 'phantom-full-0-0'"):
         write_phantom_volumes(phantom_studies(1) * 2, tmp_path)

@@ -44,7 +44,7 @@ def statements(wording: Wording) -> list[Statement]:
     return [*regions, *wording.closings]
 
 
-def test_every_template_is_met(style, wording):
+def test_wording_every_template_is_met(style, wording):
     corpus = phantom_studies(4000, seed=11, style=style)
     findings = "\n".join(study.findings_text for study in corpus)
     impressions = "\n".join(study.impression_text for study in corpus)
@@ -57,11 +57,11 @@ def test_every_template_is_met(style, wording):
     assert [t.text for t in in_impressions if not pattern(t, wording).search(impressions)] == []
 
 
-def test_every_label_can_be_told(wording):
+def test_wording_every_label_can_be_told(wording):
     assert set(wording.label_topics) == set(CT_RATE.labels)
 
 
-def test_every_slot_has_values_and_every_value_a_slot(wording):
+def test_wording_every_slot_has_values_and_every_value_a_slot(wording):
     for topic in (*wording.topics, *wording.distractors):
         slots = {slot for template in (*topic.findings, *topic.impression) for slot in template.slots}
         for slot, name in SLOT_FIELDS.items():
@@ -72,38 +72,38 @@ def test_every_slot_has_values_and_every_value_a_slot(wording):
         assert slots <= set(SLOT_FIELDS)
 
 
-def test_every_way_to_state_a_finding_has_an_impression(wording):
+def test_wording_every_way_to_state_a_finding_has_an_impression(wording):
     for topic in (*wording.topics, *wording.distractors):
         for template in topic.findings:
             stated = template.slots | OPTIONAL_SLOTS
             assert any(impression.slots <= stated for impression in topic.impression), template.text
 
 
-def test_topics_stand_in_known_regions(wording):
+def test_wording_topics_stand_in_known_regions(wording):
     regions = {region.name for region in wording.regions}
     assert {topic.region for topic in (*wording.topics, *wording.distractors)} <= regions
 
 
-def test_statements_name_known_concepts(wording):
+def test_wording_statements_name_known_concepts(wording):
     known = {*CT_RATE.labels, *(concept for topic in wording.distractors for concept in topic.concepts)}
     for statement in statements(wording):
         assert {*statement.denies, *statement.unless, *statement.when} <= known
         assert set(statement.denies) <= set(CT_RATE.labels)
 
 
-def test_distractors_are_no_labels_and_labels_are_not_hedged(wording):
+def test_wording_distractors_are_no_labels_and_labels_are_not_hedged(wording):
     labels = set(CT_RATE.labels)
     assert all(labels.isdisjoint(topic.concepts) for topic in wording.distractors)
     assert all(labels.issuperset(topic.concepts) and not topic.uncertain for topic in wording.topics)
 
 
-def test_denials_deny_in_words(wording):
+def test_wording_denials_deny_in_words(wording):
     denial = re.compile(r"\b(no|not|without|neither)\b|<(deny|not_seen|not_seen_plural)>|<normal>|normal in size", re.I)
     for region in wording.regions:
         assert all(denial.search(statement.template.text) for statement in region.negatives)
 
 
-def test_no_indefinite_article_before_a_vowel(style):
+def test_wording_no_indefinite_article_before_a_vowel(style):
     text = " ".join(study.report for study in phantom_studies(1500, seed=2, style=style))
     assert re.findall(r"\b[Aa] (?:[aeio]\w*|8|11|18)\b", text) == []
     assert re.findall(r"\b[Aa]n [bcdfgjklmnpqrstvwxz]\w*", text) == []

@@ -22,7 +22,7 @@ def write_lines(path, *lines):
     return path
 
 
-class TestJsonLines:
+class TestReadErrorRecords:
     def test_injected_pairs_come_back(self, tmp_path):
         injected = [inject_phantom_errors(study, seed=0).report for study in phantom_studies(20)]
         write_error_records([report.to_record("phantom") for report in injected], tmp_path / "pairs.jsonl")
@@ -69,7 +69,7 @@ class TestJsonLines:
             read_error_records(path)
 
 
-class TestOptionalColumns:
+class TestReadErrorRecordsOptionalColumns:
     def test_significant_and_other_errors_come_back(self, tmp_path):
         records = [
             ErrorRecord("Clear.", "Edema.", (2, 0, 0, 0, 0, None), "a", significant=(1, 0, 0, 0, 0, None), other=1),

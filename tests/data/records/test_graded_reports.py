@@ -35,7 +35,7 @@ def write_lines(path, *lines):
     return path
 
 
-class TestFiles:
+class TestReadGradedReports:
     def test_what_is_not_judged_is_none(self, tmp_path):
         path = write_lines(tmp_path / "graded.jsonl", {**LINE, "comment": "left alone", "source": "me", "tier": "0-2"})
         (report,) = read_graded_reports(path, "radcliq")
@@ -130,7 +130,7 @@ class TestFiles:
 counts = st.one_of(st.none(), st.integers(0, 9), st.floats(0, 9))
 
 
-class TestErrors:
+class TestGradeByErrors:
     @given(st.tuples(*[counts] * 6))
     def test_radcliq_takes_counts_as_they_are(self, given):
         graded = grade_by_errors(ErrorRecord("Clear.", "Edema.", given, "made"), RADCLIQ)
@@ -169,7 +169,6 @@ class TestErrors:
         assert grade_by_errors(ErrorRecord("", "", (0,) * 6), free).scores == (None,)
 
 
-RADCLIQ = get_scoring_system("radcliq")
 SYSTEM = ScoringSystem(
     "own",
     (
@@ -206,7 +205,7 @@ def key(report):
 
 
 @given(reports)
-def test_every_pair_is_of_one_reference_and_in_order(drawn):
+def test_graded_pairs_every_pair_is_of_one_reference_and_in_order(drawn):
     made = graded_pairs(drawn, SYSTEM)
     known = {}
     for report in drawn:
@@ -227,7 +226,7 @@ def test_every_pair_is_of_one_reference_and_in_order(drawn):
 
 
 @given(reports)
-def test_every_two_candidates_of_a_reference_are_told_of_once(drawn):
+def test_graded_pairs_every_two_candidates_of_a_reference_are_told_of_once(drawn):
     made = graded_pairs(drawn, SYSTEM)
     expected = sum(first.reference == second.reference for first, second in combinations(drawn, 2))
     assert len(made.pairs) + made.ties + made.incomparable == expected
@@ -235,7 +234,7 @@ def test_every_two_candidates_of_a_reference_are_told_of_once(drawn):
 
 
 @given(reports)
-def test_the_loss_takes_every_pair(drawn):
+def test_graded_pairs_are_taken_by_the_loss(drawn):
     pairs = graded_pairs(drawn, SYSTEM).pairs
     if pairs:
         accepted = torch.tensor([pair.accepted_scores for pair in pairs])
@@ -245,7 +244,7 @@ def test_the_loss_takes_every_pair(drawn):
 
 
 @given(reports, st.integers(1, 4), st.integers(0, 3), st.randoms(use_true_random=False))
-def test_a_cap_keeps_the_same_pairs_in_any_order(drawn, cap, seed, shuffle):
+def test_graded_pairs_under_a_cap_are_the_same_in_any_order(drawn, cap, seed, shuffle):
     def texts(pairs):
         return {(pair.reference, pair.accepted, pair.rejected) for pair in pairs}
 
@@ -266,13 +265,13 @@ def test_a_cap_keeps_the_same_pairs_in_any_order(drawn, cap, seed, shuffle):
 
 
 @given(reports, st.sampled_from([0.1, 0.3, 1.0, 2.0]))
-def test_a_least_margin_declines_what_is_nearer(drawn, least):
+def test_graded_pairs_with_a_least_margin_decline_what_is_nearer(drawn, least):
     everything, far = graded_pairs(drawn, SYSTEM), graded_pairs(drawn, SYSTEM, min_margin=least)
     assert far.pairs == [pair for pair in everything.pairs if pair.margin > least - 1e-5]
     assert far.ties == everything.ties + len(everything.pairs) - len(far.pairs)
 
 
-def test_another_seed_keeps_others():
+def test_graded_pairs_another_seed_keeps_others():
     drawn = [GradedReport("Clear.", f"Candidate {n}.", (n, 0, 0)) for n in range(10)]
     kept = {
         tuple(p.accepted for p in graded_pairs(drawn, SYSTEM, max_per_reference=3, seed=seed).pairs)
@@ -281,7 +280,7 @@ def test_another_seed_keeps_others():
     assert len(kept) > 1
 
 
-def test_the_published_figure_three_candidates_make_three_pairs():
+def test_graded_pairs_of_three_candidates_are_three_as_published():
     drawn = [GradedReport("Clear.", text, (n, 0, 0), "judge") for n, text in ((4, "Bad."), (1, "Good."), (3, "Fair."))]
     made = graded_pairs(drawn, SYSTEM)
     assert [(p.accepted, p.rejected, p.margin) for p in made.pairs] == [
@@ -292,13 +291,13 @@ def test_the_published_figure_three_candidates_make_three_pairs():
     assert {p.source for p in made.pairs} == {"judge"}
 
 
-def test_a_margin_of_one_criterion_may_be_negative():
+def test_graded_pairs_may_have_a_negative_margin_in_one_criterion():
     (pair,) = graded_pairs([GradedReport("R", "A", (2, 0, 0)), GradedReport("R", "B", (1, 1, 0))], SYSTEM).pairs
     assert pair.accepted == "B"
     assert pair.margins == pytest.approx((2, -0.3, 0))
 
 
-def test_criteria_judged_in_one_alone_do_not_count():
+def test_graded_pairs_criteria_judged_in_one_alone_do_not_count():
     drawn = [
         GradedReport("R", "A", (3, 0, None), "me"),
         GradedReport("R", "B", (None, 1, 0.5), "you"),
@@ -309,19 +308,19 @@ def test_criteria_judged_in_one_alone_do_not_count():
     assert (made.ties, made.incomparable) == (0, 1)
 
 
-def test_what_differs_by_rounding_is_a_tie():
+def test_graded_pairs_what_differs_by_rounding_is_a_tie():
     # 3 · 0.1 is not 0.3 in floating point.
     first, second = GradedReport("R", "A", (0, 0, 0.3)), GradedReport("R", "B", (0, 0, 3 * 0.1))
     assert first.contributions(SYSTEM) != second.contributions(SYSTEM)
     assert graded_pairs([first, second], SYSTEM).ties == 1
 
 
-def test_a_report_is_not_better_than_itself():
+def test_graded_pairs_have_no_report_twice():
     drawn = [GradedReport("R", "A", (2, 0, 0), "one"), GradedReport("R", "A", (0, 0, 0), "other")]
     assert graded_pairs(drawn, SYSTEM).ties == 1
 
 
-def test_injected_reports_make_pairs():
+def test_graded_pairs_injected_reports_make_pairs():
     drawn = [
         grade_by_errors(ErrorRecord(made.reference, made.candidate, made.counts, "phantom"), RADCLIQ)
         for study in phantom_studies(10)
@@ -344,6 +343,6 @@ def test_injected_reports_make_pairs():
         ({"system": RADCLIQ}, "radcliq has 6 criteria, got 3 sub-scores"),
     ],
 )
-def test_refuses_what_it_cannot_use(changed, message):
+def test_graded_pairs_refuse_what_they_cannot_use(changed, message):
     with pytest.raises(ValueError, match=message):
         graded_pairs(**{"reports": [GradedReport("R", "A", (0, 0, 0))], "system": SYSTEM, **changed})

@@ -24,13 +24,13 @@ def write_rows(path, rows):
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet", "csv"])
-def test_written_items_are_read_again(tmp_path, ending):
+def test_question_items_written_items_are_read_again(tmp_path, ending):
     path = tmp_path / f"items.{ending}"
     write_question_items(REPORTS, path)
     assert read_question_items(path) == REPORTS
 
 
-def test_nothing_is_replaced_unasked(tmp_path):
+def test_question_items_nothing_is_replaced_unasked(tmp_path):
     path = tmp_path / "items.jsonl"
     write_question_items(REPORTS, path)
     with pytest.raises(TableError, match="exists already"):
@@ -40,7 +40,7 @@ def test_nothing_is_replaced_unasked(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet", "csv"])
-def test_one_row_an_item(tmp_path, ending):
+def test_question_items_one_row_an_item(tmp_path, ending):
     rows = [
         {**ROW, "answer_type": "numeric", "examples": '["3 mm", "1 cm"]', "report": "Nodule of 12 mm."},
         {**ROW, "report_id": "8", "answer_type": "Numeric", "examples": "3 mm, 1 cm", "report": None},
@@ -56,7 +56,7 @@ def test_one_row_an_item(tmp_path, ending):
     assert eight.items[0].answer_type == "numeric"
 
 
-def test_columns_and_types_are_named(tmp_path):
+def test_question_items_columns_and_types_are_named(tmp_path):
     names = {"report_id": "VolumeName", "finding": "disease", "question": "Q", "answer": "A", "attribute": "attr"}
     path = write_rows(tmp_path / "x.jsonl", [{names[name]: value for name, value in ROW.items()}])
     read = read_question_items(path, names, answer_types={"Size": "numeric", "*": "categorical"})
@@ -65,7 +65,7 @@ def test_columns_and_types_are_named(tmp_path):
     assert read_question_items(other, answer_types={"*": "categorical"})[0].items[0].answer_type == "categorical"
 
 
-def test_keys_of_a_list_are_named(tmp_path):
+def test_question_items_keys_of_a_list_are_named(tmp_path):
     path = write_rows(
         tmp_path / "x.jsonl", [{"qa": [{"f": "Atelectasis", "a": "type", "q": "Which?", "gold": "linear"}]}]
     )
@@ -74,7 +74,7 @@ def test_keys_of_a_list_are_named(tmp_path):
     assert read == [ReportItems("1", (QAItem("Atelectasis", "type", "Which?", "linear", "categorical"),))]
 
 
-def test_an_unknown_layout_shows_its_columns_and_how_to_name_them(tmp_path):
+def test_question_items_unknown_layout_shows_its_columns_and_how_to_name_them(tmp_path):
     path = write_rows(tmp_path / "x.jsonl", [{"id": 1, "Disease": "x", "Q": "y", "A": "z"}])
     with pytest.raises(TableError) as caught:
         read_question_items(path)
@@ -94,7 +94,7 @@ def test_an_unknown_layout_shows_its_columns_and_how_to_name_them(tmp_path):
         ({"examples": 3}, "examples must be a list"),
     ],
 )
-def test_what_is_no_item_is_told_by_row(tmp_path, change, words):
+def test_question_items_what_is_no_item_is_told_by_row(tmp_path, change, words):
     path = write_rows(tmp_path / "x.jsonl", [{**ROW, "answer_type": "numeric", **change}])
     with pytest.raises(TableError, match=words):
         read_question_items(path)
@@ -110,13 +110,13 @@ def test_what_is_no_item_is_told_by_row(tmp_path, change, words):
         ({"finding": ["a"], "attribute": []}, "lists must have the same length"),
     ],
 )
-def test_what_is_no_list_of_items_is_told_by_row(tmp_path, cell, words):
+def test_question_items_what_is_no_list_of_items_is_told_by_row(tmp_path, cell, words):
     path = write_rows(tmp_path / "x.jsonl", [{"report_id": "a", "items": []}, {"report_id": "b", "items": cell}])
     with pytest.raises(TableError, match=f"data row 2.*{words}"):
         read_question_items(path)
 
 
-def test_a_report_that_differs_and_a_name_that_is_none(tmp_path):
+def test_question_items_report_that_differs_and_a_name_that_is_none(tmp_path):
     rows = [{**ROW, "answer_type": "numeric", "report": text} for text in ("One.", "Another.")]
     with pytest.raises(TableError, match=r"data row 2.*another report of the same 'report_id'"):
         read_question_items(write_rows(tmp_path / "x.jsonl", rows))
@@ -124,7 +124,7 @@ def test_a_report_that_differs_and_a_name_that_is_none(tmp_path):
         read_question_items(tmp_path / "x.jsonl", {"qustion": "Q"})
 
 
-def test_a_data_set_is_read_as_its_table_is(tmp_path, monkeypatch):
+def test_question_items_data_set_is_read_as_its_table_is(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))

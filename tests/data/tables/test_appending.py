@@ -34,7 +34,7 @@ def ids(path):
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_what_an_interruption_leaves(name, tmp_path):
+def test_appended_lines_what_an_interruption_leaves(name, tmp_path):
     content, held = CONTENTS[name]
     path = tmp_path / "a.jsonl"
     if content is not None:
@@ -50,21 +50,21 @@ def test_what_an_interruption_leaves(name, tmp_path):
     assert kept == [*([FIRST] if held else []), SECOND]
 
 
-def test_damage_before_the_end_is_refused(tmp_path):
+def test_appended_lines_damage_before_the_end_is_refused(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(LINE + LINE[:10] + b"\n" + LINE)
     with pytest.raises(TableError, match=r"data row 2 \(line 2\): not a line of JSON"):
         read_whole_lines(path)
 
 
-def test_half_a_surrogate_pair(tmp_path):
+def test_appended_lines_half_a_surrogate_pair(tmp_path):
     path = tmp_path / "a.jsonl"
     with AppendedLines(path) as lines:
         lines.append({"id": 1, "text": "a\ud800"})
     assert read_whole_lines(path).columns["text"] == ["a\ud800"]
 
 
-def test_what_is_no_json_leaves_no_trace(tmp_path):
+def test_appended_lines_what_is_no_json_leaves_no_trace(tmp_path):
     path = tmp_path / "a.jsonl"
     with AppendedLines(path) as lines:
         for bad in (float("nan"), {1}):
@@ -73,12 +73,12 @@ def test_what_is_no_json_leaves_no_trace(tmp_path):
     assert path.read_bytes() == b""
 
 
-def test_a_missing_folder(tmp_path):
+def test_appended_lines_missing_folder(tmp_path):
     with pytest.raises(TableError, match="does not exist"):
         AppendedLines(tmp_path / "no" / "a.jsonl")
 
 
-def test_one_process_at_a_time(tmp_path):
+def test_appended_lines_one_process_at_a_time(tmp_path):
     pytest.importorskip("fcntl")
     path = tmp_path / "a.jsonl"
     with AppendedLines(path), pytest.raises(TableError, match="another process is writing to it"):
@@ -87,7 +87,7 @@ def test_one_process_at_a_time(tmp_path):
         pass
 
 
-def test_a_killed_process_loses_no_line(tmp_path):
+def test_appended_lines_killed_process_loses_no_line(tmp_path):
     path = tmp_path / "a.jsonl"
     work = """
 import sys

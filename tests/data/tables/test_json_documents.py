@@ -17,7 +17,7 @@ def write(tmp_path, document):
     return path
 
 
-def test_a_list_of_objects_is_a_table(tmp_path):
+def test_json_document_list_of_objects_is_a_table(tmp_path):
     path = write(tmp_path, [{"id": 1, "report": "Normal."}, {"id": 2, "extra": [1]}])
     assert read_table(path).columns == {"id": [1, 2], "report": ["Normal.", None], "extra": [None, [1]]}
     with BatchedTable(path, rows=1) as batches:
@@ -26,7 +26,7 @@ def test_a_list_of_objects_is_a_table(tmp_path):
     assert parts[1].where(0).endswith("data row 2")
 
 
-def test_rexrank_round_trip(tmp_path):
+def test_json_document_rexrank_round_trip(tmp_path):
     path = tmp_path / "rexrank.json"
     write_report_document(TABLE, path, "rexrank", study_column="study")
     assert json.loads(path.read_text())["a"] == {"age": 4, "model_prediction": "Normal."}
@@ -34,7 +34,7 @@ def test_rexrank_round_trip(tmp_path):
     assert columns == {"study_id": ["a", "b", "c"], "age": [4, None, 5], "model_prediction": ["Normal.", "", "Nodule."]}
 
 
-def test_vlm3d_round_trip(tmp_path):
+def test_json_document_vlm3d_round_trip(tmp_path):
     path = tmp_path / "vlm3d.json"
     write_report_document(TABLE, path, "vlm3d", study_column="study")
     assert json.loads(path.read_text())["version"] == {"major": 1, "minor": 0}
@@ -60,18 +60,18 @@ def test_vlm3d_round_trip(tmp_path):
         ("{", "not a JSON document"),
     ],
 )
-def test_other_layouts_name_what_is_wrong(tmp_path, document, message):
+def test_json_document_other_layouts_name_what_is_wrong(tmp_path, document, message):
     with pytest.raises(TableError, match=message):
         read_table(write(tmp_path, document))
 
 
-def test_a_missing_column_is_named_with_the_known_ones(tmp_path):
+def test_json_document_missing_column_is_named_with_the_known_ones(tmp_path):
     path = write(tmp_path, {"a": {"report": "Normal.", "prediction": "Clear."}})
     with pytest.raises(TableError, match=r"unknown column 'model_prediction'.*Known: prediction, report, study_id"):
         read_table(path).texts("model_prediction")
 
 
-def test_what_cannot_be_written(tmp_path):
+def test_json_document_what_cannot_be_written(tmp_path):
     path = tmp_path / "out.json"
     with pytest.raises(ValueError, match="layout must be one of rexrank, vlm3d"):
         write_report_document(TABLE, path, "other", study_column="study")
@@ -84,7 +84,7 @@ def test_what_cannot_be_written(tmp_path):
     assert not path.exists()
 
 
-def test_another_column_of_predictions_is_not_overwritten(tmp_path):
+def test_json_document_another_column_of_predictions_is_not_overwritten(tmp_path):
     table = TABLE.with_columns({"model_prediction": ["other"] * 3})
     with pytest.raises(TableError, match="has a column 'model_prediction' besides the predictions, 'prediction'"):
         write_report_document(table, tmp_path / "out.json", "rexrank", study_column="study")

@@ -15,7 +15,7 @@ from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.data.tables.writers import write_table
 
 
-def test_csv_keeps_text_untouched_and_reads_empty_cells_as_missing(tmp_path):
+def test_read_table_csv_keeps_text_untouched_and_reads_empty_cells_as_missing(tmp_path):
     path = tmp_path / "reports.csv"
     path.write_bytes('\ufeffid,report\r\n1,"Small ""nodule"",\r\n benign"\r\n\r\n2,\r\n3, spaced \r\n'.encode())
     table = read_table(path)
@@ -24,14 +24,14 @@ def test_csv_keeps_text_untouched_and_reads_empty_cells_as_missing(tmp_path):
     assert table.where(1) == f"{path}: data row 2 (line 5)"
 
 
-def test_csv_of_a_header_alone_is_a_table_without_rows(tmp_path):
+def test_read_table_csv_of_a_header_alone_is_a_table_without_rows(tmp_path):
     path = tmp_path / "reports.csv"
     path.write_text("id,report\n")
     table = read_table(path)
     assert (len(table), table.names) == (0, ("id", "report"))
 
 
-def test_jsonl_keeps_types_and_reads_missing_keys_as_missing(tmp_path):
+def test_read_table_jsonl_keeps_types_and_reads_missing_keys_as_missing(tmp_path):
     path = tmp_path / "reports.jsonl"
     path.write_text('{"id": 1, "report": ""}\n\n{"report": "a\u2028b", "labels": [0, 1]}\n', encoding="utf-8")
     table = read_table(path)
@@ -40,7 +40,7 @@ def test_jsonl_keeps_types_and_reads_missing_keys_as_missing(tmp_path):
 
 
 @pytest.mark.parametrize("quoted", [True, False])
-def test_a_report_of_a_megabyte_is_read_and_the_limit_of_the_csv_module_is_left_alone(tmp_path, quoted):
+def test_read_table_report_of_a_megabyte_is_read_and_the_limit_of_the_csv_module_is_left_alone(tmp_path, quoted):
     report = "Normal. " * 131_072
     path = tmp_path / "reports.csv"
     path.write_text(f'report\n"{report}"\n' if quoted else f"report\n{report}\n")
@@ -74,7 +74,7 @@ def test_a_report_of_a_megabyte_is_read_and_the_limit_of_the_csv_module_is_left_
         ("a.txt", b"id\n1\n", r"a.txt: the ending '.txt' does not tell"),
     ],
 )
-def test_damage_is_named_by_file_line_and_row(tmp_path, name, data, message):
+def test_read_table_damage_is_named_by_file_line_and_row(tmp_path, name, data, message):
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
     (tmp_path / name).write_bytes(data)
@@ -82,7 +82,7 @@ def test_damage_is_named_by_file_line_and_row(tmp_path, name, data, message):
         read_table(tmp_path / name)
 
 
-def test_missing_files_and_folders_are_named(tmp_path):
+def test_read_table_missing_files_and_folders_are_named(tmp_path):
     with pytest.raises(TableError, match=r"none.csv: no such file"):
         read_table(tmp_path / "none.csv")
     (tmp_path / "folder.csv").mkdir()
@@ -93,12 +93,12 @@ def test_missing_files_and_folders_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("table_format", "data"), [(None, b"id,report\n1,Normal.\n"), ("jsonl", b'{"id": "1", "report": "Normal."}\n')]
 )
-def test_standard_input_is_csv_unless_told_otherwise(monkeypatch, table_format, data):
+def test_read_table_standard_input_is_csv_unless_told_otherwise(monkeypatch, table_format, data):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
     assert read_table("-", table_format).columns == {"id": ["1"], "report": ["Normal."]}
 
 
-def test_parquet_without_pyarrow_names_the_pip_command(monkeypatch, tmp_path):
+def test_read_table_parquet_without_pyarrow_names_the_pip_command(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.parquet").write_bytes(b"")
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'rrg-rewards\[parquet\]'"):
@@ -115,7 +115,7 @@ JSONL = '{"a": 1}\n\n{"t": "x\u2028y"}\r\n{"a": null, "n": [0]}\n{"a": 4.5}'.enc
 
 @pytest.mark.parametrize(("name", "data"), [("a.csv", CSV), ("a.jsonl", JSONL), ("a.parquet", None)])
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
-def test_batches_are_the_table(tmp_path, name, data, rows):
+def test_batched_table_has_the_rows_of_the_table(tmp_path, name, data, rows):
     path = tmp_path / name
     if data is None:
         pytest.importorskip("pyarrow")
@@ -136,7 +136,7 @@ def test_batches_are_the_table(tmp_path, name, data, rows):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
-def test_a_table_without_rows_is_one_batch(tmp_path, name):
+def test_batched_table_without_rows_is_one_batch(tmp_path, name):
     if name == "a.parquet":
         pytest.importorskip("pyarrow")
     write_table(Table({"id": [], "t": []}), tmp_path / name)
@@ -144,7 +144,7 @@ def test_a_table_without_rows_is_one_batch(tmp_path, name):
         assert [(batch.names, len(batch)) for batch in batched] == [(("id", "t"), 0)]
 
 
-def test_a_pipe_is_read_in_batches_twice(tmp_path):
+def test_batched_table_reads_a_pipe_twice(tmp_path):
     path = tmp_path / "pipe.csv"
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=[b"id\n1\n2\n3\n"])
@@ -155,7 +155,7 @@ def test_a_pipe_is_read_in_batches_twice(tmp_path):
     assert twice == [[["1", "2"], ["3"]]] * 2
 
 
-def test_a_bad_row_is_told_when_its_batch_is_read(tmp_path):
+def test_batched_table_tells_a_bad_row_when_its_batch_is_read(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"id,t\n" + b"1,a\n" * 4 + b"2,b,c\n")
     with BatchedTable(tmp_path / "a.csv", rows=2) as batched:
         batches = iter(batched)
@@ -174,7 +174,7 @@ def test_a_bad_row_is_told_when_its_batch_is_read(tmp_path):
         (b"id,t\n1," + b"x" * 200, r"a.csv: line 2: is longer than 0 MiB; is this a table\?"),
     ],
 )
-def test_a_cell_without_end_does_not_fill_the_memory(tmp_path, monkeypatch, data, message):
+def test_read_table_cell_without_end_does_not_fill_the_memory(tmp_path, monkeypatch, data, message):
     monkeypatch.setattr(readers, "_MOST_BYTES", 100)
     before = csv.field_size_limit(50)
     try:

@@ -8,7 +8,7 @@ from rrg_rewards.data.tables.table import Table, TableError, table_format
 from rrg_rewards.utilities.texts import PlaceholderWarning
 
 
-def test_a_missing_column_names_the_nearest_and_all_that_exist():
+def test_table_missing_column_names_the_nearest_and_all_that_exist():
     table = Table({"id": ["1"], "report_text": ["Normal."]}, source="reports.csv")
     with pytest.raises(
         TableError, match=r"reports.csv: unknown column 'report_txt'.*'report_text'\? Known: id, report"
@@ -16,13 +16,13 @@ def test_a_missing_column_names_the_nearest_and_all_that_exist():
         table.column("report_txt")
 
 
-def test_columns_of_unequal_length_are_refused_with_their_lengths():
+def test_table_columns_of_unequal_length_are_refused_with_their_lengths():
     with pytest.raises(TableError, match=r"same length, got \{'a': 2, 'b': 1\}"):
         Table({"a": [1, 2], "b": [1]})
 
 
 @pytest.mark.parametrize("cell", [3, 1.5, True, ["Normal."], {"text": "Normal."}])
-def test_a_report_that_is_no_text_is_named_by_row_and_column(cell):
+def test_table_report_that_is_no_text_is_named_by_row_and_column(cell):
     table = Table({"report": ["Normal.", cell]}, source="reports.jsonl", lines=(1, 4))
     with pytest.raises(
         TableError, match=r"reports.jsonl: data row 2 \(line 4\), column 'report': must be a report text"
@@ -42,35 +42,35 @@ def test_a_report_that_is_no_text_is_named_by_row_and_column(cell):
         ((float("nan"), None), None),
     ],
 )
-def test_labels_are_read_in_every_usual_spelling(cells, expected):
+def test_table_labels_are_read_in_every_usual_spelling(cells, expected):
     assert Table({"a": [cells[0]], "b": [cells[1]]}).labels(["a", "b"]) == [expected]
 
 
 @pytest.mark.parametrize("cell", [None, "", "-1", "2", 0.5, "yes", [1]])
-def test_a_cell_that_is_no_label_is_named_by_row_and_column(cell):
+def test_table_cell_that_is_no_label_is_named_by_row_and_column(cell):
     table = Table({"Edema": ["1"], "Fracture": [cell]}, source="labels.csv")
     with pytest.raises(TableError, match=r"labels.csv: data row 1, column 'Fracture': must be a label of 0 or 1, got"):
         table.labels(["Edema", "Fracture"])
 
 
-def test_an_added_column_that_exists_is_replaced_where_it_stands():
+def test_table_added_column_that_exists_is_replaced_where_it_stands():
     table = Table({"a": [1], "b": [2]}, types={"a": "int8", "b": "int8"}).with_columns({"a": ["x"], "c": ["y"]})
     assert list(table.columns.items()) == [("a", ["x"]), ("b", [2]), ("c", ["y"])]
     assert table.types == {"b": "int8"}
 
 
 @pytest.mark.parametrize("path", ["reports.xlsx", "reports", "reports.csv.gz", ".csv"])
-def test_an_ending_that_tells_no_format_lists_those_that_do(path):
+def test_table_ending_that_tells_no_format_lists_those_that_do(path):
     with pytest.raises(TableError, match=r"does not tell the table's format; use one of \.csv, \.tsv, \.jsonl"):
         table_format(path)
 
 
-def test_the_ending_wins_over_the_fallback():
+def test_table_ending_wins_over_the_fallback():
     assert table_format("a.parquet", fallback="csv") == "parquet"
     assert table_format("-", fallback="jsonl") == "jsonl"
 
 
-def test_words_for_a_missing_report_are_texts_with_a_warning():
+def test_table_words_for_a_missing_report_are_texts_with_a_warning():
     table = Table({"report": ["NaN", " none ", None, "<NA>", "N/A", "null", "None known.", ""]}, source="reports.csv")
     with pytest.warns(
         PlaceholderWarning, match=r"5 of 8 texts in column 'report' of reports.csv are words such as 'NaN'"

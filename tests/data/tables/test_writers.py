@@ -49,23 +49,23 @@ def round_trip(columns, ending):
 
 
 @given(tables(PLAIN))
-def test_csv_round_trip_is_exact_but_for_empty_text(columns):
+def test_write_table_csv_round_trip_is_exact_but_for_empty_text(columns):
     expected = {name: [cell or None for cell in cells] for name, cells in columns.items()}
     assert round_trip(columns, ".csv") == expected
 
 
 @given(tables(JSON, min_rows=1))
-def test_jsonl_round_trip_is_exact(columns):
+def test_write_table_jsonl_round_trip_is_exact(columns):
     assert round_trip(columns, ".jsonl") == columns
 
 
 @given(tables(st.none() | TEXT))
-def test_parquet_round_trip_is_exact(columns):
+def test_write_table_parquet_round_trip_is_exact(columns):
     pytest.importorskip("pyarrow")
     assert round_trip(columns, ".parquet") == columns
 
 
-def test_parquet_columns_keep_their_types(tmp_path):
+def test_write_table_parquet_columns_keep_their_types(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     columns = {
@@ -83,7 +83,7 @@ def test_parquet_columns_keep_their_types(tmp_path):
     assert (tmp_path / "out.csv").read_text() == "n,day,tokens,crg\n1,2024-02-29,[1],0.5\n,,[],\n"
 
 
-def test_cells_that_a_format_cannot_hold_are_named(tmp_path):
+def test_write_table_cells_that_a_format_cannot_hold_are_named(tmp_path):
     pytest.importorskip("pyarrow")
     with pytest.raises(TableError, match=r"table: data row 2: cannot be written as JSON: a cell of type bytes"):
         write_table(Table({"a": ["x", b"x"]}), tmp_path / "a.jsonl")
@@ -95,7 +95,7 @@ def test_cells_that_a_format_cannot_hold_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
-def test_characters_that_a_format_cannot_hold_are_replaced(tmp_path, ending):
+def test_write_table_characters_that_a_format_cannot_hold_are_replaced(tmp_path, ending):
     pytest.importorskip("pyarrow")
     path = tmp_path / f"a{ending}"
     write_table(Table({"a": ["x\0y", "half \ud800", "\udc00,"], "b": [["\udfff"], None, None]}), path)
@@ -107,7 +107,7 @@ def test_characters_that_a_format_cannot_hold_are_replaced(tmp_path, ending):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
-def test_a_failure_midway_leaves_what_was_there(tmp_path, ending):
+def test_open_output_leaves_what_was_there_at_a_failure_midway(tmp_path, ending):
     path = tmp_path / f"out{ending}"
     path.write_text("old")
 
@@ -125,7 +125,7 @@ def test_a_failure_midway_leaves_what_was_there(tmp_path, ending):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_interrupt_midway_leaves_nothing(tmp_path):
+def test_open_output_leaves_nothing_at_an_interrupt_midway(tmp_path):
     def interrupted():
         with open_output(tmp_path / "out.csv") as file:
             file.write(b"half")
@@ -136,7 +136,7 @@ def test_an_interrupt_midway_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_existing_file_needs_leave_to_be_replaced(tmp_path):
+def test_write_table_existing_file_needs_leave_to_be_replaced(tmp_path):
     path = tmp_path / "out.csv"
     path.write_text("old")
     with pytest.raises(TableError, match=r"out.csv: exists already; pass --overwrite"):
@@ -146,7 +146,7 @@ def test_an_existing_file_needs_leave_to_be_replaced(tmp_path):
     assert path.read_text() == "a\nx\n"
 
 
-def test_a_link_is_written_through(tmp_path):
+def test_open_output_writes_through_a_link(tmp_path):
     target, link = tmp_path / "target.csv", tmp_path / "link.csv"
     target.write_text("old")
     link.symlink_to(target)
@@ -155,7 +155,7 @@ def test_a_link_is_written_through(tmp_path):
     assert target.read_text() == "a\nx\n"
 
 
-def test_outputs_that_cannot_be_written_are_told_beforehand(tmp_path):
+def test_check_output_tells_what_cannot_be_written(tmp_path):
     with pytest.raises(TableError, match=r"the folder .*none does not exist"):
         check_output(tmp_path / "none" / "out.csv")
     with pytest.raises(TableError, match="is a folder"):
@@ -164,32 +164,32 @@ def test_outputs_that_cannot_be_written_are_told_beforehand(tmp_path):
     check_output("/dev/null")
 
 
-def test_a_device_is_written_to_and_not_replaced():
+def test_open_output_writes_to_a_device_and_does_not_replace_it():
     write_table(Table({"a": ["x"]}), "/dev/null", "csv")
     assert Path("/dev/null").is_char_device()
 
 
-def test_standard_output_takes_a_table(capsysbinary):
+def test_write_table_standard_output_takes_a_table(capsysbinary):
     write_table(Table({"a": ["ä\n", None]}), "-")
     assert capsysbinary.readouterr().out == 'a\n"ä\n"\n""\n'.encode()
     write_table(Table({"a": ["ä", None]}), "-", "jsonl")
     assert capsysbinary.readouterr().out == '{"a": "ä"}\n{"a": null}\n'.encode()
 
 
-def test_parquet_without_pyarrow_names_the_pip_command(monkeypatch, tmp_path):
+def test_write_table_parquet_without_pyarrow_names_the_pip_command(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'rrg-rewards\[parquet\]'"):
         write_table(Table({"a": ["x"]}), tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_standard_output_gets_a_whole_table_or_nothing(capsysbinary):
+def test_write_table_standard_output_gets_a_whole_table_or_nothing(capsysbinary):
     with pytest.raises(TableError, match="type bytes"):
         write_table(Table({"a": ["x", b"y"]}), "-")
     assert capsysbinary.readouterr().out == b""
 
 
-def test_json_has_no_nan(tmp_path):
+def test_write_json_has_no_nan(tmp_path):
     write_table(Table({"a": [math.nan, 1.0], "b": [[math.inf], {"c": math.nan}]}), tmp_path / "t.jsonl")
     write_json({"value": math.nan, "interval": (1.0, math.inf)}, tmp_path / "s.json")
     strict = {"parse_constant": lambda constant: pytest.fail(constant)}
@@ -199,7 +199,7 @@ def test_json_has_no_nan(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet"])
-def test_batches_make_the_table(tmp_path, ending):
+def test_open_table_makes_the_table_of_batches(tmp_path, ending):
     pytest.importorskip("pyarrow")
     batches = [
         Table({"id": [1, None], "t": ["a,\n", None]}),
@@ -218,7 +218,7 @@ def test_batches_make_the_table(tmp_path, ending):
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_partial_table_is_kept_if_asked_for(tmp_path, ending, keep):
+def test_open_table_keeps_a_partial_table_if_asked_for(tmp_path, ending, keep):
     pytest.importorskip("pyarrow")
 
     def fail_midway():

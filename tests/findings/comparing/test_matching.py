@@ -67,7 +67,7 @@ def errors(reference, candidate, **context):
         ("Multiple nodules.", "Calcified nodule.", [("descriptor", False)]),
     ],
 )
-def test_attribute_errors(reference, candidate, expected):
+def test_compare_findings_attribute_errors(reference, candidate, expected):
     assert errors(reference, candidate) == expected
 
 
@@ -82,7 +82,7 @@ def test_attribute_errors(reference, candidate, expected):
         ("Opacities in the left upper and right lower lobe.", [("location", True)]),
     ],
 )
-def test_a_finding_in_several_places(candidate, expected):
+def test_compare_findings_finding_in_several_places(candidate, expected):
     assert errors("Opacities in the right upper and left lower lobe.", candidate) == expected
 
 
@@ -93,11 +93,11 @@ def test_a_finding_in_several_places(candidate, expected):
         ("Nodules of 12 mm in the right lung and 4 mm in the left lung.", [("measurement", True)]),
     ],
 )
-def test_sizes_belong_to_their_places(candidate, expected):
+def test_compare_findings_sizes_belong_to_their_places(candidate, expected):
     assert errors("Nodules of 4 mm in the right lung and 12 mm in the left lung.", candidate) == expected
 
 
-def test_context_makes_two_names_one():
+def test_compare_findings_context_makes_two_names_one():
     assert errors("Left lower consolidation.", "Left lower pneumonia.", indication="Fever and cough") == []
     assert errors("Left lower consolidation.", "Left lower pneumonia.") == [("overinterpretation", True)]
 
@@ -110,7 +110,7 @@ def test_context_makes_two_names_one():
         ("Left effusion. Right effusion.", "Right effusion. Left effusion.", [((0,), (1,)), ((1,), (0,))]),
     ],
 )
-def test_one_for_several(reference, candidate, matches):
+def test_compare_findings_one_for_several(reference, candidate, matches):
     found = compare_findings(reference, candidate)
     assert [(match.reference, match.candidate) for match in found.matches] == matches
     assert (found.false, found.missing) == ((), ())
@@ -135,12 +135,12 @@ def test_one_for_several(reference, candidate, matches):
         ("Calcified nodule.", "Ground glass nodule."),
     ],
 )
-def test_what_does_not_match(reference, candidate):
+def test_compare_findings_what_does_not_match(reference, candidate):
     found = compare_findings(reference, candidate)
     assert (found.matches, found.false, found.missing) == ((), (0,), (0,))
 
 
-def test_the_nearest_concept_is_matched_first():
+def test_compare_findings_nearest_concept_is_matched_first():
     found = compare_findings("Opacity. Atelectasis.", "Atelectasis. Opacity.")
     assert [(match.reference, match.candidate) for match in found.matches] == [((0,), (1,)), ((1,), (0,))]
 
@@ -168,34 +168,34 @@ def test_the_nearest_concept_is_matched_first():
         ("Calcified nodules in both lungs.", "Calcified nodule in the right lung. Nodule in the left lung.", 1),
     ],
 )
-def test_what_one_mention_covers(reference, candidate, matched):
+def test_compare_findings_what_one_mention_covers(reference, candidate, matched):
     found = compare_findings(reference, candidate)
     assert sum(max(len(match.reference), len(match.candidate)) for match in found.matches) == matched
 
 
-def test_a_list_of_everything_matches_nothing_by_it():
+def test_compare_findings_list_of_everything_matches_nothing_by_it():
     everything = "Opacity which may represent pneumonia, edema, atelectasis, effusion, mass or nodule."
     assert errors("Mass.", everything)[0] == ("unspecific", True)
 
 
 @pytest.mark.parametrize(("name", "report"), [("reference", None), ("candidate", 3)])
-def test_reports_must_be_texts_or_findings(name, report):
+def test_compare_findings_reports_must_be_texts_or_findings(name, report):
     reports = {"reference": "Effusion.", "candidate": "Effusion.", name: report}
     with pytest.raises(TypeError, match=f"{name} must be a report text or a list of findings"):
         compare_findings(**reports)
 
 
-def test_alternatives_match():
+def test_compare_findings_alternatives_match():
     assert errors("Consolidation versus atelectasis.", "Atelectasis.") == [("certainty", False)]
 
 
-def test_findings_may_be_given():
+def test_compare_findings_accepts_findings():
     reference = "Left effusion. Emphysema."
     findings = abnormal_findings(reference, extract_findings(reference))
     assert compare_findings(findings, "Left effusion.") == compare_findings(reference, "Left effusion.")
 
 
-def test_explanations_name_the_places():
+def test_compare_findings_explanations_name_the_places():
     reference, candidate = "Left effusion.", "Emphysema. Right effusion."
     lines = compare_findings(reference, candidate).explain()
     assert lines == [
@@ -225,7 +225,7 @@ SENTENCES = st.lists(
 
 
 @given(SENTENCES, SENTENCES)
-def test_every_finding_is_accounted_for_once(reference, candidate):
+def test_compare_findings_every_finding_is_accounted_for_once(reference, candidate):
     found = compare_findings(" ".join(reference), " ".join(candidate))
     ours = [i for match in found.matches for i in match.reference] + list(found.missing)
     theirs = [i for match in found.matches for i in match.candidate] + list(found.false)
@@ -234,7 +234,7 @@ def test_every_finding_is_accounted_for_once(reference, candidate):
 
 
 @given(SENTENCES)
-def test_a_report_agrees_with_itself(sentences):
+def test_compare_findings_report_agrees_with_itself(sentences):
     report = " ".join(sentences)
     found = compare_findings(report, report)
     assert (found.false, found.missing) == ((), ())
@@ -242,19 +242,19 @@ def test_a_report_agrees_with_itself(sentences):
 
 
 @given(st.text(alphabet=string.printable + "\u2019\u00e9\u4e00"), st.text())
-def test_any_text_is_compared(reference, candidate):
+def test_compare_findings_any_text_is_compared(reference, candidate):
     found = compare_findings(reference, candidate)
     for finding in found.reference:
         assert reference[finding.start : finding.end] == finding.text
 
 
-def test_a_remembered_reference_is_read_as_asked():
+def test_compare_findings_remembered_reference_is_read_as_asked():
     texts = ("The portal vein is widened.", "No finding.")
     missing = [compare_findings(*texts, open_findings=is_open).missing for is_open in (True, False, True, False)]
     assert missing == [(0,), (), (0,), ()]
 
 
-def test_an_alternative_that_the_reference_names_elsewhere_is_no_hedge() -> None:
+def test_compare_findings_alternative_that_the_reference_names_elsewhere_is_no_hedge() -> None:
     reference = "Ground glass opacities on the right, possibly pneumonia. Consolidation on the left."
     candidate = "Ground glass opacities on the right. Consolidation on the left, possibly pneumonia."
     assert not [

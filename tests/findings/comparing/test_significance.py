@@ -63,7 +63,7 @@ def test_every_concept_has_a_significance_for_every_patient():
         ("fracture", {"acuity": "chronic"}, {}, "not_actionable_not_urgent"),
     ],
 )
-def test_significance(concept, attributes, context, level):
+def test_clinical_significance(concept, attributes, context, level):
     assert clinical_significance(concept, Attributes(**attributes), Patient.from_context(context)) == level
 
 
@@ -78,5 +78,5 @@ def test_significance(concept, attributes, context, level):
         (("ureter", "widened"), {}, "actionable_not_urgent"),
     ],
 )
-def test_significance_of_open_findings(words, attributes, level):
+def test_clinical_significance_of_open_findings(words, attributes, level):
     assert clinical_significance("other_finding", Attributes(**attributes), Patient(), words) == level

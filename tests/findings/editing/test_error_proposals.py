@@ -8,7 +8,7 @@ from rrg_rewards.findings.editing.report_view import comparison_words
 from rrg_rewards.findings.knowledge.load import load_knowledge
 
 
-class TestKnowledge:
+class TestProposedSentences:
     @pytest.mark.parametrize("entry", load_knowledge("errors")["invented"], ids=lambda entry: entry["concept"])
     def test_inventions_are_read_as_their_concept(self, entry):
         for sentence in (text for key in ("any", *MODALITIES) for text in entry.get(key, ())):
@@ -31,6 +31,6 @@ class TestKnowledge:
         assert all(map(comparison_words().compares, [*rules["added"], *rules["added_sentences"]]))
 
 
-def test_modality_by_words():
+def test_report_modality_by_words():
     assert report_modality("Chest CT. Ground-glass opacities.") == "ct"
     assert report_modality("No effusion. CT is recommended.") == "xray"

@@ -26,7 +26,7 @@ def only(letter, **options) -> InjectedReport:
     return injected
 
 
-class TestCategories:
+class TestInjectErrors:
     def test_invented(self):
         found = only("A", seed=0)
         assert len(found.candidate) > len(REPORT) / 2
@@ -101,7 +101,7 @@ class TestCategories:
         assert sum(found.declined) == 2
 
 
-class TestDeclining:
+class TestInjectErrorsDeclines:
     @pytest.mark.parametrize(
         ("report", "letter"),
         [
@@ -180,7 +180,7 @@ def real_reports(shared_data) -> list[str]:
     return [json.loads(line)["report"] for line in lines[:600]]
 
 
-class TestRealReports:
+class TestInjectErrorsInRealReports:
     def test_claims_are_what_the_comparison_shows(self, real_reports):
         total = Counter()
         for report in real_reports:
@@ -226,7 +226,7 @@ class TestRealReports:
 
 
 @given(st.lists(st.sampled_from([*REPORT.split(), "1.", "\n", ";", "and", "é"]), max_size=30), st.integers(0, 5))
-def test_any_text_is_edited_or_declined(words, seed):
+def test_inject_errors_edits_or_declines_any_text(words, seed):
     report = " ".join(words)
     found = inject_errors(report, seed=seed)
     if found is not None:
@@ -235,7 +235,7 @@ def test_any_text_is_edited_or_declined(words, seed):
         assert found.counts[:4] == shown(report, found.candidate)
 
 
-def test_same_in_every_process():
+def test_inject_errors_is_the_same_in_every_process():
     program = (
         "from rrg_rewards.findings import inject_errors\n"
         f"print([inject_errors({REPORT!r}, seed=seed).to_record('x') for seed in range(30)])"

@@ -46,7 +46,7 @@ def other_numbers(text):
     return Counter(NUMBER.findall(MEASURE.sub(" ", text)))
 
 
-def test_forms_of_a_statement():
+def test_paraphrase_report_forms_of_a_statement():
     assert all_of("A nodule is seen in the spleen.") == {
         "CT shows a nodule in the spleen.",
         "Imaging reveals a nodule in the spleen.",
@@ -56,7 +56,7 @@ def test_forms_of_a_statement():
     }
 
 
-def test_forms_of_a_denial():
+def test_paraphrase_report_forms_of_a_denial():
     made = all_of("Fractures were not observed.")
     assert made == {
         "CT shows no fractures.",
@@ -77,7 +77,7 @@ def test_forms_of_a_denial():
         (f"Nodule of {'9' * 40} mm.", {f"{'9' * 39}.9 cm"}),
     ],
 )
-def test_units_change_exactly(report, words):
+def test_paraphrase_report_units_change_exactly(report, words):
     assert all(any(word in made for word in words) for made in all_of(report, 5))
 
 
@@ -91,13 +91,13 @@ def test_units_change_exactly(report, words):
         "Compared with the earlier imaging, no fracture was observed.",
     ],
 )
-def test_meaning_is_not_lost_in_a_form(report):
+def test_paraphrase_report_meaning_is_not_lost_in_a_form(report):
     for made in all_of(report):
         assert ("not" in made.split() or "no" in made.split()) == bool(re.search(r"\bnot?\b", report))
         assert not re.search(r"(?:shows|reveals|demonstrates|there is) (?:no )?the effusion", made)
 
 
-def test_sentences_stay_in_their_part_and_behind_what_they_speak_of():
+def test_paraphrase_report_sentences_stay_in_their_part_and_behind_what_they_speak_of():
     report = (
         "Findings: The spleen is large. A cyst is seen in the liver. It is simple. The aorta is wide. Lungs: Clear.\n"
         "Impression: Cyst."
@@ -111,7 +111,7 @@ def test_sentences_stay_in_their_part_and_behind_what_they_speak_of():
     assert len(starts) > 2
 
 
-def test_articles_and_capitals_fit():
+def test_paraphrase_report_articles_and_capitals_fit():
     for made in all_of("A pleural effusion is seen. CTR is normal. Bochdalek hernia is observed."):
         assert " a effusion" not in made
         assert not re.search(r"\b(?:is|are|shows|reveals) (?:A|An|The)\b", made)
@@ -124,7 +124,7 @@ number = st.decimals("0.1", "400", places=1).map(lambda value: f"{value.normaliz
 
 
 @given(number, number, st.sampled_from(["mm", "cm"]), st.integers(0, 50))
-def test_sizes_are_the_same(first, second, unit, seed):
+def test_paraphrase_report_sizes_are_the_same(first, second, unit, seed):
     report = f"A {first} x {second} {unit} nodule is seen in series 4 image {seed}. A cyst of {second} {unit}."
     made = paraphrased(report, seed)
     assert measures(made) == measures(report)
@@ -133,13 +133,13 @@ def test_sizes_are_the_same(first, second, unit, seed):
 
 @given(st.text(max_size=200), st.integers(0, 9))
 @settings(max_examples=50)
-def test_any_text_has_a_version_and_that_has_one(text, seed):
+def test_paraphrase_report_any_text_has_a_version_and_that_has_one(text, seed):
     once = paraphrased(text, seed)
     assert once == paraphrased(text, seed)
     paraphrased(once, seed)
 
 
-def test_bad_input_is_told():
+def test_paraphrase_report_bad_input_is_told():
     with pytest.raises(TypeError, match="report must be a report text, got NoneType"):
         paraphrase_report(None, seed=0)
     with pytest.raises(ValueError, match="seed must not be negative"):
@@ -171,10 +171,10 @@ def check(reports, most_changed, most_kept):
     assert sum(shares) / len(shares) < most_kept
 
 
-def test_phantom_reports_say_the_same_in_other_words():
+def test_paraphrase_report_phantom_reports_say_the_same_in_other_words():
     check(PHANTOMS, most_changed=0, most_kept=0.6)
 
 
 @pytest.mark.slow
-def test_real_reports_say_the_same_in_other_words(shared_data):
+def test_paraphrase_report_real_reports_say_the_same_in_other_words(shared_data):
     check(real_reports(shared_data), most_changed=0.02, most_kept=0.6)

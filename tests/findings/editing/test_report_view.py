@@ -21,7 +21,7 @@ from rrg_rewards.findings.editing.report_view import comparison_words
         ("Opacity, which has increased since the previous study", "Opacity"),
     ],
 )
-def test_comparisons_are_dropped(sentence, left):
+def test_comparison_words_are_dropped(sentence, left):
     start, end, text = next(comparison_words().without(sentence))
     assert sentence[:start] + text + sentence[end:] == left
 
@@ -29,5 +29,5 @@ def test_comparisons_are_dropped(sentence, left):
 @pytest.mark.parametrize(
     "sentence", ["Increased markings", "No acute disease", "Prior granulomatous disease", "New York"]
 )
-def test_no_comparison_with_an_earlier_examination(sentence):
+def test_comparison_words_are_not_those_of_other_statements(sentence):
     assert comparison_words().compares(sentence) == (sentence == "New York")

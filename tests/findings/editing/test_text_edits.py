@@ -17,14 +17,14 @@ from rrg_rewards.findings.editing.text_edits import Replacement, apply, candidat
         ("Emphysema with scoliosis", "scoliosis", None),
     ],
 )
-def test_items_are_taken_out(sentence, concept, left):
+def test_without_item_takes_items_out(sentence, concept, left):
     mentions = extract_findings(sentence)
     targets = [mention for mention in mentions if mention.concept == concept]
     found = without_item(read_sentences(sentence, mentions)[0], targets)
     assert (None if found is None else apply(sentence, [found])) == left
 
 
-def test_places_follow_replacements():
+def test_candidate_place_follows_replacements():
     done = [Replacement(0, 0, "So: "), Replacement(6, 10, "right"), Replacement(20, 20, " Indeed.")]
     text = apply("Small left effusion.", done)
     assert text == "So: Small right effusion. Indeed."

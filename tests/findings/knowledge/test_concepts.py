@@ -13,7 +13,7 @@ def test_every_concept_is_known_to_lexicon_and_knowledge():
     assert {*load_lexicon("chest").concepts, OTHER} == set(load_knowledge("concepts")["concepts"])
 
 
-def test_relations():
+def test_concept_graph_relations():
     graph, infected = concept_graph(), Patient(contexts=frozenset({"infection"}))
     assert graph.relation("pneumothorax", "tension_pneumothorax").kind == "overinterpretation"
     assert graph.relation("tension_pneumothorax", "pneumothorax").kind == "unspecific"
@@ -26,7 +26,7 @@ def test_relations():
         assert first not in graph.wider(first)
 
 
-def test_knowledge_that_names_an_unknown_concept():
+def test_concept_graph_refuses_an_unknown_concept():
     with pytest.raises(ValueError, match="unknown concept 'opacty'; did you mean 'opacity'"):
         ConceptGraph({"opacity": {}, "pneumonia": {"is_a": ["opacty"]}})
     with pytest.raises(ValueError, match="unknown concept 'edma'"):

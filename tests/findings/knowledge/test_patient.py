@@ -17,12 +17,12 @@ from rrg_rewards.findings.knowledge.patient import Patient, parse_age
         ("6 weeks", 6 / 52.18),
     ],
 )
-def test_ages(age, years):
+def test_parse_age(age, years):
     assert parse_age(age) == pytest.approx(years)
 
 
 @pytest.mark.parametrize("age", [None, "", "adult", "999", "nan", float("nan")])
-def test_ages_that_cannot_be_read(age):
+def test_parse_age_of_what_cannot_be_read(age):
     assert parse_age(age) is None
 
 
@@ -36,5 +36,5 @@ def test_ages_that_cannot_be_read(age):
         ("Status post lobectomy, febrile", {"surgery", "infection"}),
     ],
 )
-def test_contexts_of_indications(indication, contexts):
+def test_patient_contexts_of_indications(indication, contexts):
     assert Patient.from_context({"indication": indication}).contexts == contexts

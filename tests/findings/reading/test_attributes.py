@@ -43,18 +43,18 @@ from rrg_rewards.findings import extract_findings
         ),
     ],
 )
-def test_findings_share_a_place(sentence, places):
+def test_attributes_findings_share_a_place(sentence, places):
     found = {finding.concept: finding.attributes for finding in extract_findings(sentence)}
     assert {concept: (found[concept].laterality, found[concept].location) for concept in places} == places
 
 
-def test_a_guess_in_parentheses_has_the_side_of_the_finding_before():
+def test_attributes_guess_in_parentheses_has_the_side_of_the_finding_before():
     consolidation, pneumonia = extract_findings("Consolidation is seen in the left lung lower lobe (pneumonia?).")
     assert (consolidation.location, pneumonia.location) == (("lower",), ())
     assert (consolidation.laterality, pneumonia.laterality) == ("left", "left")
 
 
-def test_adjectives_of_a_noun_have_its_place():
+def test_attributes_adjectives_of_a_noun_have_its_place():
     found = extract_findings(
         "Peribronchial ground-glass-like centriacinar nodular areas are seen in the right upper lobe."
     )

@@ -178,7 +178,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("presence", "template"), [(key, one) for key, many in TEMPLATES.items() for one in many])
-def test_presence_whatever_the_finding(presence, template):
+def test_extract_findings_presence_whatever_the_finding(presence, template):
     for lexicon, names in NAMES.items():
         for name, concept in names.items():
             report = template.replace("X", name)
@@ -187,12 +187,12 @@ def test_presence_whatever_the_finding(presence, template):
 
 
 @pytest.mark.parametrize(("sentence", "concept", "presence"), PRESENCE)
-def test_presence(sentence, concept, presence):
+def test_extract_findings_presence(sentence, concept, presence):
     for report in (sentence, f"{sentence}.", f'Trachea is open. {sentence}." Other.', sentence.upper()):
         assert {f.presence for f in extract_findings(report, "chest_ct") if f.concept == concept} == {presence}
 
 
-def test_places_are_exact_and_in_order():
+def test_extract_findings_places_are_exact_and_in_order():
     report = "Trachea is open. No Pleural  Effusion.\n• Ground-glass areas, sliding-type hiatal hernia."
     findings = extract_findings(report, "chest_ct")
     assert [(f.concept, f.text, f.sentence) for f in findings] == [
@@ -213,7 +213,7 @@ def test_places_are_exact_and_in_order():
         "atherosclerotic plaque in the proximal LAD",
     ],
 )
-def test_heads_apart_from_their_vessel(sentence):
+def test_extract_findings_heads_apart_from_their_vessel(sentence):
     assert "coronary_calcification" in {f.concept for f in extract_findings(sentence, "chest_ct")}
 
 
@@ -227,7 +227,7 @@ def test_heads_apart_from_their_vessel(sentence):
         ("the ratio has increased in favor of the heart", {"present"}),
     ],
 )
-def test_the_nearer_of_large_and_normal_decides(sentence, expected):
+def test_extract_findings_nearer_of_large_and_normal_decides(sentence, expected):
     assert {f.presence for f in extract_findings(sentence, "chest_ct") if f.concept == "cardiomegaly"} == expected
 
 
@@ -241,7 +241,7 @@ def test_the_nearer_of_large_and_normal_decides(sentence, expected):
         ("nodular consolidation in the left lung", False),
     ],
 )
-def test_nearest_part_of_the_body_decides(sentence, found):
+def test_extract_findings_nearest_part_of_the_body_decides(sentence, found):
     assert ("lung_nodule" in {f.concept for f in extract_findings(sentence, "chest_ct")}) is found
 
 
@@ -256,15 +256,15 @@ def test_nearest_part_of_the_body_decides(sentence, found):
         ("Thickening of the major interlobular fissure", set()),
     ],
 )
-def test_one_head_of_two_places(sentence, expected):
+def test_extract_findings_one_head_of_two_places(sentence, expected):
     assert {f.concept for f in extract_findings(sentence, "chest_ct")} == expected
 
 
-def test_nothing_in_empty_text():
+def test_extract_findings_nothing_in_empty_text():
     assert extract_findings("") == extract_findings(" \n\t ") == extract_findings("...") == []
 
 
-def test_finding_is_a_value():
+def test_extract_findings_finding_is_a_value():
     first, second = extract_findings("emphysema"), extract_findings("emphysema")
     assert first == second
     assert hash(first[0]) == hash(second[0])
@@ -272,35 +272,35 @@ def test_finding_is_a_value():
     assert first[0] == Finding("emphysema", "present", 0, 9, sentence=0, text="emphysema", organ="lung")
 
 
-def test_unknown_lexicon_names_the_nearest():
+def test_extract_findings_unknown_lexicon_names_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'chest_ct'"):
         extract_findings("emphysema", lexicon="chest_cd")
 
 
-def test_report_must_be_text():
+def test_extract_findings_report_must_be_text():
     with pytest.raises(TypeError, match="report must be a report text, got NoneType"):
         extract_findings(None)
 
 
-def test_engine_and_lexicon_are_made_once():
+def test_get_engine_and_load_lexicon_make_one_object():
     assert get_engine("chest_ct") is get_engine("chest_ct")
     assert load_lexicon("chest_ct") is load_lexicon("chest_ct")
 
 
-def test_memory_is_bounded():
+def test_engine_memory_is_bounded():
     engine = FindingEngine(load_lexicon("chest_ct"), memory=3)
     for number in range(20):
         engine.masks([f"emphysema {number}. hernia {number}"])
         assert len(engine._masks.results) <= 3
 
 
-def test_long_sentences_are_not_remembered():
+def test_engine_does_not_remember_long_sentences():
     engine = FindingEngine(load_lexicon("chest_ct"))
     engine.masks(["emphysema " * 1_000])
     assert not engine._masks.results
 
 
-def test_another_thread_may_fill_the_memory_in_between(monkeypatch):
+def test_engine_memory_may_be_filled_by_another_thread(monkeypatch):
     engine = FindingEngine(load_lexicon("chest_ct"), memory=2)
     (expected,) = engine.masks(["Emphysema. Hiatal hernia"])
 
@@ -315,7 +315,7 @@ def test_another_thread_may_fill_the_memory_in_between(monkeypatch):
     assert len(engine._masks.results) <= 2
 
 
-def test_threads_share_a_memory():
+def test_engine_memory_is_shared_by_threads():
     engine = FindingEngine(load_lexicon("chest_ct"), memory=4)
     reports = [f"Emphysema {number % 7}. No hernia {number % 5}. Nodule {number % 3}." for number in range(40)]
     expected = FindingEngine(load_lexicon("chest_ct"), memory=0).masks(reports)
@@ -339,12 +339,12 @@ def found(text: str) -> list[Finding]:
         "There is a nodule of 4 mm in the RUL. Another of 3 mm in the LUL.",
     ],
 )
-def test_each_item_is_a_lesion(text: str) -> None:
+def test_extract_findings_each_item_is_a_lesion(text: str) -> None:
     nodules = [(nodule.concept, nodule.laterality, nodule.location, nodule.size_mm) for nodule in found(text)]
     assert nodules == [("lung_nodule", "right", ("upper",), 4.0), ("lung_nodule", "left", ("upper",), 3.0)]
 
 
-def test_an_item_has_the_name_of_its_list() -> None:
+def test_extract_findings_item_has_the_name_of_its_list() -> None:
     report = "Nodules: right upper lobe, 4 mm; left upper lobe, 3 mm."
     assert [report[nodule.start : nodule.end] for nodule in found(report)] == ["Nodules", "Nodules"]
 
@@ -361,11 +361,11 @@ def test_an_item_has_the_name_of_its_list() -> None:
         "Emphysema. 4 mm in the left upper lobe.",
     ],
 )
-def test_other_sentences_are_no_items(text: str) -> None:
+def test_extract_findings_other_sentences_are_no_items(text: str) -> None:
     assert [finding.concept for finding in found(text)].count("lung_nodule") < 2
     assert all(finding.size_mm is None for finding in found(text))
 
 
-def test_the_largest_is_no_further_lesion() -> None:
+def test_extract_findings_largest_is_no_further_lesion() -> None:
     (nodules,) = found("Both lungs: small nodules. The largest, subpleural in the left lower lobe, is about 6 mm.")
     assert (nodules.laterality, nodules.size_mm) == ("bilateral", 6.0)

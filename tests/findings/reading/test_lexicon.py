@@ -19,14 +19,14 @@ from rrg_rewards.schemas import CHEXBERT, CT_RATE
         ("chest_xray", tuple(label for label in CHEXBERT.labels if label != "No Finding")),
     ],
 )
-def test_labels_are_those_of_the_schema(name, labels):
+def test_lexicon_labels_are_those_of_the_schema(name, labels):
     lexicon = load_lexicon(name)
     assert tuple(lexicon.labels) == labels
     assert {concept for members in lexicon.labels.values() for concept in members} <= set(lexicon.concepts)
 
 
 @pytest.mark.parametrize("name", ["chest_ct", "chest_xray"])
-def test_every_concept_has_rules_that_stand_together(name):
+def test_lexicon_every_concept_has_rules_that_stand_together(name):
     lexicon = load_lexicon(name)
     concepts = [rule.meaning for rule in lexicon.rules.phrases]
     assert concepts == sorted(concepts)
@@ -34,7 +34,7 @@ def test_every_concept_has_rules_that_stand_together(name):
 
 
 @pytest.mark.parametrize("name", ["chest_ct", "chest_xray"])
-def test_digest_is_short_and_stable(name):
+def test_lexicon_digest_is_short_and_stable(name):
     assert re.fullmatch("[0-9a-f]{8}", load_lexicon(name).digest)
 
 
@@ -56,7 +56,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["chest", "chest_ct", "chest_xray", "abdomen"])
-def test_the_files_of_the_package_are_in_the_format(name: str, tmp_path: Path) -> None:
+def test_lexicon_files_of_the_package_are_in_the_format(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.yaml"
     path.write_bytes(files("rrg_rewards.findings.lexicon").joinpath(f"{name}.yaml").read_bytes())
     theirs, ours = load_lexicon(name), load_lexicon(path)
@@ -64,7 +64,7 @@ def test_the_files_of_the_package_are_in_the_format(name: str, tmp_path: Path) -
     assert ours.rules.phrases == theirs.rules.phrases
 
 
-def test_a_file_adds_to_a_lexicon_and_replaces_its_labels(path: Path) -> None:
+def test_lexicon_file_adds_to_a_lexicon_and_replaces_its_labels(path: Path) -> None:
     lexicon = load_lexicon(path)
     assert tuple(lexicon.labels) == ("Azygos lobe", "Coronary stent", "Hiatal hernia")
     found = extract_findings("Azygous fissure. No stent in the LAD. Emphysema.", path)
@@ -76,7 +76,7 @@ def test_a_file_adds_to_a_lexicon_and_replaces_its_labels(path: Path) -> None:
     ]
 
 
-def test_an_edited_file_is_read_anew(path: Path) -> None:
+def test_lexicon_edited_file_is_read_anew(path: Path) -> None:
     before = get_engine(path)
     assert get_engine(path) is before
     path.write_text(OWN.replace("azygos azygous", "azygos"))
@@ -115,14 +115,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("content", WRONG)
-def test_a_wrong_entry_is_named_with_the_file_and_the_remedy(content: str, path: Path) -> None:
+def test_lexicon_wrong_entry_is_named_with_the_file_and_the_remedy(content: str, path: Path) -> None:
     path.write_text(content)
     with pytest.raises(ValueError, match=WRONG[content]) as caught:
         load_lexicon(path)
     assert str(caught.value).startswith(str(path))
 
 
-def test_a_missing_file_is_named_with_a_similar_one(path: Path) -> None:
+def test_lexicon_missing_file_is_named_with_a_similar_one(path: Path) -> None:
     wanted = path.with_name("my_lexikon.yaml")
     with pytest.raises(FileNotFoundError, match=re.escape(f"{wanted}: no such file; did you mean {path}?")):
         load_lexicon(wanted)

@@ -39,7 +39,7 @@ from rrg_rewards.questions.engine import build_items
         ("7 millimetres", 7.0, None),
     ],
 )
-def test_a_size(text: str, size: float, second: float | None) -> None:
+def test_size_at(text: str, size: float, second: float | None) -> None:
     (found,) = modifier_reader().measures(tokenise(f"A nodule of {text} in the lung"))
     stated = dict(found.values)
     assert (stated["size_mm"], stated.get("short_axis_mm")) == (size, second)
@@ -60,7 +60,7 @@ def test_a_size(text: str, size: float, second: float | None) -> None:
         "nodule with a CT value of 35 HU",
     ],
 )
-def test_no_size(text: str) -> None:
+def test_size_at_finds_no_size(text: str) -> None:
     assert [found for found in modifier_reader().measures(tokenise(text)) if found.values] == []
 
 
@@ -75,18 +75,18 @@ def test_no_size(text: str) -> None:
         ("the aorta was 39 mm", 39.0),
     ],
 )
-def test_the_size_of_today(text: str, size: float) -> None:
+def test_size_at_the_current_examination(text: str, size: float) -> None:
     (found,) = modifier_reader().measures(tokenise(text))
     assert dict(found.values)["size_mm"] == size
 
 
 @pytest.mark.parametrize("text", ["6 * 4mm", "3-6 mm", "1,5 cm", "3 \u2013 6 mm", "* Nodule, 2,3", "T4-5", "-"])
-def test_spelling_keeps_the_length(text: str) -> None:
+def test_normalise_keeps_the_length(text: str) -> None:
     assert len(normalise(text)) == len(text)
 
 
 @pytest.mark.parametrize("digits", [101, 400, 5_000])
-def test_a_number_longer_than_any_measure_is_no_size(digits: int) -> None:
+def test_size_at_a_number_longer_than_any_measure(digits: int) -> None:
     number = "9" * digits
     report = f"Nodule of {number} mm. Nodule of 4 x {number} cm. Density of {number} HU."
     assert [finding.size_mm for finding in extract_findings(report)] == [None, None]

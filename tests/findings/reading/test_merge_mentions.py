@@ -96,7 +96,7 @@ def concepts(report):
         ("There are dilated, thick-walled bronchi.", [("bronchiectasis", ()), ("peribronchial_thickening", ())]),
     ],
 )
-def test_findings_of_a_report(report, expected):
+def test_abnormal_findings_of_a_report(report, expected):
     assert concepts(report) == expected
 
 
@@ -112,12 +112,12 @@ def test_findings_of_a_report(report, expected):
         ("ET tube and NG tube are in satisfactory position.", "satisfactory"),
     ],
 )
-def test_positions_of_devices(report, position):
+def test_abnormal_findings_positions_of_devices(report, position):
     found = abnormal_findings(report, extract_findings(report))
     assert {finding.device_position for finding in found} == {position}
 
 
-def test_what_is_repeated_adds_up():
+def test_abnormal_findings_what_is_repeated_adds_up():
     report = "Pleural effusion on the left. Impression: Small effusion."
     (finding,) = abnormal_findings(report, extract_findings(report))
     assert (finding.laterality, finding.severity) == ("left", "mild")
@@ -153,7 +153,7 @@ def test_what_is_repeated_adds_up():
         ("A nodule in the left lung. The size of the heart is normal.", [("left", None)]),
     ],
 )
-def test_one_lesion_is_one_finding(report, expected):
+def test_abnormal_findings_one_lesion_is_one_finding(report, expected):
     found = abnormal_findings(report, extract_findings(report))
     assert [(finding.laterality, finding.size_mm) for finding in found] == expected
 
@@ -369,7 +369,7 @@ def _said(report):
 
 
 @pytest.mark.parametrize(("wording", "other"), PAIRS)
-def test_wordings_say_the_same(wording, other):
+def test_abnormal_findings_wordings_say_the_same(wording, other):
     abnormal, denied = said = _said(wording)
     assert abnormal or denied
     assert _said(other) == said

@@ -31,7 +31,7 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("files", "modality"), [(CT_FILES, "ct"), (XRAY_FILES, "xray")])
-def test_no_real_reports_are_taken_for_the_other_modality(shared_data: Path, files, modality: str) -> None:
+def test_modality_no_real_reports_are_taken_for_the_other_modality(shared_data: Path, files, modality: str) -> None:
     other = {"ct": "xray", "xray": "ct"}[modality]
     for name, columns in files.items():
         for reports in read_columns(shared_data / name, columns):
@@ -42,12 +42,12 @@ def test_no_real_reports_are_taken_for_the_other_modality(shared_data: Path, fil
             assert ModalityCheck(other).differs(reports), name
 
 
-def test_phantom_studies_are_of_ct() -> None:
+def test_modality_phantom_studies_are_of_ct() -> None:
     reports = [study.report for study in phantom_studies(50, seed=0)]
     assert not ModalityCheck("ct").differs(reports)
 
 
-def test_few_reports_or_mixed_ones_are_no_reason_to_warn() -> None:
+def test_modality_few_reports_or_mixed_ones_are_no_reason_to_warn() -> None:
     xray, ct = "The cardiac silhouette is normal.", "Both main bronchi are open. No lymph node."
     assert not ModalityCheck("ct").differs([xray] * 9)
     assert ModalityCheck("ct").differs([xray] * 10)
@@ -55,7 +55,7 @@ def test_few_reports_or_mixed_ones_are_no_reason_to_warn() -> None:
     assert not ModalityCheck("ct").differs(["No effusion."] * 500)
 
 
-def test_only_the_first_reports_are_read_and_the_answer_comes_once() -> None:
+def test_modality_only_the_first_reports_are_read_and_the_answer_comes_once() -> None:
     check = ModalityCheck("xray")
     assert not check.differs([" ", ""] * 500)
     assert check.differs(["Both main bronchi are open."] * 10)

@@ -59,7 +59,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(("sentence", "concept", "attributes"), SAID)
-def test_what_is_said(sentence, concept, attributes):
+def test_attributes_what_is_said(sentence, concept, attributes):
     found = {finding.concept: finding.attributes for finding in extract_findings(f"{sentence}.")}
     assert found[concept] == attributes
 
@@ -103,7 +103,7 @@ def test_what_is_said(sentence, concept, attributes):
         ),
     ],
 )
-def test_whose_side(sentence, expected):
+def test_attributes_whose_side(sentence, expected):
     found = {finding.concept: finding.laterality for finding in extract_findings(f"{sentence}.")}
     assert expected.items() <= found.items()
 
@@ -130,14 +130,14 @@ def test_whose_side(sentence, expected):
         ("in the lingular segment of the right lung", "right", ("middle",)),
     ],
 )
-def test_where(where, side, levels):
+def test_attributes_where(where, side, levels):
     finding = extract_findings(f"There is consolidation {where}.")[0]
     assert (finding.laterality, finding.location) == (side, levels)
 
 
 @pytest.mark.parametrize(("where", "side", "levels"), PLACES)
 @pytest.mark.parametrize("sentence", ["There is consolidation {}.", "Consolidation {}.", "Consolidation is seen {}."])
-def test_wordings_of_places(sentence, where, side, levels):
+def test_attributes_wordings_of_places(sentence, where, side, levels):
     (finding,) = extract_findings(sentence.format(where))
     assert (finding.laterality, set(finding.location)) == (side, set(levels))
 
@@ -168,7 +168,7 @@ def test_wordings_of_places(sentence, where, side, levels):
         ("in the right and left lung", []),
     ],
 )
-def test_each_place_keeps_its_side(where, places):
+def test_attributes_each_place_keeps_its_side(where, places):
     finding = extract_findings(f"There are nodules {where}.")[0]
     assert list(finding.places) == places
 
@@ -183,7 +183,7 @@ def test_each_place_keeps_its_side(where, places):
         ("The effusion has increased", "increased"),
     ],
 )
-def test_growth(sentence, change):
+def test_attributes_growth(sentence, change):
     assert extract_findings(f"{sentence}.")[0].change == change
 
 
@@ -199,12 +199,12 @@ def test_growth(sentence, change):
         ("Nodules, some of them calcified", ("partly_calcified",), None),
     ],
 )
-def test_kinds_of_nodules(sentence, morphology, extent):
+def test_attributes_kinds_of_nodules(sentence, morphology, extent):
     finding = extract_findings(f"{sentence}.")[0]
     assert (finding.morphology, finding.extent) == (morphology, extent)
 
 
-def test_the_next_sentence_goes_on():
+def test_attributes_next_sentence_goes_on():
     finding = extract_findings("Nodule in the right upper lobe. It measures 8 mm. No effusion.")[0]
     assert finding.attributes == Attributes(laterality="right", location=("upper",), size_mm=8.0)
     tube = extract_findings("Endotracheal tube in place. This should be retracted.")[0]
@@ -218,16 +218,16 @@ def test_attributes_are_the_findings_own():
         _ = finding.colour
 
 
-def test_distances_and_withdrawals_are_no_sizes():
+def test_attributes_distances_and_withdrawals_are_no_sizes():
     assert extract_findings("PICC tip 2 cm below the carina.")[0].size_mm is None
 
 
-def test_labels_lexicons_say_it_too():
+def test_attributes_labels_lexicons_say_it_too():
     finding = extract_findings("Small hiatal hernia.", "chest_ct")[0]
     assert finding.severity == "mild"
 
 
 @pytest.mark.parametrize("advice", ["Advance by 3 cm", "Retract 3 cm to lie above the carina", "Withdrawal is advised"])
-def test_advice_to_move_a_device_says_that_it_is_malpositioned(advice):
+def test_attributes_advice_to_move_a_device_says_that_it_is_malpositioned(advice):
     (tube,) = extract_findings(f"The endotracheal tube ends at the carina. {advice}.")
     assert (tube.concept, tube.device_position) == ("endotracheal_tube", "malpositioned")

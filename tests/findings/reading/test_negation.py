@@ -216,11 +216,11 @@ LABELED = [
 
 
 @pytest.mark.parametrize(("sentence", "expected"), LABELED)
-def test_a_label_is_the_place_of_its_statement(sentence, expected):
+def test_presence_label_is_the_place_of_its_statement(sentence, expected):
     test_presence_of_each_finding(sentence, expected)
 
 
-def test_coiled_cords_are_no_malposition_and_the_skull_base_no_lower_zone():
+def test_presence_coiled_cords_are_no_malposition_and_the_skull_base_no_lower_zone():
     (cords,) = extract_findings("Coiled cords in the right lung.")
     assert cords.device_position is None
     (lesion,) = extract_findings("A lesion at the skull base.")
@@ -313,7 +313,7 @@ def filled(sentence, name):
 
 @pytest.mark.parametrize("lexicon", LEXICONS)
 @pytest.mark.parametrize("kind", UNASSERTED)
-def test_no_concept_is_stated(kind, lexicon):
+def test_presence_no_concept_is_stated(kind, lexicon):
     known = names(lexicon)
     assert len(known) > 0.3 * len(get_engine(lexicon).lexicon.concepts)
     reports = [filled(sentence, name) for sentence in sentences([UNASSERTED[kind]]) for name in known]
@@ -321,7 +321,7 @@ def test_no_concept_is_stated(kind, lexicon):
 
 
 @pytest.mark.parametrize("kind", MORE)
-def test_no_finding_is_stated(kind):
+def test_presence_no_finding_is_stated(kind):
     for name in names("chest")[::12]:
         for sentence in sentences([UNASSERTED[kind], MORE[kind]]):
             report = filled(sentence, name)
@@ -329,14 +329,14 @@ def test_no_finding_is_stated(kind):
 
 
 @pytest.mark.parametrize("name", ["pleural effusion", "consolidation", "cardiomegaly", "emphysema"])
-def test_similar_words_state_a_finding(name):
+def test_presence_similar_words_state_a_finding(name):
     for sentence in sentences([STATED]):
         report = filled(sentence, name)
         assert abnormal_findings(report, extract_findings(report)), report
 
 
 @pytest.mark.parametrize("schema", ["ct_rate", "chexbert"])
-def test_no_label_is_set(schema):
+def test_presence_no_label_is_set(schema):
     labeler = RuleLabeler(schema)
     reports = [
         filled(sentence, name) for sentence in sentences(UNASSERTED.values()) for name in ("effusion", "consolidation")
@@ -346,7 +346,7 @@ def test_no_label_is_set(schema):
     assert not labels[:, kept].any()
 
 
-def test_no_question_finds_it():
+def test_presence_no_question_finds_it():
     for name in ("pleural effusion", "consolidation", "emphysema"):
         assert build_items(f"There is {name}.")
         for sentence in sentences(UNASSERTED.values()):

@@ -46,7 +46,7 @@ CASES = [
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r", " \n  "])
 @pytest.mark.parametrize("case", CASES)
-def test_which_line_ends_separate(case, newline):
+def test_unwrap_keeps_the_line_ends_that_separate(case, newline):
     report = case.replace("/", "\0").replace("|", newline).replace("\0", newline)
     kept = unwrap(report)
     assert len(kept) == len(report)
@@ -55,7 +55,7 @@ def test_which_line_ends_separate(case, newline):
     assert [" ".join(line.split()) for line in kept.splitlines() if line.strip()] == expected
 
 
-def test_a_line_end_after_a_full_stop_is_left_to_the_full_stop():
+def test_unwrap_leaves_a_line_end_after_a_full_stop_to_the_full_stop():
     assert unwrap("No effusion.\nCardiomegaly.\r\nNo nodule.") == "No effusion. Cardiomegaly.  No nodule."
 
 
@@ -69,14 +69,14 @@ PROSE = (
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\n "])
 @pytest.mark.parametrize("width", [30, 47, 60, 72, 80, 100])
 @pytest.mark.parametrize("change", [str, str.lower, str.upper])
-def test_wrapping_changes_no_label(change, width, newline):
+def test_unwrap_changes_no_label(change, width, newline):
     labeler, text = RuleLabeler("chexbert"), change(PROSE)
     wrapped = newline.join(textwrap.wrap(text, width))
     assert labeler([wrapped]).tolist() == labeler([text]).tolist()
     assert labeler([text])[0].sum() == 3
 
 
-def test_places_across_wrapped_lines():
+def test_unwrap_keeps_places_across_wrapped_lines():
     report = "Findings:\r\nThere is no pleural\r\neffusion, but lung\nnodules.\n"
     found = extract_findings(report, "chest_ct")
     assert [(f.concept, f.presence, f.text) for f in found] == [
@@ -86,7 +86,7 @@ def test_places_across_wrapped_lines():
     assert all(report[f.start : f.end] == f.text for f in found)
 
 
-def test_sizes_after_semicolons_are_items_of_one_list():
+def test_report_units_keep_sizes_after_semicolons_in_one_list():
     (found,) = extract_findings("Two nodules: 4 mm, left upper lobe; 3 mm, right upper lobe.")
     assert [(place.laterality, place.size_mm) for place in found.places] == [("left", 4), ("right", 3)]
     # a size with a name begins another statement
@@ -94,13 +94,13 @@ def test_sizes_after_semicolons_are_items_of_one_list():
 
 
 @given(st.text(alphabet="aB1.:,- \n\r•", max_size=60) | st.text(max_size=60))
-def test_every_character_keeps_its_place(text):
+def test_unwrap_keeps_the_place_of_every_character(text):
     kept = unwrap(text)
     assert len(kept) == len(text)
     assert all(new == old or (old in "\r\n" and new in " \n") for old, new in zip(text, kept, strict=True))
 
 
-def test_an_abbreviation_ends_no_sentence() -> None:
+def test_report_units_do_not_end_at_an_abbreviation() -> None:
     (nodule,) = extract_findings("Calcified nodule, approx. 0.4 cm, lateral segment RLL.")
     assert (nodule.size_mm, nodule.laterality, nodule.location) == (4.0, "right", ("lower",))
     text = "Nodule on the rt. no effusion. A nodule of approx. 5 mm"
@@ -121,11 +121,11 @@ def test_an_abbreviation_ends_no_sentence() -> None:
         ("...", []),
     ],
 )
-def test_sentences_end_at_boundaries(unit, expected):
+def test_split_unit_at_boundaries(unit, expected):
     assert [piece for _, piece in split_unit(unit)] == expected
 
 
-def test_parts_of_an_endless_sentence_are_bounded_and_complete():
+def test_split_unit_of_an_endless_sentence():
     unit = "nodule " * 5_000
     found = split_unit(unit)
     assert max(len(piece) for _, piece in found) <= 2_000
@@ -133,7 +133,7 @@ def test_parts_of_an_endless_sentence_are_bounded_and_complete():
 
 
 @given(st.text())
-def test_sentences_lie_where_they_say(unit):
+def test_split_unit_offsets(unit):
     assert all(unit[start : start + len(piece)] == piece for start, piece in split_unit(unit))
 
 
@@ -146,6 +146,6 @@ texts = st.text(
 @given(st.lists(texts, max_size=5))
 # the asterisk in the second unit is no sign of dimensions, whatever the first one contains
 @example(["6*4 mm", "length in mm * 2"])
-def test_units_read_together_are_units_read_alone(parts):
+def test_tokenise_units_reads_units_as_alone(parts):
     alone = [[tokens for _, piece in split_unit(part) if (tokens := tokenise(piece))] for part in parts]
     assert [[tokens for tokens in unit if tokens] for unit in tokenise_units(parts)] == alone

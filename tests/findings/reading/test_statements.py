@@ -18,7 +18,7 @@ from rrg_rewards.findings.reading.statements import is_elsewhere, statement_numb
         (", nodule is seen", "nodule", ", nodule is seen"),
     ],
 )
-def test_first_statement(text: str, named: str, expected: str) -> None:
+def test_statement_numbers_of_the_first_statement(text: str, named: str, expected: str) -> None:
     tokens = text.split()
     numbers = statement_numbers(tokens, {i for i, token in enumerate(tokens) if token in named.split()})
     assert len(numbers) == len(tokens)
@@ -34,5 +34,5 @@ def test_first_statement(text: str, named: str, expected: str) -> None:
         ("a nodule is seen", False),
     ],
 )
-def test_other_organs(text: str, expected: bool) -> None:
+def test_is_elsewhere(text: str, expected: bool) -> None:
     assert is_elsewhere(text.split()) is expected

@@ -9,7 +9,7 @@ from rrg_rewards.findings.reading.tokens import locate, normalise, tokenise
 
 
 @given(st.text())
-def test_tokens_lie_where_they_say(piece):
+def test_locate_finds_each_token(piece):
     tokens = tokenise(piece)
     text = normalise(piece)
     assert len(text) == len(piece)
@@ -28,6 +28,6 @@ def test_tokens_lie_where_they_say(piece):
         ("Effusion, small", "effusion , small"),
     ],
 )
-def test_commas_between_adjectives_end_no_clause(sentence, expected):
+def test_tokenise_commas_between_adjectives_end_no_clause(sentence, expected):
     assert " ".join(tokenise(sentence)) == expected
     assert list(tokenise_units(["Clear", sentence, "Hazy"]))[1] == [tokenise(sentence)]

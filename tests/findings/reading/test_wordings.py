@@ -81,7 +81,7 @@ def concepts(text: str) -> list[str]:
         (CALCIFIED, "aortic wall", "arterial_calcification"),
     ],
 )
-def test_all_wordings_name_one_concept(wordings: list[str], organ: str, concept: str) -> None:
+def test_composed_concept_all_wordings_name_one_concept(wordings: list[str], organ: str, concept: str) -> None:
     found = {wording: concepts(wording.format(organ)) for wording in wordings}
     assert found == {wording: [concept] for wording in wordings}
 
@@ -101,21 +101,21 @@ def test_all_wordings_name_one_concept(wordings: list[str], organ: str, concept:
         ("The left renal collecting system is only partly covered, but is wider than normal.", "hydronephrosis"),
     ],
 )
-def test_composition_depends_on_what_is_said(text: str, concept: str) -> None:
+def test_composed_concept_composition_depends_on_what_is_said(text: str, concept: str) -> None:
     assert concepts(text) == [concept]
 
 
 @pytest.mark.parametrize("text", ["The pulmonary artery is not dilated.", "Aorta of normal caliber, not increased."])
-def test_a_denied_statement_names_no_concept(text: str) -> None:
+def test_composed_concept_denied_statement_names_no_concept(text: str) -> None:
     assert concepts(text) == []
 
 
-def test_rules_name_known_organs_and_concepts() -> None:
+def test_composed_concept_rules_name_known_organs_and_concepts() -> None:
     known = set(load_lexicon("chest").concepts)
     for organ, rules in load_knowledge("compositions").items():
         assert organ == "none" or organ in load_knowledge("organs")["organs"]
         assert {rule["concept"] for rule in rules} <= known
 
 
-def test_an_unknown_organ_makes_no_concept() -> None:
+def test_composed_concept_unknown_organ_makes_no_concept() -> None:
     assert composed_concept("toe", ["dilated"], ["dilated"]) is None
