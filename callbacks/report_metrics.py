@@ -76,14 +76,14 @@ class _StepOutput:
         metrics: Sequence[str],
     ) -> None:
         shared = {argument: key for argument, key in context_keys.items() if isinstance(key, str)}
-        own = {name: dict(keys) for name, keys in context_keys.items() if not isinstance(keys, str)}
-        if unknown := own.keys() - set(metrics):
+        by_metric = {name: dict(keys) for name, keys in context_keys.items() if not isinstance(keys, str)}
+        if unknown := by_metric.keys() - set(metrics):
             raise ValueError(
                 f"context_keys: unknown metric {', '.join(sorted(unknown))}; the metrics are {', '.join(metrics)}"
             )
         self.prediction_key = prediction_key
         self.reference_key = reference_key
-        self.context_keys = {name: {**shared, **own.get(name, {})} for name in metrics}
+        self.context_keys = {name: {**shared, **by_metric.get(name, {})} for name in metrics}
         self.id_key = id_key
 
     def read(self, outputs: Any, step: str) -> _ReportBatch:
@@ -323,8 +323,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             scores = metric.score(batch.preds, batch.target, **batch.context[name])
             metric.add_scores(scores)
             if self._keeps_worst:
-                place = (loader or 0, trainer.global_rank, state.num_reports)
-                _keep_worst(state.worst[name], scores, batch, place, self.html_text)
+                first_pair = (loader or 0, trainer.global_rank, state.num_reports)
+                _keep_worst(state.worst[name], scores, batch, first_pair, self.html_text)
             if self.html_dir is not None:
                 state.values[name] += scores.value[scores.scored].tolist()
         state.num_reports += len(batch)
@@ -445,7 +445,7 @@ def _logged_name(name: str, loader: int | None) -> str:
 
 
 def _keep_worst(
-    worst: WorstReports, scores: Scores, batch: _ReportBatch, place: tuple[int, int, int], with_text: bool
+    worst: WorstReports, scores: Scores, batch: _ReportBatch, first_pair: tuple[int, int, int], with_text: bool
 ) -> None:
     """Store the worst reports of a batch.
 
@@ -453,10 +453,10 @@ def _keep_worst(
         worst: The worst reports so far.
         scores: Scores of the batch.
         batch: Reports of the batch.
-        place: Loader, rank and index of the first report.
+        first_pair: Loader, rank and index of the first report.
         with_text: Whether the findings of the reports contain text.
     """
-    loader, rank, first = place
+    loader, rank, first = first_pair
     explanations = scores.explanations
     evaluations = scores.evaluations if isinstance(scores, CrimsonScores) else [None] * len(scores)
     rows = zip(scores.value.tolist(), batch.identifiers, batch.target, batch.preds, strict=True)
@@ -465,5 +465,5 @@ def _keep_worst(
             why = {kind: texts[row] for kind, texts in explanations.items()}
             name = None if identifier is None else str(identifier)
             evaluation, pair = evaluations[row], (reference, prediction) if with_text else (None, None)
-            found = None if evaluation is None else highlights(evaluation, *pair)
-            worst.add(WorstReport(score, loader, rank, first + row, name, reference, prediction, why, found))
+            findings = None if evaluation is None else highlights(evaluation, *pair)
+            worst.add(WorstReport(score, loader, rank, first + row, name, reference, prediction, why, findings))

@@ -217,11 +217,13 @@ class ReportPage:
             reports.update(scores[name])
         places = list(reports)
         columns = []
-        for name, found in scores.items():
-            columns.append(Column(name, [found[place].score if place in found else None for place in places], name))
-            kinds = dict.fromkeys(kind for row in found.values() for kind in row.explanations)
+        for name, worst_of in scores.items():
+            columns.append(
+                Column(name, [worst_of[place].score if place in worst_of else None for place in places], name)
+            )
+            kinds = dict.fromkeys(kind for row in worst_of.values() for kind in row.explanations)
             for kind in kinds if self.with_text else ():
-                cells = [found[place].explanations.get(kind) if place in found else None for place in places]
+                cells = [worst_of[place].explanations.get(kind) if place in worst_of else None for place in places]
                 columns.append(Column(kind, cells, name, in_table=False))
         panes = []
         if self.with_text:

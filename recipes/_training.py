@@ -167,17 +167,17 @@ def checkpoint_to_resume(training: Any) -> str | None:
     if str(wanted).lower() not in ("auto", "true"):
         return str(wanted)
     # Only the main process searches, because processes may see different files on a shared file system.
-    whole: list[Any] = [_whole_checkpoints(Path(training.output_dir))] if training.process_index == 0 else [None]
-    broadcast_object_list(whole)
-    found = [path for path, processes in whole[0] if processes == training.world_size]
-    if whole[0] and not found:
-        path, processes = whole[0][0]
+    complete: list[Any] = [_whole_checkpoints(Path(training.output_dir))] if training.process_index == 0 else [None]
+    broadcast_object_list(complete)
+    usable = [path for path, processes in complete[0] if processes == training.world_size]
+    if complete[0] and not usable:
+        path, processes = complete[0][0]
         raise ValueError(
             f"{path} was written by {processes} processes and cannot be resumed with {training.world_size}; launch "
             f"{processes} processes, or set another output_dir"
         )
-    logger.info("resuming from %s", found[0] if found else "nothing: there is no complete checkpoint yet")
-    return found[0] if found else None
+    logger.info("resuming from %s", usable[0] if usable else "nothing: there is no complete checkpoint yet")
+    return usable[0] if usable else None
 
 
 def _whole_checkpoints(folder: Path) -> list[tuple[str, int]]:

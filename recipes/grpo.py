@@ -105,10 +105,10 @@ def run(
     rewards = prepared.rewards if watch is None else watch.record(prepared.rewards)
     data, trainer_class = prepared.data, _ALGORITHMS[recipe.algorithm][1]
     trainer = make_trainer(trainer_class, training, model, data.train, data.heldout, reward_funcs=list(rewards))
-    own = [TrainerRewardStateCallback(prepared.rewards), *([] if watch is None else [watch])]
+    further = [TrainerRewardStateCallback(prepared.rewards), *([] if watch is None else [watch])]
     if training.use_vllm:
-        own.append(ResetVLLMEncoderCache(trainer))
-    for callback in (*own, *callbacks):
+        further.append(ResetVLLMEncoderCache(trainer))
+    for callback in (*further, *callbacks):
         trainer.add_callback(callback)
     show_progress(trainer, progress)
     checkpoint = checkpoint_to_resume(training)

@@ -77,8 +77,8 @@ def validate(path: Path) -> None:
     if _has_ppo():
         _PARSER.validate(path)
         return
-    own = {field.name for field in fields(PPOArguments)}
-    check_rewards(PPOArguments(**{key: value for key, value in read_user_yaml(path).items() if key in own}))
+    names = {field.name for field in fields(PPOArguments)}
+    check_rewards(PPOArguments(**{key: value for key, value in read_user_yaml(path).items() if key in names}))
 
 
 class _SubScores(TrainerCallback):  # type: ignore[misc]

@@ -124,14 +124,14 @@ def preference_agreement(graded: GradedRewards, system: ScoringSystem) -> dict[s
 
 
 def with_preference_intervals(
-    found: Mapping[str, Any], graded: GradedRewards, system: ScoringSystem, num_resamples: int = 1000
+    agreement: Mapping[str, Any], graded: GradedRewards, system: ScoringSystem, num_resamples: int = 1000
 ) -> dict[str, Any]:
     """Return the values of :func:`preference_agreement` with bootstrap 95 % intervals.
 
     All reports on a reference are drawn together.
 
     Args:
-        found: The values.
+        agreement: The values.
         graded: Rewards and contributions of reports.
         system: Scoring system of the contributions.
         num_resamples: Number of draws.
@@ -166,10 +166,10 @@ def with_preference_intervals(
         for criterion, column, scores in columns
     }
     return {
-        **found,
+        **agreement,
         "accuracy_interval": accuracy_interval(graded, num_resamples),
         **intervals(*totals, graded.reference[whole], _CORRELATIONS),
-        "criteria": {name: {**row, **by_criterion[name]} for name, row in found["criteria"].items()},
+        "criteria": {name: {**row, **by_criterion[name]} for name, row in agreement["criteria"].items()},
     }
 
 
@@ -187,12 +187,12 @@ def _statistics_of(criterion: Criterion) -> tuple[AgreementStatistic, ...]:
 def _criterion_agreement(criterion: Criterion, preds: Tensor, target: Tensor) -> dict[str, Any]:
     """Return the agreement of predicted and true sub-scores across references."""
     statistics = _statistics_of(criterion) if len(preds) else ()
-    found = {name: _finite(human_agreement(preds, target, name)) for name in statistics}
+    agreement = {name: _finite(human_agreement(preds, target, name)) for name in statistics}
     positive = float((target >= POSITIVE_THRESHOLD).double().mean())
     return {
         "reports": len(preds),
-        **{name: found.get(name) for name in (*_CORRELATIONS, "binary")},
-        "majority": max(positive, 1 - positive) if "binary" in found else None,
+        **{name: agreement.get(name) for name in (*_CORRELATIONS, "binary")},
+        "majority": max(positive, 1 - positive) if "binary" in agreement else None,
     }
 
 
@@ -208,7 +208,7 @@ def agreement_by_source(
     pooled = (torch.cat(parts) for parts in zip(*results.values(), strict=True))
     return {
         "test": agreement(*pooled),
-        "test_by_source": {name: agreement(*own) for name, own in results.items() if len(own[0])},
+        "test_by_source": {name: agreement(*tensors) for name, tensors in results.items() if len(tensors[0])},
     }
 
 

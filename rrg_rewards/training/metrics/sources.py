@@ -397,8 +397,8 @@ def _phantom_record(injected: InjectedReport) -> ErrorRecord:
 
 
 def _parts(report: str, sentences: int) -> list[str]:
-    found = _SENTENCE_END.split(report.strip())
-    return [" ".join(found[start : start + sentences]) for start in range(0, len(found), sentences)]
+    parts = _SENTENCE_END.split(report.strip())
+    return [" ".join(parts[start : start + sentences]) for start in range(0, len(parts), sentences)]
 
 
 def _is_long(report: str, max_words: int | None) -> bool:

@@ -164,9 +164,9 @@ class TokenizedReports(Dataset[dict[str, Tensor]]):
     @property
     def lengths(self) -> list[int]:
         """Number of tokens of the longest prompt with the reference of each report."""
-        own = torch.tensor([len(prompt) for prompt in self.prompts])
-        longest = torch.zeros(int(self.reference.max()) + 1, dtype=own.dtype)
-        lengths: list[int] = longest.scatter_reduce(0, self.reference, own, "amax")[self.reference].tolist()
+        tokens = torch.tensor([len(prompt) for prompt in self.prompts])
+        longest = torch.zeros(int(self.reference.max()) + 1, dtype=tokens.dtype)
+        lengths: list[int] = longest.scatter_reduce(0, self.reference, tokens, "amax")[self.reference].tolist()
         return lengths
 
     def describe(self) -> dict[str, Any]:

@@ -211,22 +211,22 @@ class CausalLMGenerator(_Generator):
         states: list[Tensor] = []
         with _recording_states(self.model, states):
             first = prompts.read(self.model, cache).unsqueeze(1)
-            of_prompts = [state[:, -1:] for state in states]
+            cached = [state[:, -1:] for state in states]
             parts = parts_of_similar_length(completions.lengths)
             scores = []
             for rows in parts:
-                own, index = completions.rows(rows), prompts.index[rows]
-                width = own.tokens.shape[1] - 1
-                logits, hidden = [first.index_select(0, index)], [state.index_select(0, index) for state in of_prompts]
+                part, index = completions.rows(rows), prompts.index[rows]
+                width = part.tokens.shape[1] - 1
+                logits, hidden = [first.index_select(0, index)], [state.index_select(0, index) for state in cached]
                 if width:
                     states.clear()
                     logits.append(
-                        prompts.continue_with(self.model, cache, rows, tokens[rows, :width], own.mask[:, :width])
+                        prompts.continue_with(self.model, cache, rows, tokens[rows, :width], part.mask[:, :width])
                     )
                     hidden += states
                 scores.append(
                     TokenScores.from_logits(
-                        torch.cat(logits, dim=1), own, self.temperature, torch.cat(hidden, dim=1) if hidden else None
+                        torch.cat(logits, dim=1), part, self.temperature, torch.cat(hidden, dim=1) if hidden else None
                     )
                 )
         return TokenScores.joined(scores, torch.cat(parts), tokens.shape[1])

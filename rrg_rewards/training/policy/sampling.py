@@ -90,9 +90,10 @@ def get_algorithm(name: str) -> Algorithm:
 
 def _against_group(rollout: Rollout, group_size: int, scale: RewardScale) -> None:
     """Set advantages relative to the group mean. The scale ``"batch"`` uses the batches of all processes."""
-    everyone = gather_objects(rollout.total.tolist())
-    advantages = group_advantages(torch.tensor([total for own in everyone for total in own]), group_size, scale=scale)
-    first = sum(map(len, everyone[: process_index()]))
+    by_process = gather_objects(rollout.total.tolist())
+    totals = torch.tensor([total for process in by_process for total in process])
+    advantages = group_advantages(totals, group_size, scale=scale)
+    first = sum(map(len, by_process[: process_index()]))
     rollout.advantages = advantages[first : first + len(rollout)].to(rollout.mask.device)
 
 
@@ -247,19 +248,19 @@ class SamplingModule(TrainingModule):
         is_fresh = self.trainer.accumulate_grad_batches % self.steps_per_rollout == 0
         paid_in_reward = self.algorithm.penalize_reward and self.beta > 0
         policy = self.value_head is not None or paid_in_reward or not is_fresh
-        found: dict[str, list[Tensor]] = {"old_log_probs": [], "values": [], "reference_log_probs": []}
+        scored: dict[str, list[Tensor]] = {"old_log_probs": [], "values": [], "reference_log_probs": []}
         # Use parts of the size of a minibatch, which need no more memory than training.
         for part in torch.arange(len(completions)).chunk(self.minibatches):
-            batch, own = take_rows(rows, part), completions.rows(part)
-            width = completions.tokens.shape[1] - own.tokens.shape[1]
+            batch, sampled = take_rows(rows, part), completions.rows(part)
+            width = completions.tokens.shape[1] - sampled.tokens.shape[1]
             if policy:
-                scores = self.generator.log_probs(batch, own)
-                found["old_log_probs"].append(pad(scores.log_probs, (0, width)))
+                scores = self.generator.log_probs(batch, sampled)
+                scored["old_log_probs"].append(pad(scores.log_probs, (0, width)))
                 if self.value_head is not None:
-                    found["values"].append(pad(self.predict_values(scores), (0, width)))
+                    scored["values"].append(pad(self.predict_values(scores), (0, width)))
             if self.beta:
-                found["reference_log_probs"].append(pad(self._reference_log_probs(batch, own), (0, width)))
-        return {name: torch.cat(parts) for name, parts in found.items() if parts}
+                scored["reference_log_probs"].append(pad(self._reference_log_probs(batch, sampled), (0, width)))
+        return {name: torch.cat(parts) for name, parts in scored.items() if parts}
 
     def _reference_log_probs(self, batch: Batch, completions: Completions) -> Tensor:
         if self.reference is not None:

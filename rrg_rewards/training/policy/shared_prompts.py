@@ -230,16 +230,16 @@ def _distinct(inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Return the first row of each distinct prompt, and the number of the prompt of each row."""
     first: list[int] = []
     index: list[int] = []
-    found: dict[tuple[Any, ...], list[int]] = {}
+    by_tokens: dict[tuple[Any, ...], list[int]] = {}
     ids, mask = inputs["input_ids"].tolist(), inputs["attention_mask"].tolist()
     others = [column for name, column in inputs.items() if name not in ("input_ids", "attention_mask")]
     for row, key in enumerate(zip(map(tuple, ids), map(tuple, mask), strict=True)):
-        same = found.setdefault(key, [])
-        number = next((n for n in same if all(torch.equal(part[row], part[first[n]]) for part in others)), None)
+        candidates = by_tokens.setdefault(key, [])
+        number = next((n for n in candidates if all(torch.equal(part[row], part[first[n]]) for part in others)), None)
         if number is None:
             number = len(first)
             first.append(row)
-            same.append(number)
+            candidates.append(number)
         index.append(number)
     device = inputs["input_ids"].device
     return torch.tensor(first, device=device), torch.tensor(index, device=device)

@@ -175,13 +175,15 @@ def _completions(outputs: Sequence[Any], end_token_ids: Sequence[int], batch: Ba
     device = batch["input_ids"].device
     tokens = [torch.tensor(list(output.token_ids), device=device) for output in outputs]
     scores = [
-        torch.tensor([place[token].logprob for token, place in zip(output.token_ids, output.logprobs, strict=True)])
+        torch.tensor(
+            [logprobs[token].logprob for token, logprobs in zip(output.token_ids, output.logprobs, strict=True)]
+        )
         for output in outputs
     ]
     ends = torch.tensor(end_token_ids, device=device)
-    finished = torch.stack([torch.isin(own[-1], ends) for own in tokens])
+    finished = torch.stack([torch.isin(ids[-1], ends) for ids in tokens])
     return Completions(
-        _padded(tokens), _padded([torch.ones_like(own) for own in tokens]), finished, _padded(scores).to(device)
+        _padded(tokens), _padded([torch.ones_like(ids) for ids in tokens]), finished, _padded(scores).to(device)
     )
 
 
