@@ -18,10 +18,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.analysis import ReportTexts, SensitivitySettings, make_scorer, make_versions, measure_sensitivity
-from rrg_rewards.analysis.sensitivity import ReportVersions, Scorer
+from rrg_rewards.analysis import (
+    ReportTexts,
+    ReportVersions,
+    SensitivitySettings,
+    make_paper_metric,
+    make_versions,
+    measure_sensitivity,
+)
 from rrg_rewards.data import phantom_studies, read_table
 from rrg_rewards.labelers import RuleLabeler
+from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,14 +61,15 @@ def corpora(arguments: argparse.Namespace) -> dict[str, list[str]]:
     }
 
 
-def scorers(arguments: argparse.Namespace) -> list[Scorer]:
+def chosen_metrics(arguments: argparse.Namespace) -> dict[str, ReportMetric]:
     """Return the metrics of the table."""
-    found = [make_scorer("bleu2"), make_scorer("rougeL")]
+    options: dict[str, dict[str, Any]] = {"bleu2": {}, "rougeL": {}}
     if arguments.encoder is not None:
-        found.append(make_scorer("bertscore", model=str(arguments.encoder)))
+        options["bertscore"] = {"model": str(arguments.encoder)}
     if arguments.crepe is not None:
-        found.append(make_scorer("crepe", model=str(arguments.crepe), long_reports="chunks"))
-    return [*found, make_scorer("crimson"), make_scorer("ct_finebench")]
+        options["crepe"] = {"model": str(arguments.crepe), "long_reports": "chunks"}
+    options |= {"crimson": {}, "ct_finebench": {}}
+    return {name: make_paper_metric(name, **chosen) for name, chosen in options.items()}
 
 
 def kept_labels(made: ReportVersions) -> dict[str, dict[str, int]]:
@@ -79,7 +87,7 @@ def kept_labels(made: ReportVersions) -> dict[str, dict[str, int]]:
 def main() -> None:
     """Score, print and write."""
     arguments = parse_arguments()
-    metrics = scorers(arguments)
+    metrics = chosen_metrics(arguments)
     result: dict[str, Any] = {"version": __version__, "corpora": {}}
     lines = ["# Sensitivity of metrics to wording and to details", ""]
     for name, reports in corpora(arguments).items():

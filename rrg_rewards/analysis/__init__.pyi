@@ -59,10 +59,9 @@ from rrg_rewards.analysis.question_items import read_report_texts as read_report
 from rrg_rewards.analysis.scoring import TableScoring as TableScoring
 from rrg_rewards.analysis.scoring import score_table as score_table
 from rrg_rewards.analysis.sensitivity import ReportVersions as ReportVersions
-from rrg_rewards.analysis.sensitivity import Scorer as Scorer
 from rrg_rewards.analysis.sensitivity import Sensitivity as Sensitivity
-from rrg_rewards.analysis.sensitivity import make_scorer as make_scorer
-from rrg_rewards.analysis.sensitivity import make_scorers as make_scorers
+from rrg_rewards.analysis.sensitivity import make_paper_metric as make_paper_metric
+from rrg_rewards.analysis.sensitivity import make_paper_metrics as make_paper_metrics
 from rrg_rewards.analysis.sensitivity import make_versions as make_versions
 from rrg_rewards.analysis.sensitivity import measure_sensitivity as measure_sensitivity
 from rrg_rewards.analysis.settings import AgreementColumns as AgreementColumns

@@ -147,8 +147,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
         """Reason of the first failure of each kind."""
         self.not_asked = 0
         """Number of items that were not requested because the judge was stopped."""
-        self._held: HeldAnswers | None = None
-        self._missing: list[Item] = []
+        self._content: tuple[HeldAnswers, list[Item]] | None = None
 
     @property
     def held(self) -> HeldAnswers:
@@ -157,15 +156,18 @@ class AnswerRun(ABC, Generic[Item, Result]):
         Raises:
             TableError: If the file has other content.
         """
-        if self._held is None:
-            self._held = self._read_held()
-            self._missing = [item for item in self.items if self._key(item) not in self._held.answers]
-        return self._held
+        return self._read()[0]
 
     @property
     def missing(self) -> list[Item]:
         """The items whose answers the file lacked before the run."""
-        return self._missing if self.held else []
+        return self._read()[1]
+
+    def _read(self) -> tuple[HeldAnswers, list[Item]]:
+        if self._content is None:
+            held = self._read_held()
+            self._content = held, [item for item in self.items if self._key(item) not in held.answers]
+        return self._content
 
     @property
     def num_held(self) -> int:
@@ -192,7 +194,10 @@ class AnswerRun(ABC, Generic[Item, Result]):
 
     @abstractmethod
     def _record(self, item: Item, result: Result, judge: str) -> Mapping[str, Any]:
-        """Return the line of an answer of the judge with the signature ``judge``, and count it."""
+        """Return the line of an answer of the judge with the signature ``judge``."""
+
+    def _count(self, item: Item, result: Result) -> None:
+        """Count an answer that is in the file."""
 
     @abstractmethod
     def _expected_answer(self, item: Item) -> str:
@@ -255,12 +260,12 @@ class AnswerRun(ABC, Generic[Item, Result]):
             raise SettingError("judge", "is required")
         with AppendedLines(self.output) as lines:
             # The file could change before it was locked.
-            self._held = None
+            self._content = None
             if self.held.answers:
                 self._check()
             self._warn_of_others(log)
             if self.missing:
-                _note_destination(self.judge, self._content(), log)
+                _note_destination(self.judge, self._sent(), log)
             with log.progress(self.activity) as progress:
                 self._evaluate(self.judge, lines, progress)
 
@@ -271,7 +276,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
         if {*self.held.prompts} - {self.task.prompt_hash}:
             log.warn("the output also contains reports written with other instructions, criteria or package versions")
 
-    def _content(self) -> str:
+    def _sent(self) -> str:
         """Return what is sent, in words."""
         return f"{len(self.missing)} {self.noun}"
 
@@ -281,6 +286,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
 
         def keep(item: Item, result: Result) -> None:
             lines.append(self._record(item, result, judge.signature))
+            self._count(item, result)
             self.written += 1
             progress(1, 0)
 

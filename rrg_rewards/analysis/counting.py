@@ -64,13 +64,10 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
         # The quotes are about as long as both reports.
         return item.reference + item.candidate
 
-    def _content(self) -> str:
+    def _sent(self) -> str:
         return f"{len(self.missing)} pairs of reports"
 
     def _record(self, item: ReportPair, result: CountedErrors, judge: str) -> Mapping[str, Any]:
-        for row, errors, significant in zip(self.categories.values(), result.counts, result.significant, strict=True):
-            row["errors"] += errors
-            row["significant"] += significant
         return {
             "reference": item.reference,
             "candidate": item.candidate,
@@ -82,6 +79,11 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
             "judge": judge,
             "prompt_hash": self.task.prompt_hash,
         }
+
+    def _count(self, item: ReportPair, result: CountedErrors) -> None:  # noqa: ARG002 (as the others)
+        for row, errors, significant in zip(self.categories.values(), result.counts, result.significant, strict=True):
+            row["errors"] += errors
+            row["significant"] += significant
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts of the run."""

@@ -160,7 +160,7 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
         # The answer lists the findings of both reports.
         return item.reference + item.candidate
 
-    def _content(self) -> str:
+    def _sent(self) -> str:
         return f"{len(self.missing)} report pairs"
 
     def _record(self, item: ReportPair, result: CrimsonEvaluation, judge: str) -> Mapping[str, Any]:

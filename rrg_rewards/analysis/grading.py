@@ -101,15 +101,12 @@ class GradingRun(AnswerRun[GradingItem, WrittenReport]):
         # The report is as long as the reference, and each number has about two characters.
         return "".join(f'"{name}": 0, ' for name in ("report", "scores", *self.system.names)) + item.reference
 
-    def _content(self) -> str:
+    def _sent(self) -> str:
         return f"{self._num_references} reports"
 
     def _record(self, item: GradingItem, result: WrittenReport, judge: str) -> Mapping[str, Any]:
-        tier = tier_name(item.tier)
-        self.written_by_tier[tier] += 1
-        self._written_in_tier[tier] += result.in_tier
         scores = tuple(int(score) if score == int(score) else score for score in result.scores)
-        graded = GradedReport(item.reference, result.text, scores, self._source, tier)
+        graded = GradedReport(item.reference, result.text, scores, self._source, tier_name(item.tier))
         return graded.to_record(self.system) | {
             "draw": item.draw,
             "in_tier": result.in_tier,
@@ -117,6 +114,10 @@ class GradingRun(AnswerRun[GradingItem, WrittenReport]):
             "judge": judge,
             "prompt_hash": self.task.prompt_hash,
         }
+
+    def _count(self, item: GradingItem, result: WrittenReport) -> None:
+        self.written_by_tier[tier_name(item.tier)] += 1
+        self._written_in_tier[tier_name(item.tier)] += result.in_tier
 
     def plan(self) -> dict[str, Any]:
         """Return the numbers of all reports, of those in the file, and of those to request."""

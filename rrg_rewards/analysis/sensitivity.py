@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,9 @@ from rrg_rewards.findings.editing.paraphrase import paraphrase_report
 from rrg_rewards.findings.editing.rewrite_rules import RewrittenReport
 from rrg_rewards.findings.editing.wrong_details import corrupt_report
 from rrg_rewards.judges.tasks.rewriting import rewrite_reports
+from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.registry import available_metrics, make_metric
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import RunLog
@@ -25,10 +27,9 @@ __all__ = [
     "ALIASES",
     "VERSIONS",
     "ReportVersions",
-    "Scorer",
     "Sensitivity",
-    "make_scorer",
-    "make_scorers",
+    "make_paper_metric",
+    "make_paper_metrics",
     "make_versions",
     "measure_sensitivity",
 ]
@@ -44,32 +45,12 @@ ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 _REWRITERS = {"paraphrased": paraphrase_report, "adversarial": corrupt_report}
 
-_Score = Callable[[Sequence[str], Sequence[str]], tuple[list[float], dict[str, list[float]]]]
 
-
-@dataclass(frozen=True)
-class Scorer:
-    """A metric of the table.
-
-    Args:
-        name: Name of the metric.
-        score: Function of predictions and references. It returns the scores, NaN if unscorable, and the sub-scores
-            by name.
-        signature: Signature of the metric.
-        higher_is_better: Whether higher scores are better.
-    """
-
-    name: str
-    score: _Score
-    signature: str
-    higher_is_better: bool = True
-
-
-def make_scorer(name: str, **settings: Any) -> Scorer:
+def make_paper_metric(name: str, **settings: Any) -> ReportMetric:
     """Make a metric from its name in this package or in the paper.
 
     Args:
-        name: Name for :func:`rrg_rewards.metrics.registry.make_metric`, or one of :data:`ALIASES`.
+        name: Name for :func:`~rrg_rewards.metrics.make_metric`, or one of :data:`ALIASES`.
         **settings: Options of the metric; ``bertscore`` needs ``model``, a folder or Hub id.
 
     Raises:
@@ -78,9 +59,8 @@ def make_scorer(name: str, **settings: Any) -> Scorer:
         TypeError: If an option is missing or unknown.
 
     Example:
-        >>> scores, _ = make_scorer("rougeL").score(["Small left effusion."], ["Small right effusion."])
-        >>> round(scores[0], 3)
-        0.667
+        >>> make_paper_metric("rougeL").score(["Small left effusion."], ["Small right effusion."]).value
+        tensor([0.6667], dtype=torch.float64)
     """
     if name not in {*available_metrics(), *ALIASES}:
         raise ValueError(unknown_name_message("metric", name, [*available_metrics(), *ALIASES]))
@@ -88,29 +68,24 @@ def make_scorer(name: str, **settings: Any) -> Scorer:
     metric = make_metric(known, **{**own, **settings})
     if metric.higher_is_better is None:
         raise ValueError(f"{name} does not say whether higher scores are better: set its higher_is_better")
-
-    def score(preds: Sequence[str], target: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:
-        scores = metric.score(list(preds), list(target))
-        return scores.value.tolist(), {part: values.tolist() for part, values in scores.details.items()}
-
-    return Scorer(name, score, metric.signature, metric.higher_is_better)
+    return metric
 
 
-def make_scorers(choice: MetricChoice) -> list[Scorer]:
-    """Make the metrics of a choice, whose names may be those of the paper.
+def make_paper_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
+    """Make the metrics of a choice, whose names may be those of the paper, by name.
 
     Raises:
         SettingError: If a metric is unknown, named twice or lacks an option, or an option belongs to no metric.
 
     Example:
-        >>> [scorer.name for scorer in make_scorers(MetricChoice(metrics=["bleu2", "rougeL"]))]
+        >>> list(make_paper_metrics(MetricChoice(metrics=["bleu2", "rougeL"])))
         ['bleu2', 'rougeL']
     """
     if twice := [name for name, count in Counter(choice.metrics).items() if count > 1]:
         raise SettingError("metrics", f"{twice[0]} is named more than once")
     options = choice.options()
     try:
-        return [make_scorer(name, **options[name]) for name in choice.metrics]
+        return {name: make_paper_metric(name, **options[name]) for name in choice.metrics}
     except (ValueError, TypeError) as error:
         raise SettingError("metrics", str(error)) from error
 
@@ -242,7 +217,9 @@ class Sensitivity:
         return "\n".join(lines) + "\n"
 
 
-def measure_sensitivity(versions: ReportVersions, scorers: Sequence[Scorer], log: RunLog | None = None) -> Sensitivity:
+def measure_sensitivity(
+    versions: ReportVersions, metrics: Mapping[str, ReportMetric], log: RunLog | None = None
+) -> Sensitivity:
     """Score both versions of each report against the report with several metrics.
 
     A metric of clinical content gives the paraphrase the higher score; a metric of wording gives it the lower one. A
@@ -252,7 +229,7 @@ def measure_sensitivity(versions: ReportVersions, scorers: Sequence[Scorer], log
 
     Args:
         versions: The reports with both versions.
-        scorers: The metrics.
+        metrics: The metrics by name, each with ``higher_is_better``.
         log: Receives the progress, in columns of scores.
 
     Raises:
@@ -260,21 +237,21 @@ def measure_sensitivity(versions: ReportVersions, scorers: Sequence[Scorer], log
 
     Example:
         >>> made = make_versions(ReportTexts.of(["There is a nodule of 8 mm in the left lung."]))
-        >>> found = measure_sensitivity(made, [make_scorer("rougeL"), make_scorer("ct_finebench")])
+        >>> found = measure_sensitivity(made, make_paper_metrics(MetricChoice(metrics=["rougeL", "ct_finebench"])))
         >>> {name: entry["paraphrase_better"] for name, entry in found.metrics.items()}
         {'rougeL': 0.0, 'ct_finebench': 1.0}
     """
-    metrics = {}
+    entries = {}
     target = list(versions.reports.values())
     with (log or RunLog()).progress("scoring") as progress:
-        progress(0, len(scorers) * len(VERSIONS))
-        for scorer in scorers:
-            columns = {}
+        progress(0, len(metrics) * len(VERSIONS))
+        for name, metric in metrics.items():
+            scores = {}
             for version in VERSIONS:
-                columns[version] = scorer.score([made.candidate for made in versions.versions[version]], target)
+                scores[version] = metric.score([made.candidate for made in versions.versions[version]], target)
                 progress(1, 0)
-            metrics[scorer.name] = _summary(scorer, columns)
-    return Sensitivity(versions, metrics)
+            entries[name] = _entry(metric, scores)
+    return Sensitivity(versions, entries)
 
 
 def _mean_changes(rewritten: Sequence[RewrittenReport]) -> dict[str, float]:
@@ -284,24 +261,23 @@ def _mean_changes(rewritten: Sequence[RewrittenReport]) -> dict[str, float]:
     return {kind: round(count / len(rewritten), 2) for kind, count in sorted(total.items())}
 
 
-def _summary(scorer: Scorer, columns: Mapping[str, tuple[list[float], dict[str, list[float]]]]) -> dict[str, Any]:
-    values = [columns[version][0] for version in VERSIONS]
+def _entry(metric: ReportMetric, scores: Mapping[str, Scores]) -> dict[str, Any]:
+    values = [scores[version].value.tolist() for version in VERSIONS]
     rows = [row for row, pair in enumerate(zip(*values, strict=True)) if not any(map(math.isnan, pair))]
-    sign = 1 if scorer.higher_is_better else -1
+    sign = 1 if metric.higher_is_better else -1
     entry: dict[str, Any] = {
         version: _mean([column[row] for row in rows]) for version, column in zip(VERSIONS, values, strict=True)
     }
     better = [sign * (values[0][row] - values[1][row]) for row in rows]
     entry["paraphrase_better"] = _mean([float(difference > 0) for difference in better])
-    entry["higher_is_better"] = scorer.higher_is_better
+    entry["higher_is_better"] = metric.higher_is_better
     entry["scored"], entry["unscorable"] = len(rows), len(values[0]) - len(rows)
-    parts = columns[VERSIONS[0]][1]
-    if parts:
+    if parts := scores[VERSIONS[0]].details:
         entry["parts"] = {
-            part: {version: _mean([columns[version][1][part][row] for row in rows]) for version in VERSIONS}
+            part: {version: _mean(scores[version].details[part][rows].tolist()) for version in VERSIONS}
             for part in parts
         }
-    return {**entry, "signature": scorer.signature}
+    return {**entry, "signature": metric.signature}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -145,7 +145,7 @@ def _mine(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _sensitivity(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.question_items import read_report_texts
-    from rrg_rewards.analysis.sensitivity import make_scorers, make_versions, measure_sensitivity
+    from rrg_rewards.analysis.sensitivity import make_paper_metrics, make_versions, measure_sensitivity
     from rrg_rewards.data.tables.writers import check_output, open_output, write_json, write_table
 
     settings = settings_from(args, SensitivitySettings)
@@ -154,10 +154,10 @@ def _sensitivity(args: argparse.Namespace, terminal: Terminal) -> int:
     for path in (args.output, args.pairs):
         if path is not None:
             check_output(path, args.overwrite)
-    scorers = make_scorers(settings_from(args, MetricChoice))
+    metrics = make_paper_metrics(settings_from(args, MetricChoice))
     reports = read_report_texts(read_input(args, terminal), settings, terminal, args.table)
     versions = make_versions(reports, settings, terminal)
-    result = measure_sensitivity(versions, scorers, terminal)
+    result = measure_sensitivity(versions, metrics, terminal)
     if args.pairs is not None:
         write_table(versions.to_table(), args.pairs, args.format, args.overwrite)
     if args.output is not None and args.output.endswith(".json"):

@@ -1,37 +1,54 @@
 """Scores of paraphrased reports and of reports with wrong details."""
 
 import pytest
+import torch
 from run_notes import RunNotes
 from writing_judge import WritingJudge
 
 from rrg_rewards.analysis import (
     MetricChoice,
     ReportTexts,
-    Scorer,
     SensitivitySettings,
-    make_scorer,
-    make_scorers,
+    make_paper_metric,
+    make_paper_metrics,
     make_versions,
     measure_sensitivity,
 )
 from rrg_rewards.data import phantom_studies
+from rrg_rewards.metrics import BLEU
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.settings import SettingError
 
 REPORTS = ReportTexts.of([study.report for study in phantom_studies(4, seed=2)])
 
 
-def scored(answers, parts, number, **options):
-    """The entry of a metric with the given scores of the paraphrases and of the wrong details."""
-    columns = iter(answers)
-    scorer = Scorer("errors", lambda preds, target: (next(columns), parts), "s", **options)
-    return measure_sensitivity(make_versions(ReportTexts.of(["Left effusion."] * number)), [scorer])
+class ScriptedMetric(BLEU):
+    """Returns given scores of the paraphrases, then of the wrong details."""
+
+    def __init__(self, answers, parts):
+        super().__init__()
+        self.answers, self.parts = iter(answers), parts
+
+    def score(self, preds, target):
+        details = {name: torch.tensor(values) for name, values in self.parts.items()}
+        return Scores(torch.tensor(next(self.answers), dtype=torch.float64), details)
+
+
+class ScriptedErrors(ScriptedMetric):
+    higher_is_better = False
+
+
+def scored(metric, number):
+    """The sensitivity of a metric with the given scores of the paraphrases and of the wrong details."""
+    versions = make_versions(ReportTexts.of(["Left effusion."] * number))
+    return measure_sensitivity(versions, {"errors": metric})
 
 
 def test_a_report_counts_where_both_versions_are_scored():
     nan = float("nan")
     answers = [[0.5, nan, 0.8, 0.3], [0.7, 0.1, 0.6, nan]]
-    result = scored(answers, {"size": [1.0, 1.0, nan, 1.0]}, 4, higher_is_better=False)
+    result = scored(ScriptedErrors(answers, {"size": [1.0, 1.0, nan, 1.0]}), 4)
     entry = result.metrics["errors"]
     assert entry["paraphrased"] == pytest.approx(0.65)
     assert entry["adversarial"] == pytest.approx(0.65)
@@ -42,14 +59,14 @@ def test_a_report_counts_where_both_versions_are_scored():
 
 
 def test_a_metric_that_scores_nothing_has_no_mean():
-    result = scored([[float("nan")]] * 2, {}, 1)
+    result = scored(ScriptedMetric([[float("nan")]] * 2, {}), 1)
     assert result.metrics["errors"]["paraphrased"] is None
     assert "| errors | - | - | - | 0 |" in result.to_markdown()
 
 
 def test_metrics_of_words_and_of_content_differ():
     made = make_versions(REPORTS)
-    result = measure_sensitivity(made, make_scorers(MetricChoice(metrics=["rougeL", "ct_finebench"])))
+    result = measure_sensitivity(made, make_paper_metrics(MetricChoice(metrics=["rougeL", "ct_finebench"])))
     rouge, content = result.metrics["rougeL"], result.metrics["ct_finebench"]
     assert rouge["paraphrased"] < rouge["adversarial"]
     assert content["paraphrased"] > content["adversarial"]
@@ -75,7 +92,7 @@ def test_versions_of_a_judge_lack_the_reports_that_it_refuses():
     with pytest.warns(RunWarning, match="2 of 3 reports lack an accepted version"):
         made = make_versions(reports, settings)
     assert (list(made.reports), made.writer) == (["1"], "writing")
-    result = measure_sensitivity(made, [make_scorer("ct_finebench")])
+    result = measure_sensitivity(made, {"ct_finebench": make_paper_metric("ct_finebench")})
     assert list(result.to_dict()) == ["writer", "answers", "reports", "seed", "changes", "metrics"]
     assert result.to_dict()["answers"]["paraphrased"]["asked"] == 3
     with pytest.raises(ValueError, match="reports: the judge wrote no two accepted versions"):
@@ -96,10 +113,10 @@ def test_versions_of_a_judge_lack_the_reports_that_it_refuses():
 )
 def test_metrics_that_will_not_do(choice, message):
     with pytest.raises(SettingError, match=message):
-        make_scorers(MetricChoice(**choice))
+        make_paper_metrics(MetricChoice(**choice))
 
 
 def test_the_progress_counts_columns_of_scores():
     log = RunNotes()
-    measure_sensitivity(make_versions(REPORTS), [make_scorer("rougeL")], log)
+    measure_sensitivity(make_versions(REPORTS), {"rougeL": make_paper_metric("rougeL")}, log)
     assert log.steps == [("scoring", 0, 2), ("scoring", 1, 0), ("scoring", 1, 0)]

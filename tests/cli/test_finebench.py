@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rrg_rewards.analysis.sensitivity import make_scorer
+from rrg_rewards.analysis.sensitivity import make_paper_metric
 from rrg_rewards.data import phantom_studies, read_question_items, read_table
 from rrg_rewards.judges import registry as judges
 from rrg_rewards.questions import get_question_schema
@@ -172,8 +172,8 @@ def test_metrics_of_words_take_the_two_versions_the_wrong_way_round(run, reports
     pairs = read_table(tmp_path / "pairs.jsonl")
     assert pairs.names == ("row", "reference", "paraphrased", "adversarial")
     assert list(pairs.columns["reference"]) == REPORTS
-    rouge = make_scorer("rougeL").score(pairs.columns["paraphrased"], REPORTS)[0]
-    assert sum(rouge) / 6 == pytest.approx(found["metrics"]["rougeL"]["paraphrased"])
+    rouge = make_paper_metric("rougeL").score(pairs.columns["paraphrased"], REPORTS).value
+    assert float(rouge.mean()) == pytest.approx(found["metrics"]["rougeL"]["paraphrased"])
 
 
 def test_the_table_as_markdown_by_limit_and_seed(run, reports, tmp_path):

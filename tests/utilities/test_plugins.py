@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rrg_rewards.analysis.sensitivity import make_scorer
+from rrg_rewards.analysis.sensitivity import make_paper_metric
 from rrg_rewards.cli.main import main
 from rrg_rewards.labelers import get_labeler
 from rrg_rewards.metrics import ReportCRG, available_metrics, make_metric
@@ -58,9 +58,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 def test_registry_metric_without_a_direction_has_no_sensitivity(install: Install) -> None:
     install("mine", "[rrg_rewards.metrics]\nwords = mine_code:words\n")
-    assert not make_scorer("words", higher_is_better=False).higher_is_better
+    assert not make_paper_metric("words", higher_is_better=False).higher_is_better
     with pytest.raises(ValueError, match="words does not say whether higher scores are better"):
-        make_scorer("words", higher_is_better=None)
+        make_paper_metric("words", higher_is_better=None)
 
 
 def test_registry_entry_points_are_names_and_are_imported_at_first_use(install: Install) -> None:
