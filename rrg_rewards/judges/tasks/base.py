@@ -8,7 +8,9 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any
+from typing import Any, get_args, get_type_hints
+
+from typing_extensions import is_typeddict
 
 from rrg_rewards.judges.base import AnswerError, Item, JudgeTask, Message, Result
 from rrg_rewards.utilities.imports import require
@@ -183,9 +185,19 @@ def _validator(form: Any) -> Any:
         ModuleNotFoundError: If pydantic is not installed, naming the pip command.
     """
     pydantic = require("pydantic", extra="judge")
-    # The forms inside of this one inherit its settings.
-    form.__pydantic_config__ = {"strict": True, "extra": "forbid"}
+    for part in _forms(form):
+        part.__pydantic_config__ = {"strict": True, "extra": "forbid"}
     return pydantic.TypeAdapter(form)
+
+
+def _forms(annotation: Any) -> Iterator[Any]:
+    """Yield a form and the forms inside of it."""
+    if is_typeddict(annotation):
+        yield annotation
+        for hint in get_type_hints(annotation).values():
+            yield from _forms(hint)
+    for argument in get_args(annotation):
+        yield from _forms(argument)
 
 
 @cache
