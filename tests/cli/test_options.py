@@ -13,9 +13,11 @@ from rrg_rewards.cli.options import (
     PageOptions,
     UsageError,
     add_settings,
+    add_shared_options,
     settings_from,
 )
-from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.utilities.settings import SettingError, setting
 
 
@@ -103,6 +105,23 @@ def test_add_settings_takes_changes_and_an_order():
     assert settings_from(made.parse_args([]), Settings, table="b.csv") == Settings(table="b.csv", draws=5)
 
 
+def test_add_settings_repeats_a_sequence_with_a_default():
+    @dataclass(frozen=True)
+    class Kept:
+        keep: Sequence[str] = setting((), "columns")
+
+    made = argparse.ArgumentParser()
+    add_settings(made, Kept)
+    assert settings_from(made.parse_args(["--keep", "a", "--keep", "b"]), Kept).keep == ["a", "b"]
+    assert settings_from(made.parse_args([]), Kept).keep == []
+
+
+def test_add_shared_options_takes_names_and_changes():
+    made = argparse.ArgumentParser()
+    add_shared_options(made, "batch-size", "output", "overwrite", seed={"default": 7})
+    assert vars(made.parse_args([])) == {"batch_size": 256, "output": "-", "overwrite": False, "seed": 7}
+
+
 def test_outputs_must_be_different_files(tmp_path):
     one = str(tmp_path / "a.json")
     with pytest.raises(UsageError, match="--output and --json must differ"):
@@ -119,6 +138,21 @@ def test_outputs_are_not_replaced_unless_asked(tmp_path):
     with pytest.raises(TableError, match="exists"):
         Outputs(None, str(path)).check()
     Outputs(None, str(path), overwrite=True).check()
+
+
+def test_outputs_that_are_appended_to_are_json_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.touch()
+    Outputs(str(path), is_appended=True).check()
+    with pytest.raises(UsageError, match="argument --output: must be a file of JSON lines"):
+        Outputs(str(tmp_path / "a.csv"), is_appended=True).check()
+
+
+def test_outputs_write_the_table_though_the_summary_cannot_be_written(tmp_path):
+    outputs = Outputs(str(tmp_path / "out.csv"), str(tmp_path / "none" / "summary.json"))
+    with pytest.raises((OSError, TableError)):
+        outputs.write(Table({"a": ["1"]}), {})
+    assert read_table(outputs.output).columns == {"a": ["1"]}
 
 
 @pytest.mark.parametrize(("output", "json", "hides"), [("-", None, True), (None, "-", True), ("a.csv", None, False)])
