@@ -185,10 +185,12 @@ def pair_counts(first: Tensor, second: Tensor, weights: Tensor, units: Tensor | 
     owner, ours, theirs = _ranks_within(units, first, second)
     order, both = _ordered(ours, theirs)
     weights = weights.double()
-    others = weights if units is None else (weights > 0).double()
+    # Within units, a pair has the weight of one of its rows if the other has any.
+    alike = units is None or (float(weights.max()) <= 1 and bool((weights == weights.round()).all()))
+    others = weights if alike else (weights > 0).double()
     every, tied_first, tied_second = (_pairs_within(codes, weights, others) for codes in (owner, ours, theirs))
     rows = torch.from_numpy(order)
-    weights, others = (moved := weights[:, rows]), moved if units is None else others[:, rows]
+    weights, others = (moved := weights[:, rows]), moved if alike else others[:, rows]
     tied, discordant = _pairs_within(both, weights, others), _discordant(theirs[order], weights, others)
     untied = every - tied_first, every - tied_second
     return PairCounts(untied[0] - tied_second + tied - 4 * discordant, *untied)
@@ -255,7 +257,9 @@ def _pairs_within(codes: _Array, weights: Tensor, others: Tensor) -> Tensor:
     index = torch.from_numpy(codes)
 
     def totals(values: Tensor) -> Tensor:
-        return values if kinds == len(codes) else values.new_zeros(len(values), kinds).index_add_(1, index, values)
+        if kinds in (1, len(codes)):
+            return values if kinds > 1 else values.sum(1, keepdim=True)
+        return values.new_zeros(len(values), kinds).index_add_(1, index, values)
 
     ours = totals(weights)
     pairs: Tensor = torch.linalg.vecdot(ours, ours if others is weights else totals(others))
