@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -78,18 +78,19 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     tasks: list[asyncio.Task[Any]] = []
 
     async def cancellable() -> T:
-        tasks.extend(task for task in [asyncio.current_task()] if task is not None)
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(task)
         return await coroutine
 
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rrg-rewards")
-    future = executor.submit(asyncio.run, cancellable())
     try:
-        return future.result()
+        return executor.submit(asyncio.run, cancellable()).result()
     except KeyboardInterrupt:
         for task in tasks:
             with suppress(RuntimeError):  # The event loop may be closed by now.
                 task.get_loop().call_soon_threadsafe(task.cancel)
-        wait([future])
+        executor.shutdown(wait=True)
         raise
     finally:
         executor.shutdown(wait=False)

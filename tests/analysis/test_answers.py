@@ -129,6 +129,7 @@ def interrupt_at(pair):
     def answer(item):
         if item in left:
             left.remove(item)
+            threading.Event().wait(0.1)  # The caller is waiting by then.
             os.kill(os.getpid(), signal.SIGINT)
         return well(item)
 

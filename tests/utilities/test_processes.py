@@ -43,6 +43,7 @@ def test_an_interrupt_of_run_coroutine_cancels_the_coroutine(call):
     ended = []
 
     async def endless():
+        await asyncio.sleep(0.1)  # The caller is waiting by then.
         os.kill(os.getpid(), signal.SIGINT)
         try:
             await asyncio.sleep(600)
