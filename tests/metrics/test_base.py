@@ -1,4 +1,4 @@
-"""The default states of a report metric, and a metric with states of its own."""
+"""Report metrics: default states and states of their own, context columns, modality, wrong input."""
 
 import warnings
 

@@ -1,3 +1,5 @@
+"""CREPE as a metric, and the predictor of `models.crepe`."""
+
 import copy
 import json
 import logging

@@ -1,4 +1,4 @@
-"""CRG of report text: labels and formula, unscorable pairs, known labels, wrong columns."""
+"""CRG of report text: labels, levels, averages, priors and unscorable pairs; also `labelled`, its base."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""CRG as metrics: for all batches, copies and collections, the value is that of the formula on all labels."""
+"""CRG of label matrices: for all batches, copies and collections, the value is that of the formula on all labels."""
 
 import copy
 import pickle

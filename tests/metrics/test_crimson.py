@@ -1,4 +1,4 @@
-"""CRIMSON as a metric: scores, sums, context, failures, copies."""
+"""CRIMSON as a metric: scores, sums, context, failures, several runs, copies; also `judged`, its base."""
 
 import asyncio
 import copy

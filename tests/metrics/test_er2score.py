@@ -1,3 +1,5 @@
+"""ER²Score as a metric, and the predictor of `models.er2score`."""
+
 import copy
 import json
 import logging

@@ -1,4 +1,4 @@
-"""BLEU, ROUGE and BERTScore of report pairs against their equations."""
+"""BLEU, ROUGE, chrF and BERTScore of report pairs against their equations and torchmetrics."""
 
 import math
 import pickle

@@ -1,3 +1,5 @@
+"""Batches of sequences; the predictors are tested in `tests/metrics/test_crepe.py` and `test_er2score.py`."""
+
 from itertools import pairwise
 
 import pytest

@@ -1,4 +1,4 @@
-"""The reward contract of TRL, checked without TRL."""
+"""The reward contract of TRL, checked without TRL: completions, rewards of metrics, asynchronous rewards."""
 
 import asyncio
 import copy

@@ -1,4 +1,4 @@
-"""Composed rewards compared with their equation for each completion."""
+"""Composed rewards compared with their equation for each completion, and running moments."""
 
 import asyncio
 import math

@@ -1,3 +1,5 @@
+"""CREPE's model and configuration, and the weight files of `models.state_dicts`."""
+
 import json
 import pickle
 

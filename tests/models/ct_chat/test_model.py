@@ -1,4 +1,4 @@
-"""CT-CHAT as a transformers model: generation, padding, training and saving."""
+"""CT-CHAT as a transformers model, with its projector and configuration: generation, padding, training and saving."""
 
 from pathlib import Path
 from typing import Any

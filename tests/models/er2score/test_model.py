@@ -1,3 +1,5 @@
+"""ER²Score's model, configuration and weights."""
+
 import json
 import sys
 
