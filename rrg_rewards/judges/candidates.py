@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.findings.editing.inject_errors import inject_errors
-from rrg_rewards.findings.editing.injected_report import seeded_draws
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.random_draws import Draws
+from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
 __all__ = ["REGIMES", "Candidates", "Regime", "make_candidates", "nearest_others"]
 

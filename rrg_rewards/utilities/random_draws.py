@@ -1,11 +1,12 @@
-"""Fast random choices."""
+"""Fast random choices, and their seeds."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
 
-__all__ = ["Draws"]
+__all__ = ["Draws", "seeded_draws"]
 
 T = TypeVar("T")
 
@@ -49,3 +50,25 @@ class Draws:
     def shuffled(self, items: Sequence[T]) -> list[T]:
         """Return the items in random order."""
         return [item for _, _, item in sorted((self.uniform(), place, item) for place, item in enumerate(items))]
+
+
+def seeded_draws(seed: int, *texts: str) -> Draws:
+    """Return random draws that depend only on a seed and texts, not on the process.
+
+    Raises:
+        TypeError: If a text is not a string, or the seed is not an integer.
+        ValueError: If the seed is negative.
+
+    Example:
+        >>> seeded_draws(0, "a").uniform() == seeded_draws(0, "a").uniform() != seeded_draws(0, "b").uniform()
+        True
+    """
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"report must be a report text, got {type(text).__name__}")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise TypeError(f"seed must be an integer, got {type(seed).__name__}")
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, got {seed}")
+    digest = hashlib.sha256("\x1f".join((str(int(seed)), *texts)).encode("utf-8", "surrogatepass")).digest()
+    return Draws(np.random.Generator(np.random.PCG64(np.random.SeedSequence(int.from_bytes(digest, "big")))))

@@ -12,9 +12,8 @@ from rrg_rewards.findings.editing.injected_report import (
     InjectedReport,
     draw_counts,
     requested_counts,
-    seeded_draws,
 )
-from rrg_rewards.utilities.random_draws import Draws
+from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 from rrg_rewards.utilities.yaml_files import package_yaml
 
 __all__ = ["InjectedStudy", "inject_phantom_errors"]

@@ -22,13 +22,12 @@ from rrg_rewards.findings.editing.injected_report import (
     InjectedReport,
     draw_counts,
     requested_counts,
-    seeded_draws,
 )
 from rrg_rewards.findings.editing.report_view import Proposal, ReportView
 from rrg_rewards.findings.editing.text_edits import Move, Replacement, apply, candidate_place, conflicting, reordered
 from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.random_draws import Draws
+from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
 __all__ = ["inject_errors"]
 

@@ -1,6 +1,5 @@
 """Candidate reports with known errors, and the numbers of errors to inject."""
 
-import hashlib
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +19,6 @@ __all__ = [
     "draw_counts",
     "error_counts",
     "requested_counts",
-    "seeded_draws",
 ]
 
 LETTERS = tuple(REXVAL_ERRORS)
@@ -105,28 +103,6 @@ class InjectedReport:
             "source": source,
             "edits": [edit.to_dict() for edit in self.edits],
         }
-
-
-def seeded_draws(seed: int, *texts: str) -> Draws:
-    """Return random draws that depend only on a seed and texts, not on the process.
-
-    Raises:
-        TypeError: If a text is not a string, or the seed is not an integer.
-        ValueError: If the seed is negative.
-
-    Example:
-        >>> seeded_draws(0, "a").uniform() == seeded_draws(0, "a").uniform() != seeded_draws(0, "b").uniform()
-        True
-    """
-    for text in texts:
-        if not isinstance(text, str):
-            raise TypeError(f"report must be a report text, got {type(text).__name__}")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise TypeError(f"seed must be an integer, got {type(seed).__name__}")
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, got {seed}")
-    digest = hashlib.sha256("\x1f".join((str(int(seed)), *texts)).encode("utf-8", "surrogatepass")).digest()
-    return Draws(np.random.Generator(np.random.PCG64(np.random.SeedSequence(int.from_bytes(digest, "big")))))
 
 
 def _drawn(shares: Sequence[float], draws: Draws) -> int:

@@ -6,7 +6,6 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import NamedTuple
 
-from rrg_rewards.findings.editing.injected_report import seeded_draws
 from rrg_rewards.findings.editing.rewrite_rules import (
     MEASURED_NUMBERS,
     NUMBER,
@@ -19,7 +18,7 @@ from rrg_rewards.findings.editing.rewrite_rules import (
     spans,
 )
 from rrg_rewards.findings.knowledge.load import expand, load_knowledge, word_pattern
-from rrg_rewards.utilities.random_draws import Draws
+from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
 __all__ = ["paraphrase_report"]
 

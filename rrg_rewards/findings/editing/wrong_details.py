@@ -7,7 +7,6 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
-from rrg_rewards.findings.editing.injected_report import seeded_draws
 from rrg_rewards.findings.editing.rewrite_rules import (
     MEASURED_NUMBERS,
     NUMBER,
@@ -19,7 +18,7 @@ from rrg_rewards.findings.editing.rewrite_rules import (
     spans,
 )
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
-from rrg_rewards.utilities.random_draws import Draws
+from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
 __all__ = ["corrupt_report"]
 

@@ -11,13 +11,13 @@ from threading import Lock
 from typing import Any
 
 from rrg_rewards.integrations.common.background import start_in_background
+from rrg_rewards.integrations.common.batching import BatchLimits, BatchQueue
 from rrg_rewards.integrations.common.columns import gather_columns
 from rrg_rewards.integrations.common.missing import MissingRewards
 from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings, settings_key
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, completion_texts, is_asynchronous
 from rrg_rewards.rewards.compose import ComposedReward
-from rrg_rewards.utilities.batching import BatchLimits, BatchQueue
 
 __all__ = ["RewardedCompletion", "TrainerReward", "get_trainer_reward"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from rrg_rewards.integrations.common.batching import BatchQueue, QueueFullError
 from rrg_rewards.integrations.serve.requests import RequestError, Sample, ScoredSample, busy, scoring_error
 from rrg_rewards.integrations.serve.settings import ServerOptions
-from rrg_rewards.utilities.batching import BatchQueue, QueueFullError
 
 __all__ = ["Scorer"]
 

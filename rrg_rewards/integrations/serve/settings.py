@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rrg_rewards.integrations.common.batching import BatchLimits
 from rrg_rewards.integrations.common.transcripts import ReportExtractor, plain_question
-from rrg_rewards.utilities.batching import BatchLimits
 from rrg_rewards.utilities.settings import SettingError, setting
 
 if TYPE_CHECKING:

@@ -23,12 +23,12 @@ from rrg_rewards.findings.editing.injected_report import (
     ErrorEdit,
     InjectedReport,
     draw_counts,
-    seeded_draws,
 )
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.schemas.scoring import ScoringSystem
 from rrg_rewards.training.metrics.splits import ExcerptRecord, report_key
+from rrg_rewards.utilities.random_draws import seeded_draws
 
 __all__ = [
     "ComparedReports",

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from virtual_time import run_virtually
 
-from rrg_rewards.utilities.batching import BatchLimits, BatchQueue, QueueFullError
+from rrg_rewards.integrations.common.batching import BatchLimits, BatchQueue, QueueFullError
 
 
 class Process:
