@@ -15,7 +15,7 @@ from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.registry import make_reward
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["choose_judge", "choose_labeler", "choose_reward", "make_metrics", "reward_columns"]
+__all__ = ["choose_judge", "choose_labeler", "choose_reward", "make_metrics", "reward_inputs"]
 
 
 def choose_judge(setting: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
@@ -87,7 +87,7 @@ def choose_reward(choice: RewardChoice) -> Reward:
         raise SettingError(None, str(error)) from error
 
 
-def reward_columns(reward: Reward, table: Table, reference_column: str = "reference") -> dict[str, Sequence[Any]]:
+def reward_inputs(reward: Reward, table: Table, reference_column: str = "reference") -> dict[str, Sequence[Any]]:
     """Return the columns of a table that a reward reads.
 
     Args:
@@ -99,7 +99,7 @@ def reward_columns(reward: Reward, table: Table, reference_column: str = "refere
         TableError: If a column does not exist, or a cell of the references is not a text.
 
     Example:
-        >>> reward_columns(make_reward("rouge"), Table({"reference": ["Normal.", float("nan")]}))
+        >>> reward_inputs(make_reward("rouge"), Table({"reference": ["Normal.", float("nan")]}))
         {'reference': ['Normal.', None]}
     """
     return {name: table.texts(name) if name == reference_column else table.column(name) for name in reward.columns}

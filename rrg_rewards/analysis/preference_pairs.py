@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rrg_rewards.analysis.metric_choice import reward_columns
+from rrg_rewards.analysis.metric_choice import reward_inputs
 from rrg_rewards.analysis.settings import PreferenceSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import JudgeWarning
@@ -245,7 +245,7 @@ def _rewards(
     reward: Reward, table: Table, completions: Sequence[str | None], settings: PreferenceSettings, log: RunLog
 ) -> tuple[list[float | None], Mapping[str, int]]:
     """Return the rewards of all completions, and the number of failures of a judge by kind."""
-    columns = reward_columns(reward, table, settings.reference_column)
+    columns = reward_inputs(reward, table, settings.reference_column)
     reward.fit(**columns)
     rewards: list[float | None] = []
     failed: Counter[str] = Counter()

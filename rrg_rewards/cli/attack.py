@@ -115,11 +115,11 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _attack(args: argparse.Namespace, reward: "Reward", table: "Table", terminal: Terminal) -> "AttackResult":
-    from rrg_rewards.analysis.metric_choice import reward_columns
+    from rrg_rewards.analysis.metric_choice import reward_inputs
     from rrg_rewards.judges.base import JudgeWarning
     from rrg_rewards.watch import attack_reward
 
-    columns = reward_columns(reward, table, args.reference_column)
+    columns = reward_inputs(reward, table, args.reference_column)
     reward.fit(**columns)
     if args.reference_column not in columns:
         columns[args.reference_column] = table.texts(args.reference_column)

@@ -113,9 +113,12 @@ def _reward(args: argparse.Namespace) -> tuple["Reward", dict[str, Any]]:
             raise UsageError(f"argument --{unused[0]}: has no effect with --config; put it into the file")
         reward, server = _configured(args.config, args.missing)
     else:
+        import yaml
+
         from rrg_rewards.analysis.metric_choice import choose_reward
 
-        options = args.set if args.device is None else {**args.set, "device": args.device}
+        # As in --set, a number is the index of a GPU.
+        options = args.set if args.device is None else {**args.set, "device": yaml.safe_load(args.device)}
         column = args.reference_column or "reference"
         reward = choose_reward(settings_from(args, RewardChoice, set=options, reference_column=column))
         server = {"missing": args.missing, "reference_column": column}

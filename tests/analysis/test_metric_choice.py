@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rrg_rewards.analysis import RewardChoice, choose_reward
-from rrg_rewards.analysis.metric_choice import reward_columns
+from rrg_rewards.analysis.metric_choice import reward_inputs
 from rrg_rewards.data import Table
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.rewards import make_reward
@@ -45,9 +45,9 @@ def test_choose_reward_names_the_setting(choice, setting, message):
 def test_reward_columns_are_those_that_the_reward_reads():
     table = Table({"report": ["Normal.", math.nan], "years": [60, math.nan], "more": [1, 2]})
     reward = make_reward("crimson", reference_column="report", age_column="years")
-    found = reward_columns(reward, table, "report")
+    found = reward_inputs(reward, table, "report")
     assert found["report"] == ["Normal.", None]
     assert found["years"] == table.column("years")
     assert set(found) == {"report", "years"}
     with pytest.raises(TableError, match="did you mean 'report'"):
-        reward_columns(make_reward("rouge", reference_column="reports"), table, "reports")
+        reward_inputs(make_reward("rouge", reference_column="reports"), table, "reports")
