@@ -26,7 +26,7 @@ SCIPY = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": st
 
 
 class Log(RunLog):
-    """Keeps warnings, and counts comparisons."""
+    """Keeps warnings."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
