@@ -70,10 +70,10 @@ class Sentence:
         """Return the text of the measure in tokens ``start`` to ``end``, with the ends of a range."""
         if self._offsets is None:
             self._offsets = locate(self.text, list(self.tokens))
-        begin, stop = self._offsets[start][0], self._offsets[end - 1][1]
-        low = range_start(self.text[max(0, begin - _RANGE_REACH) : begin])
+        text_start, text_end = self._offsets[start][0], self._offsets[end - 1][1]
+        low = range_start(self.text[max(0, text_start - _RANGE_REACH) : text_start])
         # "6M" means millimetres.
-        text = _LONE_UNIT.sub(" mm", " ".join(self.text[begin:stop].split()))
+        text = _LONE_UNIT.sub(" mm", " ".join(self.text[text_start:text_end].split()))
         if low:
             return f"{low}-{text}"
         return f"< {text}" if _is_bound(self.tokens[max(0, start - _BOUND_REACH) : start]) else text

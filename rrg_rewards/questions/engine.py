@@ -44,8 +44,8 @@ class _FindingAccount:
         elif described.presence == UNCERTAIN and self.presence == "absent":
             self.presence = "uncertain"
         held = self.values if described.presence != UNCERTAIN else self.doubtful
-        for place, values in described.values:
-            held.setdefault(place, []).extend(values)
+        for attribute, values in described.values:
+            held.setdefault(attribute, []).extend(values)
 
     def stated(self) -> dict[int, list[object]]:
         """Return the values of each attribute. Uncertain mentions are used only if the finding is uncertain."""
@@ -55,20 +55,20 @@ class _FindingAccount:
 def _accounts(report: str, schema: QuestionSchema) -> dict[int, _FindingAccount]:
     if not isinstance(report, str):
         raise TypeError(f"report must be a report text, got {type(report).__name__}")
-    found: dict[int, _FindingAccount] = {}
+    accounts: dict[int, _FindingAccount] = {}
     # The mention that the next sentence may continue.
     last: Description | None = None
     for sentence in describer(schema).sentences(report):
         if sentence and sentence[0].presence is None:
             if last is not None and last.finding is not None and last.presence in (PRESENT, UNCERTAIN):
                 more = sentence[last.finding]
-                found[last.finding].add(Description(last.finding, last.presence, more.values))
+                accounts[last.finding].add(Description(last.finding, last.presence, more.values))
             continue
         for described in sentence:
             if described.finding is not None:
-                found.setdefault(described.finding, _FindingAccount()).add(described)
+                accounts.setdefault(described.finding, _FindingAccount()).add(described)
         last = sentence[-1] if sentence else None
-    return found
+    return accounts
 
 
 def stated_values(
@@ -95,10 +95,10 @@ def stated_values(
     """
     schema = get_question_schema(schema)
     return {
-        schema.findings[place].name: {
-            schema.findings[place].attributes[i].name: tuple(values) for i, values in account.values.items()
+        schema.findings[index].name: {
+            schema.findings[index].attributes[i].name: tuple(values) for i, values in account.values.items()
         }
-        for place, account in _accounts(report, schema).items()
+        for index, account in _accounts(report, schema).items()
         if account.presence == "present"
     }
 
@@ -194,8 +194,8 @@ def build_items(
     schema = get_question_schema(schema)
     accounts, items = _accounts(report, schema), []
     asked = ("present", "uncertain") if include_uncertain else ("present",)
-    for place, finding in enumerate(schema.findings):
-        account = accounts.get(place)
+    for index, finding in enumerate(schema.findings):
+        account = accounts.get(index)
         if account is None or account.presence not in asked:
             continue
         stated = account.stated()

@@ -58,25 +58,25 @@ def places_in(tokens: Sequence[str], hits: Iterable[Hit]) -> tuple[Place, ...]:
 
 def _with_upper_stations(tokens: Sequence[str], hits: Iterable[Hit]) -> list[Hit]:
     """Return phrases with a station whose name is left out: "right upper" of "right upper, both lower paratracheal"."""
-    found: list[Hit] = []
+    stated: list[Hit] = []
     for hit in hits:
         if ("part", _LOWER_STATION) in hit.meanings:
             # Only sides and separators are between "upper" and "lower".
             i, sides = hit.start - 1, []
-            while i >= 0 and found and (found[-1].start == i or tokens[i] in _BETWEEN_STATIONS):
-                if found[-1].start == i:
-                    sides.append(found.pop())
+            while i >= 0 and stated and (stated[-1].start == i or tokens[i] in _BETWEEN_STATIONS):
+                if stated[-1].start == i:
+                    sides.append(stated.pop())
                 i -= 1
             if i >= 0 and tokens[i] == "upper":
-                found.append(Hit(i, i + 1, (("part", _UPPER_STATION),)))
-            found += reversed(sides)
-        found.append(hit)
-    return found
+                stated.append(Hit(i, i + 1, (("part", _UPPER_STATION),)))
+            stated += reversed(sides)
+        stated.append(hit)
+    return stated
 
 
 def _fragments(tokens: Sequence[str], hits: Iterable[Hit]) -> list[_Fragment]:
     separators = cue_words("connectives", "places")
-    found: list[_Fragment] = []
+    fragments: list[_Fragment] = []
     end, current = 0, _Fragment((), (), frozenset(), hard=True)
     for hit in hits:
         kinds = [(kind, name) for kind, name in hit.meanings if kind != "value"]
@@ -87,7 +87,7 @@ def _fragments(tokens: Sequence[str], hits: Iterable[Hit]) -> list[_Fragment]:
         is_next_station = _UPPER_STATION in current.parts and bool(current.sides) and kinds[0][0] == "side"
         if is_next_station or not separators.isdisjoint(between):
             if current.sides or current.parts or current.details:
-                found.append(current)
+                fragments.append(current)
             current = _Fragment((), (), frozenset(), hard=";" in between)
         for kind, name in kinds:
             if kind == "side":
@@ -98,7 +98,7 @@ def _fragments(tokens: Sequence[str], hits: Iterable[Hit]) -> list[_Fragment]:
             else:
                 current.details |= {name}
         end = hit.end
-    return [*found, current]
+    return [*fragments, current]
 
 
 def _attached(fragments: list[_Fragment]) -> list[_Fragment]:
@@ -153,7 +153,7 @@ def _expanded(fragment: _Fragment, vocabulary: AnswerVocabulary) -> list[Place]:
         for detail in fragment.details
         if not any(detail in vocabulary.wider_details.get(other, ()) for other in fragment.details)
     )
-    found = []
+    places = []
     chosen: list[str | None] = [*kept] or [None]
     for part in chosen:
         own = None if part is None else vocabulary.parts[part].side
@@ -163,8 +163,8 @@ def _expanded(fragment: _Fragment, vocabulary: AnswerVocabulary) -> list[Place]:
         elif own is not None and len(sides) == 2:
             # "Middle lobes of both lungs" means the right middle lobe, because the left lung has none.
             sides = (own,)
-        found += [Place(side, part, details) for side in sides]
-    return found
+        places += [Place(side, part, details) for side in sides]
+    return places
 
 
 def grade_place(target: Place, said: Place) -> float:

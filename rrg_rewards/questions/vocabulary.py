@@ -60,18 +60,18 @@ def _numbered_segment(tokens: Sequence[str], i: int) -> str | None:
 
 def _closure(relation: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
     """Return the transitive closure of a relation."""
-    found: dict[str, frozenset[str]] = {}
+    closure: dict[str, frozenset[str]] = {}
 
     def reached(name: str) -> frozenset[str]:
-        if name not in found:
-            found[name] = frozenset()
+        if name not in closure:
+            closure[name] = frozenset()
             direct = relation.get(name, ())
-            found[name] = frozenset(direct).union(*map(reached, direct))
-        return found[name]
+            closure[name] = frozenset(direct).union(*map(reached, direct))
+        return closure[name]
 
     for name in relation:
         reached(name)
-    return found
+    return closure
 
 
 def _pairs(groups: Iterable[Iterable[str]]) -> frozenset[tuple[str, str]]:
@@ -128,7 +128,7 @@ class AnswerVocabulary:
 
     def hits(self, tokens: Sequence[str]) -> list[Hit]:
         """Return the phrases among tokens, in order. If several phrases start at a token, the longest is returned."""
-        found, i = [], 0
+        hits, i = [], 0
         phrases = self._phrases.matches(tokens)
         while i < len(tokens):
             hit: Hit | None = None
@@ -141,9 +141,9 @@ class AnswerVocabulary:
             if hit is None:
                 i += 1
             else:
-                found.append(hit)
+                hits.append(hit)
                 i = hit.end
-        return found
+        return hits
 
 
 def _phrases(config: Mapping[str, Any]) -> list[tuple[str, Meanings]]:

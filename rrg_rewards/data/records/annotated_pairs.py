@@ -188,10 +188,10 @@ def _mean_count(
 
     The mean is over the raters with a count of the category and a significance in ``counted``; ``None`` without one.
     """
-    known = [numbers for by_category in raters if (numbers := by_category.get(category, {})).keys() & set(counted)]
-    if not known:
+    given = [numbers for by_category in raters if (numbers := by_category.get(category, {})).keys() & set(counted)]
+    if not given:
         return None
-    return math.fsum(number for numbers in known for kind, number in numbers.items() if kind in summed) / len(known)
+    return math.fsum(number for numbers in given for kind, number in numbers.items() if kind in summed) / len(given)
 
 
 def _number(cell: tuple[str, Any], where: str) -> float:
@@ -272,13 +272,13 @@ def _radpref_records(entry: Any, where: str, radiologist: int | None) -> list[Er
 
 def _radpref_counts(judgement: Mapping[str, Any]) -> list[int]:
     """Return the numbers of errors A to D that one radiologist found in one candidate."""
-    found = ["B"] * len(judgement["missing_findings"])
+    letters = ["B"] * len(judgement["missing_findings"])
     for error in judgement["finding_errors"].values():
         if error["error_type"] == "false":
-            found.append("A")
+            letters.append("A")
         else:
-            found += sorted({_RADPREF_LETTERS[name] for name in error["attributes"] if name in _RADPREF_LETTERS})
-    return [found.count(letter) for letter in "ABCD"]
+            letters += sorted({_RADPREF_LETTERS[name] for name in error["attributes"] if name in _RADPREF_LETTERS})
+    return [letters.count(letter) for letter in "ABCD"]
 
 
 _RATE_EVAL_KEYS = {"reference": "gt", "candidate": "pred", "errors": "errors", "potential": "potential_errors"}

@@ -84,27 +84,27 @@ def attribute_discrepancies(
         relation: Relation of their concepts.
         significance: Function that returns the clinical significance of a concept with attributes in this patient.
     """
-    found: list[AttributeDiscrepancy] = []
+    errors: list[AttributeDiscrepancy] = []
     ours, theirs = reference.attributes, candidate.attributes
     measured = ours.size_mm is not None and theirs.size_mm is not None
     if is_nodule(reference) and is_nodule(candidate):
-        found += _density(reference, candidate, significance)
+        errors += _density(reference, candidate, significance)
     elif relation.kind != "same" and not (relation.kind == "descriptor" and measured):
         names = f"{_words([candidate.concept])} for {_words([reference.concept])}"
-        found.append(AttributeDiscrepancy(relation.kind, relation.significant, names))
+        errors.append(AttributeDiscrepancy(relation.kind, relation.significant, names))
     if relation.kind == "same" and _is_bare(ours, theirs):
         explanation = f"{_words([candidate.concept])} without side and degree"
-        found.append(AttributeDiscrepancy("unspecific", True, explanation))
-    found += _location(reference, candidate)
-    found += _severity(reference, candidate, significance)
-    found += _measurement(reference, candidate)
+        errors.append(AttributeDiscrepancy("unspecific", True, explanation))
+    errors += _location(reference, candidate)
+    errors += _severity(reference, candidate, significance)
+    errors += _measurement(reference, candidate)
     # A name and a form that contradict the reference's are one error.
-    named = bool(found) and found[0].type in ("descriptor", "unspecific", "overinterpretation")
-    found += [error for error in _contradictions(ours, theirs) if not (named and error.type == "descriptor")]
+    named = bool(errors) and errors[0].type in ("descriptor", "unspecific", "overinterpretation")
+    errors += [error for error in _contradictions(ours, theirs) if not (named and error.type == "descriptor")]
     if (ours.certainty is None) != (theirs.certainty is None):
         explanation = f"the candidate is {'' if theirs.certainty else 'not '}hedged"
-        found.append(AttributeDiscrepancy("certainty", False, explanation))
-    return found
+        errors.append(AttributeDiscrepancy("certainty", False, explanation))
+    return errors
 
 
 def is_nodule(finding: Finding) -> bool:
@@ -154,27 +154,27 @@ def _words(values: Iterable[str]) -> str:
 def _location(reference: Finding, candidate: Finding) -> list[AttributeDiscrepancy]:
     """Return the difference in place: at most one, the significant one if there are several."""
     ours, theirs = reference.attributes, candidate.attributes
-    found = []
+    errors = []
     if sides_conflict(ours, theirs):
         # Of a finding on both sides, one side may be the one that matters.
         partly = "bilateral" in (ours.laterality, theirs.laterality)
         significant = not partly or reference.concept in load_knowledge("concepts")["each_side"]
-        found.append(AttributeDiscrepancy("location", significant, f"{theirs.laterality} for {ours.laterality}"))
+        errors.append(AttributeDiscrepancy("location", significant, f"{theirs.laterality} for {ours.laterality}"))
     if "malpositioned" in (ours.device_position, theirs.device_position):
         if ours.device_position != theirs.device_position:
             stated = f"{theirs.device_position or 'position not stated'} for {ours.device_position or 'not stated'}"
-            found.append(AttributeDiscrepancy("location", True, stated))
+            errors.append(AttributeDiscrepancy("location", True, stated))
     elif ours.places or theirs.places:
         wrong = [place for place in stated_places(ours) if not is_among(place, stated_places(theirs))]
         if wrong:
             # Some of several places are an extent, as one side of both is.
             significant = len(wrong) == len(stated_places(ours))
-            found.append(AttributeDiscrepancy("location", significant, f"not {_words(map(_place_name, wrong))}"))
+            errors.append(AttributeDiscrepancy("location", significant, f"not {_words(map(_place_name, wrong))}"))
     elif ours.location and theirs.location and set(ours.location).isdisjoint(theirs.location):
         explanation = f"{_words(theirs.location)} for {_words(ours.location)}"
         significant = levels_apart(ours, theirs) or _bones_apart(ours.location, theirs.location)
-        found.append(AttributeDiscrepancy("location", significant, explanation))
-    return sorted(found, key=lambda error: not error.significant)[:1]
+        errors.append(AttributeDiscrepancy("location", significant, explanation))
+    return sorted(errors, key=lambda error: not error.significant)[:1]
 
 
 def stated_places(attributes: Attributes) -> tuple[Place, ...]:
@@ -222,17 +222,17 @@ def _bone(place: str) -> tuple[str, int] | None:
 
 def _severity(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
     ours, theirs = reference.attributes, candidate.attributes
-    found = []
+    errors = []
     steps = severity_steps(ours, theirs)
     if steps:
         changed = significance(reference.concept, ours) != significance(
             reference.concept, Attributes(severity=theirs.severity).filled(ours)
         )
         explanation = f"{theirs.severity} for {ours.severity}"
-        found.append(AttributeDiscrepancy("severity", steps >= _SIGNIFICANT_STEPS or changed, explanation))
+        errors.append(AttributeDiscrepancy("severity", steps >= _SIGNIFICANT_STEPS or changed, explanation))
     if {ours.extent, theirs.extent} == {"focal", "diffuse"}:
-        found.append(AttributeDiscrepancy("severity", True, f"{theirs.extent} for {ours.extent}"))
-    return found
+        errors.append(AttributeDiscrepancy("severity", True, f"{theirs.extent} for {ours.extent}"))
+    return errors
 
 
 def _measurement(reference: Finding, candidate: Finding) -> list[AttributeDiscrepancy]:
@@ -246,12 +246,12 @@ def _measurement(reference: Finding, candidate: Finding) -> list[AttributeDiscre
             for other in theirs.places
             if is_among(place, [other])
         ]
-    found = [
+    errors = [
         AttributeDiscrepancy("measurement", _is_beyond(reference.concept, own, other), f"{other:g} mm for {own:g} mm")
         for own, other in sizes
         if own is not None and other is not None and own != other
     ]
-    return sorted(found, key=lambda error: not error.significant)[:1]
+    return sorted(errors, key=lambda error: not error.significant)[:1]
 
 
 def _is_beyond(concept: str, ours: float, theirs: float) -> bool:
@@ -264,16 +264,16 @@ def _is_beyond(concept: str, ours: float, theirs: float) -> bool:
 
 
 def _contradictions(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy]:
-    found = []
+    errors = []
     contradictions = load_knowledge("concepts")["contradictions"]
     if ours.morphology and theirs.morphology and set(ours.morphology).isdisjoint(theirs.morphology):
         pairs = [{first, second} for first in ours.morphology for second in theirs.morphology]
         significant = any(set(pair) in pairs for pair in contradictions["morphology"])
         explanation = f"{_words(theirs.morphology)} for {_words(ours.morphology)}"
-        found.append(AttributeDiscrepancy("descriptor", significant, explanation))
+        errors.append(AttributeDiscrepancy("descriptor", significant, explanation))
     for kind in ("change", "acuity"):
         first, second = getattr(ours, kind), getattr(theirs, kind)
         if first and second and first != second:
             significant = any({first, second} == set(pair) for pair in contradictions[kind])
-            found.append(AttributeDiscrepancy("temporal", significant, f"{second} for {first}"))
-    return found
+            errors.append(AttributeDiscrepancy("temporal", significant, f"{second} for {first}"))
+    return errors

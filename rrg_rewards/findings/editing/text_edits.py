@@ -99,20 +99,20 @@ def read_sentences(report: str, mentions: Iterable[Finding]) -> list[Sentence]:
     by_sentence: dict[int, list[Finding]] = {}
     for mention in mentions:
         by_sentence.setdefault(mention.sentence, []).append(mention)
-    found, index, offset = [], 0, 0
+    sentences, index, offset = [], 0, 0
     for unit in unwrap(report).split(UNIT_SEPARATOR):
-        for place, piece in split_unit(unit):
+        for piece_start, piece in split_unit(unit):
             stripped = piece.strip()
             if stripped:
-                start = offset + place + piece.index(stripped)
+                start = offset + piece_start + piece.index(stripped)
                 stop = start + len(stripped)
                 match = _TERMINATOR.match(report, stop)
                 end = stop if match is None else match.end()
                 mentioned = tuple(by_sentence.get(index, ()))
-                found.append(Sentence(index, start, stop, end, report[start:stop], mentioned))
+                sentences.append(Sentence(index, start, stop, end, report[start:stop], mentioned))
             index += 1
         offset += len(unit) + len(UNIT_SEPARATOR)
-    return found
+    return sentences
 
 
 def matching_case(new: str, old: str) -> str:
@@ -162,12 +162,12 @@ def candidate_place(place: tuple[int, int], replacements: Iterable[Replacement])
     """
     start, end = place
     before = inside = 0
-    for begin, stop, text in replacements:
-        longer = len(text) - (stop - begin)
+    for replaced_start, replaced_end, text in replacements:
+        longer = len(text) - (replaced_end - replaced_start)
         # Text that is inserted at the start or end of a span belongs to the span only if the span is empty.
-        if stop <= start and (begin < start or start < end):
+        if replaced_end <= start and (replaced_start < start or start < end):
             before += longer
-        elif start <= begin and stop <= end and (begin < end or start == end):
+        elif start <= replaced_start and replaced_end <= end and (replaced_start < end or start == end):
             inside += longer
     return start + before, end + before + inside
 

@@ -31,10 +31,10 @@ def parse_age(age: object) -> float | None:
         >>> parse_age("066Y"), parse_age("018M"), parse_age("82-year-old"), parse_age("82 M"), parse_age("")
         (66.0, 1.5, 82.0, 82.0, None)
     """
-    found = _AGE.match(str(age)) if age is not None else None
-    if found is None:
+    match = _AGE.match(str(age)) if age is not None else None
+    if match is None:
         return None
-    years = float(found[1]) / _PER_YEAR[(found[2] or found[3] or "y")[0].lower()]
+    years = float(match[1]) / _PER_YEAR[(match[2] or match[3] or "y")[0].lower()]
     return years if years <= _MAX_AGE else None
 
 

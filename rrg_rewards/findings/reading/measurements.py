@@ -110,8 +110,8 @@ def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
     i = end = start
     is_range = False
     while i < len(tokens):
-        if found := _TOKEN.fullmatch(tokens[i]):
-            for number, unit in _DIMENSION.findall(found[0]):
+        if match := _TOKEN.fullmatch(tokens[i]):
+            for number, unit in _DIMENSION.findall(match[0]):
                 if len(number) > _MOST_CHARACTERS:
                     return None
                 numbers.append(float(number))
@@ -140,8 +140,8 @@ def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
     if unit is None:
         return None
     lengths = []
-    for number, own in zip(reversed(numbers), reversed(units), strict=True):
-        unit = own or unit
+    for number, stated in zip(reversed(numbers), reversed(units), strict=True):
+        unit = stated or unit
         lengths.append(number * unit)
     lengths.sort(reverse=True)
     return TokenSize(lengths[0], None if is_range else next(iter(lengths[1:]), None), end) if lengths[0] else None
@@ -173,12 +173,12 @@ def attenuation_in(sentence: str) -> Size | None:
         >>> attenuation_in("Lesion with a density of -20 HU")
         Size(text='-20 HU', largest=20.0)
     """
-    found = _HOUNSFIELD.search(sentence)
-    if found is None or len(found[2]) > _MOST_CHARACTERS:
+    match = _HOUNSFIELD.search(sentence)
+    if match is None or len(match[2]) > _MOST_CHARACTERS:
         return None
-    is_range = sentence[: found.start()].rstrip().endswith(tuple("0123456789"))
-    sign = "-" if found[1] and not is_range else ""
-    return Size(f"{sign}{found[2]} HU", float(re.match(r"[\d.]+", found[2])[0]))  # type: ignore[index]
+    is_range = sentence[: match.start()].rstrip().endswith(tuple("0123456789"))
+    sign = "-" if match[1] and not is_range else ""
+    return Size(f"{sign}{match[2]} HU", float(re.match(r"[\d.]+", match[2])[0]))  # type: ignore[index]
 
 
 def cardiothoracic_ratio_in(sentence: str) -> Size | None:
@@ -188,8 +188,8 @@ def cardiothoracic_ratio_in(sentence: str) -> Size | None:
         >>> cardiothoracic_ratio_in("The cardiothoracic ratio is 0.55").text
         '0.55'
     """
-    found = _RATIO.search(sentence)
-    return None if found is None or len(found[1]) > _MOST_CHARACTERS else Size(found[1], 1.0)
+    match = _RATIO.search(sentence)
+    return None if match is None or len(match[1]) > _MOST_CHARACTERS else Size(match[1], 1.0)
 
 
 def range_start(text: str) -> str | None:
@@ -199,8 +199,8 @@ def range_start(text: str) -> str | None:
         >>> range_start("nodules of 3 - ")
         '3'
     """
-    found = _RANGE_START.search(text)
-    return None if found is None else found[1]
+    match = _RANGE_START.search(text)
+    return None if match is None else match[1]
 
 
 class _Grammar:
@@ -263,7 +263,7 @@ def read_measures(text: str) -> tuple[Measure, ...]:
     matches = list(grammar.measure.finditer(text))
     if not matches:
         return (Measure(None, ((Fraction(2), None),)),) if grammar.several.search(text) else ()
-    found: list[Measure] = []
+    measures: list[Measure] = []
     unit: str | None = None
     # Backwards, because in "5 and 12 mm" the unit of the last number applies to both.
     for i in range(len(matches) - 1, -1, -1):
@@ -275,21 +275,21 @@ def read_measures(text: str) -> tuple[Measure, ...]:
             if word and word[1] not in grammar.followers and not grammar.ends_in_unit.search(match[0]):
                 raise UnknownUnitError(word[1])
         measure, unit = _measure(grammar, match[0], unit)
-        found.append(measure)
-    return tuple(reversed(found))
+        measures.append(measure)
+    return tuple(reversed(measures))
 
 
 def _measure(grammar: _Grammar, text: str, unit: str | None) -> tuple[Measure, str | None]:
     """Return a measure and its unit; a dimension without a unit has the unit of the next one."""
     ranges: list[Ends] = []
-    for found in reversed(list(grammar.dimension.finditer(text))):
-        high_unit = found["high_unit"] or found["unit"] or unit
-        unit = found["unit"] or high_unit
-        low = _number(found["low"]) * grammar.factor(unit)
-        high = low if found["high"] is None else _number(found["high"]) * grammar.factor(high_unit)
-        if found["upper"]:
+    for match in reversed(list(grammar.dimension.finditer(text))):
+        high_unit = match["high_unit"] or match["unit"] or unit
+        unit = match["unit"] or high_unit
+        low = _number(match["low"]) * grammar.factor(unit)
+        high = low if match["high"] is None else _number(match["high"]) * grammar.factor(high_unit)
+        if match["upper"]:
             ranges.append((None, high))
-        elif found["lower"]:
+        elif match["lower"]:
             ranges.append((low, None))
         else:
             ranges.append((min(low, high), max(low, high)))
@@ -305,5 +305,5 @@ def _number(text: str) -> Fraction:
 
 
 def _middle(ends: Ends) -> Fraction:
-    known = [end for end in ends if end is not None]
-    return sum(known, Fraction(0)) / len(known)
+    stated = [end for end in ends if end is not None]
+    return sum(stated, Fraction(0)) / len(stated)

@@ -373,10 +373,10 @@ def _reference_to(finding: Finding, report: str) -> Literal["definite", "indefin
     """
     before = _PHRASE_END.split(report[max(0, finding.start - _REFERENCE_SEARCHED) : finding.start])[-1]
     after = _PHRASE_END.split(report[finding.end : finding.end + _SIZE_SEARCHED], maxsplit=1)[0]
-    found = _reference(before, after)
-    if found is None and _is_apposition(report[max(0, finding.start - _LARGEST_SEARCHED) : finding.start], before):
+    reference = _reference(before, after)
+    if reference is None and _is_apposition(report[max(0, finding.start - _LARGEST_SEARCHED) : finding.start], before):
         return "definite"
-    return found
+    return reference
 
 
 def _is_apposition(text: str, before: str) -> bool:

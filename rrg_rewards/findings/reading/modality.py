@@ -27,7 +27,7 @@ _MOST_CHARACTERS = 5_000
 @cache
 def _patterns() -> dict[Modality, re.Pattern[str]]:
     words = load_knowledge("modalities")
-    return {one: re.compile(rf"\b(?:{'|'.join(words[one])})\b") for one in _MODALITIES}
+    return {modality: re.compile(rf"\b(?:{'|'.join(words[modality])})\b") for modality in _MODALITIES}
 
 
 def report_majority(report: str) -> Modality | None:
@@ -76,7 +76,7 @@ class ModalityCheck:
             if majority is not None:
                 self._seen[majority] += 1
         others = self._seen.total() - self._seen[self._expected]
-        found = others >= max(_LEAST, _SHARE * self._seen.total())
-        if found:
+        is_other = others >= max(_LEAST, _SHARE * self._seen.total())
+        if is_other:
             self._left = 0
-        return found
+        return is_other

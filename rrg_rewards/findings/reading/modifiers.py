@@ -86,7 +86,7 @@ class ModifierReader:
 
     def modifiers(self, tokens: Sequence[str]) -> list[Modifier]:
         """Return the modifiers in a sentence that are not denied, in order."""
-        found, end = [], 0
+        modifiers, end = [], 0
         phrases = self._phrases.matches(tokens)
         numbers = [i for i, is_number in enumerate(map(self._numbers.__getitem__, tokens)) if is_number]
         for i in sorted({*phrases, *numbers}) if numbers else phrases:
@@ -105,9 +105,9 @@ class ModifierReader:
             if modifier is None:
                 continue
             if modifier.values and not self._is_denied(tokens, modifier):
-                found.append(modifier)
+                modifiers.append(modifier)
             end = modifier.end
-        return found
+        return modifiers
 
     def _has_number(self, word: str) -> bool:
         """Whether a word can begin a measure or a level without being one of the phrases."""
@@ -120,13 +120,13 @@ class ModifierReader:
             >>> modifier_reader().measures("nodule of 5 x 8 mm , previously 4 mm".split())
             [Modifier(start=2, end=6, values=(('size_mm', 8.0), ('short_axis_mm', 5.0)))]
         """
-        found, i = [], 0
+        sizes, i = [], 0
         while i < len(tokens):
             modifier = self._measure(tokens, i) if tokens[i][0] in _DIGITS else None
             i = i + 1 if modifier is None else modifier.end
             if modifier is not None and modifier.values and modifier.values[0][0] == "size_mm":
-                found.append(modifier)
-        return found
+                sizes.append(modifier)
+        return sizes
 
     def _is_denied(self, tokens: Sequence[str], modifier: Modifier) -> bool:
         before = tokens[max(0, modifier.start - _DENIAL_REACH) : modifier.start]

@@ -114,7 +114,7 @@ class OpenStatementReader:
             organs: Tokens that name organs, with the organs.
             named: Indices of the tokens that name concepts.
         """
-        found: list[OpenStatement] = []
+        statements: list[OpenStatement] = []
         organ: str | None = None
         subject = 0
         # Whether the sentence has named a finding of this organ.
@@ -154,14 +154,14 @@ class OpenStatementReader:
                 tuple(tokens[clause.start : clause.end]),
                 tuple(tokens[subject : clause.start]),
             )
-            if is_told and found and not has_head and not found[-1].has_head and found[-1].organ == organ:
-                found[-1] = found[-1]._replace(
-                    end=stated.end, words=tuple(dict.fromkeys((*found[-1].words, *stated.words)))
-                )
+            previous = statements[-1] if is_told and statements else None
+            if previous and not has_head and not previous.has_head and previous.organ == organ:
+                words = tuple(dict.fromkeys((*previous.words, *stated.words)))
+                statements[-1] = previous._replace(end=stated.end, words=words)
             else:
-                found.append(stated)
+                statements.append(stated)
             is_told = True
-        return found
+        return statements
 
     def roles(self, tokens: Sequence[str], named: Collection[int]) -> dict[int, str]:
         """Return the role of each token that has one, or none if only tokens that name concepts can be abnormal.
