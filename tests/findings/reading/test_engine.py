@@ -294,6 +294,14 @@ def test_engine_memory_is_bounded():
         assert len(engine._masks.results) <= 3
 
 
+def test_engine_memory_of_findings_is_a_tenth():
+    engine = FindingEngine(load_lexicon("chest_ct"), memory=30)
+    for number in range(20):
+        engine.extract(f"emphysema {number}. hernia {number}")
+        assert len(engine._units.results) <= 3
+        assert len(engine._sentences.results) <= 3
+
+
 def test_engine_does_not_remember_long_sentences():
     engine = FindingEngine(load_lexicon("chest_ct"))
     engine.masks(["emphysema " * 1_000])
