@@ -11,6 +11,8 @@ from rrg_rewards.analysis.agreement_tables import agreement_of_table as agreemen
 from rrg_rewards.analysis.answers import AnswerRun as AnswerRun
 from rrg_rewards.analysis.answers import Estimate as Estimate
 from rrg_rewards.analysis.answers import stop_at_interrupt as stop_at_interrupt
+from rrg_rewards.analysis.candidates import CandidateTable as CandidateTable
+from rrg_rewards.analysis.candidates import add_candidates as add_candidates
 from rrg_rewards.analysis.comparison import GroupComparison as GroupComparison
 from rrg_rewards.analysis.comparison import MetricComparison as MetricComparison
 from rrg_rewards.analysis.comparison import MetricRuns as MetricRuns
@@ -22,10 +24,8 @@ from rrg_rewards.analysis.comparison import compare_systems as compare_systems
 from rrg_rewards.analysis.counting import CountingRun as CountingRun
 from rrg_rewards.analysis.counting import count_errors as count_errors
 from rrg_rewards.analysis.counting import read_pairs as read_pairs
-from rrg_rewards.analysis.evaluating import CandidateTable as CandidateTable
 from rrg_rewards.analysis.evaluating import EvaluationRun as EvaluationRun
 from rrg_rewards.analysis.evaluating import JudgeComparison as JudgeComparison
-from rrg_rewards.analysis.evaluating import add_candidates as add_candidates
 from rrg_rewards.analysis.evaluating import compare_judge as compare_judge
 from rrg_rewards.analysis.evaluating import label_pairs as label_pairs
 from rrg_rewards.analysis.evaluating import read_sourced_pairs as read_sourced_pairs

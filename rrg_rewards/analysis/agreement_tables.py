@@ -16,8 +16,9 @@ from rrg_rewards.analysis.agreement import (
     measure_rows,
     numbered,
 )
+from rrg_rewards.analysis.input_tables import note_delimiter
 from rrg_rewards.analysis.metric_choice import make_metrics
-from rrg_rewards.analysis.pairs import PairReader, located, note_delimiter
+from rrg_rewards.analysis.pairs import PairReader, located
 from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, MetricChoice, PairColumns
 from rrg_rewards.analysis.system_tables import TableOptions
 from rrg_rewards.data.tables.readers import BatchedTable

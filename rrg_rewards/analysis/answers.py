@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic
 
 from rrg_rewards.analysis.judge_settings import JudgeLimits
-from rrg_rewards.analysis.metric_choice import choose_judge
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Result
+from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.server.rate_limit import estimated_tokens
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import Progress, RunLog
@@ -31,6 +31,7 @@ __all__ = [
     "Estimate",
     "HeldAnswers",
     "JudgeSetting",
+    "choose_judge",
     "choose_model",
     "stop_at_interrupt",
 ]
@@ -377,6 +378,26 @@ class _Keeper(Generic[Item, Result]):
         result = self._parse(item, answer)
         self.keep(item, result)
         return result
+
+
+def choose_judge(setting: JudgeSetting, **further: Any) -> Judge:
+    """Return the judge of a setting ``judge``.
+
+    Args:
+        setting: Name, settings as a YAML mapping or as text of one, or a judge.
+        **further: Arguments of the judge from other settings; they override those of the mapping.
+
+    Raises:
+        SettingError: For an unknown name or invalid settings.
+
+    Example:
+        >>> choose_judge("{name: rules}").is_immediate
+        True
+    """
+    try:
+        return get_judge(setting, **further)
+    except (ValueError, TypeError) as error:
+        raise SettingError("judge", str(error)) from error
 
 
 def choose_model(judge: JudgeSetting, limits: JudgeLimits, lacks: str) -> Judge:

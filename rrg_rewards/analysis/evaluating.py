@@ -1,32 +1,24 @@
-"""CRIMSON's evaluations by a judge, to train and compare judges: candidates, evaluations in a file, agreement."""
+"""CRIMSON's evaluations by a judge, to train and compare judges: evaluations in a file, and their agreement."""
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from torch import Tensor
-
-from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, JudgeSetting
-from rrg_rewards.analysis.judge_settings import CandidateSettings, EvaluationSettings
-from rrg_rewards.analysis.metric_choice import choose_judge
+from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, JudgeSetting, choose_judge
+from rrg_rewards.analysis.judge_settings import EvaluationSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
-from rrg_rewards.judges.candidates import REGIMES, Regime, make_candidates
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.crimson import report_pairs
-from rrg_rewards.models.report_encoder import ReportEncoder
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
 __all__ = [
-    "CandidateTable",
     "EvaluationRun",
     "JudgeComparison",
-    "add_candidates",
     "compare_judge",
     "label_pairs",
     "read_sourced_pairs",
@@ -34,83 +26,6 @@ __all__ = [
 
 # Number of pairs that are compared between two steps of the progress.
 _BATCH = 64
-
-
-@dataclass(frozen=True)
-class CandidateTable:
-    """Result of :func:`add_candidates`.
-
-    Args:
-        table: The rows of the input, once for each candidate, with the columns ``candidate`` and ``regime``.
-        reports: Number of references.
-        blank: Number of missing and blank reports, which were left out.
-        candidates: Number of candidates, by regime.
-        declined: Number of candidates that could not be made, by regime.
-    """
-
-    table: Table
-    reports: int
-    blank: int
-    candidates: dict[str, int]
-    declined: Counter[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the counts."""
-        counts = {"reports": self.reports, "blank": self.blank, "candidates": self.candidates}
-        return {**counts, "declined": dict(self.declined)}
-
-
-def add_candidates(
-    table: Table, settings: CandidateSettings = CandidateSettings(), log: RunLog | None = None
-) -> CandidateTable:
-    """Make candidates for the reports of a table, as :func:`~rrg_rewards.judges.candidates.make_candidates`.
-
-    Args:
-        table: The table.
-        settings: Columns, regimes and draws.
-        log: Receives notes and warnings.
-
-    Raises:
-        SettingError: For an unknown regime, or a regime without its reports or its encoder.
-
-    Example:
-        >>> reports = Table({"report": ["Small left effusion.", "Cardiomegaly."]})
-        >>> add_candidates(reports, CandidateSettings(regimes=["random"])).table.columns["candidate"]
-        ['Cardiomegaly.', 'Small left effusion.']
-    """
-    log = log or RunLog()
-    reports = table.texts(settings.report_column)
-    kept = {row: text for row, text in enumerate(reports) if text is not None and text.strip()}
-    if blank := len(table) - len(kept):
-        log.warn(f"{blank} of {len(table)} reports are missing or blank, and are left out")
-    rows, generated = list(kept), None
-    if settings.generated_column is not None:
-        texts = table.texts(settings.generated_column)
-        generated = {number: text for number, row in enumerate(rows) if (text := texts[row]) is not None}
-    regimes = [name for name in settings.regimes if name]
-    try:
-        made = make_candidates(
-            list(kept.values()),
-            cast(list[Regime], regimes),
-            generated=generated,
-            encoder=_encoder(settings.encoder),
-            per_report=settings.per_report,
-            modality=settings.modality,
-            seed=settings.seed,
-        )
-    except ValueError as error:
-        raise SettingError("regimes", str(error)) from error
-    columns = {name: [cells[rows[number]] for number, _, _ in made.rows] for name, cells in table.columns.items()}
-    if replaced := [name for name in ("candidate", "regime") if name in columns]:
-        log.warn(f"the output replaces input columns of the same name: {', '.join(replaced)}")
-    columns["candidate"] = [candidate for _, _, candidate in made.rows]
-    columns["regime"] = [regime for _, regime, _ in made.rows]
-    counts: dict[str, int] = {name: columns["regime"].count(name) for name in REGIMES if name in regimes}
-    return CandidateTable(Table(columns), len(kept), blank, counts, made.declined)
-
-
-def _encoder(encoder: Any) -> Callable[[Sequence[str]], Tensor] | None:
-    return encoder if encoder is None or callable(encoder) else ReportEncoder(encoder)
 
 
 class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):

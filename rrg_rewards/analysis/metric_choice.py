@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rrg_rewards.analysis.answers import choose_judge
 from rrg_rewards.analysis.settings import MetricChoice, RewardChoice
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import Judge
-from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler, needs_judge
 from rrg_rewards.metrics.base import ReportMetric
@@ -15,27 +15,7 @@ from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.registry import make_reward
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["choose_judge", "choose_labeler", "choose_reward", "make_metrics", "reward_inputs"]
-
-
-def choose_judge(setting: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
-    """Return the judge of a setting ``judge``.
-
-    Args:
-        setting: Name, settings as a YAML mapping or as text of one, or a judge.
-        **further: Arguments of the judge from other settings; they override those of the mapping.
-
-    Raises:
-        SettingError: For an unknown name or invalid settings.
-
-    Example:
-        >>> choose_judge("{name: rules}").is_immediate
-        True
-    """
-    try:
-        return get_judge(setting, **further)
-    except (ValueError, TypeError) as error:
-        raise SettingError("judge", str(error)) from error
+__all__ = ["choose_labeler", "choose_reward", "make_metrics", "reward_inputs"]
 
 
 def choose_labeler(setting: LabelerSetting, judge: str | Mapping[str, Any] | Judge | None = None) -> Labeler:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
+from rrg_rewards.analysis.input_tables import note_delimiter
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import EMPTY_CELL, JoinedTable, Table, TableError, is_missing
@@ -18,7 +19,7 @@ from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
-__all__ = ["PairBatch", "PairReader", "join_references", "located", "note_delimiter", "read_input", "with_new_columns"]
+__all__ = ["PairBatch", "PairReader", "join_references", "located", "with_new_columns"]
 
 
 @dataclass(frozen=True)
@@ -260,21 +261,6 @@ def join_references(
         truth.column(name)
     joined = [JoinedTable.column(name, first) for name in named]
     return replace(columns, reference_column=joined or None), JoinedTable(batches, truth, key, other_key)
-
-
-def note_delimiter(table: Table, source: str, delimiter: str | None, log: RunLog) -> None:
-    """Say if a table is not separated by commas, unless its delimiter is set."""
-    if table.delimiter != "," and delimiter is None:
-        log.note(f"{source} is separated by {'tabs' if table.delimiter == chr(9) else 'semicolons'}")
-
-
-def read_input(path: str, table_format: str | None, delimiter: str | None, log: RunLog) -> Table:
-    """Read a table as :func:`~rrg_rewards.data.read_table`, say how it is separated, and warn if it has no rows."""
-    table = read_table(path, table_format, delimiter)
-    note_delimiter(table, path, delimiter, log)
-    if not len(table):
-        log.warn(f"{path} has a header and no rows")
-    return table
 
 
 def with_new_columns(table: Table, columns: Mapping[str, Sequence[Any]], prefix: str, log: RunLog | None) -> Table:

@@ -3,22 +3,23 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.analysis.answers import BatchedJudge, JudgeSetting
 from rrg_rewards.analysis.judge_settings import MiningSettings, QuestionSettings
-from rrg_rewards.analysis.metric_choice import choose_judge
 from rrg_rewards.data.records.question_items import ReportItems
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.findings import abnormal_findings, extract_findings
 from rrg_rewards.findings.reading.finding import Finding
-from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, Result
-from rrg_rewards.judges.rules import RuleJudge
-from rrg_rewards.judges.tasks.finebench import ItemsTask, ReportFindings, TriplesTask
 from rrg_rewards.questions.engine import build_items
 from rrg_rewards.questions.schema import QAItem, check_finding_labels, get_question_schema, items_on
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
+
+if TYPE_CHECKING:
+    from rrg_rewards.analysis.answers import JudgeSetting
+    from rrg_rewards.judges.base import Item, Judge, JudgeTask, Result
+
+# Modules of judges are imported where they are used: they import torch, which the finding engine does not need.
 
 __all__ = [
     "MinedAttributes",
@@ -101,12 +102,15 @@ def read_report_texts(
     return ReportTexts({report_id: kept[report_id] for report_id in labelled}, labelled, source)
 
 
-def choose_reader(judge: JudgeSetting) -> Judge:
+def choose_reader(judge: "JudgeSetting") -> "Judge":
     """Return the judge that reads reports for CT-FineBench.
 
     Raises:
         SettingError: For an unknown judge, or the judge ``rules``, which evaluates CRIMSON only.
     """
+    from rrg_rewards.analysis.answers import choose_judge
+    from rrg_rewards.judges.rules import RuleJudge
+
     chosen = choose_judge(judge)
     if isinstance(chosen, RuleJudge):
         raise SettingError("judge", "the judge 'rules' evaluates CRIMSON only; omit --judge to use rules")
@@ -114,13 +118,22 @@ def choose_reader(judge: JudgeSetting) -> Judge:
 
 
 def _ask(
-    task: JudgeTask[Item, Result], items: Sequence[Item], reports: ReportTexts, settings: QuestionSettings, log: RunLog
-) -> list[Result | JudgeFailure]:
-    """Let the judge evaluate one item for each report in batches; warn of failures.
+    task: "JudgeTask[Item, Result]",
+    items: "Sequence[Item]",
+    reports: ReportTexts,
+    settings: QuestionSettings,
+    log: RunLog,
+) -> "Iterator[tuple[int, Result]]":
+    """Let the judge evaluate one item for each report in batches, and yield the results with their rows.
+
+    Failures are warned of and left out.
 
     Raises:
         ValueError: If the judge fails on every item.
     """
+    from rrg_rewards.analysis.answers import BatchedJudge
+    from rrg_rewards.judges.base import JudgeFailure
+
     judge = choose_reader(settings.judge)
     with log.progress("judging") as progress:
         results = BatchedJudge(judge, settings.batch_size, progress).evaluate_now(task, items)
@@ -130,7 +143,9 @@ def _ask(
         if failed.total() == len(items):
             raise ValueError(f"{reports.source}: the judge failed on every report ({kinds}); nothing is written")
         log.warn(f"the judge failed on {failed.total()} of {len(items)} reports ({kinds}): they are left out")
-    return results
+    for row, result in enumerate(results):
+        if not isinstance(result, JudgeFailure):
+            yield row, result
 
 
 @dataclass(frozen=True)
@@ -199,13 +214,11 @@ def _engine_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog)
 
 
 def _judged_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog) -> dict[str, tuple[QAItem, ...]]:
+    from rrg_rewards.judges.tasks.finebench import ItemsTask
+
     task = ItemsTask(get_question_schema(settings.schema))
-    results = _ask(task, list(reports.texts.values()), reports, settings, log)
-    return {
-        report_id: result
-        for report_id, result in zip(reports.texts, results, strict=True)
-        if not isinstance(result, JudgeFailure)
-    }
+    ids = list(reports.texts)
+    return {ids[row]: items for row, items in _ask(task, list(reports.texts.values()), reports, settings, log)}
 
 
 @dataclass(frozen=True)
@@ -297,6 +310,8 @@ def _triples(finding: Finding) -> Iterator[Triple]:
 
 def _judged_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) -> Mapping[Triple, int]:
     """Count the triples that a judge lists, each once in a report."""
+    from rrg_rewards.judges.tasks.finebench import ReportFindings, TriplesTask
+
     task = TriplesTask(get_question_schema(settings.schema))
     names = tuple(finding.name for finding in task.questions.findings)
     positive = reports.positive
@@ -307,8 +322,7 @@ def _judged_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) 
     # A report without a positive finding has nothing to list.
     asked = [item for item in items if item.findings]
     counts: Counter[Triple] = Counter()
-    for listed in _ask(task, asked, reports, settings, log) if asked else []:
-        if not isinstance(listed, JudgeFailure):
-            counts.update({(one.finding, one.attribute, one.value) for one in listed})
-            counts.update({(one.finding, "existence", "present") for one in listed})
+    for _, listed in _ask(task, asked, reports, settings, log) if asked else ():
+        counts.update({(one.finding, one.attribute, one.value) for one in listed})
+        counts.update({(one.finding, "existence", "present") for one in listed})
     return counts

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from rrg_rewards.analysis.comparison import MetricRuns, SystemComparison, compare_runs
-from rrg_rewards.analysis.pairs import PairReader, located, note_delimiter
+from rrg_rewards.analysis.input_tables import note_delimiter
+from rrg_rewards.analysis.pairs import PairReader, located
 from rrg_rewards.analysis.settings import CompareSettings, PairColumns
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError, is_missing, matching_rows

@@ -126,7 +126,7 @@ def _add_judge_options(parser: argparse.ArgumentParser, default: str | None = No
 
 
 def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.analysis.evaluating import add_candidates
+    from rrg_rewards.analysis.candidates import add_candidates
 
     outputs = settings_from(args, Outputs)
     outputs.check()
@@ -138,9 +138,8 @@ def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _label(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.analysis.answers import stop_at_interrupt
+    from rrg_rewards.analysis.answers import choose_judge, stop_at_interrupt
     from rrg_rewards.analysis.evaluating import EvaluationRun, read_sourced_pairs
-    from rrg_rewards.analysis.metric_choice import choose_judge
 
     outputs, settings = settings_from(args, Outputs, is_appended=True), settings_from(args, EvaluationSettings)
     outputs.check()

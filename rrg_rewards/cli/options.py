@@ -332,9 +332,9 @@ def add_delimiter_option(parser: argparse.ArgumentParser) -> None:
 
 def read_input(args: argparse.Namespace, log: RunLog) -> "Table":
     """Read the table of :func:`add_table_argument`, say how it is separated, and warn if it has no rows."""
-    from rrg_rewards.analysis import pairs
+    from rrg_rewards.analysis import input_tables
 
-    return pairs.read_input(args.table, args.format, args.delimiter, log)
+    return input_tables.read_input(args.table, args.format, args.delimiter, log)
 
 
 def add_command_parser(

@@ -1,20 +1,17 @@
-"""CRIMSON's evaluations by a judge: candidates, evaluations in a file, and comparison of judges."""
+"""CRIMSON's evaluations by a judge: evaluations in a file, and comparison of judges."""
 
 import json
 
 import pytest
-import torch
 from answering_judge import AnsweringJudge
 from judge_answers import make_answer
 from run_notes import RunNotes
 from scripted_judge import ScriptedJudge, evaluate_words
 
 from rrg_rewards.analysis import (
-    CandidateSettings,
     EvaluationRun,
     EvaluationSettings,
     JudgeLimits,
-    add_candidates,
     compare_judge,
     label_pairs,
     read_sourced_pairs,
@@ -104,31 +101,6 @@ def test_pairs_of_a_table_have_context_and_source():
         read_sourced_pairs(
             Table({"reference": ["a"], "candidate": ["b"], "w": [1]}), EvaluationSettings(context={"weight": "w"})
         )
-
-
-def test_candidates_keep_the_columns_of_the_table():
-    table = Table({"id": ["1", "2", "3"], "report": ["Large left effusion.", "", "Cardiomegaly."]})
-    with pytest.warns(RunWarning, match="1 of 3 reports are missing or blank"):
-        made = add_candidates(table, CandidateSettings(regimes=["random"], per_report=2))
-    assert list(made.table.columns["id"]) == ["1", "3"]
-    assert list(made.table.columns["candidate"]) == ["Cardiomegaly.", "Large left effusion."]
-    assert made.to_dict() == {"reports": 2, "blank": 1, "candidates": {"random": 2}, "declined": {"random": 2}}
-    with pytest.warns(RunWarning, match="replaces input columns of the same name: candidate, regime"):
-        add_candidates(made.table)
-
-
-def test_candidates_of_a_model_and_of_an_encoder():
-    table = Table({"report": ["a b", "c d"], "model": ["x", None]})
-    made = add_candidates(table, CandidateSettings(regimes=["generated"], generated_column="model"))
-    assert (list(made.table.columns["candidate"]), made.declined) == (["x"], {"generated": 1})
-    made = add_candidates(table, CandidateSettings(regimes=["matched"], encoder=lambda texts: torch.eye(len(texts))))
-    assert list(made.table.columns["candidate"]) == ["c d", "a b"]
-
-
-@pytest.mark.parametrize("regimes", [["matched"], ["generated"], ["edits"], [""]])
-def test_regimes_that_will_not_do(regimes):
-    with pytest.raises(SettingError, match=r"regimes: "):
-        add_candidates(Table({"report": ["a", "b"]}), CandidateSettings(regimes=regimes))
 
 
 def test_a_judge_agrees_with_itself_and_its_failures_are_counted():
