@@ -18,11 +18,7 @@ from rrg_rewards.data.records.annotated_pairs import (
     read_refisco,
     read_rexval,
 )
-from rrg_rewards.data.records.error_records import (
-    ErrorRecord,
-    read_error_records,
-    write_error_records,
-)
+from rrg_rewards.data.records.error_records import ErrorRecord, read_error_records, write_error_records
 from rrg_rewards.data.records.graded_reports import (
     GradedPair,
     GradedPairs,
