@@ -1,8 +1,26 @@
-"""Detection of reward hacking in training, and search of exploits before it; independent of any framework.
+"""Detection of reward hacking in training, and search of exploits before it; independent of any framework."""
 
-Names are imported lazily, because ``pages`` and ``callbacks``, which write the results of a watch, import this package.
-"""
+from rrg_rewards.judges.instructions import INSTRUCTION_KINDS, find_instructions
+from rrg_rewards.watch.attack.attack_reward import attack_reward
+from rrg_rewards.watch.attack.results import AttackResult, FamilyResult
+from rrg_rewards.watch.checks import Check, Divergence, Drift, NewSentences, Verdict, default_checks
+from rrg_rewards.watch.counting import LABEL_METRIC
+from rrg_rewards.watch.recording import RewardRecorder
+from rrg_rewards.watch.reward_watch import RewardWatch
 
-from rrg_rewards.utilities.imports import lazy_names
-
-__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+__all__ = [
+    "INSTRUCTION_KINDS",
+    "LABEL_METRIC",
+    "AttackResult",
+    "Check",
+    "Divergence",
+    "Drift",
+    "FamilyResult",
+    "NewSentences",
+    "RewardRecorder",
+    "RewardWatch",
+    "Verdict",
+    "attack_reward",
+    "default_checks",
+    "find_instructions",
+]

@@ -13,8 +13,9 @@ from torch.utils.data import DataLoader
 from words import WordLabeler
 
 from rrg_rewards.callbacks import RewardStateCallback, RewardWatchCallback, TrainerRewardWatchCallback
+from rrg_rewards.callbacks.base import WatchSession
 from rrg_rewards.rewards import Reward, make_reward
-from rrg_rewards.watch import RewardWatch, WatchSession
+from rrg_rewards.watch import RewardWatch
 
 SETTINGS: dict[str, Any] = {
     "labeler": WordLabeler(),
