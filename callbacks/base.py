@@ -12,8 +12,6 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.watch.reward_watch import RewardWatch
 
-__all__ = ["StateCallback", "WatchCallback", "WatchSession"]
-
 _STATE_FILE = "reward_watch_state.json"
 _TOTAL = "total"
 

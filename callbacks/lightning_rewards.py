@@ -15,8 +15,6 @@ require("lightning.pytorch", extra="lightning")
 
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 
-__all__ = ["RewardStateCallback", "RewardWatchCallback"]
-
 
 class RewardStateCallback(StateCallback, Callback):  # type: ignore[misc]  # Lightning is an optional dependency
     """Synchronises the statistics of rewards after each batch and saves them in Lightning's checkpoints.

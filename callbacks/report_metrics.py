@@ -24,8 +24,6 @@ from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.processes import gather_objects
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
-__all__ = ["ReportMetricsCallback"]
-
 
 @dataclass(frozen=True)
 class _ReportBatch:

@@ -17,9 +17,6 @@ require("transformers", extra="trl")
 
 from transformers import TrainerCallback  # noqa: E402
 
-__all__ = ["ResetVLLMEncoderCache", "TrainerRewardStateCallback", "TrainerRewardWatchCallback"]
-
-
 _FILE = "reward_state.json"
 
 

@@ -12,8 +12,6 @@ from rrg_rewards.pages.charts import Curves, Histogram, cards
 from rrg_rewards.pages.markup import Markup, shown_number, table
 from rrg_rewards.utilities.texts import encodable_text
 
-__all__ = ["ReportPage", "WorstReport", "WorstReports", "log_table", "make_table"]
-
 
 @dataclass(frozen=True)
 class WorstReport:

@@ -11,20 +11,6 @@ from rrg_rewards.rewards.registry import RewardSetting, parse_reward
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = [
-    "ALGORITHMS",
-    "DataArguments",
-    "PPOArguments",
-    "RecipeArguments",
-    "RewardArguments",
-    "SupervisedArguments",
-    "WatchArguments",
-    "make_prompt",
-    "option",
-    "prompt_columns",
-    "prompt_placeholders",
-]
-
 # ruff: noqa: RUF009 (option makes a dataclass field)
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import read_user_yaml
 
-__all__ = ["header_of", "list_recipes", "recipe_path", "validate_recipe"]
-
 _ROOT = Path(__file__).resolve().parent
 _HEADER_PARTS = ("Prerequisites:", "Launch:", "Expect:")
 # Configurations of `accelerate launch`, which are not recipes.

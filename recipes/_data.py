@@ -14,8 +14,6 @@ from rrg_rewards.data.tables.table import FORMATS, Table, TableError
 from rrg_rewards.recipes._arguments import DataArguments, make_prompt, prompt_columns, prompt_placeholders
 from rrg_rewards.utilities.features import FEATURE_ENDINGS, check_features
 
-__all__ = ["RecipeData", "is_file_name", "load_recipe_data", "load_table"]
-
 logger = logging.getLogger(__name__)
 
 _LABELS = "labels"

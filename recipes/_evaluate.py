@@ -15,16 +15,6 @@ from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.metrics import FineBenchScores, LabelScores, Scores
 from rrg_rewards.rewards import Reward
 
-__all__ = [
-    "Evaluation",
-    "GreedyPolicy",
-    "change",
-    "evaluate_reports",
-    "format_summary",
-    "greedy_reports",
-    "with_images_of_others",
-]
-
 _Statistic = Callable[..., Tensor]
 _NUM_RESAMPLES = 1000
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rrg_rewards.data.tables.appending import AppendedLines
     from rrg_rewards.data.tables.table import Table
 
-__all__ = ["GeneratedReports", "GenerationSettings", "generate_reports"]
-
 # vLLM starts a report as soon as another one ends, so that more of them at a time are faster.
 _BATCH_SIZES = {"transformers": 8, "vllm": 256}
 

@@ -14,16 +14,6 @@ from rrg_rewards.pages import run_page, write_page
 from rrg_rewards.recipes._data import RecipeData, is_file_name
 from rrg_rewards.utilities.processes import process_index
 
-__all__ = [
-    "describe",
-    "kept_card",
-    "versions",
-    "write_card_and_page",
-    "write_policy_card",
-    "write_rows",
-    "write_run_file",
-]
-
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write a non-empty sequence of rows with equal keys as a table."""

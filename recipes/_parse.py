@@ -24,12 +24,6 @@ from trl import ModelConfig, TrlParser  # noqa: E402
 
 from rrg_rewards.recipes._reinforcement import make_watch, make_watch_metrics  # noqa: E402
 
-__all__ = [
-    "RecipeParser",
-    "check_rewards",
-    "command_line",
-]
-
 # Environment variables that a launcher would set for a single process; port 0 selects any free port.
 _SINGLE_PROCESS = {
     "RANK": "0",

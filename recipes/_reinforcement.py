@@ -20,8 +20,6 @@ from rrg_rewards.rewards import Reward
 from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.watch import RewardWatch
 
-__all__ = ["ReinforcementRun", "check_push", "make_watch", "make_watch_metrics", "parse_limits", "reward_columns"]
-
 
 def parse_limits(settings: Sequence[str]) -> dict[str, Mapping[str, Any] | bool]:
     """Parse limits of checks: ``check.option=value``, or ``check=false`` to disable the check.

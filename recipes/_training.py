@@ -26,26 +26,6 @@ from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.processes import any_process
 
-__all__ = [
-    "ResumableSampling",
-    "SaveOnTermination",
-    "check_processes",
-    "checkpoint_to_resume",
-    "computes_in_bfloat16",
-    "finish",
-    "launch",
-    "load_pretrained",
-    "make_trainer",
-    "prepare_policy",
-    "saved_on_termination",
-    "show_progress",
-    "start",
-    "train_and_save",
-    "train_in_float32",
-    "warn_of_slow_bfloat16",
-    "write_no_card",
-]
-
 logger = logging.getLogger(__name__)
 
 # Names of torch.cpu.get_capabilities: x86 and ARM.

@@ -33,15 +33,6 @@ from rrg_rewards.recipes._training import load_pretrained, start, train_in_float
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule
 from rrg_rewards.utilities.processes import gather_objects, num_processes, process_index
 
-__all__ = [
-    "PolicyTraining",
-    "last_checkpoint",
-    "main",
-    "parse",
-    "run",
-    "validate",
-]
-
 logger = logging.getLogger(__name__)
 
 _CHECKPOINTS = "checkpoints"

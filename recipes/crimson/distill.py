@@ -29,8 +29,6 @@ from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._training import check_processes, launch
 from rrg_rewards.recipes.sft import fine_tune
 
-__all__ = ["DistillationArguments", "load_examples", "main", "parse", "run", "validate"]
-
 logger = logging.getLogger(__name__)
 
 _UNANSWERABLE = "the prompt's form cannot contain the evaluation"

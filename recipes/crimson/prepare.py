@@ -14,8 +14,6 @@ from pathlib import Path
 from rrg_rewards.data import phantom_rows
 from rrg_rewards.recipes._outputs import write_rows
 
-__all__ = ["main", "prepare", "short_impressions"]
-
 # Studies to generate at once; most impressions are too long.
 _STUDIES = 500
 

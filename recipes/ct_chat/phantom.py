@@ -26,8 +26,6 @@ from rrg_rewards.models import CTChatConfig, CTChatForConditionalGeneration, CTC
 from rrg_rewards.recipes.phantom.corpus import corpus_parser, write_tables
 from rrg_rewards.recipes.phantom.policy import compact_config, compact_tokenizer
 
-__all__ = ["main", "mini_ct_chat", "mini_processor", "write_corpus", "write_model"]
-
 
 def mini_processor(num_image_tokens: int = 16, feature_size: int = 32) -> Any:
     r"""Make a processor with a word-level tokenizer, CT-CHAT's added tokens and Llama 3's headers.

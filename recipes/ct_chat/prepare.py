@@ -17,8 +17,6 @@ from rrg_rewards.data import Table, write_table
 from rrg_rewards.data.ct_rate import read_ct_rate
 from rrg_rewards.schemas import CT_RATE
 
-__all__ = ["main", "prepare"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from rrg_rewards.recipes._outputs import write_rows
 
-__all__ = ["abridge", "corpus_parser", "write_tables"]
-
 
 def abridge(impression: str, omission: float, rng: random.Random) -> str:
     """Omit each statement of an impression with probability ``omission``, but keep at least one.

@@ -7,8 +7,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from rrg_rewards.data import phantom_vocabulary
 
-__all__ = ["compact_config", "compact_policy", "compact_tokenizer"]
-
 _SPECIAL = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
 
 

@@ -26,8 +26,6 @@ from rrg_rewards.recipes._parse import command_line
 from rrg_rewards.recipes.phantom.corpus import corpus_parser, write_tables
 from rrg_rewards.recipes.phantom.policy import compact_policy, compact_tokenizer
 
-__all__ = ["main", "warm_start"]
-
 
 def warm_start(folder: Path, steps: int, seed: int) -> None:
     """Initialise a small policy at random, train it to imitate abridged impressions, and save it.

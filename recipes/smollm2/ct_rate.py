@@ -15,8 +15,6 @@ from pathlib import Path
 
 from rrg_rewards.data import Table, read_table, write_table
 
-__all__ = ["main", "split_file", "split_report"]
-
 logger = logging.getLogger(__name__)
 
 _ITEM = re.compile(r'\s*["•·]\s*')

@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-__all__ = ["find_gguf", "main", "plain_model", "prepare"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -21,22 +21,6 @@ from rrg_rewards.functional.significance_tests import williams_test
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = [
-    "ALL_ROWS",
-    "AgreementDifference",
-    "AgreementResult",
-    "ColumnCorrelations",
-    "GroupAgreement",
-    "JudgementAgreement",
-    "RatedRows",
-    "ScoreAgreement",
-    "check_binary",
-    "check_names",
-    "measure_agreement",
-    "measure_rows",
-    "numbered",
-]
-
 ALL_ROWS = "all"
 """Name of the group of all rows."""
 

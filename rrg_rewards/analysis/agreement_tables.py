@@ -28,8 +28,6 @@ from rrg_rewards.metrics.references import score_batch, signature_with_reference
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["TableAgreement", "agreement_of_table"]
-
 # Some metrics compare all references, so that their reports are one batch.
 _ONE_BATCH = 2**31
 

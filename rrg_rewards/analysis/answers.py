@@ -25,17 +25,6 @@ from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = [
-    "AnswerRun",
-    "BatchedJudge",
-    "Estimate",
-    "HeldAnswers",
-    "JudgeSetting",
-    "choose_judge",
-    "choose_model",
-    "stop_at_interrupt",
-]
-
 JudgeSetting = str | Mapping[str, Any] | Judge
 """A judge, its name, or its settings."""
 

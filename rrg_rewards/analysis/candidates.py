@@ -14,8 +14,6 @@ from rrg_rewards.models.report_encoder import ReportEncoder
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["CandidateTable", "add_candidates"]
-
 
 @dataclass(frozen=True)
 class CandidateTable:

@@ -23,17 +23,6 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.run_log import Progress
 
-__all__ = [
-    "GroupComparison",
-    "MetricComparison",
-    "MetricRuns",
-    "SystemComparison",
-    "SystemDifference",
-    "SystemValue",
-    "compare_runs",
-    "compare_systems",
-]
-
 Predictions = Sequence[str | None]
 
 # Learned metrics round differently in batches of another composition.

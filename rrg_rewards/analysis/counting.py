@@ -14,8 +14,6 @@ from rrg_rewards.judges.tasks.counting import CountedErrors, CountingTask
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.utilities.run_log import RunLog
 
-__all__ = ["CountingRun", "count_errors", "read_pairs"]
-
 
 class CountingRun(AnswerRun[ReportPair, CountedErrors]):
     """A run of :func:`count_errors`.

@@ -16,14 +16,6 @@ from rrg_rewards.metrics.crimson import report_pairs
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = [
-    "EvaluationRun",
-    "JudgeComparison",
-    "compare_judge",
-    "label_pairs",
-    "read_sourced_pairs",
-]
-
 # Number of pairs that are compared between two steps of the progress.
 _BATCH = 64
 

@@ -18,8 +18,6 @@ from rrg_rewards.schemas.scoring import ScoringSystem, get_scoring_system
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["GradingRun", "choose_system", "grade_reports", "read_references"]
-
 
 class GradingRun(AnswerRun[GradingItem, WrittenReport]):
     """A run of :func:`grade_reports`.

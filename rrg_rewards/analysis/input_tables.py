@@ -4,8 +4,6 @@ from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.utilities.run_log import RunLog
 
-__all__ = ["note_delimiter", "read_input"]
-
 
 def note_delimiter(table: Table, source: str, delimiter: str | None, log: RunLog) -> None:
     """Say if a table is not separated by commas, unless its delimiter is set."""

@@ -7,17 +7,6 @@ from typing import Any, Literal
 
 from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
 
-__all__ = [
-    "CandidateSettings",
-    "CountingSettings",
-    "EvaluationSettings",
-    "GradingSettings",
-    "JudgeLimits",
-    "MiningSettings",
-    "QuestionSettings",
-    "SensitivitySettings",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeLimits:

@@ -19,8 +19,6 @@ from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.version import __version__
 
-__all__ = ["LabelledTable", "label_in_batches", "label_table"]
-
 
 @dataclass(frozen=True)
 class LabelledTable:

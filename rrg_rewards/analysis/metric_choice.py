@@ -15,8 +15,6 @@ from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.registry import make_reward
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["choose_labeler", "choose_reward", "make_metrics", "reward_inputs"]
-
 
 def choose_labeler(setting: LabelerSetting, judge: str | Mapping[str, Any] | Judge | None = None) -> Labeler:
     """Return the labeler of a setting ``labeler``.

@@ -19,8 +19,6 @@ from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
-__all__ = ["PairBatch", "PairReader", "join_references", "located", "with_new_columns"]
-
 
 @dataclass(frozen=True)
 class PairBatch:

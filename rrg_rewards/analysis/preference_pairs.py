@@ -19,8 +19,6 @@ from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.version import __version__
 
-__all__ = ["PreferenceData", "Preferences", "label_desirable", "make_preferences", "pair_completions"]
-
 # Warn if chosen completions have more than this many times the words of rejected ones.
 _LONG = 1.5
 

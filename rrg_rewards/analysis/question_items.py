@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 # Modules of judges are imported where they are used: they import torch, which the finding engine does not need.
 
-__all__ = [
-    "MinedAttributes",
-    "QuestionItems",
-    "ReportTexts",
-    "build_question_items",
-    "choose_reader",
-    "mine_attributes",
-    "read_report_texts",
-]
-
 Triple = tuple[str, str, str]
 """Finding, attribute and value."""
 

@@ -30,16 +30,6 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.version import __version__
 
-__all__ = [
-    "CONFIDENCE",
-    "MetricTotals",
-    "TableScoring",
-    "number",
-    "per_report_columns",
-    "score_batches",
-    "score_table",
-]
-
 CONFIDENCE = 0.95
 
 ScoredBatches = Iterator[tuple[PairBatch, dict[str, Scores]]]

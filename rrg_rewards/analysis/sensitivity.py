@@ -23,17 +23,6 @@ from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = [
-    "ALIASES",
-    "VERSIONS",
-    "ReportVersions",
-    "Sensitivity",
-    "make_paper_metric",
-    "make_paper_metrics",
-    "make_versions",
-    "measure_sensitivity",
-]
-
 VERSIONS = ("paraphrased", "adversarial")
 """The two versions of a report: a paraphrase, and a report with wrong details."""
 

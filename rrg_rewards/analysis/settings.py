@@ -8,18 +8,6 @@ from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
 
-__all__ = [
-    "AgreementColumns",
-    "AgreementSettings",
-    "CompareSettings",
-    "LabelSettings",
-    "MetricChoice",
-    "PairColumns",
-    "PreferenceSettings",
-    "RewardChoice",
-    "ScoreSettings",
-]
-
 _LABELER = (
     "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
     "judge:SCHEMA (with --judge) or a plug-in (default: rules:ct_rate)"

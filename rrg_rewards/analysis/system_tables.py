@@ -21,8 +21,6 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["SystemRun", "TableComparison", "TableOptions", "compare_tables"]
-
 _PLACEHOLDER = "{column}"
 
 

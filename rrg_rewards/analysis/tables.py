@@ -19,21 +19,6 @@ from rrg_rewards.analysis.comparison import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = [
-    "agreement_grids",
-    "agreement_latex",
-    "agreement_rows",
-    "comparison_grids",
-    "comparison_latex",
-    "comparison_markdown",
-    "latex_row",
-    "latex_text",
-    "number_text",
-    "p_text",
-    "score_grids",
-    "settings_text",
-]
-
 
 def score_grids(summary: Mapping[str, Any]) -> "list[RenderableType]":
     """Return the summary of :func:`~rrg_rewards.analysis.score_table` as tables of rich.

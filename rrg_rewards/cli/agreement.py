@@ -19,8 +19,6 @@ from rrg_rewards.cli.score import add_metric_options
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Compare scores of reports with human judgements. Each row of the table is a report with its scores, in columns
 (--scores) or computed here (--metrics), and one or more judgements (--human): a rating, a number of errors, a

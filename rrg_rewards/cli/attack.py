@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from rrg_rewards.rewards.base import Reward
     from rrg_rewards.watch import AttackResult
 
-__all__ = ["add_command"]
-
 # Number of characters of a text that the printed table shows.
 _SHOWN = 160
 

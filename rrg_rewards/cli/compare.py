@@ -20,8 +20,6 @@ from rrg_rewards.cli.terminal import Terminal
 if TYPE_CHECKING:
     from rrg_rewards.analysis.comparison import SystemComparison
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Compare systems that wrote reports for the same studies. The first system is the baseline. Each other system has, for
 each metric, its difference from the baseline with an interval, two p-values, and the number of reports on which it is

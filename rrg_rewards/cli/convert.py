@@ -15,8 +15,6 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Write a model as a Hugging Face folder, which transformers, PEFT and TRL load, or reports as the JSON document of a
 leaderboard. Weights load without executing pickled code. Only a base model that is named by its Hub id is downloaded.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from rrg_rewards.analysis.counting import CountingRun
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Let a language model count the errors of existing candidate reports, as in the paper of CREPE: for each pair of a
 reference and a candidate, the number of errors of six categories, and how many of them are clinically significant. Each

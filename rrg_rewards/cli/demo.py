@@ -18,8 +18,6 @@ from rrg_rewards.utilities.imports import require
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Train a small report generator by reinforcement learning on this machine. Nothing is downloaded. The run takes about
 two minutes on a machine with two cores.

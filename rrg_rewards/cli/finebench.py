@@ -20,8 +20,6 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.version import __version__
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Make questions on single attributes of findings for CT-FineBench, count the attributes that a corpus states, or measure
 how metrics score paraphrased reports and reports with wrong details. To score reports with CT-FineBench, use

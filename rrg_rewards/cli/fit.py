@@ -14,8 +14,6 @@ from rrg_rewards.cli.options import (
 )
 from rrg_rewards.cli.terminal import Terminal
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Measure what a reward estimates from data, and write its settings with the numbers as JSON. The workers of verl, AReaL
 and other trainers share no statistics. All of them read this file, so that equal completions have equal rewards.

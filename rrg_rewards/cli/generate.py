@@ -21,8 +21,6 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.recipes._generation import GenerationSettings, generate_reports
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Generate a report for each row of a table with a language model, or with CT-CHAT from the features of volumes. The
 output has the input columns, the generated report, and the column `truncated`: whether the report was cut off at

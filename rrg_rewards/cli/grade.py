@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from rrg_rewards.analysis.grading import GradingRun
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Let a language model write candidate reports of graded quality. For each reference and each tier (range of total scores)
 of a scoring system, it writes one or more reports, each with a sub-score for each criterion. `train er2score` learns

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from rrg_rewards.analysis.evaluating import JudgeComparison
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Evaluate report pairs with a judge for CRIMSON, to train a smaller judge on the evaluations, and measure how far a judge
 agrees with another one. To score reports with CRIMSON, use rrg-rewards score --metrics crimson.

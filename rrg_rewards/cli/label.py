@@ -14,8 +14,6 @@ from rrg_rewards.cli.options import (
 )
 from rrg_rewards.cli.terminal import Terminal
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
 

@@ -17,8 +17,6 @@ from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.texts import PlaceholderWarning
 from rrg_rewards.version import __version__
 
-__all__ = ["COMMANDS", "main"]
-
 COMMANDS = {
     "label": "label the abnormalities in reports",
     "score": "score predicted against reference reports",

@@ -18,27 +18,6 @@ if TYPE_CHECKING:
     from rrg_rewards.judges.base import Judge
     from rrg_rewards.pages.page import Page
 
-__all__ = [
-    "CommandParser",
-    "Outputs",
-    "PageOptions",
-    "UsageError",
-    "add_command_parser",
-    "add_delimiter_option",
-    "add_model_options",
-    "add_settings",
-    "add_shared_options",
-    "add_table_argument",
-    "finite_number",
-    "model_from",
-    "not_negative_int",
-    "positive_int",
-    "read_input",
-    "settings_from",
-    "show_dry_run",
-]
-
-
 S = TypeVar("S")
 
 

@@ -19,8 +19,6 @@ from rrg_rewards.cli.terminal import Terminal
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Turn sampled completions into preference data with any reward. The table has several rows per prompt, each with the
 prompt, a completion, the reference report and the other columns that the reward reads. For each prompt, the completion

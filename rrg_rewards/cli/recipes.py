@@ -8,8 +8,6 @@ from typing import Any
 from rrg_rewards.cli.options import UsageError, add_command_parser
 from rrg_rewards.cli.terminal import Terminal
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Show, copy and check the training recipes of the package. A recipe is a YAML file that describes one run. Its header
 lists the prerequisites, the launch command and the expected result.

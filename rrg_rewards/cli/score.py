@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from rrg_rewards.pages.score_page import ScoreRows
     from rrg_rewards.utilities.run_log import Progress
 
-__all__ = ["add_command", "add_metric_options"]
-
 _DESCRIPTION = """\
 Score predicted reports against reference reports, and print the corpus value of each metric with a bootstrap 95 %
 interval. --output writes the input columns and, for each pair, its score, the parts of the score and explanations. The

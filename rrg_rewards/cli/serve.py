@@ -13,8 +13,6 @@ from rrg_rewards.utilities.settings import SettingError
 if TYPE_CHECKING:
     from rrg_rewards.rewards.base import Reward
 
-__all__ = ["add_command"]
-
 # Limits that --config may contain; their options replace them.
 _OF_CONFIG = ("max_batch", "max_wait_ms")
 

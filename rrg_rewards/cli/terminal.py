@@ -11,8 +11,6 @@ from rrg_rewards.utilities.run_log import Progress, RunLog
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["Terminal"]
-
 # Width of tables in files and pipes, in characters.
 _PIPE_WIDTH = 120
 

@@ -16,8 +16,6 @@ from rrg_rewards.cli.options import UsageError, add_command_parser, positive_int
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["add_command"]
-
 _DESCRIPTION = """\
 Train a learned metric. One YAML file describes one run and follows the conventions of LightningCLI. Each of its keys is
 also an option that takes precedence, such as --trainer.max_epochs 3 or --model.learning_rate 1e-4.

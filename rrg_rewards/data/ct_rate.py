@@ -13,8 +13,6 @@ from rrg_rewards.data.tables.table import Table, TableError, study_name
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import FEATURE_ENDINGS
 
-__all__ = ["CtRateCounts", "CtRateName", "parse_ct_rate_name", "read_ct_rate", "split_by_patient"]
-
 _KEYS = ("VolumeName", "AccessionNo")
 _SECTIONS = {"findings": "Findings_EN", "impression": "Impressions_EN"}
 _CONTEXT = {"indication": "ClinicalInformation_EN", "technique": "Technique_EN"}

@@ -7,8 +7,6 @@ from torch.utils.data import DistributedSampler
 
 from rrg_rewards.utilities.processes import num_processes, process_index
 
-__all__ = ["UnpaddedDistributedSampler", "count_misshared"]
-
 
 class UnpaddedDistributedSampler(DistributedSampler[Any]):
     """Assigns every ``world_size``-th report to each process, in order and without repetition.

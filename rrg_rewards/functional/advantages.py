@@ -5,14 +5,6 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-__all__ = [
-    "RewardScale",
-    "generalized_advantages",
-    "greedy_baseline_advantages",
-    "group_advantages",
-    "leave_one_out_advantages",
-]
-
 RewardScale = Literal["group", "batch", "none"]
 """Divisor of the rewards: the standard deviation of their group, of the batch, or none."""
 

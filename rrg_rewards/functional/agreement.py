@@ -15,15 +15,6 @@ from rrg_rewards.functional.bootstrap import bootstrap_draws, draw_counts, perce
 from rrg_rewards.functional.correlation import pair_counts, permuted_pair_counts, weighted_pearson, weighted_ranks
 from rrg_rewards.functional.significance_tests import PermutationTest, permutation_p_value
 
-__all__ = [
-    "POSITIVE_THRESHOLD",
-    "AgreementStatistic",
-    "agreement_interval",
-    "agreement_permutation_test",
-    "human_agreement",
-    "perm_both_test",
-]
-
 AgreementStatistic = Literal["kendall", "spearman", "pearson", "accuracy", "preference", "binary"]
 
 POSITIVE_THRESHOLD = 0.5

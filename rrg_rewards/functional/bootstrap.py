@@ -6,8 +6,6 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-__all__ = ["bootstrap_draws", "bootstrap_interval", "draw_counts", "percentile_interval"]
-
 # Maximum number of counts of drawn reports in memory at once.
 _COUNTS_AT_ONCE = 2**22
 

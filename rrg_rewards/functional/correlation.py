@@ -14,16 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = [
-    "PairCounts",
-    "kendall_tau",
-    "pair_counts",
-    "permuted_pair_counts",
-    "spearman_rho",
-    "weighted_pearson",
-    "weighted_ranks",
-]
-
 # Rows of a block are compared as a matrix, and blocks are merged. The matrix is faster up to about this size.
 _BLOCK = 192
 

@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (the usual name)
 from torch import Tensor
 
-__all__ = ["CrepeLoss", "crepe_loss", "crepe_score"]
-
 
 class CrepeLoss(NamedTuple):
     """The loss and its terms, for logging.

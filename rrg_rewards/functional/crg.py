@@ -12,24 +12,6 @@ from torchmetrics.utilities import rank_zero_warn
 
 from rrg_rewards.functional.label_counts import LabelCounts, check_label_pair, label_counts, label_statistics
 
-__all__ = [
-    "CRGAverage",
-    "CRGWeights",
-    "check_average",
-    "crg_best_constant",
-    "crg_contributions",
-    "crg_label_weights",
-    "crg_macro_score_from_counts",
-    "crg_score",
-    "crg_score_from_counts",
-    "crg_weights",
-    "label_priors",
-    "label_table",
-    "macro_contributions",
-    "macro_youden_j",
-    "prevalences",
-]
-
 CRGAverage = Literal["micro", "macro"]
 """How CRG averages over labels: over all label decisions (``"micro"``, as published), or label by label."""
 

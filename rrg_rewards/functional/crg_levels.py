@@ -22,15 +22,6 @@ from rrg_rewards.functional.crg import (
 )
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts
 
-__all__ = [
-    "best_constant_of_levels",
-    "crg_level_contributions",
-    "crg_level_scores",
-    "crg_multilevel_score",
-    "level_counts",
-    "split_levels",
-]
-
 
 def crg_multilevel_score(
     preds: Sequence[Tensor], target: Sequence[Tensor], average: CRGAverage = "micro", min_prevalence: float = 0.0

@@ -12,16 +12,6 @@ from torch import Tensor
 
 from rrg_rewards.schemas.errors import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS, UNKNOWN_WEIGHT
 
-__all__ = [
-    "CrimsonAttributeError",
-    "CrimsonEvaluation",
-    "CrimsonFinding",
-    "CrimsonStatistics",
-    "crimson_score",
-    "crimson_score_from_statistics",
-    "crimson_statistics",
-]
-
 # Keys of entries whose values, if present, must be texts.
 _TEXTS = ("id", "ref_id", "pred_id", "finding", "clinical_significance", "severity", "explanation")
 

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["ct_finebench_score"]
-
 
 def ct_finebench_score(grades: Tensor | Sequence[float], counts: Sequence[int] | Tensor) -> Tensor:
     r"""Compute the mean grade of each report's questions (CT-FineBench, Section 3.3).

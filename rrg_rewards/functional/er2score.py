@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-__all__ = ["MarginRewardEnforcementLoss", "margin_reward_enforcement_loss", "margin_reward_enforcement_terms"]
-
 Reduction = Literal["sum", "mean", "none"]
 
 

@@ -5,16 +5,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = [
-    "LabelCounts",
-    "check_label_pair",
-    "label_averages",
-    "label_counts",
-    "label_f1",
-    "label_statistics",
-    "macro_statistics",
-]
-
 
 class LabelCounts(NamedTuple):
     """Confusion counts of binary labels; int64 tensors of the same shape."""

@@ -5,8 +5,6 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-__all__ = ["KLEstimator", "kl_estimate", "token_entropies", "token_log_probs"]
-
 KLEstimator = Literal["k1", "k2", "k3"]
 
 

@@ -9,18 +9,6 @@ from torch import Tensor
 
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = [
-    "Aggregation",
-    "ImportanceMode",
-    "Objective",
-    "PolicyLoss",
-    "RatioLevel",
-    "TokenLoss",
-    "importance_weights",
-    "policy_loss",
-    "value_loss",
-]
-
 Objective = Literal["clipped", "cispo", "sapo", "vespo"]
 """The loss of a token; see :class:`TokenLoss`."""
 

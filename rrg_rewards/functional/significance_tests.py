@@ -9,23 +9,6 @@ from torch import Tensor
 
 from rrg_rewards.functional.bootstrap import bootstrap_draws, draw_counts, percentile_interval
 
-__all__ = [
-    "CorpusStatistic",
-    "PairedBootstrap",
-    "PermutationTest",
-    "WilliamsTest",
-    "bootstrap_test",
-    "bootstrap_values",
-    "drawn_run_means",
-    "holm_correction",
-    "paired_bootstrap",
-    "paired_randomisation",
-    "permutation_p_value",
-    "student_tail",
-    "weighted_mean",
-    "williams_test",
-]
-
 CorpusStatistic = Callable[..., Tensor]
 """Function of weights ``(B, N)`` and of columns of ``N`` rows that returns the corpus value of each weighting.
 

@@ -13,8 +13,6 @@ from typing import Any
 from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import get_trainer_reward
 
-__all__ = ["reward_fn"]
-
 
 def reward_fn(
     prompt: Any,  # noqa: ARG001 (AReaL's)

@@ -11,8 +11,6 @@ from typing import Any
 from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import get_trainer_reward
 
-__all__ = ["REWARD_NAME", "REWARD_TYPE", "compute_score"]
-
 REWARD_NAME = "rrg_rewards"
 """Name of the reward in EasyR1's logs."""
 

@@ -14,8 +14,6 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import describe_code, format_signature
 
-__all__ = ["CheXbertLabeler", "RadEvalMetric"]
-
 _EXTRA = "radeval"
 # RadCliQ estimates a number of errors. The other metrics of RadEval 2.2 are agreements.
 _LOWER_IS_BETTER = frozenset({"radcliq"})

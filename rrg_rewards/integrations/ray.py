@@ -19,8 +19,6 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["RayScorers", "ReportScorer", "ReportSums", "merge_sums", "score_dataset"]
-
 _EXTRA = "ray"
 # Batches that wait for each worker, so that no worker is idle while the driver waits for the first of them.
 _WAITING = 4

@@ -8,8 +8,6 @@ from typing import Any
 
 from rrg_rewards.integrations.common.batch_reward import BatchReward, make_batch_rewards
 
-__all__ = ["make_reward_funcs"]
-
 
 def make_reward_funcs(settings: Mapping[str, Any] | None = None) -> list[BatchReward]:
     """Make the reward functions for ``GRPOTrainer(reward_funcs=...)``, one for each reward.

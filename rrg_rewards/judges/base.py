@@ -8,19 +8,6 @@ from typing import Any, Generic, Literal, TypeVar
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.processes import run_coroutine
 
-__all__ = [
-    "STOPPED",
-    "AnswerError",
-    "FailureKind",
-    "Judge",
-    "JudgeFailure",
-    "JudgeTask",
-    "JudgeWarning",
-    "Message",
-    "ReportPair",
-    "remember_results",
-]
-
 FailureKind = Literal["deadline", "connection", "status", "malformed", "inconsistent"]
 """Kind of failure: out of time, server unreachable, request refused, answer not valid JSON, or answer that contradicts
 itself or the reports."""

@@ -12,8 +12,6 @@ from rrg_rewards.findings.editing.inject_errors import inject_errors
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
-__all__ = ["REGIMES", "Candidates", "Regime", "make_candidates", "nearest_others"]
-
 Regime = Literal["generated", "random", "matched", "edited"]
 """``generated``: the report of a model. ``random``: the report of another study. ``matched``: the most similar report
 of another study. ``edited``: the reference with injected errors."""

@@ -19,8 +19,6 @@ from rrg_rewards.functional.crimson import (
 )
 from rrg_rewards.judges.base import JudgeFailure, ReportPair
 
-__all__ = ["EvaluatedPair", "judge_agreement", "read_evaluations"]
-
 _COLUMNS = ("reference", "candidate", "context", "evaluation", "judge", "prompt")
 # Decimals of scores that are compared.
 _DIGITS = 9

@@ -5,8 +5,6 @@ import unicodedata
 
 from rrg_rewards.judges.tasks.grounding import prose
 
-__all__ = ["INSTRUCTION_KINDS", "find_instructions"]
-
 # Text that closes a field of a prompt or starts a turn: special tokens, tags, roles, template headings.
 _MARKUP = re.compile(
     r"<\s*[|/!]|[|/]\s*>|<\s*[a-z_▁]{2,}[^<>\n]{0,40}>|\[/?inst\]|<<\s*sys|^[^\S\n]*#{2,}\s*\w|^[^\S\n]*\|.*\|[^\S\n]*$|={4,}"

@@ -22,8 +22,6 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["LocalJudge"]
-
 _EXTRA = "local-judge"
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 # Enough for JSON with an indentation of 4. Without a limit, a weak model may generate only white space.

@@ -21,8 +21,6 @@ from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 
-__all__ = ["ENGINE", "Examiner", "GradedAnswer", "JudgeSetting"]
-
 ENGINE = "engine"
 """Setting that selects the finding engine instead of a judge."""
 

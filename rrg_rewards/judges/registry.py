@@ -9,8 +9,6 @@ import yaml
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["get_judge"]
-
 _JUDGES = {
     "rules": ("rrg_rewards.judges.rules", "RuleJudge"),
     "openai": ("rrg_rewards.judges.server.judge", "OpenAIJudge"),

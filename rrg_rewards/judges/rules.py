@@ -12,8 +12,6 @@ from rrg_rewards.judges.tasks.grounding import prose
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["RuleJudge"]
-
 _TASK = "crimson"
 
 

@@ -9,8 +9,6 @@ from torch import Tensor
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.utilities.backend import Backend
 
-__all__ = ["FallibleLabeler", "Labeler", "LabelledReports", "label_reports"]
-
 
 @runtime_checkable
 class Labeler(Protocol):

@@ -21,8 +21,6 @@ from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.signature import format_signature
 from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 
-__all__ = ["JudgeLabeler"]
-
 _MODALITIES: Mapping[str, Modality] = {"chest CT": "ct", "abdominal CT": "ct", "chest X-ray": "xray"}
 _NOT_STATED = StatedLabel("negative", None)
 

@@ -20,8 +20,6 @@ from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 
-__all__ = ["ABNORMALITY", "LevelReader"]
-
 ABNORMALITY = "abnormality"
 """The first level: the labels of the labeler."""
 

@@ -21,8 +21,6 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["RadBertLabeler"]
-
 _ENCODER = "zzxslp/RadBERT-RoBERTa-4m"
 _WEIGHT_FILES = ("model.safetensors", "RadBertClassifier.pth", "pytorch_model.bin")
 # Names with these endings are files and never Hub ids, so that a mistyped path is not looked up on the Hub.

@@ -7,8 +7,6 @@ from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.utilities.plugins import Registry
 from rrg_rewards.utilities.yaml_files import is_yaml_path
 
-__all__ = ["LABELERS", "LabelerSetting", "get_labeler", "needs_judge"]
-
 LabelerSetting = str | Mapping[str, Any] | Labeler
 """A labeler, or its name or settings as :func:`get_labeler` accepts them."""
 

@@ -19,8 +19,6 @@ from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.signature import format_signature
 from rrg_rewards.utilities.yaml_files import absolute_yaml_path, is_yaml_path
 
-__all__ = ["RuleLabeler"]
-
 # Lexicon of each label schema.
 _LEXICONS = {"ct_rate": "chest_ct", "chexbert": "chest_xray"}
 # "No Finding" is positive unless a label other than support devices is positive or uncertain.

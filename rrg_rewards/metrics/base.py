@@ -19,8 +19,6 @@ from rrg_rewards.utilities.checks import check_reports, check_same_length
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.precision import own_precision
 
-__all__ = ["Column", "ModalityWarning", "ReportMetric", "ScalarMetric", "read_column"]
-
 Column = Sequence[Any] | Tensor
 """A context column of ``N`` values: a sequence, or a tensor whose first dimension is ``N``."""
 

@@ -13,8 +13,6 @@ from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.plugins import import_object
 from rrg_rewards.utilities.signature import describe_code, format_signature
 
-__all__ = ["CallableMetric", "function_parameters"]
-
 
 class CallableMetric(ReportMetric):
     """A function of predictions and references as a report metric.

@@ -16,8 +16,6 @@ from rrg_rewards.models.crepe.predictor import CrepeOptions, CrepePredictor
 from rrg_rewards.models.pair_predictor import Precision
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CREPE", "CrepeScores"]
-
 # Minimum predicted count of an error that the explanations name.
 _LIKELY = 0.5
 

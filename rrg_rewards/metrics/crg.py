@@ -37,8 +37,6 @@ from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CRGPrior", "LabelScores", "ReportCRG", "prior_text"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LabelScores(LabelledScores):

@@ -20,8 +20,6 @@ from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label
 from rrg_rewards.metrics.labelled import LabelCountsMetric
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CRGMetric", "CRGScore", "MultiLevelCRGScore", "average_fields"]
-
 
 class CRGMetric(LabelCountsMetric):
     """Base of the CRG metrics: confusion counts of one or several levels of labels, columns of one table."""

@@ -23,8 +23,6 @@ from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CRIMSON", "CrimsonRuns", "CrimsonScores", "report_pairs"]
-
 # Names of the summed details and statistics. Weights are multiples of 1/4, except for partial credit.
 _WEIGHTS = (
     "credit",

@@ -22,8 +22,6 @@ from rrg_rewards.questions.grading import Grading, OverSpecified
 from rrg_rewards.questions.schema import AnswerType, QAItem, QuestionSchema, check_finding_labels, items_on
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CTFineBench", "Examination", "FineBenchMode", "FineBenchScores"]
-
 FineBenchMode = Literal["recall", "precision", "f1"]
 """Source of the questions: the reference (``"recall"``, as published), the candidate, or both."""
 

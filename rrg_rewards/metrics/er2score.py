@@ -17,8 +17,6 @@ from rrg_rewards.models.pair_predictor import Precision
 from rrg_rewards.schemas import ScoringSystem, get_scoring_system
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["ER2Score", "ER2Scores"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ER2Scores(Scores):

@@ -17,17 +17,6 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.processes import run_coroutine
 
-__all__ = [
-    "FAILURE_KINDS",
-    "AsyncReportMetric",
-    "JudgedMetric",
-    "JudgedScores",
-    "failed_by_kind",
-    "failure_texts",
-    "place_results",
-    "warn_of_failures",
-]
-
 FAILURE_KINDS: tuple[str, ...] = get_args(FailureKind)
 """Kinds of judge failures, in the order of the counts in ``num_failed``."""
 

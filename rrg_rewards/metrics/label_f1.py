@@ -19,8 +19,6 @@ from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["LabelF1", "LabelF1Scores"]
-
 F1Average = Literal["micro", "macro"]
 
 CHEXBERT_5 = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")

@@ -18,8 +18,6 @@ from rrg_rewards.metrics.base import ReportMetric, ScalarMetric
 from rrg_rewards.metrics.judged import FAILURE_KINDS, failed_by_kind, failure_texts, place_results, warn_of_failures
 from rrg_rewards.metrics.scores import Scores
 
-__all__ = ["LabelCountsMetric", "LabelledMetric", "LabelledScores"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LabelledScores(Scores):

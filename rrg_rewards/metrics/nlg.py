@@ -16,8 +16,6 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.models.loading import PretrainedModel
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["BLEU", "ROUGE", "BERTScore", "ChrF", "longest_common_subsequence", "rouge_f"]
-
 RougeVariant = Literal["rouge1", "rouge2", "rougeL"]
 
 _WORD = re.compile(r"\w+|[^\w\s]")

@@ -10,8 +10,6 @@ from torchmetrics.utilities import dim_zero_cat
 from rrg_rewards.functional.correlation import kendall_tau, spearman_rho
 from rrg_rewards.metrics.base import ScalarMetric
 
-__all__ = ["GradedRewards", "PreferenceAccuracy", "annotated_totals", "preference_pairs", "rows_with_totals"]
-
 # Contributions are rounded to float32. Differences below this fraction of the largest contribution are ties.
 _TIE = 1e-6
 # Indices of references are stored as float32, which represents integers exactly up to this number.

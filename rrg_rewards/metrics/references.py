@@ -11,8 +11,6 @@ from rrg_rewards.metrics.nlg import BLEU
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.checks import check_reports, check_same_length
 
-__all__ = ["check_references", "score_batch", "score_references", "signature_with_references"]
-
 References = Sequence[str | None]
 
 

@@ -10,15 +10,6 @@ from rrg_rewards.metrics.callable import CallableMetric, function_parameters
 from rrg_rewards.utilities.names import check_required, unknown_name_message
 from rrg_rewards.utilities.plugins import Registry, import_object
 
-__all__ = [
-    "METRICS",
-    "MetricMaker",
-    "available_metrics",
-    "make_metric",
-    "maker_of",
-    "metric_maker",
-]
-
 # ``module:Class`` of each metric.
 _METRICS: dict[str, str] = {
     "bertscore": "rrg_rewards.metrics.nlg:BERTScore",

@@ -12,8 +12,6 @@ from typing_extensions import Self
 from rrg_rewards.schemas.scoring import is_number
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["Scores", "named_weights", "score_sums"]
-
 
 @dataclass(frozen=True, repr=False)
 class Scores:

@@ -20,8 +20,6 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.settings import SettingError
 
-__all__ = ["PretrainedModel", "load_frozen", "merge_adapter", "process_device"]
-
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 

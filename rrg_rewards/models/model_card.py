@@ -11,8 +11,6 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from rrg_rewards.data.tables.writers import open_output
 
-__all__ = ["CARD_NAME", "base_model", "card_table", "is_written_here", "number", "write_model_card"]
-
 logger = logging.getLogger(__name__)
 
 CARD_NAME = "README.md"

@@ -18,8 +18,6 @@ from rrg_rewards.utilities.checks import check_model_source, check_reports, chec
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
 
-__all__ = ["PairPredictor", "PairPredictorOptions", "PairTokenizer", "Precision", "packed_batches", "shares"]
-
 TokensT = TypeVar("TokensT")
 
 

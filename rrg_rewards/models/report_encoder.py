@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from rrg_rewards.models.loading import PretrainedModel
 from rrg_rewards.utilities.precision import own_precision
 
-__all__ = ["ReportEncoder"]
-
 
 @dataclass
 class ReportEncoder:

@@ -12,8 +12,6 @@ from torch import Tensor
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["check_state_dict", "locate_weights", "read_state_dict", "read_state_dicts", "weights_hash"]
-
 _NAMED_KEYS = 5
 _SAFE_FILES = ("model.safetensors", "model.safetensors.index.json")
 _PICKLED_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")

@@ -9,8 +9,6 @@ from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_numb
 from rrg_rewards.pages.page import Column, Page, Pane, Rows
 from rrg_rewards.pages.plots import draw_png
 
-__all__ = ["agreement_page", "draw_agreement", "table_agreement_page"]
-
 # Points of a plot; more cannot be told apart.
 _MOST_POINTS = 1000
 

@@ -8,8 +8,6 @@ from rrg_rewards.pages.page import Column, Page, Pane, Rows
 from rrg_rewards.pages.plots import draw_png
 from rrg_rewards.watch.attack.results import AttackResult
 
-__all__ = ["attack_page", "attack_sections", "draw_attack"]
-
 
 def attack_page(result: AttackResult, with_text: bool = False) -> Page:
     """Return the page of an attack on a reward.

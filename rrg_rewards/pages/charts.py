@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from rrg_rewards.pages.markup import Markup, element
 
-__all__ = ["Curves", "Histogram", "Interval", "Intervals", "Matrix", "Scatter", "cards"]
-
 _WIDTH, _LEFT, _RIGHT, _ROW = 480.0, 150.0, 20.0, 24.0
 _LETTERS = 21
 _BINS = 24

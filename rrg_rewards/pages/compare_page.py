@@ -15,8 +15,6 @@ from rrg_rewards.pages.markup import Markup, shown_interval, shown_number, shown
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows
 from rrg_rewards.pages.score_page import one_text
 
-__all__ = ["compare_page", "compared_findings", "table_comparison_page"]
-
 
 def compare_page(
     result: SystemComparison,

@@ -7,8 +7,6 @@ from typing import Any, Literal
 from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.tasks.grounding import content_words
 
-__all__ = ["Status", "highlights", "locate"]
-
 Status = Literal["matched", "misdescribed", "missed", "invented"]
 
 _SENTENCE = re.compile(r"[^.;!?\n]+")

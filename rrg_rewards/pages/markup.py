@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["Markup", "element", "joined", "shown_interval", "shown_number", "shown_p", "table"]
-
 _VOID = frozenset(("circle", "line", "path", "rect", "polyline"))
 
 

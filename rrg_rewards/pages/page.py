@@ -18,8 +18,6 @@ from rrg_rewards.pages.markup import Markup, element, joined
 from rrg_rewards.utilities.texts import encodable_text
 from rrg_rewards.version import __version__
 
-__all__ = ["Column", "Page", "Pane", "Rows", "render_page", "write_page"]
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Digits of a number in the data of a page.
 _DIGITS = 6

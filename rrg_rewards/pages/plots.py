@@ -7,8 +7,6 @@ from typing import Any
 from rrg_rewards.pages.charts import Curves, Intervals, Matrix
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["draw_png"]
-
 _COLORS = {"value": "tab:blue", "exploit": "tab:red", "unclear": "tab:orange", "none": "tab:green"}
 _MARKS = {
     "zero": {"color": "black"},

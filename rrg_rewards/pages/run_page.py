@@ -16,8 +16,6 @@ from rrg_rewards.pages.plots import draw_png
 from rrg_rewards.pages.watch_page import alarm_table, watch_charts
 from rrg_rewards.watch.attack.results import AttackResult
 
-__all__ = ["draw_run", "run_page"]
-
 # Logged values besides the means of the rewards, with their captions.
 _LOGGED = {
     "reward": "reward, weighted sum",

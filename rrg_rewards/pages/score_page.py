@@ -15,8 +15,6 @@ from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows
 
-__all__ = ["ScoreRows", "one_text", "score_page"]
-
 # Explanations that contain names and reasons, but no text of a report.
 _WITHOUT_TEXT = frozenset(("failure",))
 

@@ -13,8 +13,6 @@ from rrg_rewards.pages.plots import draw_png
 from rrg_rewards.watch.counts import Block
 from rrg_rewards.watch.statistics import agreement
 
-__all__ = ["alarm_table", "watch_charts", "write_watch_page"]
-
 _TEXTS = {
     "words": "words per report",
     "repeated_sentences": "repeated sentences, share",

@@ -16,8 +16,6 @@ from rrg_rewards.questions.schema import AttributeSpec
 from rrg_rewards.questions.vocabulary import Hit, answer_vocabulary
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["AttributeValueReader", "Sentence"]
-
 # Maximum number of words between a denial and the phrase that it denies, and between a number and a finding's name.
 _DENIAL_REACH = 2
 _NUMBER_REACH = 5

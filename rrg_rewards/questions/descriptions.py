@@ -22,8 +22,6 @@ from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.questions.vocabulary import Hit, answer_vocabulary
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["Describer", "Description", "check_readable", "describer"]
-
 # Maximum number of remembered units.
 _MEMORY = 50_000
 # Words of "nodules, mainly with ground glass density".

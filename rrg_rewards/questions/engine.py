@@ -21,8 +21,6 @@ from rrg_rewards.questions.schema import (
 )
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 
-__all__ = ["answer_items", "build_items", "stated_values"]
-
 _SCHEMAS = ("ct_rate", "merlin")
 # Words with the same first letters, as many as this, are related: nodule, nodular.
 _STEM_LENGTH = 5

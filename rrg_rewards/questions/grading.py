@@ -13,8 +13,6 @@ from rrg_rewards.questions.schema import AnswerType, check_answer_type
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["Grading", "OverSpecified", "check_grading", "compare_answers", "largest_measure"]
-
 Grading = Literal["levels", "overlap"]
 """Grades of lists: 1, 0.5 or 0 for the whole answer, as published, or the overlap of its parts with the true ones."""
 

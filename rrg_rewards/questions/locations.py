@@ -7,8 +7,6 @@ from functools import lru_cache
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.questions.vocabulary import AnswerVocabulary, Hit, answer_tokens, answer_vocabulary
 
-__all__ = ["Place", "grade_place", "opposed_details", "places_in", "places_text", "read_places"]
-
 _SIDES = ("right", "left")
 # Stations of lymph nodes, and words that may be between "upper" and "lower paratracheal".
 _UPPER_STATION, _LOWER_STATION = "upper paratracheal", "lower paratracheal"

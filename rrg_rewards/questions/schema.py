@@ -10,20 +10,6 @@ from typing import Any, Literal, get_args
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import check_keys, is_yaml_path, package_yaml, package_yaml_names, read_user_yaml
 
-__all__ = [
-    "SEVERAL_LESIONS",
-    "AnswerType",
-    "AttributeSpec",
-    "FindingLabels",
-    "FindingSpec",
-    "QAItem",
-    "QuestionSchema",
-    "check_finding_labels",
-    "get_question_schema",
-    "items_on",
-    "positive_findings",
-]
-
 SEVERAL_LESIONS = (
     "A report may describe several lesions of one finding. One question is about all of them together. A finding is "
     "present if any of its lesions is present; suspected lesions do not count beside a present one. The answer on a "

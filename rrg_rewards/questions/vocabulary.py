@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from rrg_rewards.findings.reading.phrases import PhraseBook
 from rrg_rewards.utilities.yaml_files import package_yaml
 
-__all__ = ["AnswerVocabulary", "Hit", "PartWords", "answer_tokens", "answer_vocabulary"]
-
 _TOKEN = re.compile(r"[^\W_]+(?:\.\d+)?|[,;/()?.:]")
 # Numbered segments of the liver. "Segment IVa" is "segment 4a".
 _ROMAN = {name: str(n) for n, name in enumerate(["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x"], start=1)}

@@ -14,18 +14,6 @@ from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.output import RewardOutput
 
-__all__ = [
-    "AsyncMetricReward",
-    "AsyncReward",
-    "Completion",
-    "MetricReward",
-    "Reward",
-    "completion_text",
-    "completion_texts",
-    "is_asynchronous",
-    "named_columns",
-]
-
 Completion = str | Sequence[Mapping[str, Any]]
 
 

@@ -17,16 +17,6 @@ from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import gather_objects, num_processes
 
-__all__ = [
-    "SHAPING_OPTIONS",
-    "AsyncComposedReward",
-    "ComposedReward",
-    "Gate",
-    "RewardPart",
-    "RunningMoments",
-    "compose",
-]
-
 # After 100 unshared batches, assume that no callback shares the statistics.
 _MAX_UNSHARED = 100
 

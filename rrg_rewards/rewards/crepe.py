@@ -12,8 +12,6 @@ from rrg_rewards.models.crepe.encoding import LongReports
 from rrg_rewards.models.pair_predictor import Precision
 from rrg_rewards.rewards.base import MetricReward
 
-__all__ = ["CrepeReward", "RewardShape"]
-
 RewardShape = Literal["linear", "exponential"]
 
 

@@ -17,8 +17,6 @@ from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.rewards.base import Completion, MetricReward
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["CRGReward", "PriorMode"]
-
 PriorMode = Literal["dataset", "running"]
 
 

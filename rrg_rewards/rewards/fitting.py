@@ -6,8 +6,6 @@ from typing import Any
 from rrg_rewards.rewards.compose import SHAPING_OPTIONS, RunningMoments
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 
-__all__ = ["fit_reward", "reward_columns"]
-
 _BATCH = 256
 
 

@@ -13,8 +13,6 @@ from rrg_rewards.rewards.shaping import TextReward
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["LikelihoodReward"]
-
 
 class LikelihoodReward(TextReward):
     r"""The mean log-likelihood of a report's tokens under a frozen language model.

@@ -10,8 +10,6 @@ from torch import Tensor
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["OUTPUT_OPTIONS", "RewardOutput", "RewardTransform"]
-
 OUTPUT_OPTIONS = frozenset({"key", "sign", "transform"})
 """Options of :func:`rrg_rewards.rewards.make_reward` that select and transform the output of any reward."""
 

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.processes import run_coroutine
 
-__all__ = ["RewardFunctionModel"]
-
 
 class RewardFunctionModel(nn.Module):
     """A reward model that calls reward functions, for ``trl.experimental.ppo.PPOTrainer`` (TRL <= 1.12).

@@ -13,15 +13,6 @@ from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
 from rrg_rewards.utilities.names import check_required, unknown_name_message
 from rrg_rewards.utilities.plugins import Registry, import_object
 
-__all__ = [
-    "RewardSetting",
-    "available_rewards",
-    "check_reward_options",
-    "make_reward",
-    "name_and_options",
-    "parse_reward",
-]
-
 # Rewards with a class of their own, which are imported lazily. Other names are those of metrics to wrap.
 _REWARDS = {
     "composed": "rrg_rewards.rewards.compose:ComposedReward",

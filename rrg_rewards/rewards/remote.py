@@ -26,8 +26,6 @@ from rrg_rewards.utilities.concurrency import for_each, within
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import run_coroutine
 
-__all__ = ["RemoteReward", "RemoteRewardWarning"]
-
 _HTTP = "httpx2"
 # A reply has some hundred bytes for each completion.
 _MOST_BYTES = 64 * 2**20

@@ -13,8 +13,6 @@ from rrg_rewards.rewards.base import Completion, Reward, completion_texts
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["FormatReward", "OverlongPenalty", "RepetitionPenalty", "TextReward"]
-
 # A word is a run of letters, or a number. Any other character separates words: "nodule,effusion/hernia_mass".
 _WORD = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
 _LETTERS = re.compile(r"[^\W\d_]+")

@@ -2,17 +2,6 @@
 
 from typing import Literal, get_args
 
-__all__ = [
-    "ATTRIBUTE_ERROR_TYPES",
-    "ATTRIBUTE_WEIGHTS",
-    "ERROR_CATEGORIES",
-    "REXVAL_ERRORS",
-    "SIGNIFICANCE_WEIGHTS",
-    "UNKNOWN_WEIGHT",
-    "AttributeErrorType",
-    "ErrorCategory",
-]
-
 SIGNIFICANCE_WEIGHTS = {
     "urgent": 1.0,
     "actionable_not_urgent": 0.5,

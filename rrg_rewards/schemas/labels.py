@@ -8,17 +8,6 @@ from typing import Any
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import is_yaml_path, package_yaml, read_user_yaml
 
-__all__ = [
-    "CHEXBERT",
-    "CT_RATE",
-    "LABEL_SCHEMAS",
-    "MERLIN",
-    "SUPPORT_DEVICES",
-    "LabelSchema",
-    "get_label_schema",
-    "is_no_abnormality",
-]
-
 SUPPORT_DEVICES = "Support Devices"
 """The label that a report without abnormality may have."""
 

@@ -12,16 +12,6 @@ from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import is_yaml_path, package_yaml, package_yaml_names, read_user_yaml
 
-__all__ = [
-    "Criterion",
-    "CriterionKind",
-    "Direction",
-    "ScoringSystem",
-    "get_scoring_system",
-    "is_number",
-    "scoring_system_names",
-]
-
 Direction = Literal["deduct", "add"]
 """Whether the sub-scores are errors, which are deducted from the base, or marks, which are added to it."""
 

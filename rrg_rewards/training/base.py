@@ -12,15 +12,6 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 
-__all__ = [
-    "OptimizerSettings",
-    "ResumableDataModule",
-    "ResumableLoader",
-    "ScheduleName",
-    "TrainingModule",
-    "parameter_groups",
-]
-
 ScheduleName = Literal["linear", "cosine", "constant"]
 
 

@@ -4,8 +4,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["Backend"]
-
 T = TypeVar("T")
 
 

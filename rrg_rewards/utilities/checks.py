@@ -5,8 +5,6 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
-__all__ = ["check_limits", "check_model_source", "check_reports", "check_same_length"]
-
 
 def check_model_source(name: str | Path) -> None:
     """Check that the source of a model is not a missing folder or a folder that contains only an adapter.

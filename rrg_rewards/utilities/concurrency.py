@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["for_each", "within"]
-
 T = TypeVar("T")
 
 

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from rrg_rewards.utilities.files import whole_file
 
-__all__ = ["FEATURE_ENDINGS", "FEATURE_KEY", "FeatureError", "check_features", "read_features", "write_features"]
-
 FEATURE_ENDINGS = (".npz", ".npy", ".safetensors")
 """Endings of feature files. The ending determines the format."""
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-__all__ = ["whole_file"]
-
 
 @contextmanager
 def whole_file(path: Path, partial: Path | None = None) -> Iterator[BinaryIO]:

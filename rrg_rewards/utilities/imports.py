@@ -7,8 +7,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["lazy_names", "require"]
-
 
 def require(module: str, extra: str) -> ModuleType:
     """Import an optional module, or raise an error that gives the pip command.

@@ -3,8 +3,6 @@
 from collections.abc import Container, Iterable
 from difflib import get_close_matches
 
-__all__ = ["check_required", "unknown_name_message"]
-
 # The keys of a trainer are more than 200, and their list would hide the suggestion.
 _MOST_LISTED = 60
 

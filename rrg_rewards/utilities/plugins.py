@@ -8,8 +8,6 @@ from typing import Any
 
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["Registry", "import_object"]
-
 
 class Registry:
     """Objects of one kind by name.

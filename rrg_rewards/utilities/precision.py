@@ -5,8 +5,6 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-__all__ = ["own_precision"]
-
 _DEVICES = ("cpu", "cuda", "xpu", "mps")
 
 

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-__all__ = ["any_process", "gather_objects", "num_processes", "process_index", "run_coroutine"]
-
 T = TypeVar("T")
 
 

@@ -6,8 +6,6 @@ from typing import TypeVar
 
 import numpy as np
 
-__all__ = ["Draws", "seeded_draws"]
-
 T = TypeVar("T")
 
 

@@ -4,8 +4,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Progress", "RunLog", "RunWarning"]
-
 Progress = Callable[[int, int], None]
 """A function of the number of finished items and the number of items to add to the total."""
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import MISSING, field, fields
 from typing import Any
 
-__all__ = ["SettingError", "check_minimums", "setting"]
-
 
 class SettingError(ValueError):
     """A setting with an invalid value, or one that contradicts another.

@@ -9,8 +9,6 @@ from typing import Any
 
 from rrg_rewards.version import __version__
 
-__all__ = ["describe_code", "format_signature"]
-
 # Number of hexadecimal digits of a digest.
 _DIGITS = 12
 

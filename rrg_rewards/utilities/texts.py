@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-__all__ = ["REPLACEMENT", "PlaceholderWarning", "encodable_text", "find_placeholders", "placeholder_message"]
-
 _PLACEHOLDERS = frozenset({"nan", "none", "null", "n/a", "<na>"})
 
 REPLACEMENT = "\ufffd"

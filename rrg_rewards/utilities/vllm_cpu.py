@@ -6,8 +6,6 @@ import torch
 
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["keep_cpu_weights"]
-
 
 def keep_cpu_weights() -> None:
     """Make engines of this process that start later keep their weights in the original layout.

@@ -12,16 +12,6 @@ import yaml
 
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = [
-    "absolute_yaml_path",
-    "check_keys",
-    "is_yaml_path",
-    "package_yaml",
-    "package_yaml_digest",
-    "package_yaml_names",
-    "read_user_yaml",
-]
-
 T = TypeVar("T")
 
 

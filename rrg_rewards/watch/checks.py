@@ -10,18 +10,6 @@ from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.watch.counts import Block
 from rrg_rewards.watch.statistics import Estimate, agreement, estimate, spread, upper_tail
 
-__all__ = [
-    "Check",
-    "Divergence",
-    "Drift",
-    "NewSentences",
-    "RunView",
-    "Verdict",
-    "change_checks",
-    "default_checks",
-    "get_stopping_checks",
-]
-
 
 @dataclass(frozen=True)
 class RunView:

@@ -16,8 +16,6 @@ from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.watch.counts import Counts
 
-__all__ = ["LABEL_METRIC", "Batch", "Values"]
-
 LABEL_METRIC = "label_f1"
 """Name of a held-out metric of each watch with a labeler: F1 of the labels of a report and its reference."""
 

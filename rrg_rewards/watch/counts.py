@@ -5,8 +5,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-__all__ = ["Block", "Counts"]
-
 # Sentences in a smaller share of the reports are not counted one by one, nor more than this number of sentences.
 _LEAST_SHARE = 0.05
 _MOST_SENTENCES = 100

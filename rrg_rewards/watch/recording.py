@@ -6,8 +6,6 @@ from typing import Any
 
 from rrg_rewards.rewards.base import Completion, is_asynchronous
 
-__all__ = ["RecordedBatch", "RewardRecorder", "failure_shares"]
-
 _FAILED = "/failed"
 
 

@@ -13,8 +13,6 @@ from rrg_rewards.watch.checks import Check, RunView, Verdict, change_checks, def
 from rrg_rewards.watch.counting import Batch, Values
 from rrg_rewards.watch.counts import Block, Counts
 
-__all__ = ["RewardWatch"]
-
 logger = logging.getLogger("rrg_rewards.watch")
 
 _LEAST_BLOCKS = 3

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from rrg_rewards.functional.significance_tests import student_tail
 from rrg_rewards.watch.counts import Block
 
-__all__ = ["Estimate", "agreement", "estimate", "spread", "upper_tail"]
-
 
 @dataclass(frozen=True)
 class Estimate:

@@ -16,8 +16,6 @@ from rrg_rewards.findings.editing.injected_report import (
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 from rrg_rewards.utilities.yaml_files import package_yaml
 
-__all__ = ["InjectedStudy", "inject_phantom_errors"]
-
 _OFFSET = len(FINDINGS_HEADER) + 1
 # Order in which errors are added, fewest suitable findings first, because a finding has at most one error.
 _ORDER = "FDECB"

@@ -16,16 +16,6 @@ from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.random_draws import Draws
 from rrg_rewards.utilities.yaml_files import package_yaml
 
-__all__ = [
-    "PhantomContext",
-    "PhantomStudy",
-    "Population",
-    "load_population",
-    "phantom_rows",
-    "phantom_studies",
-    "phantom_vocabulary",
-]
-
 FINDINGS_HEADER, IMPRESSION_HEADER = "Findings:", "Impression:"
 _WORD = re.compile(r"\w+|[^\w\s]+")
 

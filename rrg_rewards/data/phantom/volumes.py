@@ -20,19 +20,6 @@ from rrg_rewards.utilities.features import write_features
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import package_yaml
 
-__all__ = [
-    "DEFAULT_CHANNELS",
-    "DEFAULT_GRID",
-    "DEFAULT_NOISE",
-    "Anatomy",
-    "box_cells",
-    "load_anatomy",
-    "phantom_mark",
-    "phantom_volume",
-    "phantom_volume_rows",
-    "write_phantom_volumes",
-]
-
 Grid = tuple[int, int, int]
 """Numbers of cells along z, y and x."""
 

@@ -10,8 +10,6 @@ from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws
 from rrg_rewards.utilities.yaml_files import package_yaml
 
-__all__ = ["OPTIONAL_SLOTS", "STYLES", "Region", "Statement", "Template", "Topic", "Wording", "load_wording"]
-
 STYLES = ("compact", "full")
 """Styles of phantom reports."""
 

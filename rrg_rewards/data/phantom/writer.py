@@ -9,8 +9,6 @@ from rrg_rewards.data.phantom.wording import OPTIONAL_SLOTS, Region, Template, T
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.random_draws import Draws
 
-__all__ = ["Mention", "PhantomFinding", "Report", "draw_mention", "write_mentions", "write_report"]
-
 _LABELS = frozenset(CT_RATE.labels)
 _ORDER_JITTER = 3.0
 

@@ -12,8 +12,6 @@ from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.findings.editing.injected_report import LETTERS
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["read_radevalx", "read_radpref", "read_rate_eval", "read_refisco", "read_rexval"]
-
 _REXVAL_REPORTS = "50_samples_gt_and_candidates.csv"
 _REXVAL_ERRORS = ("6_valid_raters_per_rater_error_categories.csv", "6_valid_raters_per_rater_error_counts.csv")
 _RATER_COLUMNS = {

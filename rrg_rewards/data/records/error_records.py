@@ -11,8 +11,6 @@ from rrg_rewards.data.tables.table import Table, TableError, is_missing, parse_j
 from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.findings.editing.injected_report import LETTERS
 
-__all__ = ["ErrorRecord", "parse_count", "read_error_records", "write_error_records"]
-
 _REQUIRED = ("reference", "candidate", "counts", "source", "edits")
 _OPTIONAL = ("edits", "significant", "other")
 # Means over raters may be rounded.

@@ -16,16 +16,6 @@ from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = [
-    "GradedPair",
-    "GradedPairs",
-    "GradedReport",
-    "grade_by_errors",
-    "graded_pairs",
-    "read_graded_reports",
-    "write_graded_reports",
-]
-
 # Tolerance of totals, as a share of the smallest weight, because totals are often rounded to two digits.
 _ROUNDING = 0.01
 # Tolerance of pairs: a loss may sum scores in float32, with a relative error of about 1e-7.

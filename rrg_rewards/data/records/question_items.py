@@ -15,8 +15,6 @@ from rrg_rewards.questions.schema import AnswerType, QAItem, QuestionSchema
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["ReportItems", "check_question_items", "load_question_items", "read_question_items", "write_question_items"]
-
 _FIELDS = tuple(field.name for field in fields(QAItem))
 # Finding, attribute, question and answer, which each item has.
 _REQUIRED_FIELDS = _FIELDS[:4]

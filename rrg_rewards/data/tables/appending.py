@@ -12,8 +12,6 @@ from rrg_rewards.data.tables.readers import parse_jsonl
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.data.tables.writers import json_line
 
-__all__ = ["AppendedLines", "read_whole_lines"]
-
 
 class AppendedLines:
     r"""A JSON lines file that is open for appending. Appended lines are not lost if the program crashes.

@@ -8,8 +8,6 @@ from typing import Any, BinaryIO, Literal, get_args
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.data.tables.writers import finite, json_line, open_output
 
-__all__ = ["STUDY_COLUMN", "DocumentLayout", "parse_json", "unique_keys", "write_report_document"]
-
 DocumentLayout = Literal["rexrank", "vlm3d"]
 """Layout of a JSON document: an object of studies by name, or a list of generated reports."""
 

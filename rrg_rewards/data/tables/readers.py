@@ -18,8 +18,6 @@ from rrg_rewards.data.tables.json_documents import parse_json, unique_keys
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, table_format
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["BatchedTable", "parse_jsonl", "read_table"]
-
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 # Without a limit, a quote that is not closed, or a file without line feeds, would be read into memory as one cell.
 _MOST_BYTES = 2**26

@@ -12,20 +12,6 @@ from typing import Any
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
-__all__ = [
-    "EMPTY_CELL",
-    "FORMATS",
-    "STANDARD",
-    "JoinedTable",
-    "Table",
-    "TableError",
-    "is_missing",
-    "matching_rows",
-    "parse_json_cell",
-    "study_name",
-    "table_format",
-]
-
 STANDARD = "-"
 """Path of standard input and output."""
 

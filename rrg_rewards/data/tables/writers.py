@@ -18,19 +18,6 @@ from rrg_rewards.utilities.files import whole_file
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.texts import REPLACEMENT, encodable_text
 
-__all__ = [
-    "TableEncoder",
-    "arrow_types",
-    "check_output",
-    "finite",
-    "json_line",
-    "open_output",
-    "open_table",
-    "partial_path",
-    "write_json",
-    "write_table",
-]
-
 
 class TableEncoder(ABC):
     """Writes tables with equal column names to a file.

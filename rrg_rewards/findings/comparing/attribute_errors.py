@@ -7,18 +7,6 @@ from rrg_rewards.findings.knowledge.concepts import Relation
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, Attributes, Finding, Place
 
-__all__ = [
-    "AttributeDiscrepancy",
-    "attribute_discrepancies",
-    "density",
-    "is_among",
-    "is_nodule",
-    "levels_apart",
-    "severity_steps",
-    "sides_conflict",
-    "stated_places",
-]
-
 _SEVERITIES = {"minimal": 0, "mild": 1, "moderate": 2, "severe": 3}
 # Number of severity steps that is significant for every finding: from "small" to "large".
 _SIGNIFICANT_STEPS = 2

@@ -14,8 +14,6 @@ from rrg_rewards.findings.reading.finding import LUNG_LEVELS, OTHER, Attributes,
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.findings.reading.wordings import lesion_bits, opposite_bits, wording
 
-__all__ = ["are_apart", "covers", "match_cost", "relation_of"]
-
 # Costs of a match: each step between the concepts, and differences in side, location, density, severity and size.
 _STEP, _OPPOSITE, _ONE_OF_BOTH, _PLACE, _DENSITY, _SEVERITY, _SIZE = 4.0, 3.0, 1.0, 2.0, 1.0, 0.25, 0.5
 

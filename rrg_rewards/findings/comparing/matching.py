@@ -16,8 +16,6 @@ from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
 from rrg_rewards.schemas.errors import ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS
 
-__all__ = ["FindingComparison", "FindingMatch", "compare_findings"]
-
 # Findings of a report after this number match nothing, because the number of pairs grows with its square. Reports of
 # patients contain fewer than a hundred.
 _MOST_FINDINGS = 300

@@ -10,8 +10,6 @@ from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.phrases import WordBits
 
-__all__ = ["clinical_significance"]
-
 _LEVELS = {
     "urgent": "urgent",
     "actionable": "actionable_not_urgent",

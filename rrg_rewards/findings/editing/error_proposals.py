@@ -15,17 +15,6 @@ from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.utilities.random_draws import Draws
 
-__all__ = [
-    "MODALITIES",
-    "PROPOSERS",
-    "denials_dropped",
-    "global_comparisons",
-    "inventions",
-    "normal_statements",
-    "report_modality",
-    "synonyms",
-]
-
 MODALITIES = ("ct", "xray")
 """Modalities of reports."""
 

@@ -29,8 +29,6 @@ from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
-__all__ = ["inject_errors"]
-
 # Rarest first, because a finding has at most one error and few findings have a comparison to remove.
 _ORDER = "FDCEBA"
 # Maximum number of edits to try for one error, in all and for each finding.

@@ -11,16 +11,6 @@ from rrg_rewards.schemas import ERROR_CATEGORIES, REXVAL_ERRORS
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws
 
-__all__ = [
-    "LETTERS",
-    "WHOLE_EXAMINATION",
-    "ErrorEdit",
-    "InjectedReport",
-    "draw_counts",
-    "error_counts",
-    "requested_counts",
-]
-
 LETTERS = tuple(REXVAL_ERRORS)
 """Letters of the error categories, in order."""
 

@@ -20,8 +20,6 @@ from rrg_rewards.findings.editing.rewrite_rules import (
 from rrg_rewards.findings.knowledge.load import expand, load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
-__all__ = ["paraphrase_report"]
-
 _MEASURE = re.compile(
     rf"(?<![\w.:/])({MEASURED_NUMBERS})\s*(mm|millimet(?:er|re)s?|cm|centimet(?:er|re)s?)(?!\w)",
     re.IGNORECASE,

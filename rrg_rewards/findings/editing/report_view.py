@@ -13,8 +13,6 @@ from rrg_rewards.findings.reading.engine import extract_findings
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
 
-__all__ = ["ComparisonWords", "Proposal", "ReportView", "comparison_words"]
-
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

@@ -11,18 +11,6 @@ from typing import Any, NamedTuple
 from rrg_rewards.findings.editing.text_edits import Replacement, apply, matching_case
 from rrg_rewards.findings.knowledge.load import joined
 
-__all__ = [
-    "MEASURED_NUMBERS",
-    "NUMBER",
-    "Rewording",
-    "RewrittenReport",
-    "Rule",
-    "TextRewriter",
-    "exact_arithmetic",
-    "read_rules",
-    "spans",
-]
-
 # A sentence ends at a full stop before a space, at a line end, and at quotes and bullets, which separate lines of an
 # impression. A full stop without a space after it is usually a decimal point or part of an abbreviation.
 _MOST_CHARACTERS = 2_000

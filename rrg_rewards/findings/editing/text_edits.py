@@ -11,20 +11,6 @@ from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, split_unit, unwrap
 from rrg_rewards.utilities.random_draws import Draws
 
-__all__ = [
-    "Move",
-    "Replacement",
-    "Sentence",
-    "apply",
-    "candidate_place",
-    "conflicting",
-    "drop_sentence",
-    "matching_case",
-    "read_sentences",
-    "reordered",
-    "without_item",
-]
-
 _TERMINATOR = re.compile(r"[.;]*[ \t]*")
 # The marker of a list item: "1.", "2)", "-". The engine reads a number as a separate sentence.
 _MARKER = re.compile(r"\(?(\d{1,2})[.)]?$|[-*]$")

@@ -20,8 +20,6 @@ from rrg_rewards.findings.editing.rewrite_rules import (
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
-__all__ = ["corrupt_report"]
-
 _FACTOR = Decimal("1.5")
 _OPENING = re.compile(r"\W*(?:in|on|at|within|along|around|for)\b", re.IGNORECASE)
 _JOINT = re.compile(r",|(?<!\w)and(?!\w)")

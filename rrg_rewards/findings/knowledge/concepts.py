@@ -10,8 +10,6 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["SAME", "ConceptGraph", "Relation", "concept_graph", "finding_organ", "organs_differ", "varies_in_organ"]
-
 Kind = Literal["same", "unspecific", "overinterpretation", "descriptor", "certainty"]
 
 _RELATIONS = ("same_as", "near", "kin")

@@ -7,8 +7,6 @@ from typing import Any
 
 from rrg_rewards.utilities.yaml_files import package_yaml, package_yaml_digest
 
-__all__ = ["expand", "joined", "knowledge_digest", "load_knowledge", "word_pattern"]
-
 _PACKAGE = "rrg_rewards.findings.knowledge"
 _MACRO = re.compile(r"(?<!\?P)<([a-z_]+)>")
 

@@ -9,8 +9,6 @@ from typing import Any
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 
-__all__ = ["Patient", "parse_age"]
-
 # A single M or W after a number may be the sex. It is a unit only after three digits, as in DICOM.
 _AGE = re.compile(
     r"\s*(\d+(?:\.\d+)?)"

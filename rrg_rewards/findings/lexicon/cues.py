@@ -4,8 +4,6 @@ from functools import cache
 
 from rrg_rewards.utilities.yaml_files import package_yaml
 
-__all__ = ["cue_words"]
-
 
 @cache
 def cue_words(section: str, *lists: str) -> frozenset[str]:

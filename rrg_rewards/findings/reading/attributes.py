@@ -12,8 +12,6 @@ from rrg_rewards.findings.reading.finding import LUNG_LEVELS, LUNG_PARTS, Attrib
 from rrg_rewards.findings.reading.modifiers import PLACING, Modifier, modifier_reader
 from rrg_rewards.findings.reading.statements import statement_numbers
 
-__all__ = ["AttributeReader", "Span", "attribute_reader"]
-
 _TUPLES = ("location", "morphology")
 # Attributes after the second of two joined findings that also belong to the first.
 _SHARED = ("laterality", "location", "change", "device_position", "places")

@@ -22,8 +22,6 @@ from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units,
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.findings.reading.wordings import composed_concept
 
-__all__ = ["FindingEngine", "UnitMemory", "engine_of", "extract_findings", "get_engine"]
-
 _PRESENCES: dict[int, Presence] = {PRESENT: "present", UNCERTAIN: "uncertain", ABSENT: "absent"}
 # Maximum number of remembered units, and maximum length of a remembered unit in characters.
 _MEMORY = 200_000

@@ -4,8 +4,6 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["LUNG_LEVELS", "LUNG_PARTS", "OTHER", "Attributes", "Finding", "Place", "Presence", "may_be_same"]
-
 OTHER = "other_finding"
 """Concept of an open finding, which no concept of the lexicon names."""
 LUNG_LEVELS = frozenset({"upper", "middle", "lower"})

@@ -24,8 +24,6 @@ from rrg_rewards.utilities.yaml_files import (
     read_user_yaml,
 )
 
-__all__ = ["CUES", "Lexicon", "Rule", "load_lexicon", "shipped_lexicon"]
-
 _PACKAGE = "rrg_rewards.findings.lexicon"
 _SHARED = "cues"
 _MODALITIES: dict[str, Modality] = {"chest_ct": "ct", "abdomen": "ct", "chest_xray": "xray"}

@@ -9,19 +9,6 @@ from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 
-__all__ = [
-    "Ends",
-    "Measure",
-    "NumberTooLongError",
-    "Size",
-    "UnknownUnitError",
-    "attenuation_in",
-    "cardiothoracic_ratio_in",
-    "range_start",
-    "read_measures",
-    "size_at",
-]
-
 Ends = tuple[Fraction | None, Fraction | None]
 """Lowest and highest value of a range; ``None`` if unbounded."""
 

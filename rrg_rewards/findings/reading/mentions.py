@@ -9,8 +9,6 @@ from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.negation import ABSENT, NegationScope
 from rrg_rewards.findings.reading.phrases import match_end, union
 
-__all__ = ["Mention", "find_mentions", "mention_spans", "named_spans", "sentence_codes"]
-
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
 _LABEL_SIZE = 4
 _LABEL_FILLERS = frozenset(

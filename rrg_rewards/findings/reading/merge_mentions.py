@@ -13,8 +13,6 @@ from rrg_rewards.findings.reading.attributes import attribute_reader
 from rrg_rewards.findings.reading.finding import Attributes, Finding, may_be_same
 from rrg_rewards.findings.reading.tokens import tokenise
 
-__all__ = ["abnormal_findings", "is_countable"]
-
 # The words of a heading after a finding that it names: "Nodes/esophagus:".
 _HEADING_END = re.compile(r"(?: ?(?:/|,|&|\band\b) ?[A-Za-z]+){0,2} ?:")
 # The concept that all devices are kinds of.

@@ -9,8 +9,6 @@ from typing import Literal
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 
-__all__ = ["Modality", "ModalityCheck", "report_majority"]
-
 Modality = Literal["ct", "xray"]
 """Modality of reports: computed tomography or radiography."""
 

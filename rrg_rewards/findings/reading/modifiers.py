@@ -11,8 +11,6 @@ from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.measurements import size_at
 from rrg_rewards.findings.reading.phrases import PhraseBook, WordTable
 
-__all__ = ["PLACING", "Modifier", "ModifierReader", "modifier_reader"]
-
 Values = tuple[tuple[str, Any], ...]
 """Attributes and their values."""
 PLACING = frozenset({"in", "at", "on", "within", "throughout"})

@@ -8,8 +8,6 @@ from operator import or_
 
 from rrg_rewards.findings.reading.lexicon import CUES
 
-__all__ = ["ABSENT", "PRESENT", "UNCERTAIN", "NegationScope"]
-
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
 # The bits of the cues, in the rows of CUES.
 _BITS = [1 << i for i in range(len(CUES))]

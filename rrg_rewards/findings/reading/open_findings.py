@@ -11,8 +11,6 @@ from rrg_rewards.findings.reading.attributes import attribute_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.phrases import PhraseBook, WordTable
 
-__all__ = ["OpenStatement", "OpenStatementReader", "open_statement_reader"]
-
 _SIGNALS = frozenset({"heads", "changes", "stated", "denied"})
 _ROLES = ("stated", "neutral", "explained", "technical", "continuing", "heads", "changes", "normal")
 # Maximum number of words between a denial and the word that it denies: "not very clear".

@@ -12,18 +12,6 @@ from typing import Any, Generic, TypeVar
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 
-__all__ = [
-    "Phrase",
-    "PhraseBook",
-    "PhraseCompiler",
-    "PhraseTable",
-    "Step",
-    "WordBits",
-    "WordTable",
-    "match_end",
-    "union",
-]
-
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
 # Number of letters of a word in which its stem is looked for; more than the longest stem.

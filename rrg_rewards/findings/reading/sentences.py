@@ -7,8 +7,6 @@ from itertools import compress, pairwise
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.tokens import UNIT_MARK, normalise, pad, tokenise
 
-__all__ = ["UNIT_SEPARATOR", "report_units", "split_unit", "tokenise_units", "unwrap"]
-
 UNIT_SEPARATOR = ". "
 """Text between two units. A unit is one or several whole sentences; the engine remembers the results of each unit."""
 

@@ -8,8 +8,6 @@ from operator import or_
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.phrases import PhraseCompiler, WordBits
 
-__all__ = ["is_elsewhere", "statement_numbers"]
-
 _WORD_LISTS = ("anatomy", "unnamed", "elsewhere", "lungs", "verbs", "placing", "involved")
 _ANATOMY, _UNNAMED, _ELSEWHERE, _LUNGS, _VERB, _PLACING, _INVOLVED = (1 << i for i in range(len(_WORD_LISTS)))
 # Number of words at the start of a clause that can mark it as a continuation of the preceding clause.

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 
-__all__ = ["UNIT_MARK", "locate", "normalise", "pad", "tokenise"]
-
 _PADDED = ",()?:/"
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.%<>" + _PADDED)
 

@@ -8,8 +8,6 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.phrases import WordBits, union
 from rrg_rewards.utilities.yaml_files import package_yaml
 
-__all__ = ["Wording", "composed_concept", "lesion_bits", "opposite_bits", "wording"]
-
 # Letters of two words that have no class in ``knowledge/wordings.yaml`` and are equal in their first letters.
 _STEM = 6
 

@@ -7,8 +7,6 @@ from concurrent.futures import Future
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-__all__ = ["start_in_background"]
-
 T = TypeVar("T")
 
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}

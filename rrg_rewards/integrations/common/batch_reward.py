@@ -11,8 +11,6 @@ from rrg_rewards.rewards.base import Completion
 from rrg_rewards.rewards.compose import SHAPING_OPTIONS
 from rrg_rewards.rewards.registry import parse_reward
 
-__all__ = ["BatchReward", "make_batch_rewards"]
-
 
 class BatchReward:
     """A synchronous reward function that reads columns of the data set.

@@ -8,8 +8,6 @@ from threading import Lock
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-__all__ = ["BatchLimits", "BatchQueue", "QueueFullError"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["gather_columns", "read_row"]
-
 
 def read_row(reference: Any, reference_column: str, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the columns of one completion.

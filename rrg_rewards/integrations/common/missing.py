@@ -4,8 +4,6 @@ from collections.abc import Hashable, Sequence
 
 from rrg_rewards.integrations.common.settings import Missing
 
-__all__ = ["MissingRewards"]
-
 
 class MissingRewards:
     """Replaces missing rewards by a number or by the mean of other rewards.

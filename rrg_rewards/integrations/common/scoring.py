@@ -19,8 +19,6 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, completion_texts, is_asynchronous
 from rrg_rewards.rewards.compose import ComposedReward
 
-__all__ = ["RewardedCompletion", "TrainerReward", "get_trainer_reward"]
-
 # A judge limits its concurrent requests itself.
 _JUDGED_AT_A_TIME = 64
 # The trainer limits its rollouts itself.

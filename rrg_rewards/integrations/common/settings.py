@@ -18,16 +18,6 @@ from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.utilities.yaml_files import check_keys, read_user_yaml
 from rrg_rewards.version import __version__
 
-__all__ = [
-    "CONFIG_VARIABLE",
-    "Missing",
-    "TrainerSettings",
-    "fit_settings",
-    "read_settings",
-    "read_settings_file",
-    "settings_key",
-]
-
 CONFIG_VARIABLE = "RRG_REWARDS_CONFIG"
 """Environment variable with the path of the YAML file of settings, or with the settings as a YAML mapping ``{...}``."""
 

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["ReportExtractor", "completion_after_prompt", "first_exchange", "plain_question"]
-
 # Start of an answer in the chat formats of Qwen, Llama 3, Mistral, Gemma, Phi and Vicuna.
 _ANSWER = re.compile(
     r"<\|im_start\|>assistant\n?|<\|start_header_id\|>assistant<\|end_header_id\|>\s*|\[/INST\]|"

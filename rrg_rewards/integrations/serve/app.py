@@ -35,8 +35,6 @@ from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.utilities.concurrency import within
 from rrg_rewards.version import __version__
 
-__all__ = ["SHARED_FOLDER", "make_app"]
-
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable of the folder in which workers share their metrics; prometheus_client reads it when imported."""
 

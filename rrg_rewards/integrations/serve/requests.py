@@ -11,8 +11,6 @@ from rrg_rewards.integrations.common.transcripts import completion_after_prompt,
 from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.rewards.base import Completion
 
-__all__ = ["DIALECTS", "Dialect", "RequestError", "Sample", "ScoredSample", "busy", "error_place", "scoring_error"]
-
 
 class Sample(NamedTuple):
     """A completion with its values of the columns that the reward reads."""

@@ -20,8 +20,6 @@ from uvicorn.supervisors.multiprocess import Multiprocess
 from rrg_rewards.integrations.serve.app import SHARED_FOLDER, make_app
 from rrg_rewards.integrations.serve.settings import ServerOptions
 
-__all__ = ["bind", "run_server"]
-
 S = TypeVar("S", bound=socket.socket)
 
 _log = logging.getLogger("uvicorn.error")

@@ -11,8 +11,6 @@ from rrg_rewards.integrations.common.batching import BatchQueue, QueueFullError
 from rrg_rewards.integrations.serve.requests import RequestError, Sample, ScoredSample, busy, scoring_error
 from rrg_rewards.integrations.serve.settings import ServerOptions
 
-__all__ = ["Scorer"]
-
 T = TypeVar("T")
 
 

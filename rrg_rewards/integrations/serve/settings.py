@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.rewards.base import Reward
 
-__all__ = ["ServerOptions", "columns_by_prompt"]
-
 _MEBIBYTE = 2**20
 _AT_LEAST_ONE = ("max_batch", "max_pending", "max_concurrent", "max_request_bytes", "max_connections", "workers")
 

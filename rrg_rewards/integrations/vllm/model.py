@@ -21,8 +21,6 @@ from rrg_rewards.integrations.vllm.processing import CTChatDummyInputs, CTChatPr
 from rrg_rewards.models.ct_chat.processor import IMAGE_TOKEN
 from rrg_rewards.models.ct_chat.projector import CTChatProjector
 
-__all__ = ["CTChatForConditionalGeneration"]
-
 
 @MULTIMODAL_REGISTRY.register_processor(CTChatVLLMProcessor, info=CTChatProcessingInfo, dummy_inputs=CTChatDummyInputs)
 class CTChatForConditionalGeneration(nn.Module, SupportsLoRA, SupportsMultiModal, SupportsPP):  # type: ignore[misc]

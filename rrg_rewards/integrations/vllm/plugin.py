@@ -2,8 +2,6 @@
 
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["register"]
-
 _ARCHITECTURE = "CTChatForConditionalGeneration"
 
 

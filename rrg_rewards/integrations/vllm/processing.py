@@ -21,8 +21,6 @@ from vllm.renderers import TokenizeParams
 from rrg_rewards.models.ct_chat.config import CTChatConfig
 from rrg_rewards.models.ct_chat.processor import IMAGE_TOKEN, is_volume, read_volume, tokenize_prompts, volumes_of
 
-__all__ = ["CTChatDummyInputs", "CTChatProcessingInfo", "CTChatTokenizeParams", "CTChatVLLMProcessor"]
-
 # Tokens of a published volume. vLLM reserves memory for the projector with a volume of this size.
 _PUBLISHED_TOKENS = 24**3
 _TEXT = "ct_chat_text"

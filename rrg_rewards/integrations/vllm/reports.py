@@ -8,8 +8,6 @@ from rrg_rewards.models.ct_chat.processor import tokenize_prompts
 from rrg_rewards.training.policy.hf_generators import render_prompts, with_volume
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["VLLMReports"]
-
 
 class VLLMReports:
     """Generates the reports that ``CausalLMGenerator`` and ``CTChatGenerator`` generate, with vLLM.

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["LOCK_SECONDS", "AnswerCache", "make_private"]
-
 # Maximum wait for a write of another process: longer than a write takes, much shorter than a call to a model.
 LOCK_SECONDS = 5.0
 # Name of the database that diskcache creates in its folder. SQLite's further files begin with it.

@@ -22,8 +22,6 @@ from rrg_rewards.judges.server.settings import ServerSettings
 from rrg_rewards.utilities.concurrency import within
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["ChatClient", "Session", "Usage", "UsageCounter"]
-
 # Maximum size of a reply. An answer of 2,048 tokens has about 10 KB, with log-probabilities up to 4 MB.
 _MOST_BYTES = 8 * 2**20
 # Statuses other than 5xx after which a retry may succeed.

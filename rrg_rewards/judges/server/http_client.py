@@ -7,8 +7,6 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
-__all__ = ["Address", "Hook", "ReplyRefusedError", "check_address", "make_http_client"]
-
 Hook = Callable[[Any], Awaitable[None]]
 """Function that a client awaits with each request or reply."""
 

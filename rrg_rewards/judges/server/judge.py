@@ -19,8 +19,6 @@ from rrg_rewards.utilities.concurrency import for_each
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.signature import format_signature
 
-__all__ = ["OpenAIJudge"]
-
 # Number of cache look-ups between yields to the event loop.
 _LOOK_UPS = 64
 

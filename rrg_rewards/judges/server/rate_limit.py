@@ -10,8 +10,6 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
-__all__ = ["Admission", "RateLimiter", "RateStoppedError", "estimated_tokens", "expected_tokens"]
-
 _MINUTE = 60.0
 # Maximum seconds between checks of a waiting call. Finished calls may have used fewer tokens than expected.
 _LONGEST_NAP = 1.0

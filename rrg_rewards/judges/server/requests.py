@@ -10,17 +10,6 @@ from rrg_rewards.judges.base import AnswerError, Item, JudgeTask
 from rrg_rewards.judges.server.settings import RESPONSE_FORMATS, ResponseFormat, ServerSettings
 from rrg_rewards.utilities.texts import encodable_text
 
-__all__ = [
-    "FormatChoice",
-    "Tokens",
-    "answer_key",
-    "hash_json",
-    "is_format_refusal",
-    "reply_text",
-    "reply_tokens",
-    "request_body",
-]
-
 # Minimum temperature of a request after a rejected answer. At 0, the seed has no effect.
 _REASK_TEMPERATURE = 0.5
 # Distance between the seeds of two runs: more than the number of requests for an item.

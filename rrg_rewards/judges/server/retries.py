@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from rrg_rewards.judges.base import FailureKind
 
-__all__ = ["CallError", "Retries", "ServerHealth", "backoff_seconds", "retry_after_seconds"]
-
 # Longest pause, in multiples of the first.
 _LONGEST_PAUSE = 16
 # Minimum number of lost items after which the judge gives up on a server.

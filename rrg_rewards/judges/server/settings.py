@@ -11,8 +11,6 @@ from rrg_rewards.judges.server.http_client import Address, check_address
 from rrg_rewards.utilities.checks import check_limits
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["RESPONSE_FORMATS", "ResponseFormat", "ServerSettings"]
-
 ResponseFormat = Literal["auto", "json_schema", "schema_object", "json_object", "text"]
 """Constraint of an answer; ``auto`` is the strictest that the server accepts."""
 

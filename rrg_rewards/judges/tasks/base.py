@@ -15,8 +15,6 @@ from typing_extensions import is_typeddict
 from rrg_rewards.judges.base import AnswerError, Item, JudgeTask, Message, Result
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["PromptTask", "answer_schema", "form_keys", "quote_text", "read_answer", "read_json"]
-
 _SEPARATOR = "\n=====\n"
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 # All other characters are escaped: quotes and backslashes end strings; <>[]{}|`# occur in delimiters, markup, JSON and

@@ -12,8 +12,6 @@ from rrg_rewards.judges.tasks.base import PromptTask, quote_text
 from rrg_rewards.judges.tasks.grounding import ReportWords, plain_words, prose, report_words
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES, REXVAL_ERRORS, ErrorCategory
 
-__all__ = ["CountedError", "CountedErrors", "CountingTask"]
-
 # The quotes that an error of a category requires.
 _QUOTES: dict[ErrorCategory, tuple[str, ...]] = {
     "false_finding": ("candidate_quote",),

@@ -18,8 +18,6 @@ from rrg_rewards.judges.tasks.crimson_published import find_control_text, publis
 from rrg_rewards.judges.tasks.grounding import content_words, report_words
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS, AttributeErrorType
 
-__all__ = ["CrimsonAnswer", "CrimsonPrompt", "CrimsonTask"]
-
 CrimsonPrompt = Literal["own", "guidelines", "compact", "crimson-score"]
 """``"own"``: this package's prompt. ``"guidelines"``: with clinical guidelines, for strong models. ``"compact"``: a
 short prompt and form of the answer, for small models trained on evaluations. ``"crimson-score"``: the prompt that the

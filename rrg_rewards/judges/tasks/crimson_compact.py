@@ -8,8 +8,6 @@ from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, Cri
 from rrg_rewards.judges.base import AnswerError
 from rrg_rewards.schemas.errors import AttributeErrorType
 
-__all__ = ["CompactCrimsonAnswer", "compact_answer", "compact_evaluation"]
-
 _LEVELS = {
     "urgent": "urgent",
     "actionable": "actionable_not_urgent",

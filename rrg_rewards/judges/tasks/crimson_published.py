@@ -12,8 +12,6 @@ from rrg_rewards.judges.base import AnswerError, Message, ReportPair
 from rrg_rewards.judges.tasks.base import form_keys, read_answer
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["PublishedCrimsonAnswer", "find_control_text", "published_messages", "read_published_answer"]
-
 # Special tokens of chat templates: <|im_start|>, <start_of_turn>, <bos>, </s>, [INST], <<SYS>> and similar ones.
 _CONTROL = re.compile(
     r"<\s*\|[^<>]*\|\s*>|<\s*/?\s*(?:start_of_turn|end_of_turn|bos|eos|pad|unk|s)\s*>|\[\s*/?\s*INST\s*\]|<<\s*/?\s*SYS\s*>>",

@@ -14,18 +14,6 @@ from rrg_rewards.judges.tasks.grounding import ReportWords, content_words, is_de
 from rrg_rewards.questions.grading import OverSpecified, check_grading, compare_answers, largest_measure
 from rrg_rewards.questions.schema import SEVERAL_LESIONS, AttributeSpec, FindingSpec, QAItem, QuestionSchema
 
-__all__ = [
-    "AnswerPairs",
-    "AnswersTask",
-    "FindingTriple",
-    "FindingTriples",
-    "GradesTask",
-    "ItemsTask",
-    "Questions",
-    "ReportFindings",
-    "TriplesTask",
-]
-
 EXISTENCE = "existence"
 _GRADES = {"right": 1.0, "partial": 0.5, "wrong": 0.0}
 _MORE = (

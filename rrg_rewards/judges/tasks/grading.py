@@ -16,8 +16,6 @@ from rrg_rewards.judges.tasks.base import PromptTask, quote_text, read_json
 from rrg_rewards.judges.tasks.grounding import plain_words
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
 
-__all__ = ["GradingItem", "GradingTask", "WrittenReport", "quality_tiers", "tier_name"]
-
 Tier = tuple[float, float]
 """Lowest and highest total of a tier of quality."""
 

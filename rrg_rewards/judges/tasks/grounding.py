@@ -7,8 +7,6 @@ from functools import lru_cache
 
 from rrg_rewards.findings import extract_findings
 
-__all__ = ["COVERAGE", "GROUNDING", "ReportWords", "content_words", "is_denial", "plain_words", "prose", "report_words"]
-
 GROUNDING = 0.6
 """Minimum share of a finding's content words that one sentence of its report must contain.
 

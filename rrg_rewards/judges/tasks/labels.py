@@ -12,8 +12,6 @@ from rrg_rewards.judges.base import AnswerError, Message
 from rrg_rewards.judges.tasks.base import PromptTask, quote_text
 from rrg_rewards.judges.tasks.grounding import is_denial, report_words
 
-__all__ = ["LabelState", "LabelsTask", "StatedLabel"]
-
 LabelState = Literal["positive", "negative", "uncertain"]
 """Whether a report states the finding of a label, denies or does not mention it, or leaves it open."""
 

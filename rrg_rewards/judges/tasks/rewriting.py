@@ -18,15 +18,6 @@ from rrg_rewards.questions.engine import build_items
 from rrg_rewards.questions.grading import compare_answers
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_schema
 
-__all__ = [
-    "JudgedVersions",
-    "ParaphraseTask",
-    "WrongDetail",
-    "WrongDetailTask",
-    "lost_in_paraphrase",
-    "rewrite_reports",
-]
-
 _SIDES = {"left": "left", "right": "right", "bilateral": "both", "bilaterally": "both", "both": "both"}
 # A number with its decimals is one word.
 _WORD = re.compile(r"\d+(?:\.\d+)?|\w+")

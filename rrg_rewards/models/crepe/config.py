@@ -11,8 +11,6 @@ require("transformers", extra="models")
 
 from transformers import AutoConfig, PretrainedConfig  # noqa: E402
 
-__all__ = ["CrepeConfig"]
-
 _OWN = ("num_error_categories", "error_categories", "use_presence_loss", "presence_loss_weight", "use_poisson_loss")
 # Fields that transformers writes about the saved model, not about its encoder.
 _OF_THE_MODEL = ("architectures", "dtype", "transformers_version")

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from rrg_rewards.models.pair_predictor import PairTokenizer, shares
 
-__all__ = ["LongReports", "PairEncoder", "TokenizedPair", "aligned_chunks"]
-
 LongReports = Literal["truncate", "chunks"]
 
 

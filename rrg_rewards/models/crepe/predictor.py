@@ -15,8 +15,6 @@ from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOption
 from rrg_rewards.models.state_dicts import locate_weights
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["CrepeOptions", "CrepePredictor"]
-
 _PUBLISHED_LENGTH = 512
 
 

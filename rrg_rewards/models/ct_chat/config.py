@@ -10,8 +10,6 @@ require("transformers", extra="models")
 
 from transformers import AutoConfig, PretrainedConfig  # noqa: E402
 
-__all__ = ["CTChatConfig"]
-
 
 class CTChatConfig(PretrainedConfig):  # type: ignore[misc]
     """Configuration of :class:`CTChatForConditionalGeneration`.

@@ -20,8 +20,6 @@ from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
-__all__ = ["TASK_TOKEN_ROWS", "load_llava_checkpoint"]
-
 logger = logging.getLogger(__name__)
 
 _ADAPTER = ("adapter_model.safetensors", "adapter_model.bin")

@@ -21,21 +21,6 @@ require("transformers", extra="models")
 
 from transformers import AutoTokenizer, BatchFeature, ProcessorMixin  # noqa: E402
 
-__all__ = [
-    "ADDED_TOKENS",
-    "CHAT_FORMATS",
-    "IMAGE_TOKEN",
-    "CTChatProcessor",
-    "Volume",
-    "appended_tokens",
-    "chat_format_of",
-    "chat_template",
-    "is_volume",
-    "read_volume",
-    "tokenize_prompts",
-    "volumes_of",
-]
-
 # In the published order; the published vocabulary spells the fourth token this way.
 ADDED_TOKENS = ("<pad>", "<multiple_choice>", "<long_answer>", "<short_answe>", "<report_generation>")
 IMAGE_TOKEN = "<image>"

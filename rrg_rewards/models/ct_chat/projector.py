@@ -6,8 +6,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from rrg_rewards.models.ct_chat.config import CTChatConfig
 
-__all__ = ["CTChatProjector"]
-
 
 class _AttentionalPooler(nn.Module):
     """Cross attention of learned queries over the tokens of a volume; parameters have the published names."""

@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-__all__ = ["MISSING_SYSTEM_PROMPT", "read_system_prompt"]
-
 MISSING_SYSTEM_PROMPT = (
     "the model was trained with a system prompt in every conversation, but the prompts have none; set the system "
     "prompt to conversation.py of CT-CHAT's code, and begin the prompt template with <provided>"

@@ -13,8 +13,6 @@ require("transformers", extra="models")
 
 from transformers import AutoConfig, PretrainedConfig  # noqa: E402
 
-__all__ = ["ER2ScoreConfig", "read_er2score_config", "read_scoring_system"]
-
 _QUANTIZATIONS = (None, "4bit")
 
 

@@ -15,8 +15,6 @@ from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOption
 from rrg_rewards.schemas import ScoringSystem
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["ER2ScoreOptions", "ER2ScorePredictor"]
-
 
 @dataclass(frozen=True)
 class ER2ScoreOptions(PairPredictorOptions):

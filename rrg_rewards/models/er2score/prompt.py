@@ -15,8 +15,6 @@ from torch import Tensor
 from rrg_rewards.models.pair_predictor import PairTokenizer, shares
 from rrg_rewards.schemas import ScoringSystem
 
-__all__ = ["PromptEncoder", "PromptTemplate", "TokenizedPrompt", "default_prompt"]
-
 _REFERENCE, _CANDIDATE, _CRITERIA = "{reference}", "{candidate}", "{criteria}"
 
 

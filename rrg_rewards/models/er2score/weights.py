@@ -23,22 +23,6 @@ from transformers.models.auto.modeling_auto import (  # noqa: E402
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 
-__all__ = [
-    "ADAPTER",
-    "BACKBONE",
-    "HEAD",
-    "absolute_source",
-    "add_adapter",
-    "backbone_source",
-    "load_adapter",
-    "load_backbone",
-    "load_head",
-    "load_tokenizer",
-    "locate_model",
-    "read_backbone_config",
-    "weight_files",
-]
-
 HEAD = "head.safetensors"
 ADAPTER = "adapter"
 BACKBONE = "backbone"

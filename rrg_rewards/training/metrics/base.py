@@ -11,8 +11,6 @@ from torchmetrics import MeanMetric, Metric
 
 from rrg_rewards.training.base import OptimizerSettings, TrainingModule
 
-__all__ = ["LearnedMetricModule"]
-
 _HELD_OUT = ("val", "test")
 
 

@@ -35,21 +35,6 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import any_process
 
-__all__ = [
-    "TASKS",
-    "History",
-    "SaveOnTermination",
-    "Task",
-    "TrainCLI",
-    "build",
-    "fit",
-    "help_text",
-    "parse",
-    "run",
-    "summary",
-    "validate",
-]
-
 
 class History(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
     """Stores the logged values of each validation, and saves them in checkpoints.

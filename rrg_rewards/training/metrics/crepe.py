@@ -14,8 +14,6 @@ from rrg_rewards.training.base import OptimizerSettings, ScheduleName
 from rrg_rewards.training.metrics.base import LearnedMetricModule
 from rrg_rewards.training.metrics.tokenized import HEADS, Heads
 
-__all__ = ["CountCorrelation", "CrepeModule"]
-
 
 class CountCorrelation(ScalarMetric):
     r"""Kendall's :math:`\tau_b` between predicted and true total error counts of report pairs.

@@ -28,14 +28,6 @@ from rrg_rewards.training.metrics.tokenized import (
 )
 from rrg_rewards.utilities.processes import num_processes, process_index
 
-__all__ = [
-    "CrepeDataModule",
-    "ER2ScoreDataModule",
-    "LearnedMetricData",
-    "LengthGroupedBatches",
-    "LengthSortedBatches",
-]
-
 
 class _Batches(DistributedSampler[Any]):
     """Base class of samplers of lists of rows.

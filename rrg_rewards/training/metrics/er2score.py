@@ -13,8 +13,6 @@ from rrg_rewards.models.er2score.model import ER2ScoreModel
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName, parameter_groups
 from rrg_rewards.training.metrics.base import LearnedMetricModule
 
-__all__ = ["ER2ScoreModule"]
-
 _INPUTS = ("prefix_ids", "prefix_mask", "suffix_ids", "suffix_mask", "owner")
 
 

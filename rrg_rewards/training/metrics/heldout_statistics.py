@@ -17,15 +17,6 @@ from rrg_rewards.functional.correlation import kendall_tau
 from rrg_rewards.metrics.preference_accuracy import GradedRewards, annotated_totals, preference_pairs, rows_with_totals
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem
 
-__all__ = [
-    "accuracy_interval",
-    "agreement_by_source",
-    "count_agreement",
-    "preference_agreement",
-    "tau_interval",
-    "with_preference_intervals",
-]
-
 _CORRELATIONS: tuple[AgreementStatistic, ...] = ("kendall", "spearman")
 
 

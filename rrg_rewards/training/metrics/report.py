@@ -24,15 +24,6 @@ from rrg_rewards.training.metrics.heldout_statistics import (
 )
 from rrg_rewards.utilities.imports import require
 
-__all__ = [
-    "Summary",
-    "crepe_report",
-    "crepe_summary",
-    "er2score_report",
-    "er2score_summary",
-    "write_metric_card",
-]
-
 
 def _write_plots(folder: Path, plots: Mapping[str, Callable[[Any], None]]) -> list[str]:
     """Write plots as PNG files, if matplotlib is installed.

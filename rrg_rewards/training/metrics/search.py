@@ -11,8 +11,6 @@ from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.training.metrics.cli import build, fit, parse
 from rrg_rewards.utilities.imports import require
 
-__all__ = ["search"]
-
 
 class _Prune(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
     """Stops a trial whose value is below the median of earlier trials at the same validation."""

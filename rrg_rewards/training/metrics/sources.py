@@ -30,20 +30,6 @@ from rrg_rewards.schemas.scoring import ScoringSystem
 from rrg_rewards.training.metrics.splits import ExcerptRecord, report_key
 from rrg_rewards.utilities.random_draws import seeded_draws
 
-__all__ = [
-    "ComparedReports",
-    "FileSource",
-    "GradedReports",
-    "JsonlRecords",
-    "PhantomErrors",
-    "RecordSource",
-    "ReportErrors",
-    "ReportSource",
-    "check_sources",
-    "read_graded",
-    "read_sources",
-]
-
 
 class ReportSource(ABC):
     """Base class of sources of candidate reports with references and sub-scores.

@@ -10,8 +10,6 @@ from typing_extensions import TypeVar
 
 from rrg_rewards.data.records.error_records import ErrorRecord
 
-__all__ = ["ExcerptRecord", "RecordSplit", "ReportRecord", "report_key", "split_by_reference"]
-
 _NOT_WORD = re.compile(r"[\W_]+")
 
 

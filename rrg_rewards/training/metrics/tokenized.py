@@ -18,16 +18,6 @@ from rrg_rewards.schemas.scoring import ScoringSystem
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 
-__all__ = [
-    "HEADS",
-    "Heads",
-    "TokenizedPairs",
-    "TokenizedPreferences",
-    "TokenizedReports",
-    "head_labels",
-    "load_tokenizer",
-]
-
 Heads = Literal["categories", "significance", "total"]
 """One head for each of the six categories, two for significant and insignificant errors, or one for all errors."""
 

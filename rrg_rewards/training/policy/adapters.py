@@ -6,8 +6,6 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["adapted_layers", "adapters_merged", "adapters_off", "has_adapters"]
-
 
 def _adapted(module: nn.Module) -> list[Any]:
     # Recognise adapters by attributes instead of PEFT's class, so that PEFT need not be installed.

@@ -11,8 +11,6 @@ from rrg_rewards.data.samplers import UnpaddedDistributedSampler
 from rrg_rewards.training.base import ResumableDataModule, ResumableLoader
 from rrg_rewards.utilities.processes import num_processes, process_index
 
-__all__ = ["PolicyDataModule", "collate_rows"]
-
 Collate = Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]
 
 

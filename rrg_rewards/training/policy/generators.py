@@ -10,8 +10,6 @@ from torch.nn.functional import pad
 
 from rrg_rewards.functional import token_entropies, token_log_probs
 
-__all__ = ["Batch", "Completions", "ReportGenerator", "TokenScores", "num_rows", "repeat_rows", "take_rows"]
-
 Batch = Mapping[str, Any]
 """Columns of ``N`` rows by name: tensors ``(N, ...)`` and lists of ``N`` values."""
 

@@ -22,15 +22,6 @@ from rrg_rewards.training.policy.shared_prompts import (
 )
 from rrg_rewards.utilities.processes import num_processes
 
-__all__ = [
-    "CTChatGenerator",
-    "CausalLMGenerator",
-    "EncoderDecoderGenerator",
-    "is_sharded",
-    "render_prompts",
-    "with_volume",
-]
-
 
 def render_prompts(processor: Any, prompts: Sequence[Any]) -> tuple[list[str], bool]:
     """Return prompts as texts, and whether they were messages.

@@ -20,8 +20,6 @@ from rrg_rewards.training.policy.rollouts import Rollout
 from rrg_rewards.training.policy.sampling import SamplingModule, get_algorithm
 from rrg_rewards.utilities.processes import gather_objects
 
-__all__ = ["PolicyModule"]
-
 ReferenceName = Literal["auto", "copy", "adapter_off"]
 
 _METHODS = ("sample", "log_probs", "decode")

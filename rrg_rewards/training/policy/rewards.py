@@ -14,8 +14,6 @@ from rrg_rewards.rewards.base import Reward
 from rrg_rewards.training.policy.generators import Batch, Completions
 from rrg_rewards.utilities.processes import run_coroutine
 
-__all__ = ["RewardSet", "RewardTable", "TrainerState"]
-
 # Arguments that the trainer passes to a reward in addition to columns.
 _RESERVED = ("prompts", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra")
 

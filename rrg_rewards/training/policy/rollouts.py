@@ -12,8 +12,6 @@ from rrg_rewards.training.policy.generators import Completions, take_rows
 from rrg_rewards.training.policy.rewards import RewardTable
 from rrg_rewards.utilities.processes import gather_objects
 
-__all__ = ["Rollout", "rollout_statistics"]
-
 
 @dataclass
 class Rollout:

@@ -34,14 +34,6 @@ from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import gather_objects, process_index
 
-__all__ = [
-    "ALGORITHMS",
-    "Algorithm",
-    "Baseline",
-    "SamplingModule",
-    "get_algorithm",
-]
-
 Baseline = Literal["group", "leave_one_out", "greedy", "value"]
 
 

@@ -17,15 +17,6 @@ from transformers.cache_utils import DynamicLayer
 
 from rrg_rewards.training.policy.generators import Completions
 
-__all__ = [
-    "Prompts",
-    "accepted_arguments",
-    "new_cache",
-    "parts_of_similar_length",
-    "sample_completions",
-    "sample_tokens",
-]
-
 # Rows that have ended are removed from the batch when they are at least this fraction of it.
 _ENDED = 1 / 8
 

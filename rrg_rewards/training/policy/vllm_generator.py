@@ -16,8 +16,6 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import num_processes, process_index
 from rrg_rewards.utilities.vllm_cpu import keep_cpu_weights
 
-__all__ = ["VLLMGenerator", "checkpoint_weights"]
-
 _SEEDS = 2**31
 
 

@@ -14,8 +14,6 @@ from rrg_rewards.watch.attack.families import EVOLVED, Family, Material, Policy,
 from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, get_outcome
 from rrg_rewards.watch.attack.search import FINALISTS, append_texts, evolve, finalists, screen_findings, search_family
 
-__all__ = ["attack_reward"]
-
 _HONEST = Policy(("{report}",), edit="report")
 # Minimum number of calls of a family's search.
 _LEAST_CALLS = 64

@@ -12,8 +12,6 @@ from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.watch.attack.families import Policy
 
-__all__ = ["PolicyTable", "RewardCalls", "reward_name"]
-
 # References of the first comparison of a search; each further comparison has four times as many.
 _FIRST = 8
 

@@ -18,19 +18,6 @@ from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import package_yaml
 
-__all__ = [
-    "EVOLVED",
-    "Family",
-    "Listing",
-    "Material",
-    "Phrase",
-    "Policy",
-    "family_names",
-    "make_families",
-    "read_material",
-    "split_sentences",
-]
-
 Edit = Literal["", "report", "sentence"]
 
 EVOLVED = "evolved"

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["AttackResult", "FamilyResult", "get_outcome"]
-
 Outcome = Literal["exploit", "unclear", "none"]
 
 

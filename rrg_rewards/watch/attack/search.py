@@ -10,8 +10,6 @@ from rrg_rewards.watch.attack.families import Family, Listing, Phrase, Policy
 
 _T = TypeVar("_T")
 
-__all__ = ["FINALISTS", "append_texts", "evolve", "finalists", "race", "screen_findings", "search_family"]
-
 # Share of survivors of a comparison, and their minimum number.
 _KEPT = 0.25
 _LEAST_KEPT = 4
