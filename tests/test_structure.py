@@ -24,6 +24,7 @@ OWN_FILES = {
     "rrg_rewards.judges.tasks.crimson_compact": "one form of CRIMSON's answers",
     "rrg_rewards.judges.tasks.crimson_published": "one form of CRIMSON's prompt and answers",
     "rrg_rewards.models.ct_chat.llava": "checkpoints of another code",
+    "rrg_rewards.training.policy.shared_prompts": "attention over a prompt that is computed once, which knows no texts",
     "rrg_rewards.watch.attack.search": "search of texts, which knows no held-out references",
 }
 
