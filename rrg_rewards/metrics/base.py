@@ -396,7 +396,9 @@ class ReportMetric(ScalarMetric, ABC):
 
 def _check_spelling(further: Mapping[str, Any], cls: type) -> None:
     """Raise a ValueError for a misspelled option among the arguments of torchmetrics, which names no near ones."""
-    known = [one.name for one in inspect.signature(cls).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    parameters = inspect.signature(cls).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
     for name in further:
-        if get_close_matches(name, known, cutoff=0.8):
+        # A subclass may declare an argument of torchmetrics itself, such as sync_on_compute, and pass it on.
+        if name not in known and get_close_matches(name, known, cutoff=0.8):
             raise ValueError(unknown_name_message("argument", name, known))

@@ -9,7 +9,7 @@ from torchmetrics import MetricCollection
 from words import WordLabeler
 
 from rrg_rewards.labelers import RuleLabeler
-from rrg_rewards.metrics import CRIMSON, CTFineBench, ReportCRG, ReportMetric, Scores
+from rrg_rewards.metrics import CRIMSON, ROUGE, CTFineBench, ReportCRG, ReportMetric, Scores
 from rrg_rewards.metrics.base import ModalityWarning, read_column
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.utilities.backend import Backend
@@ -163,6 +163,14 @@ def test_a_misspelled_argument_of_a_metric_names_the_nearest():
         ReportCRG(averag="macro")
     with pytest.raises(ValueError, match="Unexpected keyword arguments"):
         ReportCRG(colour="red")
+
+
+def test_an_argument_of_torchmetrics_that_a_subclass_declares_is_no_misspelled_one():
+    class Local(ROUGE):
+        def __init__(self, sync_on_compute=False, **kwargs):
+            super().__init__(sync_on_compute=sync_on_compute, **kwargs)
+
+    assert not Local().sync_on_compute
 
 
 LABELS = [[1, 0, 0], [0, 1, 1], [0, 0, 1], [1, 1, 0]]
