@@ -56,8 +56,9 @@ def _settings(judge: str | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(judge, str) and judge.lstrip().startswith("{"):
         try:
             judge = yaml.safe_load(judge)
-        except yaml.YAMLError as error:
-            raise ValueError(f"cannot read {judge!r} as a mapping") from error
+        except yaml.YAMLError:
+            # Neither the settings nor YAML's message, which may contain the key of a server.
+            raise ValueError("cannot read a judge's settings as a mapping: the text in braces is not YAML") from None
     if isinstance(judge, str):
         name, _, model = judge.partition(":")
         return {"name": name, **({"model": model} if model else {})}

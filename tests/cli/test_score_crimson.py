@@ -102,7 +102,7 @@ def test_progress_is_told_batch_by_batch(run, pairs, monkeypatch):
     ("options", "message"),
     [
         (["--metrics", "crimson", "--judge", "ruls"], "argument --judge: unknown judge 'ruls'; did you mean 'rules'?"),
-        (["--metrics", "crimson", "--judge", "{name: rules"], "cannot read '{name: rules' as a mapping"),
+        (["--metrics", "crimson", "--judge", "{name: rules"], "cannot read a judge's settings as a mapping"),
         (["--metrics", "crimson", "--judge", "{model: x}"], "a judge's settings must have a name"),
         (["--metrics", "crimson", "--judge", "{name: scripted, wait: 1}"], "argument --judge:"),
         (["--metrics", "crg", "--judge", "rules"], "argument --judge: no metric among crg takes one"),
