@@ -37,10 +37,6 @@ class RewardStateCallback(StateCallback, Callback):  # type: ignore[misc]  # Lig
         self.synchronize()
 
 
-# Check first: the error message names the extra that installs Lightning.
-require("lightning.pytorch", extra="lightning")
-
-
 class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lightning is an optional dependency
     """Watches a policy for reward hacking, in reinforcement learning with Lightning.
 

@@ -57,10 +57,6 @@ class TrainerRewardStateCallback(StateCallback, TrainerCallback):  # type: ignor
             write_json(self.state_dict(), _checkpoint_folder(args, state) / _FILE, overwrite=True)
 
 
-# Check first: the error message names the extra that installs transformers.
-require("transformers", extra="trl")
-
-
 class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignore[misc]  # transformers is optional
     """Watches a policy for reward hacking, in a trainer with ``reward_funcs``.
 
@@ -138,10 +134,6 @@ class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignor
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Write the page."""
         self.session.write()
-
-
-# Check first: the error message names the extra that installs transformers.
-require("transformers", extra="trl")
 
 
 class ResetVLLMEncoderCache(TrainerCallback):  # type: ignore[misc]  # transformers is optional

@@ -39,7 +39,7 @@ def _start_deepspeed_on_cpu() -> None:
     """Join a gloo process group under DeepSpeed; call this function before the training arguments are constructed.
 
     On CPU, the training arguments would otherwise start plain data-parallel processes and ignore ``deepspeed``. With
-    :func:`with_configured_state` they keep the existing process group. Without a launcher the group has one process.
+    :func:`_with_configured_state` they keep the existing process group. Without a launcher the group has one process.
 
     Raises:
         ModuleNotFoundError: If DeepSpeed is not installed; the message contains the pip command.

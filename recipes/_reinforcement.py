@@ -20,6 +20,11 @@ from rrg_rewards.rewards import Reward
 from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.watch import RewardWatch
 
+logger = logging.getLogger(__name__)
+
+# Keys of a configuration that change the reports before training.
+_OF_REPORTS = ("model_name_or_path", "model_revision", "dtype", "max_new_tokens", "max_completion_length")
+
 
 def parse_limits(settings: Sequence[str]) -> dict[str, Mapping[str, Any] | bool]:
     """Parse limits of checks: ``check.option=value``, or ``check=false`` to disable the check.
@@ -84,12 +89,6 @@ def make_watch(
         metric_every=recipe.watch_metric_every,
         folder=folder,
     )
-
-
-logger = logging.getLogger(__name__)
-
-# Keys of a configuration that change the reports before training.
-_OF_REPORTS = ("model_name_or_path", "model_revision", "dtype", "max_new_tokens", "max_completion_length")
 
 
 def check_push(recipe: RewardArguments, training: Any) -> None:

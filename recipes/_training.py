@@ -112,9 +112,6 @@ def saved_on_termination(trainer: Any) -> Iterator[None]:
         trainer.remove_callback(callback)
 
 
-logger = logging.getLogger(__name__)
-
-
 def check_processes(training: Any) -> None:
     """Check that the launched processes form one group. On CPU, give their device a name that checkpoints load to.
 

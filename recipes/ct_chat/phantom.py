@@ -26,6 +26,10 @@ from rrg_rewards.models import CTChatConfig, CTChatForConditionalGeneration, CTC
 from rrg_rewards.recipes.phantom.corpus import corpus_parser, write_tables
 from rrg_rewards.recipes.phantom.policy import compact_config, compact_tokenizer
 
+logger = logging.getLogger(__name__)
+
+CHANNELS = 32
+
 
 def mini_processor(num_image_tokens: int = 16, feature_size: int = 32) -> Any:
     r"""Make a processor with a word-level tokenizer, CT-CHAT's added tokens and Llama 3's headers.
@@ -70,11 +74,6 @@ def mini_ct_chat(processor: Any, head_size: int = 24) -> Any:
         pooler_heads=4,
     )
     return CTChatForConditionalGeneration(config)
-
-
-logger = logging.getLogger(__name__)
-
-CHANNELS = 32
 
 
 def write_corpus(

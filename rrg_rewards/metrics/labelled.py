@@ -101,10 +101,10 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
     """Base of metrics with a labeler, and with known labels of the references as an optional context column.
 
     A subclass calls :meth:`_set_labeler` and :meth:`_add_count_states` in its constructor, and implements
-    :meth:`_score_labels`. Its states are the counts of each label. If the labeler fails
-    on a report (:class:`rrg_rewards.labelers.FallibleLabeler`), its pair has no score. It is counted in
-    ``num_unscorable`` and, by kind of failure, in ``num_failed``, and a :class:`~rrg_rewards.judges.base.JudgeWarning`
-    reports the number of such pairs.
+    :meth:`_score_labels`. Its states are the counts of each label. If the labeler fails on a report
+    (:class:`rrg_rewards.labelers.FallibleLabeler`), its pair has no score. It is counted in ``num_unscorable`` and, by
+    kind of failure, in ``num_failed``, and a :class:`~rrg_rewards.judges.base.JudgeWarning` reports the number of such
+    pairs.
     """
 
     context = ("target_labels",)

@@ -35,6 +35,9 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import any_process
 
+# LightningCLI can be imported without jsonargparse, but not used.
+require("jsonargparse", extra="train")
+
 
 class History(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
     """Stores the logged values of each validation, and saves them in checkpoints.
@@ -188,10 +191,6 @@ TASKS = {
     ),
 }
 """The tasks by name."""
-
-
-# Check first, because LightningCLI can be imported without jsonargparse but not used.
-require("jsonargparse", extra="train")
 
 
 class TrainCLI(LightningCLI):  # type: ignore[misc]  # Lightning is an optional dependency

@@ -128,7 +128,7 @@ def with_preference_intervals(
         num_resamples: Number of draws.
 
     Returns:
-        ``found`` with ``accuracy_interval``, ``kendall_interval`` and ``spearman_interval``, and in each criterion
+        ``agreement`` with ``accuracy_interval``, ``kendall_interval`` and ``spearman_interval``, and in each criterion
         ``kendall_interval``, ``spearman_interval`` and ``binary_interval``: lower and upper end, ``None`` if undefined.
 
     Example:
