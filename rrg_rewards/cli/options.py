@@ -276,7 +276,9 @@ def model_from(args: argparse.Namespace, limits: "JudgeLimits", lacks: str) -> "
 def show_dry_run(run: "AnswerRun[Any, Any]", limits: "JudgeLimits", outputs: "Outputs", terminal: Terminal) -> None:
     """Show a prompt, the numbers of items, their estimated cost, and the machine that would get the reports."""
     expected = run.estimate(limits)
-    outputs.write_summary({**run.plan(), "estimate": asdict(expected)})
+    if outputs.json is not None:
+        # The plan has a hash of the answer's schema, which needs pydantic.
+        outputs.write_summary({**run.plan(), "estimate": asdict(expected)})
     address = getattr(run.judge, "address", None)
     lines = [run.preview(), run.describe(), str(expected)]
     lines += [] if address is None else [f"reports would be sent to {address.host}"]

@@ -44,6 +44,15 @@ def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def test_a_dry_run_without_a_summary_needs_no_pydantic(run, pairs, output, monkeypatch):
+    def fail(*arguments, **options):
+        raise AssertionError("a form of answers needs pydantic")
+
+    monkeypatch.setattr("rrg_rewards.judges.tasks.base.require", fail)
+    monkeypatch.setattr("rrg_rewards.judges.tasks.base._prompt_hash", fail)
+    assert run("count", pairs, "--output", output, "--dry-run").code == 0
+
+
 def test_a_dry_run_sends_and_writes_nothing(run, pairs, output, tmp_path):
     with serve() as server:
         result = run(
