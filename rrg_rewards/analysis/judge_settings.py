@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rrg_rewards.analysis.settings import batch_size_setting, column_setting, context_setting, seed_setting
 from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
 
 
@@ -51,6 +52,10 @@ class JudgeLimits:
         return {name: value for name, value in arguments.items() if value is not None}
 
 
+def _source() -> Any:
+    return setting("judge", "value of `source` in the output (default: judge)", metavar="TEXT")
+
+
 @dataclass(frozen=True, kw_only=True)
 class CountingSettings:
     """Settings of :func:`~rrg_rewards.analysis.count_errors`.
@@ -62,10 +67,10 @@ class CountingSettings:
         source: Value of ``source`` in the output.
     """
 
-    reference_column: str = setting("reference", "column of references (default: reference)", metavar="NAME")
-    prediction_column: str = setting("prediction", "column of predictions (default: prediction)", metavar="NAME")
+    reference_column: str = column_setting("references", "reference")
+    prediction_column: str = column_setting("predictions", "prediction")
     max_pairs: int | None = setting(None, "use the first N pairs only", metavar="N", minimum=1)
-    source: str = setting("judge", "value of `source` in the output (default: judge)", metavar="TEXT")
+    source: str = _source()
 
     def __post_init__(self) -> None:
         check_minimums(self)
@@ -86,7 +91,7 @@ class GradingSettings:
         source: Value of ``source`` in the output.
     """
 
-    report_column: str = setting("report", "column of references (default: report)", metavar="NAME")
+    report_column: str = column_setting("references", "report")
     system: Any = setting(
         "radcliq", "scoring system: radcliq, mrscore or a .yaml file (default: radcliq)", metavar="NAME"
     )
@@ -98,7 +103,7 @@ class GradingSettings:
     )
     per_tier: int = setting(1, "reports for each reference and tier (default: 1)", metavar="N", minimum=1)
     max_reports: int | None = setting(None, "use the first N references only", metavar="N", minimum=1)
-    source: str = setting("judge", "value of `source` in the output (default: judge)", metavar="TEXT")
+    source: str = _source()
 
     def __post_init__(self) -> None:
         check_minimums(self)
@@ -116,12 +121,10 @@ class EvaluationSettings:
         prompt: Prompt for a language model, as in :class:`~rrg_rewards.judges.tasks.crimson.CrimsonTask`.
     """
 
-    reference_column: str = setting("reference", "column of references (default: reference)", metavar="NAME")
-    candidate_column: str = setting("candidate", "column of candidates (default: candidate)", metavar="NAME")
+    reference_column: str = column_setting("references", "reference")
+    candidate_column: str = column_setting("candidates", "candidate")
     source_column: str | None = setting(None, "column that names the source of a candidate", metavar="NAME")
-    context: Mapping[str, str] = setting(
-        {}, "pass a column as context, for example age=patient_age; may be repeated", form="NAME=COLUMN"
-    )
+    context: Mapping[str, str] = context_setting()
     prompt: Literal["own", "guidelines", "compact", "crimson-score"] = setting(
         "own", "prompt for a language model (default: own)"
     )
@@ -142,7 +145,7 @@ class CandidateSettings:
         seed: Seed of all draws.
     """
 
-    report_column: str = setting("report", "column of references (default: report)", metavar="NAME")
+    report_column: str = column_setting("references", "report")
     regimes: Sequence[str] = setting(
         ("edited", "random"),
         "regimes to draw from: edited, random, matched, generated (default: edited,random)",
@@ -155,7 +158,7 @@ class CandidateSettings:
     modality: Literal["ct", "xray"] | None = setting(
         None, "modality of invented findings (default: by the words of the report)"
     )
-    seed: int = setting(0, "random seed (default: 0)")
+    seed: int = seed_setting()
 
     def __post_init__(self) -> None:
         check_minimums(self)
@@ -189,7 +192,7 @@ class QuestionSettings:
     )
     labels: bool = setting(False, "make items only for findings whose label is 1, in columns named like the findings")
     label_prefix: str | None = setting(None, "the same, with columns named TEXT + label", metavar="TEXT")
-    batch_size: int = setting(256, "number of rows in a batch (default: 256)", metavar="N", minimum=1)
+    batch_size: int = batch_size_setting()
 
     def __post_init__(self) -> None:
         check_minimums(self)
@@ -228,7 +231,7 @@ class SensitivitySettings(QuestionSettings):
         limit: Number of reports to use, the first of the table.
     """
 
-    seed: int = setting(0, "random seed (default: 0)")
+    seed: int = seed_setting()
     limit: int | None = setting(None, "use the first N reports only", metavar="N", minimum=1)
 
     def __post_init__(self) -> None:

@@ -1,10 +1,9 @@
 """Settings of the analyses, declared once for Python and the command line. This module imports no heavy package."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Any, Literal, get_args
 
-from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
 
@@ -17,7 +16,30 @@ _JUDGE = (
     "and settings (default: rules)"
 )
 _PREFIX = "put TEXT before the names of new columns; without it they replace input columns of the same name"
-_CONTEXT = "pass a column as context, for example age=patient_age; may be repeated"
+
+
+def column_setting(content: str, default: str) -> Any:
+    """Return the setting of a column of report texts."""
+    return setting(default, f"column of {content} (default: {default})", metavar="NAME")
+
+
+def context_setting() -> Any:
+    """Return the setting of the context columns by the name of their argument."""
+    return setting({}, "pass a column as context, for example age=patient_age; may be repeated", form="NAME=COLUMN")
+
+
+def batch_size_setting() -> Any:
+    """Return the setting of the number of rows in a batch."""
+    return setting(256, "number of rows in a batch (default: 256)", metavar="N", minimum=1)
+
+
+def seed_setting() -> Any:
+    """Return the setting of the seed of all draws."""
+    return setting(0, "random seed (default: 0)")
+
+
+def _columns(help: str, default: Any = ()) -> Any:  # noqa: A002 (as in argparse)
+    return setting(default, help, metavar="COLUMN[,COLUMN...]", separator=",")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +61,7 @@ class PairColumns:
         id_column: Column of the names of rows; no cell may be missing.
     """
 
-    prediction_column: str = setting("prediction", "column of predictions (default: prediction)", metavar="NAME")
+    prediction_column: str = column_setting("predictions", "prediction")
     reference_column: str | Sequence[str] | None = setting(
         None,
         "column of references (default: reference); may be repeated, for several references of each report",
@@ -59,14 +81,14 @@ class PairColumns:
     missing_prediction: Literal["skip", "score"] = setting(
         "skip", "skip: the pair is unscorable; score: the pair counts as an empty report (default: skip)"
     )
-    context: Mapping[str, str] = setting({}, _CONTEXT, form="NAME=COLUMN")
+    context: Mapping[str, str] = context_setting()
     reference_labels: bool = setting(
         False, "read the reference labels from columns named like the labels, not from the reference text"
     )
     reference_label_prefix: str | None = setting(
         None, "read the reference labels from columns named TEXT + label", metavar="TEXT"
     )
-    id_column: str | None = setting(None, "column that names the rows of --html (default: numbers)", metavar="NAME")
+    id_column: str | None = None
 
     def __post_init__(self) -> None:
         columns = self.reference_columns
@@ -163,13 +185,13 @@ class RewardChoice:
     """
 
     reward: str = setting(help="reward, for example crg", metavar="NAME")
-    reference_column: str = setting("reference", "column of references (default: reference)", metavar="NAME")
+    reference_column: str = column_setting("references", "reference")
     set: Mapping[str, Any] = setting(
         {}, "set an option of the reward, for example prior=0.2; may be repeated", form="OPTION=VALUE"
     )
     labeler: Any = setting(None, _LABELER, metavar="NAME")
     judge: Any = setting(None, _JUDGE, metavar="JUDGE")
-    context: Mapping[str, str] = setting({}, _CONTEXT, form="NAME=COLUMN")
+    context: Mapping[str, str] = context_setting()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +208,7 @@ class LabelSettings:
         batch_size: Maximum number of reports in a batch.
     """
 
-    text_column: str
+    text_column: str = setting(help="column of the report texts", metavar="NAME")
     schema: str | None = setting(
         None,
         "label set: ct_rate or chexbert; for a judge also merlin or a YAML file (default: ct_rate)",
@@ -204,10 +226,13 @@ class LabelSettings:
         metavar="JUDGE",
     )
     prefix: str = setting("", _PREFIX, metavar="TEXT")
-    batch_size: int = setting(256, minimum=1)
+    batch_size: int = batch_size_setting()
 
     def __post_init__(self) -> None:
         check_minimums(self)
+        # Imported here, because label sets are read from files.
+        from rrg_rewards.schemas import get_label_schema
+
         try:
             get_label_schema(self.schema or "ct_rate")
         except (ValueError, FileNotFoundError) as error:
@@ -227,7 +252,7 @@ class ScoreSettings:
 
     bootstrap: int = setting(1000, "resamples; 0 for no interval (default: 1000)", metavar="N", minimum=0)
     prefix: str = setting("", _PREFIX, metavar="TEXT")
-    batch_size: int = setting(256, "number of rows in a batch (default: 256)", metavar="N", minimum=1)
+    batch_size: int = batch_size_setting()
     seed: int = setting(0, "seed of the bootstrap (default: 0)")
 
     def __post_init__(self) -> None:
@@ -249,24 +274,15 @@ class CompareSettings:
         seed: Seed of draws and permutations.
     """
 
-    scores: Sequence[str] = setting(
-        (), "columns of scores; with one table, as in {column}_green", metavar="COLUMN[,COLUMN...]", separator=","
-    )
-    lower_is_better: Sequence[str] = setting(
-        (),
-        "columns of --scores of which a lower number is better",
-        metavar="COLUMN[,COLUMN...]",
-        separator=",",
-    )
+    scores: Sequence[str] = _columns("columns of scores; with one table, as in {column}_green")
+    lower_is_better: Sequence[str] = _columns("columns of --scores of which a lower number is better")
     baseline: str | None = setting(None, "system to compare with (default: the first)", metavar="NAME")
-    by: Sequence[str] = setting(
-        (), "repeat the comparison for each value of a column", metavar="COLUMN[,COLUMN...]", separator=","
-    )
+    by: Sequence[str] = _columns("repeat the comparison for each value of a column")
     bootstrap: int = setting(1000, "bootstrap draws; 0 for no intervals (default: 1000)", metavar="N", minimum=0)
     permutations: int = setting(
         10_000, "permutations of the randomisation; 0 for no p-values (default: 10000)", metavar="N", minimum=0
     )
-    seed: int = setting(0, "random seed (default: 0)")
+    seed: int = seed_setting()
 
     def __post_init__(self) -> None:
         check_minimums(self)
@@ -293,8 +309,8 @@ class PreferenceSettings:
     """
 
     trainer: Literal["dpo", "kto"] = setting("dpo", "trainer whose format is written (default: dpo)")
-    prompt_column: str = setting("prompt", "column of prompts (default: prompt)", metavar="NAME")
-    completion_column: str = setting("completion", "column of completions (default: completion)", metavar="NAME")
+    prompt_column: str = column_setting("prompts", "prompt")
+    completion_column: str = column_setting("completions", "completion")
     reference_column: str = "reference"
     group_column: str | None = setting(
         None, "column that identifies a prompt (default: prompt and reference)", metavar="NAME"
@@ -312,7 +328,7 @@ class PreferenceSettings:
     )
     conversational: bool = setting(False, "write prompts and completions as messages")
     system_prompt: str | None = setting(None, "system message of --conversational prompts", metavar="TEXT")
-    batch_size: int = setting(256, minimum=1)
+    batch_size: int = batch_size_setting()
 
     def __post_init__(self) -> None:
         check_minimums(self)
@@ -337,8 +353,8 @@ class AgreementColumns:
         group: Column of groups; everything is computed for each of its values as well.
     """
 
-    human: Sequence[str] = setting(help="columns of human judgements", metavar="COLUMN[,COLUMN...]", separator=",")
-    scores: Sequence[str] = setting((), "columns of scores", metavar="COLUMN[,COLUMN...]", separator=",")
+    human: Sequence[str] = _columns("columns of human judgements", MISSING)
+    scores: Sequence[str] = _columns("columns of scores")
     candidates: Sequence[str] | None = setting(
         None,
         "each row compares two candidates, whose columns end with these texts",
@@ -372,13 +388,11 @@ class AgreementSettings:
     statistics: Sequence[str] | None = setting(
         None, "statistics (default: all that apply)", metavar="NAME[,NAME...]", separator=","
     )
-    lower_is_better: Sequence[str] = setting(
-        (), "columns of --scores and --human that are turned", metavar="COLUMN[,COLUMN...]", separator=","
-    )
+    lower_is_better: Sequence[str] = _columns("columns of --scores and --human that are turned")
     baseline: str | None = setting(None, "compare the other scores with this one only", metavar="NAME")
     bootstrap: int = setting(1000, "bootstrap resamples; 0 for no intervals (default: 1000)", metavar="N", minimum=0)
     permutations: int = setting(1000, "permutations; 0 for no p-values (default: 1000)", metavar="N", minimum=0)
-    seed: int = setting(0, "random seed (default: 0)")
+    seed: int = seed_setting()
 
     def __post_init__(self) -> None:
         check_minimums(self)

@@ -100,7 +100,8 @@ def _add_task(
 ) -> argparse.ArgumentParser:
     parser = add_command_parser(tasks, name, run, summary, description)
     add_table_argument(parser, "REPORTS", "reports")
-    add_shared_options(parser, "text-column", "format", "overwrite")
+    add_settings(parser, QuestionSettings, "text_column", text_column={"required": True})
+    add_shared_options(parser, "format", "overwrite")
     return parser
 
 

@@ -35,11 +35,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``label`` to the command line."""
     parser = add_command_parser(commands, "label", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "REPORTS", "reports")
-    add_shared_options(parser, "text-column")
-    add_settings(parser, LabelSettings, "schema", "labeler", "judge")
+    add_settings(parser, LabelSettings, "text_column", "schema", "labeler", "judge")
     add_shared_options(parser, "output", "json", "format")
     add_settings(parser, LabelSettings, "prefix")
-    add_shared_options(parser, "overwrite", "batch-size")
+    add_shared_options(parser, "overwrite")
+    add_settings(parser, LabelSettings, "batch_size")
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
