@@ -32,6 +32,7 @@ from rrg_rewards.analysis.evaluating import read_sourced_pairs as read_sourced_p
 from rrg_rewards.analysis.grading import GradingRun as GradingRun
 from rrg_rewards.analysis.grading import grade_reports as grade_reports
 from rrg_rewards.analysis.grading import read_references as read_references
+from rrg_rewards.analysis.input_tables import TableOptions as TableOptions
 from rrg_rewards.analysis.judge_settings import CandidateSettings as CandidateSettings
 from rrg_rewards.analysis.judge_settings import CountingSettings as CountingSettings
 from rrg_rewards.analysis.judge_settings import EvaluationSettings as EvaluationSettings
@@ -41,12 +42,9 @@ from rrg_rewards.analysis.judge_settings import MiningSettings as MiningSettings
 from rrg_rewards.analysis.judge_settings import QuestionSettings as QuestionSettings
 from rrg_rewards.analysis.judge_settings import SensitivitySettings as SensitivitySettings
 from rrg_rewards.analysis.labelling import LabelledTable as LabelledTable
-from rrg_rewards.analysis.labelling import label_in_batches as label_in_batches
 from rrg_rewards.analysis.labelling import label_table as label_table
 from rrg_rewards.analysis.metric_choice import choose_reward as choose_reward
 from rrg_rewards.analysis.metric_choice import make_metrics as make_metrics
-from rrg_rewards.analysis.pairs import PairBatch as PairBatch
-from rrg_rewards.analysis.pairs import PairReader as PairReader
 from rrg_rewards.analysis.preference_pairs import PreferenceData as PreferenceData
 from rrg_rewards.analysis.preference_pairs import make_preferences as make_preferences
 from rrg_rewards.analysis.preference_pairs import pair_completions as pair_completions
@@ -56,7 +54,6 @@ from rrg_rewards.analysis.question_items import ReportTexts as ReportTexts
 from rrg_rewards.analysis.question_items import build_question_items as build_question_items
 from rrg_rewards.analysis.question_items import mine_attributes as mine_attributes
 from rrg_rewards.analysis.question_items import read_report_texts as read_report_texts
-from rrg_rewards.analysis.scoring import TableScoring as TableScoring
 from rrg_rewards.analysis.scoring import score_table as score_table
 from rrg_rewards.analysis.sensitivity import ReportVersions as ReportVersions
 from rrg_rewards.analysis.sensitivity import Sensitivity as Sensitivity
@@ -82,3 +79,6 @@ from rrg_rewards.analysis.tables import comparison_grids as comparison_grids
 from rrg_rewards.analysis.tables import comparison_latex as comparison_latex
 from rrg_rewards.analysis.tables import comparison_markdown as comparison_markdown
 from rrg_rewards.analysis.tables import score_grids as score_grids
+from rrg_rewards.utilities.run_log import RunLog as RunLog
+from rrg_rewards.utilities.run_log import RunWarning as RunWarning
+from rrg_rewards.utilities.settings import SettingError as SettingError

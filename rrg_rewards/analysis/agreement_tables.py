@@ -16,11 +16,10 @@ from rrg_rewards.analysis.agreement import (
     measure_rows,
     numbered,
 )
-from rrg_rewards.analysis.input_tables import note_delimiter
-from rrg_rewards.analysis.metric_choice import make_metrics
+from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
+from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.pairs import PairReader, located
-from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, MetricChoice, PairColumns
-from rrg_rewards.analysis.system_tables import TableOptions
+from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, PairColumns
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table, TableError, is_missing
 from rrg_rewards.metrics.base import ReportMetric
@@ -92,7 +91,7 @@ def agreement_of_table(
         0.738
     """
     log = log or RunLog()
-    made = metrics if isinstance(metrics, Mapping) else make_metrics(MetricChoice(metrics=metrics))
+    made = metrics_by_name(metrics)
     if not columns.scores and not made:
         raise SettingError(None, "one of --scores and --metrics is needed")
     check_binary(settings, candidates=columns.candidates, metrics=made)

@@ -124,6 +124,11 @@ def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
     return metrics
 
 
+def metrics_by_name(metrics: Mapping[str, ReportMetric] | Sequence[str]) -> Mapping[str, ReportMetric]:
+    """Return metrics by name, made with their default options if only the names are given."""
+    return metrics if isinstance(metrics, Mapping) else make_metrics(MetricChoice(metrics=metrics))
+
+
 def _known_names(names: Sequence[str]) -> list[str]:
     for name in names:
         try:

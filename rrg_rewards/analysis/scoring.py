@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.analysis.metric_choice import make_metrics
+from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.pairs import PairBatch, PairReader, join_references, located, with_new_columns
-from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings
+from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import STANDARD, Table, table_format
 from rrg_rewards.data.tables.writers import TableEncoder, open_table, partial_path
@@ -85,7 +85,7 @@ def score_table(
         (2, 0.5)
     """
     log = log or RunLog()
-    made = metrics if isinstance(metrics, Mapping) else make_metrics(MetricChoice(metrics=metrics))
+    made = metrics_by_name(metrics)
     path = None if output is None else str(output)
     with BatchedTable(table, rows=settings.batch_size) as batches:
         columns, tables = join_references(columns, batches)

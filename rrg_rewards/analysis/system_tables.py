@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from rrg_rewards.analysis.comparison import MetricRuns, SystemComparison, compare_runs
-from rrg_rewards.analysis.input_tables import note_delimiter
+from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
+from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.pairs import PairReader, located
 from rrg_rewards.analysis.settings import CompareSettings, PairColumns
 from rrg_rewards.data.tables.readers import read_table
@@ -22,19 +23,6 @@ from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
 
 _PLACEHOLDER = "{column}"
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """How tables are read.
-
-    Args:
-        format: Format of tables with an unknown ending.
-        delimiter: Delimiter of CSV tables. Default: by their header.
-    """
-
-    format: str | None = None
-    delimiter: str | None = None
 
 
 @dataclass
@@ -83,13 +71,13 @@ class TableComparison:
 
 
 def compare_tables(
-    tables: Sequence[str],
-    metrics: Mapping[str, ReportMetric] | None = None,
+    tables: Sequence[str | Path],
+    metrics: Mapping[str, ReportMetric] | Sequence[str] = (),
     *,
     prediction_columns: Sequence[str] = (),
     columns: PairColumns = PairColumns(),  # noqa: B008 (frozen)
     settings: CompareSettings = CompareSettings(),  # noqa: B008 (frozen)
-    options: TableOptions = TableOptions(),
+    options: TableOptions = TableOptions(),  # noqa: B008 (frozen)
     log: RunLog | None = None,
 ) -> TableComparison:
     r"""Compare systems whose reports are in tables, as :func:`~rrg_rewards.analysis.compare_systems`.
@@ -101,7 +89,8 @@ def compare_tables(
     Args:
         tables: A table for each system, as ``TABLE`` or ``NAME=TABLE``; equal names are runs of one system. Or one
             table with a column of predictions for each system.
-        metrics: Metrics by name; none if only ``settings.scores`` are compared.
+        metrics: Metrics by name, or names as in :func:`~rrg_rewards.metrics.make_metric`; none if only
+            ``settings.scores`` are compared.
         prediction_columns: Column of predictions in each table, or, with one table, a column for each system, as
             ``COLUMN`` or ``NAME=COLUMN``. Default: ``prediction``.
         columns: Where the tables have references and context; its ``prediction_column`` is not used.
@@ -115,23 +104,23 @@ def compare_tables(
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from rrg_rewards import ROUGE
         >>> with TemporaryDirectory() as folder:
         ...     for name, text in (("a", "No effusion."), ("b", "Small effusion.")):
         ...         _ = Path(folder, f"{name}.csv").write_text(f"prediction,reference\n{text},Small effusion.\n")
-        ...     paths = [f"{folder}/a.csv", f"{folder}/b.csv"]
-        ...     found = compare_tables(paths, {"rouge": ROUGE()}, settings=CompareSettings(bootstrap=0, permutations=0))
+        ...     paths = [Path(folder, "a.csv"), Path(folder, "b.csv")]
+        ...     found = compare_tables(paths, ["rouge"], settings=CompareSettings(bootstrap=0, permutations=0))
         >>> found.report_columns()
         {'rouge of a': [0.5], 'rouge of b': [1.0]}
     """
     log = log or RunLog()
-    reading = _Reading(columns, settings.scores, bool(metrics), options, log)
+    made = metrics_by_name(metrics)
+    reading = _Reading(columns, settings.scores, bool(made), options, log)
     studies, runs = reading.read(tables, prediction_columns or ("prediction",))
     systems = list(dict.fromkeys(run.system for run in runs))
     if settings.baseline is not None and settings.baseline not in systems:
         raise SettingError("baseline", f"{settings.baseline!r} is not among {', '.join(systems)}")
     by = _groups(studies, settings.by, log)
-    scored = _scored_runs(studies, runs, metrics or {}, columns, settings, log)
+    scored = _scored_runs(studies, runs, made, columns, settings, log)
     with log.progress("comparing") as progress:
         result = compare_runs(
             scored,
@@ -235,7 +224,7 @@ class _Reading:
     options: TableOptions
     log: RunLog
 
-    def read(self, tables: Sequence[str], prediction_columns: Sequence[str]) -> tuple[Table, list[SystemRun]]:
+    def read(self, tables: Sequence[str | Path], prediction_columns: Sequence[str]) -> tuple[Table, list[SystemRun]]:
         """Return the studies with the predictions of all runs, and the runs."""
         named = [_named(text) for text in tables]
         predictions = [_named(text) for text in prediction_columns]
@@ -345,10 +334,11 @@ class _Reading:
         return rows
 
 
-def _named(text: str) -> tuple[str | None, str]:
+def _named(given: str | Path) -> tuple[str | None, str]:
     """Return name and value of ``NAME=VALUE``; an existing file may contain ``=``."""
+    text = str(given)
     name, equals, value = text.partition("=")
-    if not equals or not name or re.search(r"[/\\]", name) or Path(text).exists():
+    if isinstance(given, Path) or not equals or not name or re.search(r"[/\\]", name) or Path(text).exists():
         return None, text
     return name, value
 

@@ -87,8 +87,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, pairs = settings_from(args, AgreementSettings), settings_from(args, PairColumns)
 
     from rrg_rewards.analysis.agreement_tables import agreement_of_table
+    from rrg_rewards.analysis.input_tables import TableOptions
     from rrg_rewards.analysis.metric_choice import make_metrics
-    from rrg_rewards.analysis.system_tables import TableOptions
     from rrg_rewards.analysis.tables import agreement_grids, agreement_rows
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.pages.agreement_page import table_agreement_page

@@ -104,8 +104,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     outputs.check(markdown=args.markdown, latex=args.latex, html=page.html)
     columns = settings_from(args, PairColumns, prediction_column="prediction")
 
+    from rrg_rewards.analysis.input_tables import TableOptions
     from rrg_rewards.analysis.metric_choice import make_metrics
-    from rrg_rewards.analysis.system_tables import TableOptions, compare_tables
+    from rrg_rewards.analysis.system_tables import compare_tables
     from rrg_rewards.analysis.tables import comparison_grids, settings_text
     from rrg_rewards.pages.compare_page import table_comparison_page
     from rrg_rewards.version import __version__

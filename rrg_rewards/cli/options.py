@@ -7,6 +7,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, fields
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
+from rrg_rewards.analysis.settings import batch_size_setting, seed_setting
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError, setting
@@ -313,9 +314,14 @@ def add_delimiter_option(parser: argparse.ArgumentParser) -> None:
 
 def read_input(args: argparse.Namespace, log: RunLog) -> "Table":
     """Read the table of :func:`add_table_argument`, say how it is separated, and warn if it has no rows."""
-    from rrg_rewards.analysis import input_tables
+    from rrg_rewards.analysis.input_tables import note_delimiter
+    from rrg_rewards.data.tables.readers import read_table
 
-    return input_tables.read_input(args.table, args.format, args.delimiter, log)
+    table = read_table(args.table, args.format, args.delimiter)
+    note_delimiter(table, args.table, args.delimiter, log)
+    if not len(table):
+        log.warn(f"{args.table} has a header and no rows")
+    return table
 
 
 def add_command_parser(
@@ -447,6 +453,5 @@ class _Shared(Outputs):
     """Options of several commands."""
 
     output: str | None = setting("-", "table to write; - is standard output (default: -)", metavar="FILE")
-    text_column: str = setting(help="column of the report texts", metavar="NAME")
-    batch_size: int = setting(256, "number of rows in a batch (default: 256)", metavar="N", minimum=1)
-    seed: int = setting(0, "random seed (default: 0)")
+    batch_size: int = batch_size_setting()
+    seed: int = seed_setting()

@@ -3,7 +3,8 @@
 import pytest
 from label_judge import LabelJudge
 
-from rrg_rewards.analysis import LabelSettings, label_in_batches, label_table
+from rrg_rewards.analysis import LabelSettings, label_table
+from rrg_rewards.analysis.labelling import label_in_batches
 from rrg_rewards.data import Table
 from rrg_rewards.labelers import JudgeLabeler, RuleLabeler
 from rrg_rewards.utilities.run_log import RunLog, RunWarning

@@ -1,5 +1,7 @@
 """Comparison of tables from Python: the values of compare_systems, groups, runs, scores and other orders of rows."""
 
+from pathlib import Path
+
 import pytest
 
 from rrg_rewards.analysis import CompareSettings, PairColumns, compare_systems, compare_tables
@@ -50,6 +52,17 @@ def test_compare_tables_compares_as_compare_systems(tables):
         num_permutations=40,
     )
     assert compared.result.to_dict() == expected.to_dict()
+
+
+def test_compare_tables_takes_paths_and_names_of_metrics(tables):
+    settings = CompareSettings(**FEW)
+    compared = compare_tables([Path(table) for table in tables], ["crg", "rouge"], settings=settings)
+    assert compared.result.to_dict() == compare_tables(tables, metrics(), settings=settings).result.to_dict()
+
+
+def test_compare_tables_reads_no_name_from_a_path(tables):
+    with pytest.raises(TableError, match=r"^a=none\.csv: no such file"):
+        compare_tables([tables[0], Path("a=none.csv")], ["crg"])
 
 
 def test_compare_tables_reads_one_table_with_a_column_for_each_system(write, tables):
