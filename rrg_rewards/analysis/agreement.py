@@ -1,14 +1,15 @@
 """Agreement of scores with human judgements: values, intervals and tests."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor
 
-from rrg_rewards.analysis.scoring import CONFIDENCE, number
+from rrg_rewards.analysis.comparison import plain
+from rrg_rewards.analysis.scoring import CONFIDENCE
 from rrg_rewards.analysis.settings import AgreementSettings
 from rrg_rewards.functional.agreement import (
     AgreementStatistic,
@@ -195,19 +196,17 @@ class AgreementResult:
 
 
 def _group_entry(group: GroupAgreement) -> dict[str, Any]:
-    heat = group.correlations
-    values = [[number(value) for value in row] for row in heat.values]
     return {
         "rows": group.rows,
         "human": {one.human: _judgement_entry(one) for one in group.judgements},
-        "correlations": {"statistic": heat.statistic, "rows": heat.rows, "names": list(heat.names), "values": values},
+        "correlations": plain(group.correlations),
     }
 
 
 def _judgement_entry(found: JudgementAgreement) -> dict[str, Any]:
     agreement: dict[str, dict[str, Any]] = {}
     for one in found.agreement:
-        entry = _entry(one)
+        entry = plain(one)
         agreement.setdefault(entry.pop("statistic"), {})[entry.pop("score")] = entry
     return {
         "rows": found.rows,
@@ -215,12 +214,8 @@ def _judgement_entry(found: JudgementAgreement) -> dict[str, Any]:
         "without_judgement": found.without_judgement,
         "without_score": found.without_score,
         "agreement": agreement,
-        "differences": [_entry(one) for one in found.differences],
+        "differences": [plain(one) for one in found.differences],
     }
-
-
-def _entry(one: ScoreAgreement | AgreementDifference) -> dict[str, Any]:
-    return {name: number(value) if isinstance(value, float) else value for name, value in asdict(one).items()}
 
 
 @dataclass(frozen=True)

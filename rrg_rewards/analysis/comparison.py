@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -487,16 +487,15 @@ def _metric(one: MetricComparison) -> dict[str, Any]:
         "signature": one.signature,
         "rows": len(one.rows),
         "left_out": one.left_out,
-        "systems": [_plain(value) for value in one.systems],
-        "differences": [_plain(value) for value in one.differences],
+        "systems": [plain(value) for value in one.systems],
+        "differences": [plain(value) for value in one.differences],
     }
 
 
-def _plain(one: SystemValue | SystemDifference) -> dict[str, Any]:
-    return {field.name: _number(getattr(one, field.name)) for field in fields(one)}
-
-
-def _number(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a record as a dict, a tuple as a list, and NaN as ``None``, also inside of others."""
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, tuple):
-        return [_number(one) for one in value]
+        return [plain(one) for one in value]
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -306,10 +306,10 @@ def per_report_columns(name: str, scores: Scores) -> dict[str, list[Any]]:
 
 
 def _cells(values: Tensor) -> list[Any]:
-    return [number(value) for value in values.tolist()]
+    return [_number(value) for value in values.tolist()]
 
 
-def number(value: float) -> float | None:
+def _number(value: float) -> float | None:
     """Return a number for a summary, ``None`` for NaN."""
     return None if math.isnan(value) else value
 
@@ -400,8 +400,8 @@ class MetricTotals:
             if num_resamples:
                 low, high = bootstrap_interval(self._last.aggregate, statistics, num_resamples, CONFIDENCE, seed)
         summary: dict[str, Any] = {
-            "value": number(value),
-            "interval": [number(low), number(high)],
+            "value": _number(value),
+            "interval": [_number(low), _number(high)],
             "higher_is_better": self._metric.higher_is_better,
             "scored": self.scored,
             "unscorable": self.pairs - self.scored,
@@ -434,9 +434,9 @@ def _label_summary(scores: LabelScores, counts: LabelCounts) -> dict[str, Any]:
     levels = dict(zip(scores.levels, _cells(scores.level_scores(counts)), strict=True)) if scores.levels else {}
     return {
         **({"levels": levels} if levels else {}),
-        "best_constant": {"value": number(best), "labels": list(constant)},
+        "best_constant": {"value": _number(best), "labels": list(constant)},
         "counts": {name: int(count) for name, count in pooled._asdict().items()},
-        "statistics": {name: number(float(value)) for name, value in statistics.items()},
+        "statistics": {name: _number(float(value)) for name, value in statistics.items()},
         "labels": [
             {"label": label, **{name: values[row] for name, values in cells.items()}}
             for row, label in enumerate(scores.labels)
