@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rrg_rewards.analysis.settings import batch_size_setting, column_setting, context_setting, seed_setting
+from rrg_rewards.analysis.settings import (
+    LANGUAGE_MODEL,
+    batch_size_setting,
+    column_setting,
+    context_setting,
+    seed_setting,
+)
 from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
 
 
@@ -185,11 +191,7 @@ class QuestionSettings:
     schema: Any = setting(
         "ct_rate", "question schema: ct_rate, merlin or a YAML file (default: ct_rate)", metavar="NAME"
     )
-    judge: Any = setting(
-        None,
-        "openai:MODEL, local:MODEL, or a YAML mapping of a name and settings (default: the finding engine)",
-        metavar="JUDGE",
-    )
+    judge: Any = setting(None, f"{LANGUAGE_MODEL} (default: the finding engine)", metavar="JUDGE")
     labels: bool = setting(False, "make items only for findings whose label is 1, in columns named like the findings")
     label_prefix: str | None = setting(None, "the same, with columns named TEXT + label", metavar="TEXT")
     batch_size: int = batch_size_setting()

@@ -7,14 +7,14 @@ from typing import Any, Literal, get_args
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
 
+LANGUAGE_MODEL = "openai:MODEL, local:MODEL, or a YAML mapping of a name and settings"
+"""Help for the setting of a judge that is a language model."""
+
 _LABELER = (
     "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
     "judge:SCHEMA (with --judge) or a plug-in (default: rules:ct_rate)"
 )
-_JUDGE = (
-    "judge, if a metric, reward or labeler uses one: rules, openai:MODEL, local:MODEL, or a YAML mapping of a name "
-    "and settings (default: rules)"
-)
+_JUDGE = f"judge, if a metric, reward or labeler uses one: rules, {LANGUAGE_MODEL} (default: rules)"
 _PREFIX = "put TEXT before the names of new columns; without it they replace input columns of the same name"
 
 

@@ -69,7 +69,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, PairColumns, "prediction_column", "reference_column", "best_reference")
     add_metric_options(parser)
     output = {"default": None, "help": "write all values as a table to FILE; - is standard output"}
-    add_shared_options(parser, "json", "format", "overwrite", "batch-size", "seed", output=output)
+    add_shared_options(parser, "json", "format", "overwrite", "batch_size", "seed", output=output)
     parser.add_argument("--latex", metavar="FILE", help="write the agreement as a LaTeX tabular to FILE")
     parser.add_argument("--png", metavar="FILE", help="write the heatmap and the intervals as a plot to FILE")
     text = {"help": "let the page of --html contain the reports of the table"}

@@ -71,7 +71,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser.add_argument("--honest-column", metavar="NAME", help="column of reports of a system that sees the images")
     add_settings(parser, RewardChoice, "labeler", "judge", "context", "set")
     _add_search_options(parser)
-    add_shared_options(parser, "seed", "json", "format", "overwrite", "batch-size")
+    add_shared_options(parser, "seed", "json", "format", "overwrite", "batch_size")
     parser.add_argument("--png", metavar="FILE", help="write a plot of the gains to FILE")
     parser.add_argument(
         "--no-quotes", action="store_true", help="leave texts with sentences of your reports out of --json"

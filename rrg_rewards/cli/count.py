@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.judge_settings import CountingSettings, JudgeLimits
 from rrg_rewards.cli.options import (
+    OVERWRITE_SUMMARY,
     Outputs,
+    add_appended_output,
     add_command_parser,
     add_model_options,
     add_settings,
@@ -53,16 +55,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser = add_command_parser(commands, "count", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "references and candidates")
     add_settings(parser, CountingSettings, "reference_column", "prediction_column")
-    parser.add_argument(
-        "--output",
-        required=True,
-        metavar="FILE",
-        help="JSON lines file to append to (.jsonl); pairs that it contains are not requested again",
-    )
+    add_appended_output(parser, "pairs that it contains are not requested again")
     add_settings(parser, CountingSettings, "max_pairs", "source")
     add_model_options(parser)
-    overwrite = {"help": "replace a summary that exists; --output is never replaced"}
-    add_shared_options(parser, "json", "format", overwrite=overwrite)
+    add_shared_options(parser, "json", "format", overwrite=OVERWRITE_SUMMARY)
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.analysis.judge_settings import MiningSettings, QuestionSettings, SensitivitySettings
-from rrg_rewards.analysis.settings import MetricChoice
+from rrg_rewards.analysis.settings import LANGUAGE_MODEL, MetricChoice
 from rrg_rewards.cli.options import (
     Outputs,
     UsageError,
@@ -76,18 +76,18 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
     build = _add_task(tasks, "build", _build, "make question items from reports", _BUILD)
     add_settings(build, QuestionSettings, "id_column", "schema", "judge", "labels", "label_prefix")
-    add_shared_options(build, "output", "batch-size")
+    add_shared_options(build, "output", "batch_size")
 
     mine = _add_task(tasks, "mine", _mine, "count the attributes of findings in reports", _MINE)
     labels = {"help": "ask the judge only about findings whose label is 1, in columns named like the findings"}
     add_settings(mine, MiningSettings, "min_count", "schema", "judge", "labels", "label_prefix", labels=labels)
-    add_shared_options(mine, "output", "batch-size")
+    add_shared_options(mine, "output", "batch_size")
 
     sense = _add_task(
         tasks, "sensitivity", _sensitivity, "score paraphrased reports and reports with wrong details", _SENSITIVITY
     )
     add_settings(sense, MetricChoice, "metrics", metrics={"required": True, "help": "metrics to compare"})
-    judge = {"help": "openai:MODEL, local:MODEL, or a YAML mapping of a name and settings (default: rules)"}
+    judge = {"help": f"{LANGUAGE_MODEL} (default: rules)"}
     add_settings(sense, SensitivitySettings, "schema", "judge", judge=judge)
     add_settings(sense, MetricChoice, "set")
     add_settings(sense, SensitivitySettings, "seed", "batch_size", "limit")

@@ -5,9 +5,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.analysis.judge_settings import CandidateSettings, EvaluationSettings
+from rrg_rewards.analysis.settings import LANGUAGE_MODEL
 from rrg_rewards.cli.options import (
+    OVERWRITE_SUMMARY,
     Outputs,
     UsageError,
+    add_appended_output,
     add_command_parser,
     add_settings,
     add_shared_options,
@@ -87,15 +90,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
     label = _add_task(tasks, "label", _label, "evaluate report pairs with a judge", _LABEL, "report pairs")
     add_settings(label, EvaluationSettings, "reference_column", "candidate_column", "source_column")
-    output = {
-        "default": argparse.SUPPRESS,
-        "required": True,
-        "help": "JSON lines file to append to (.jsonl); pairs that it contains are not evaluated again",
-    }
-    overwrite = {"help": "replace a summary that exists; --output is never replaced"}
     _add_judge_options(label, default="rules")
     add_settings(label, EvaluationSettings, "context")
-    add_shared_options(label, "json", "format", output=output, overwrite=overwrite)
+    add_shared_options(label, "json", "format")
+    add_appended_output(label, "pairs that it contains are not evaluated again")
+    add_shared_options(label, overwrite=OVERWRITE_SUMMARY)
 
     compare = _add_task(tasks, "compare", _compare, "compare a judge with evaluations", _COMPARE, "evaluations")
     _add_judge_options(compare)
@@ -116,9 +115,8 @@ def _add_task(
 
 
 def _add_judge_options(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    text = "rules, openai:MODEL, local:MODEL, or a YAML mapping of a name and settings"
     given = {"required": True} if default is None else {"default": default}
-    text = text if default is None else f"{text} (default: {default})"
+    text = f"rules, {LANGUAGE_MODEL}" + ("" if default is None else f" (default: {default})")
     parser.add_argument("--judge", metavar="JUDGE", help=text, **given)
     add_settings(parser, EvaluationSettings, "prompt")
 

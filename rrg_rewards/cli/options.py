@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, fields
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from rrg_rewards.analysis.settings import batch_size_setting, seed_setting
+from rrg_rewards.analysis.settings import LANGUAGE_MODEL, batch_size_setting, seed_setting
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError, setting
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from rrg_rewards.pages.page import Page
 
 S = TypeVar("S")
+
+OVERWRITE_SUMMARY = {"help": "replace a summary that exists; --output is never replaced"}
+"""Changes of ``--overwrite`` beside an output that is appended to."""
 
 
 class UsageError(Exception):
@@ -214,8 +217,8 @@ def add_shared_options(parser: argparse.ArgumentParser, *names: str, **changes: 
 
     Args:
         parser: Parser of the command.
-        names: Names of the options, without the two dashes.
-        changes: Changed arguments of ``add_argument``, by option name with ``_`` instead of ``-``.
+        names: Fields, in the order of their options.
+        changes: Changed arguments of ``add_argument``, by field; a field that is not among the names follows them.
 
     Example:
         >>> parser = argparse.ArgumentParser()
@@ -223,8 +226,18 @@ def add_shared_options(parser: argparse.ArgumentParser, *names: str, **changes: 
         >>> parser.parse_args([])
         Namespace(json=None, seed=7)
     """
-    names = tuple(name.replace("-", "_") for name in names)
     add_settings(parser, _Shared, *names, *(name for name in changes if name not in names), **changes)
+
+
+def add_appended_output(parser: argparse.ArgumentParser, content: str) -> None:
+    """Add ``--output`` for a file of answers, which is appended to.
+
+    Args:
+        parser: Parser of the command.
+        content: What happens with items that the file contains, for the help.
+    """
+    text = f"JSON lines file to append to (.jsonl); {content}"
+    parser.add_argument("--output", required=True, metavar="FILE", help=text)
 
 
 def _positive_number(text: str) -> float:
@@ -245,8 +258,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--judge`` for a language model, its prices and rate limits, and ``--dry-run``."""
     from rrg_rewards.analysis.judge_settings import JudgeLimits
 
-    judge = "openai:MODEL, local:MODEL, or a YAML mapping of a name and settings; required without --dry-run"
-    parser.add_argument("--judge", metavar="JUDGE", help=judge)
+    parser.add_argument("--judge", metavar="JUDGE", help=f"{LANGUAGE_MODEL}; required without --dry-run")
     price, rate = {"type": _price}, {"type": _positive_number}
     limits = {"price_in": price, "price_out": price, "requests_per_minute": rate, "tokens_per_minute": rate}
     add_settings(parser, JudgeLimits, **limits)

@@ -118,7 +118,7 @@ def test_add_settings_repeats_a_sequence_with_a_default():
 
 def test_add_shared_options_takes_names_and_changes():
     made = argparse.ArgumentParser()
-    add_shared_options(made, "batch-size", "output", "overwrite", seed={"default": 7})
+    add_shared_options(made, "batch_size", "output", "overwrite", seed={"default": 7})
     assert vars(made.parse_args([])) == {"batch_size": 256, "output": "-", "overwrite": False, "seed": 7}
 
 
