@@ -1,4 +1,4 @@
-"""Steps that the reinforcement learning scripts share: rewards, data, evaluations and results."""
+"""Steps that the reinforcement learning scripts share: rewards, data, watch, evaluations and results."""
 
 import json
 import logging

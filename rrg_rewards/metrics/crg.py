@@ -1,4 +1,4 @@
-"""CRG on report text, through a labeler."""
+"""CRG on report text, through a labeler, and its scores of report pairs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

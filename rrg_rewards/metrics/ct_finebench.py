@@ -334,7 +334,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
                 :func:`rrg_rewards.data.check_question_items` accepts them. No questions are then made from the
                 references, and a row with ``None`` or, except in mode ``f1``, without questions is unscorable.
                 ``labels``, optional: the labels of each reference
-                (:func:`rrg_rewards.questions.schema.positive_findings`). References then have questions on positive
+                (:func:`rrg_rewards.questions.positive_findings`). References then have questions on positive
                 findings only. A row with ``None`` is unscorable.
 
         Returns:

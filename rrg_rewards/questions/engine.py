@@ -171,7 +171,7 @@ def build_items(
         report: Report text.
         schema: Name or YAML file of a question schema, or a schema.
         include_uncertain: Whether to ask about uncertain findings, too. The answer about their existence is "possible".
-        labels: Labels of the report, as :func:`rrg_rewards.questions.schema.positive_findings` reads them. Only
+        labels: Labels of the report, as :func:`rrg_rewards.questions.positive_findings` reads them. Only
             findings that they call positive get questions, and only if the report states them, too.
 
     Returns:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 from typing_extensions import Self
 
@@ -390,6 +391,11 @@ class MetricReward(Reward):
         if self.reference_column is None:
             return [None] * length, context
         return self._column(columns, self.reference_column), context
+
+
+def score_tensor(values: Iterable[float | None]) -> Tensor:
+    """Return values as a float64 tensor; NaN for ``None``."""
+    return torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float64)
 
 
 def _share(rows: Tensor) -> float:

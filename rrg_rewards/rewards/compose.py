@@ -1,4 +1,4 @@
-"""Weighted sums of rewards with normalisation, clipping and gates."""
+"""Weighted sums of rewards with normalisation by running statistics, clipping and gates."""
 
 import asyncio
 import inspect
@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, Reward, is_asynchronous
+from rrg_rewards.rewards.base import Completion, Reward, is_asynchronous, score_tensor
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import gather_objects, num_processes
@@ -373,10 +372,12 @@ class ComposedReward(Reward):
             gates: Sequence[float | None] = [None] * len(own) if part.gate is None else by_name[part.gate.on]
             values = [part.value(*pair) for pair in zip(own, gates, strict=True)]
             if part.weight:
-                details[part.name] = _tensor(None if value is None else part.weight * value for value in values)
+                details[part.name] = score_tensor(None if value is None else part.weight * value for value in values)
             if part.gate is not None:
                 at_least = part.gate.at_least
-                details[f"open_{part.name}"] = _tensor(None if gate is None else gate >= at_least for gate in gates)
+                details[f"open_{part.name}"] = score_tensor(
+                    None if gate is None else gate >= at_least for gate in gates
+                )
         added = [details[part.name] for part in self.parts if part.weight]
         total = torch.stack(added).sum(0) if added else torch.zeros(len(rewards[0]), dtype=torch.float64)
         return Scores(total, details)
@@ -425,10 +426,6 @@ def compose(
     built = [part if isinstance(part, RewardPart) else _part(part, reference_column) for part in parts]
     asynchronous = any(is_asynchronous(part.reward) for part in built)
     return (AsyncComposedReward if asynchronous else ComposedReward)(built, name=name)
-
-
-def _tensor(values: Iterable[float | None]) -> Tensor:
-    return torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float64)
 
 
 def _part(setting: Mapping[str, Any], reference_column: str | None) -> RewardPart:

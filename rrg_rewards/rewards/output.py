@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.names import unknown_name_message
 
 OUTPUT_OPTIONS = frozenset({"key", "sign", "transform"})
@@ -40,7 +41,7 @@ class RewardTransform:
     clip: tuple[float | None, float | None] | None = None
 
     def __post_init__(self) -> None:
-        if not (_is_finite(self.scale) and self.scale and _is_finite(self.shift)):
+        if not (is_finite(self.scale) and self.scale and is_finite(self.shift)):
             raise ValueError(
                 f"transform: scale must be a finite number other than 0, and shift a finite number, got {self.scale!r} "
                 f"and {self.shift!r}"
@@ -143,15 +144,11 @@ def _transform(setting: Any) -> RewardTransform | None:
     return RewardTransform(**{**setting, "clip": tuple(clip) if isinstance(clip, list) else clip})
 
 
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _are_bounds(clip: Any) -> bool:
     if not isinstance(clip, tuple) or len(clip) != 2:
         return False
     given = [bound for bound in clip if bound is not None]
-    return bool(given) and all(map(_is_finite, given)) and (len(given) == 1 or given[0] < given[1])
+    return bool(given) and all(map(is_finite, given)) and (len(given) == 1 or given[0] < given[1])
 
 
 def _bound(value: float | None, infinite: str) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 import os
 import random
 import ssl
@@ -14,14 +13,12 @@ from datetime import datetime, timezone
 from functools import cache
 from typing import Any
 
-import torch
-
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.server.http_client import ReplyRefusedError, check_address, make_http_client
 from rrg_rewards.judges.server.retries import CallError, backoff_seconds, retry_after_seconds
 from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
-from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts, named_columns
-from rrg_rewards.utilities.checks import check_limits, check_same_length
+from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts, named_columns, score_tensor
+from rrg_rewards.utilities.checks import check_limits, check_same_length, is_finite
 from rrg_rewards.utilities.concurrency import for_each, within
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import run_coroutine
@@ -250,7 +247,7 @@ def _rows_of(reply: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
     if not all(isinstance(values, list) and len(values) == number for values in lists):
         raise CallError("malformed", f"the reply does not have {number} rewards, sub-scores and failures")
     numbers = [value for values in (rewards, *scores.values()) for value in values]
-    if not all(value is None or _is_finite(value) for value in numbers) or "signature" not in reply:
+    if not all(value is None or is_finite(value) for value in numbers) or "signature" not in reply:
         raise CallError("malformed", "a reward or sub-score of the reply is not a number, or it has no signature")
     return [
         {
@@ -260,10 +257,6 @@ def _rows_of(reply: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
         }
         for row in range(number)
     ]
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _failure(kind: Any) -> JudgeFailure | None:
@@ -278,14 +271,10 @@ def _scores(replies: Sequence[_Reply], results: tuple[JudgeFailure | None, ...])
     known = [{} if isinstance(reply, JudgeFailure) else reply for reply in replies]
     names = dict.fromkeys(name for reply in known for name in reply.get("scores", ()))
     return JudgedScores(
-        _tensor([reply.get("reward") for reply in known]),
-        {name: _tensor([reply.get("scores", {}).get(name) for reply in known]) for name in names},
+        score_tensor([reply.get("reward") for reply in known]),
+        {name: score_tensor([reply.get("scores", {}).get(name) for reply in known]) for name in names},
         results=results,
     )
-
-
-def _tensor(values: Sequence[float | None]) -> torch.Tensor:
-    return torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float64)
 
 
 class _TooLongError(Exception):

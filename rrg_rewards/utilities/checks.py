@@ -1,9 +1,11 @@
 """Check arguments, and raise errors that name the argument, the row and the remedy."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 
 def check_model_source(name: str | Path) -> None:
@@ -58,6 +60,16 @@ def _similar(path: Path) -> str:
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     close = get_close_matches(path.name, names, n=1)
     return f"; did you mean {path.with_name(close[0])}?" if close else ""
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value is a finite int or float; a bool is none.
+
+    Example:
+        >>> is_finite(1.5), is_finite(float("nan")), is_finite(True), is_finite("1")
+        (True, False, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_limits(settings: object, least: Mapping[str, float], positive: Iterable[str] = ()) -> None:

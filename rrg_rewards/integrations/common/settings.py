@@ -1,7 +1,6 @@
 """Settings of a reward for a trainer: keyword arguments, a YAML file, or an environment variable."""
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -15,6 +14,7 @@ from rrg_rewards.integrations.common.transcripts import ReportExtractor
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.fitting import fit_reward, reward_columns
 from rrg_rewards.rewards.registry import make_reward, name_and_options
+from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.yaml_files import check_keys, read_user_yaml
 from rrg_rewards.version import __version__
 
@@ -59,11 +59,11 @@ class TrainerSettings:
     fitted: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.missing is not None and self.missing != "mean" and not _is_number(self.missing):
+        if self.missing is not None and self.missing != "mean" and not is_finite(self.missing):
             raise ValueError(f"missing must be a finite number or mean, got {self.missing!r}")
         if self.score_range is not None and not _are_bounds(self.score_range):
             raise ValueError(f"score_range must be two increasing numbers, got {self.score_range!r}")
-        if not _is_number(self.max_wait_ms):
+        if not is_finite(self.max_wait_ms):
             raise ValueError(f"max_wait_ms must be a finite number, got {self.max_wait_ms!r}")
         if not isinstance(self.max_batch, int):
             raise ValueError(f"max_batch must be a whole number, got {self.max_batch!r}")
@@ -204,8 +204,4 @@ def settings_key(arguments: Mapping[str, Any] | None) -> str:
 
 
 def _are_bounds(value: Any) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value)) and value[0] < value[1]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(is_finite, value)) and value[0] < value[1]
