@@ -1,7 +1,6 @@
 """The page of a training run, from the files that a recipe writes to its output folder, and the plot of a reward."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_numb
 from rrg_rewards.pages.page import Column, Page, Pane, Rows
 from rrg_rewards.pages.plots import draw_png
 from rrg_rewards.pages.watch_page import alarm_table, watch_charts
+from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.watch.attack.results import AttackResult
 
 # Logged values besides the means of the rewards, with their captions.
@@ -163,12 +163,8 @@ def _curves(history: Sequence[Mapping[str, Any]]) -> list[Markup]:
 
 
 def _curve(history: Sequence[Mapping[str, Any]], key: str, caption: str) -> Curves:
-    points = [(entry["step"], entry[key]) for entry in history if "step" in entry and _is_number(entry.get(key))]
+    points = [(entry["step"], entry[key]) for entry in history if "step" in entry and is_finite(entry.get(key))]
     return Curves(caption, {key: points} if points else {})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _watch(history: Mapping[str, Any]) -> Iterator[Markup]:
