@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.run_log import RunLog
-from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
+from rrg_rewards.utilities.settings import SettingError, check_settings, setting
 from rrg_rewards.version import __version__
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class GenerationSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_minimums(self)
+        check_settings(self)
         if self.temperature < 0:
             raise SettingError("temperature", f"must be a number from 0, got {self.temperature}")
         if self.backend == "vllm" and self.device != "auto":

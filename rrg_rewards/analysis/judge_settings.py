@@ -12,7 +12,7 @@ from rrg_rewards.analysis.settings import (
     context_setting,
     seed_setting,
 )
-from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
+from rrg_rewards.utilities.settings import SettingError, check_settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class CountingSettings:
     source: str = _source()
 
     def __post_init__(self) -> None:
-        check_minimums(self)
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class GradingSettings:
     source: str = _source()
 
     def __post_init__(self) -> None:
-        check_minimums(self)
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +134,9 @@ class EvaluationSettings:
     prompt: Literal["own", "guidelines", "compact", "crimson-score"] = setting(
         "own", "prompt for a language model (default: own)"
     )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +170,7 @@ class CandidateSettings:
     seed: int = seed_setting()
 
     def __post_init__(self) -> None:
-        check_minimums(self)
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +200,7 @@ class QuestionSettings:
     batch_size: int = batch_size_setting()
 
     def __post_init__(self) -> None:
-        check_minimums(self)
+        check_settings(self)
 
     @property
     def has_labels(self) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Literal, get_args
 
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.settings import SettingError, check_minimums, setting
+from rrg_rewards.utilities.settings import SettingError, check_settings, setting
 
 LANGUAGE_MODEL = "openai:MODEL, local:MODEL, or a YAML mapping of a name and settings"
 """Help for the setting of a judge that is a language model."""
@@ -91,6 +91,7 @@ class PairColumns:
     id_column: str | None = None
 
     def __post_init__(self) -> None:
+        check_settings(self)
         columns = self.reference_columns
         if self.best_reference and len(columns) < 2:
             raise SettingError("best_reference", "requires several columns, --reference-column A --reference-column B")
@@ -149,6 +150,9 @@ class MetricChoice:
     )
     labeler: Any = setting(None, _LABELER, metavar="NAME")
     judge: Any = setting(None, _JUDGE, metavar="JUDGE")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def options(self) -> dict[str, dict[str, Any]]:
         """Return the options of each metric.
@@ -229,7 +233,7 @@ class LabelSettings:
     batch_size: int = batch_size_setting()
 
     def __post_init__(self) -> None:
-        check_minimums(self)
+        check_settings(self)
         # Imported here, because label sets are read from files.
         from rrg_rewards.schemas import get_label_schema
 
@@ -256,7 +260,7 @@ class ScoreSettings:
     seed: int = setting(0, "seed of the bootstrap (default: 0)")
 
     def __post_init__(self) -> None:
-        check_minimums(self)
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,7 +289,7 @@ class CompareSettings:
     seed: int = seed_setting()
 
     def __post_init__(self) -> None:
-        check_minimums(self)
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,7 +335,7 @@ class PreferenceSettings:
     batch_size: int = batch_size_setting()
 
     def __post_init__(self) -> None:
-        check_minimums(self)
+        check_settings(self)
         if self.margin < 0:
             raise SettingError("margin", f"must be at least 0, got {self.margin}")
         if self.threshold is not None and self.trainer != "kto":
@@ -365,6 +369,7 @@ class AgreementColumns:
     group: str | None = setting(None, "also compute everything for each value of this column", metavar="COLUMN")
 
     def __post_init__(self) -> None:
+        check_settings(self)
         texts = self.candidates
         if texts is not None and (len(texts) != 2 or not all(texts) or texts[0] == texts[1]):
             raise SettingError("candidates", f"must be two different texts, as in _1,_2, got {','.join(texts)!r}")
@@ -395,7 +400,7 @@ class AgreementSettings:
     seed: int = seed_setting()
 
     def __post_init__(self) -> None:
-        check_minimums(self)
+        check_settings(self)
         if self.statistics is None:
             return
         # Imported here, because torch is slow to import.

@@ -4,13 +4,13 @@ import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, fields
-from types import NoneType, UnionType
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from rrg_rewards.analysis.settings import LANGUAGE_MODEL, batch_size_setting, seed_setting
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.run_log import RunLog
-from rrg_rewards.utilities.settings import SettingError, setting
+from rrg_rewards.utilities.settings import SettingError, setting, setting_choices
 
 if TYPE_CHECKING:
     from rrg_rewards.analysis.answers import AnswerRun
@@ -135,21 +135,17 @@ def _option(one: "Field[Any]") -> dict[str, Any]:
         default = option.get("default")
         return {**option, "action": "append", "default": None if default is None else list(default)}
     if Literal in kinds:
-        return {**option, "choices": get_args(next(kind for kind in _members(one.type) if get_origin(kind) is Literal))}
+        return {**option, "choices": setting_choices(one.type)}
     if int in kinds:
         minimum = given.get("minimum")
         return {**option, "type": int if minimum is None else positive_int if minimum else not_negative_int}
     return {**option, "type": finite_number} if float in kinds else option
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
-    """Return the members of a union, without ``None``; of another type, the type."""
-    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return tuple(member for member in members if member is not NoneType)
-
-
 def _kinds(hint: Any) -> set[Any]:
-    return {get_origin(member) or member for member in _members(hint)}
+    """Return the type of a setting without its parameters, or the types of a union."""
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return {get_origin(member) or member for member in members}
 
 
 def settings_from(args: argparse.Namespace, settings: type[S], **changes: Any) -> S:

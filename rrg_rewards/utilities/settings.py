@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, field, fields
-from typing import Any
+from numbers import Integral
+from typing import Any, Literal, get_args, get_origin
 
 
 class SettingError(ValueError):
@@ -43,7 +44,7 @@ def setting(
         default: Default value; a mapping is copied for each object. Without one, the setting is required.
         help: Help of the option. The command line shows no option without it.
         metavar: Name of the value in the help.
-        minimum: Smallest number. :func:`check_minimums` checks it.
+        minimum: Smallest integer. :func:`check_settings` checks it.
         separator: Separator of the values of a sequence on the command line. Without one the option is repeated.
         form: Form of an assignment, such as ``NAME=COLUMN``, if the setting is a mapping.
 
@@ -62,16 +63,35 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-def check_minimums(settings: Any) -> None:
-    """Check the numbers of a settings object.
+def setting_choices(hint: Any) -> tuple[Any, ...]:
+    """Return the values of a setting whose type is a ``Literal``, or is one or ``None``; otherwise none.
+
+    Example:
+        >>> setting_choices(Literal["ct", "xray"] | None), setting_choices(str)
+        (('ct', 'xray'), ())
+    """
+    return next((get_args(kind) for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal), ())
+
+
+def check_settings(settings: Any) -> None:
+    """Check the values of a settings object that the command line checks by their options.
 
     Args:
         settings: An instance of a dataclass whose fields are made by :func:`setting`.
 
     Raises:
-        SettingError: If a number is below its minimum.
+        SettingError: If a number is below its minimum or no integer, a value is not among the choices, or a sequence
+            of texts is a single text.
     """
     for one in fields(settings):
-        value, minimum = getattr(settings, one.name), one.metadata.get("minimum")
-        if minimum is not None and value is not None and (isinstance(value, bool) or value < minimum):
+        value = getattr(settings, one.name)
+        if value is None:
+            continue
+        minimum, choices = one.metadata.get("minimum"), setting_choices(one.type)
+        is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+        if minimum is not None and not (is_integer and value >= minimum):
             raise SettingError(one.name, f"must be a number from {minimum}, got {value!r}")
+        if choices and value not in choices:
+            raise SettingError(one.name, f"must be one of {', '.join(map(str, choices))}, got {value!r}")
+        if "separator" in one.metadata and isinstance(value, str):
+            raise SettingError(one.name, f"must be a sequence of texts, got the text {value!r}")

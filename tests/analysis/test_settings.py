@@ -2,7 +2,7 @@
 
 import pytest
 
-from rrg_rewards.analysis import LabelSettings, PreferenceSettings
+from rrg_rewards.analysis import AgreementColumns, LabelSettings, MetricChoice, PairColumns, PreferenceSettings
 from rrg_rewards.utilities.settings import SettingError
 
 
@@ -13,6 +13,7 @@ from rrg_rewards.utilities.settings import SettingError
         ({"threshold": 0.5}, "threshold"),
         ({"system_prompt": "Be brief."}, "system_prompt"),
         ({"per_prompt": 0}, "per_prompt"),
+        ({"trainer": "ppo"}, "trainer"),
         ({"batch_size": 0}, "batch_size"),
     ],
 )
@@ -29,3 +30,17 @@ def test_label_settings_name_what_is_wrong(settings, setting):
     with pytest.raises(SettingError) as caught:
         LabelSettings(text_column="report", **settings)
     assert caught.value.setting == setting
+
+
+def test_pair_columns_refuse_an_unknown_treatment_of_missing_predictions():
+    with pytest.raises(SettingError, match=r"^missing_prediction: must be one of skip, score, got 'drop'$"):
+        PairColumns(missing_prediction="drop")
+
+
+@pytest.mark.parametrize(
+    ("settings", "values"),
+    [(MetricChoice, {"metrics": "crg"}), (AgreementColumns, {"human": "rating"})],
+)
+def test_settings_refuse_one_name_instead_of_several(settings, values):
+    with pytest.raises(SettingError, match="must be a sequence of texts"):
+        settings(**values)
