@@ -1,6 +1,7 @@
 """How the tables of an analysis are read."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.utilities.run_log import RunLog
@@ -19,7 +20,7 @@ class TableOptions:
     delimiter: str | None = None
 
 
-def note_delimiter(table: Table, source: str, delimiter: str | None, log: RunLog) -> None:
+def note_delimiter(table: Table, source: str | Path, delimiter: str | None, log: RunLog) -> None:
     """Say if a table is not separated by commas, unless its delimiter is set."""
     if table.delimiter != "," and delimiter is None:
         log.note(f"{source} is separated by {'tabs' if table.delimiter == chr(9) else 'semicolons'}")

@@ -28,6 +28,7 @@ from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.references import score_batch, signature_with_references
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import Progress, RunLog
+from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.version import __version__
 
 CONFIDENCE = 0.95
@@ -86,6 +87,8 @@ def score_table(
     """
     log = log or RunLog()
     made = metrics_by_name(metrics)
+    if not made:
+        raise SettingError("metrics", "at least one is needed")
     path = None if output is None else str(output)
     with BatchedTable(table, rows=settings.batch_size) as batches:
         columns, tables = join_references(columns, batches)

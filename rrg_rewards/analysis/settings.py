@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rrg_rewards.utilities.names import unknown_name_message
@@ -70,7 +71,7 @@ class PairColumns:
     best_reference: bool = setting(
         False, "with several columns of references: metrics that are defined for one reference take the best one"
     )
-    references: str | None = setting(
+    references: str | Path | None = setting(
         None,
         "table of the references, their labels and context columns, if they are in another file; needs --key",
         metavar="TABLE",

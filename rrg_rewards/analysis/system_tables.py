@@ -242,7 +242,7 @@ class _Reading:
             return self._from_tables(named, predictions[0][1])
         return self._from_columns(named[0][1], predictions)
 
-    def _table(self, path: str) -> Table:
+    def _table(self, path: str | Path) -> Table:
         table = read_table(path, self.options.format, self.options.delimiter)
         note_delimiter(table, path, self.options.delimiter, self.log)
         if not len(table):
@@ -275,7 +275,7 @@ class _Reading:
             runs.append(run)
         return replace(table, delimiter=","), runs
 
-    def _with_truth(self, table: Table, references: str, predictions: Sequence[str]) -> Table:
+    def _with_truth(self, table: Table, references: str | Path, predictions: Sequence[str]) -> Table:
         """Return the table of references with the columns of predictions and scores of a table."""
         truth = self._table(references)
         rows = self._matching_rows(truth, table)

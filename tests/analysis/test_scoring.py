@@ -83,12 +83,26 @@ def test_score_table_joins_references_of_another_table(pairs, tmp_path):
     truth = tmp_path / "truth.csv"
     rows = [f"{row},{text}" for row, text in reversed(list(enumerate(REFERENCES)))]
     truth.write_text("\n".join(["study,text", *rows]) + "\n")
-    columns = PairColumns(references=str(truth), reference_column="text", key="id=study")
+    columns = PairColumns(references=truth, reference_column="text", key="id=study")
     joined = score_table(pairs, ["rouge"], columns=columns, settings=QUICK)["metrics"]
     assert (
         joined
         == score_table(pairs, ["rouge"], columns=PairColumns(reference_column="report"), settings=QUICK)["metrics"]
     )
+
+
+def test_score_table_of_no_rows_has_no_values(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("prediction,reference\n")
+    with pytest.warns(RunWarning, match="has a header and no rows"):
+        summary = score_table(path, ["crg", "rouge"])
+    assert summary["rows"] == 0
+    assert {name: entry["value"] for name, entry in summary["metrics"].items()} == {"crg": None, "rouge": None}
+
+
+def test_score_table_needs_a_metric(pairs):
+    with pytest.raises(SettingError, match=r"^metrics: at least one is needed"):
+        score_table(pairs, [])
 
 
 class _Failing(ROUGE):
