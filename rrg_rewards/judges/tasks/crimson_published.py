@@ -71,8 +71,7 @@ def published_messages(pair: ReportPair) -> list[Message]:
     """Build the messages that ``crimson-score`` sends to its fine-tuned judge: its prompt without guidelines.
 
     The messages are those of the package to the byte, because its judge was trained on them. The prompt has no
-    delimiters and no escapes; :func:`find_control_text` says which reports must
-    therefore not be sent.
+    delimiters and no escapes; :func:`find_control_text` says which reports must therefore not be sent.
 
     Args:
         pair: Reports and context. Names of the context become headings, as in the package's examples (``Age``).
