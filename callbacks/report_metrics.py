@@ -148,8 +148,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     At the end of the epoch, the callback logs ``<prefix>/<metric>``, ``<prefix>/<metric>_<statistic>`` for the main
     entries of the metric's ``statistics``, and ``<prefix>/<metric>_num_unscorable``. With several loaders,
     ``/dataloader_idx_<i>`` is appended to each name. A value that is undefined is not logged; a callback that monitors
-    it gets NaN. The states of each metric are reduced over processes before the
-    value is computed. The value therefore equals that of a single process, even if reports are distributed unevenly.
+    it gets NaN. The states of each metric are reduced over processes before the value is computed. The value therefore
+    equals that of a single process, even if reports are distributed unevenly.
     Lightning's default validation sampler repeats reports to distribute them evenly, and the callback warns about it.
     Use :class:`~rrg_rewards.callbacks.UnpaddedDistributedSampler` instead. The sanity check runs the metrics and logs
     nothing.

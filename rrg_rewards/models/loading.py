@@ -51,8 +51,8 @@ def load_frozen(
 
     The model is in eval mode, without gradients, and complete on every process. This holds under DeepSpeed ZeRO-3, too,
     which otherwise partitions every model that is built. The state of torch's random generators is restored, so the
-    time of loading does not change the random numbers of a run. Torch's default type, which
-    trainers change in their steps, has no effect on the model.
+    time of loading does not change the random numbers of a run. Torch's default type, which trainers change in their
+    steps, has no effect on the model.
 
     Keep a reference to the model; otherwise it is freed. Loading is thread-safe, but no other thread may build the
     policy at the same time, because ZeRO-3 is switched off for it, too.
