@@ -42,8 +42,9 @@ class _Source:
 class RadBertLabeler(Backend):
     """Label reports with the classifier that labeled CT-RATE.
 
-    Reports are converted to lower case, tokenised and classified in batches of similar length. A label is positive if
-    the sigmoid of its logit is at least 0.5. A blank report has no positive label and is not classified.
+    Reports are tokenised as they are and classified in batches of similar length. A label is positive if the sigmoid of
+    its logit is at least 0.5. A blank report has no positive label and is not classified. The published code asks the
+    tokenizer for lower case (``do_lower_case=True``), which that of RoBERTa ignores; the tokenizer decides here, too.
 
     Of a report with more than 512 tokens, ``"truncate"`` reads the first 512, as the published classifier does.
     ``"windows"`` reads overlapping windows that cover the report; a label is positive if it is positive in any window.
@@ -126,6 +127,7 @@ class RadBertLabeler(Backend):
             "radbert",
             checkpoint=f"{Path(self.checkpoint).name}@{self._weights_hash}",
             schema=self.schema.name,
+            case="mixed",
             long_reports=self.long_reports,
             dtype=self.dtype,
         )
@@ -144,7 +146,7 @@ class RadBertLabeler(Backend):
     def _tokenizer(self) -> Any:
         transformers = require("transformers", extra="labelers")
         return transformers.AutoTokenizer.from_pretrained(
-            self._source.encoder, revision=self._source.revision, trust_remote_code=False
+            self._source.encoder, revision=self._source.revision, do_lower_case=True, trust_remote_code=False
         )
 
     @cached_property
@@ -178,7 +180,7 @@ class RadBertLabeler(Backend):
 
     def _tokenize(self, reports: Sequence[str]) -> tuple[list[list[int]], list[int]]:
         encoded = self._tokenizer(
-            [report.lower() for report in reports],
+            list(reports),
             truncation=True,
             max_length=_MAX_TOKENS,
             stride=_MAX_TOKENS // 4 if self.long_reports == "windows" else 0,
@@ -228,9 +230,14 @@ def _check_label_names(config: Any, labels: tuple[str, ...]) -> None:
     """Check that the outputs of a classifier, if they are named, are the labels in their order."""
     # By number, because some configurations list "10" before "2".
     named = tuple(config.id2label[index] for index in range(len(config.id2label)))
-    if all(name.startswith("LABEL_") for name in named) or named == labels:
+    if all(name.startswith("LABEL_") for name in named) or list(map(_plain, named)) == list(map(_plain, labels)):
         return
     raise ValueError(f"the checkpoint's labels are {', '.join(named)}; the schema's are {', '.join(labels)}")
+
+
+def _plain(label: str) -> str:
+    """Return a label without case and separators of words, which differ between conversions of the weights."""
+    return " ".join(label.replace("_", " ").casefold().split())
 
 
 class _Classifier(nn.Module):

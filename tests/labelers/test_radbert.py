@@ -5,14 +5,13 @@ import pickle
 import pytest
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForSequenceClassification, RobertaModel
+from tokenizers import ByteLevelBPETokenizer
+from transformers import AutoTokenizer, RobertaConfig, RobertaForSequenceClassification, RobertaModel
 
 from rrg_rewards.labelers import RadBertLabeler, get_labeler
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.schemas import CT_RATE
 
-WORDS = ["no", "effusion", "nodule", "in", "the", "right", "left", "lobe", "heart", "is", "enlarged", "."]
 REPORTS = [
     "Nodule in the right lobe.",
     "No effusion. The heart is enlarged.",
@@ -26,17 +25,12 @@ REPORTS = [
 def encoder(tmp_path_factory):
     """A small RoBERTa encoder's folder: configuration and tokenizer."""
     folder = tmp_path_factory.mktemp("encoder")
-    vocabulary = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
-    ).save_pretrained(folder)
+    tokenizer = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(REPORTS, vocab_size=400, min_frequency=1, special_tokens=special)
+    tokenizer.save_model(str(folder))
     RobertaConfig(
-        vocab_size=len(vocabulary),
+        vocab_size=tokenizer.get_vocab_size(),
         hidden_size=16,
         num_hidden_layers=2,
         num_attention_heads=2,
@@ -67,14 +61,19 @@ def checkpoint(tmp_path_factory, state):
     return path
 
 
+def published_tokenizer(encoder):
+    """The tokenizer as `dataset.py` of CT-CLIP's text classifier loads it."""
+    return AutoTokenizer.from_pretrained(encoder, do_lower_case=True)
+
+
 def published_labels(encoder, state, reports):
-    """One report at a time, lower-cased, padded and cut to 512 tokens, sigmoid at 0.5."""
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(encoder)
+    """One report at a time, padded and cut to 512 tokens by the tokenizer as the authors load it, sigmoid at 0.5."""
+    tokenizer = published_tokenizer(encoder)
     model = RobertaModel(RobertaConfig.from_pretrained(encoder)).eval()
     model.load_state_dict({k[6:]: v for k, v in state.items() if k.startswith("model.") and "position_ids" not in k})
     labels = []
     for report in reports:
-        encoded = tokenizer(report.lower(), padding="max_length", truncation=True, max_length=512, return_tensors="pt")
+        encoded = tokenizer(report, padding="max_length", truncation=True, max_length=512, return_tensors="pt")
         with torch.no_grad():
             pooled = model(encoded["input_ids"], encoded["attention_mask"]).pooler_output
         labels.append(torch.sigmoid(pooled @ state["classifier.weight"].T + state["classifier.bias"])[0] >= 0.5)
@@ -94,13 +93,28 @@ def test_radbert_labeler_equals_the_published_procedure(encoder, state, checkpoi
     assert not labels[REPORTS.index("")].any()
 
 
+def test_radbert_labeler_does_not_change_case(encoder, state, checkpoint):
+    reports = [f"{word} in the RIGHT lobe." for word in ("Nodule", "NODULE", "Effusion", "No effusion")]
+    labels = RadBertLabeler(checkpoint, encoder=encoder)(reports)
+    assert torch.equal(labels, published_labels(encoder, state, reports))
+    assert not torch.equal(labels, published_labels(encoder, state, [report.lower() for report in reports]))
+
+
+@pytest.mark.parametrize("rename", [str.upper, lambda label: label.replace(" ", "_")], ids=["upper", "snake"])
+def test_radbert_labeler_takes_labels_in_other_spellings(tmp_path, encoder, rename):
+    names = dict(enumerate(map(rename, CT_RATE.labels)))
+    RobertaForSequenceClassification(RobertaConfig.from_pretrained(encoder, id2label=names)).save_pretrained(tmp_path)
+    published_tokenizer(encoder).save_pretrained(tmp_path)
+    assert RadBertLabeler(tmp_path)(["nodule"]).shape == (1, 18)
+
+
 def test_radbert_labeler_windows_read_what_truncation_does_not(encoder, state, checkpoint):
     report = REPORTS[-1]
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(encoder)
-    tokens = tokenizer.tokenize(report.lower())
+    tokenizer = published_tokenizer(encoder)
+    tokens = tokenizer.tokenize(report)
     body, step = 510, 510 - 128
     starts = range(0, max(len(tokens) - 128, 1), step)
-    windows = [" ".join(tokens[start : start + body]) for start in starts]
+    windows = [tokenizer.convert_tokens_to_string(tokens[start : start + body]) for start in starts]
     assert len(windows) > 2
     expected = published_labels(encoder, state, windows).any(0)
     labels = RadBertLabeler(checkpoint, encoder=encoder, long_reports="windows")([report, REPORTS[0]])
@@ -120,9 +134,9 @@ def test_radbert_labeler_loads_hugging_face_forms(tmp_path, encoder, state):
     config = RobertaConfig.from_pretrained(encoder, num_labels=18, id2label=dict(enumerate(CT_RATE.labels)))
     model = RobertaForSequenceClassification(config).eval()
     model.save_pretrained(other)
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(encoder)
+    tokenizer = published_tokenizer(encoder)
     tokenizer.save_pretrained(other)
-    encoded = tokenizer([report.lower() for report in REPORTS[:3]], padding=True, return_tensors="pt")
+    encoded = tokenizer(REPORTS[:3], padding=True, return_tensors="pt")
     with torch.no_grad():
         logits = model(encoded["input_ids"], encoded["attention_mask"]).logits
     assert torch.equal(RadBertLabeler(other)(REPORTS[:3]), torch.sigmoid(logits) >= 0.5)
@@ -133,7 +147,7 @@ def test_radbert_labeler_takes_label_names_by_number(tmp_path, encoder):
     config = RobertaConfig.from_pretrained(encoder, num_labels=18)
     config.id2label = {int(number): label for number, label in by_text.items()}
     RobertaForSequenceClassification(config).save_pretrained(tmp_path)
-    PreTrainedTokenizerFast.from_pretrained(encoder).save_pretrained(tmp_path)
+    published_tokenizer(encoder).save_pretrained(tmp_path)
     assert RadBertLabeler(tmp_path)(["nodule"]).shape == (1, 18)
 
 
@@ -145,7 +159,7 @@ def test_radbert_labeler_loads_nothing_before_the_first_report(tmp_path):
 def test_radbert_labeler_rejects_labels_in_another_order(tmp_path, encoder):
     config = RobertaConfig.from_pretrained(encoder, num_labels=18, id2label=dict(enumerate(CT_RATE.labels[::-1])))
     RobertaForSequenceClassification(config).save_pretrained(tmp_path)
-    PreTrainedTokenizerFast.from_pretrained(encoder).save_pretrained(tmp_path)
+    published_tokenizer(encoder).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="the checkpoint's labels are Interlobular"):
         RadBertLabeler(tmp_path)(["nodule"])
 
@@ -214,7 +228,7 @@ def test_radbert_labeler_signature_needs_no_model(encoder, checkpoint):
 def test_radbert_labeler_keeps_the_precision_of_weights(tmp_path, encoder, state, checkpoint):
     config = RobertaConfig.from_pretrained(encoder, dtype="float16")
     config.save_pretrained(tmp_path)
-    PreTrainedTokenizerFast.from_pretrained(encoder).save_pretrained(tmp_path)
+    published_tokenizer(encoder).save_pretrained(tmp_path)
     loaded = RadBertLabeler(checkpoint, encoder=tmp_path)._model.state_dict()
     assert all(torch.equal(loaded[name], value) for name, value in state.items() if name in loaded)
 
