@@ -18,10 +18,13 @@ from rrg_rewards.judges.tasks.crimson_published import find_control_text, publis
 from rrg_rewards.judges.tasks.grounding import content_words, report_words
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS, AttributeErrorType
 
-CrimsonPrompt = Literal["own", "guidelines", "compact", "crimson-score"]
+CrimsonPrompt = Literal["own", "guidelines", "compact", "crimson-score", "crimson-score-guidelines"]
 """``"own"``: this package's prompt. ``"guidelines"``: with clinical guidelines, for strong models. ``"compact"``: a
 short prompt and form of the answer, for small models trained on evaluations. ``"crimson-score"``: the prompt that the
-published judge was fine-tuned on."""
+published judge was fine-tuned on. ``"crimson-score-guidelines"``: the published prompt for strong models."""
+
+# The prompts of the package crimson-score, and whether they have its guidelines.
+_PUBLISHED = {"crimson-score": False, "crimson-score-guidelines": True}
 
 _ID = {"reference_findings": re.compile(r"R[0-9]{1,4}"), "predicted_findings": re.compile(r"P[0-9]{1,4}")}
 # Levels of clinical significance in ascending order. An unknown one weighs as much as the second.
@@ -94,6 +97,8 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     of a chat template, which could begin another message, is not sent and fails with ``status``. Answers may have the
     errors that the published code accepts (:mod:`rrg_rewards.judges.tasks.crimson_published`), unknown labels of
     significance and severity, and errors without an explanation. All other checks of answers are the same.
+    ``prompt="crimson-score-guidelines"`` does the same with the package's prompt for strong models, which has examples
+    and guidelines.
 
     An answer is valid if it is a JSON object of the schema (:class:`CrimsonAnswer`, or the short form) and
 
@@ -102,8 +107,8 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
       matched or false once; no pair is matched twice; attribute errors belong to matched pairs;
     - a matched candidate finding is at most one level less significant than its reference finding, so that a finding
       that costs nothing if it is false earns nothing from a weighty one;
-    - except with ``prompt="crimson-score"``, a candidate finding matches at most two reference findings, one on each
-      side;
+    - except with the prompts of ``crimson-score``, a candidate finding matches at most two reference findings, one on
+      each side;
     - a report's list contains no finding twice, and not more findings than the report has words;
     - each finding is stated in its report in similar words, with its numbers
       (:data:`rrg_rewards.judges.tasks.grounding.GROUNDING`);
@@ -115,7 +120,7 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Sections 3.1 and 3.2.
 
     Args:
-        prompt: ``"own"``, ``"guidelines"``, ``"compact"`` or ``"crimson-score"``.
+        prompt: ``"own"``, ``"guidelines"``, ``"compact"``, ``"crimson-score"`` or ``"crimson-score-guidelines"``.
 
     Raises:
         ValueError: For another prompt.
@@ -157,8 +162,8 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
 
     def messages(self, item: ReportPair) -> list[Message]:
         """Build the conversation: instructions, then patient and reports as data."""
-        if self.prompt == "crimson-score":
-            return published_messages(item)
+        if self.prompt in _PUBLISHED:
+            return published_messages(item, _PUBLISHED[self.prompt])
         patient = [f"  {quote_text(name)}: {quote_text(value)}" for name, value in item.context]
         instructions, data = self._fill(
             patient="{" + ("\n" + ",\n".join(patient) + "\n" if patient else "") + "}",
@@ -171,7 +176,7 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
 
     def refusal(self, item: ReportPair) -> JudgeFailure | None:
         """Return a failure if the published prompt, which has no escapes, cannot contain a text of the pair."""
-        if self.prompt == "crimson-score":
+        if self.prompt in _PUBLISHED:
             texts = {"the reference": item.reference, "the candidate": item.candidate, **dict(item.context)}
             for name, text in texts.items():
                 if (reason := find_control_text(text)) is not None:
@@ -193,7 +198,7 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
 
     def parse(self, item: ReportPair, answer: str) -> CrimsonEvaluation:
         """Return the evaluation that an answer contains."""
-        published = self.prompt == "crimson-score"
+        published = self.prompt in _PUBLISHED
         if self.prompt == "compact":
             evaluation = compact_evaluation(self._read(answer))
         else:

@@ -67,14 +67,16 @@ class PublishedCrimsonAnswer(TypedDict):
     errors: _Errors
 
 
-def published_messages(pair: ReportPair) -> list[Message]:
-    """Build the messages that ``crimson-score`` sends to its fine-tuned judge: its prompt without guidelines.
+def published_messages(pair: ReportPair, guidelines: bool = False) -> list[Message]:
+    """Build the messages that ``crimson-score`` sends to a judge, equal to the byte.
 
-    The messages are those of the package to the byte, because its judge was trained on them. The prompt has no
-    delimiters and no escapes; :func:`find_control_text` says which reports must therefore not be sent.
+    Without guidelines they are those that its fine-tuned judge was trained on; with guidelines, those for strong
+    models. The prompt has no delimiters and no escapes; :func:`find_control_text` says which reports must therefore not
+    be sent.
 
     Args:
         pair: Reports and context. Names of the context become headings, as in the package's examples (``Age``).
+        guidelines: Whether the prompt has the package's examples and guidelines.
 
     Raises:
         ModuleNotFoundError: If ``crimson-score`` is not installed, naming the pip command.
@@ -85,9 +87,9 @@ def published_messages(pair: ReportPair) -> list[Message]:
         pair.reference,
         pair.candidate,
         patient_context={name.capitalize(): value for name, value in pair.context} or None,
-        include_significance_examples=False,
-        include_attribute_guidelines=False,
-        include_context_guidelines=False,
+        include_significance_examples=guidelines,
+        include_attribute_guidelines=guidelines,
+        include_context_guidelines=guidelines,
     )
     return _recorded(package.CRIMSONScore, prompt)
 

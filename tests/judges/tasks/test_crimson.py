@@ -82,7 +82,10 @@ def test_crimson_prompt_hashes_differ() -> None:
     assert len(TASK.prompt_hash) == 12
     assert TASK == CrimsonTask("own") == pickle.loads(pickle.dumps(TASK))
     assert len({TASK, CrimsonTask(), CrimsonTask("crimson-score")}) == 2
-    with pytest.raises(ValueError, match="prompt must be one of own, guidelines, compact, crimson-score; got 'mine'"):
+    with pytest.raises(
+        ValueError,
+        match="prompt must be one of own, guidelines, compact, crimson-score, crimson-score-guidelines; got 'mine'",
+    ):
         CrimsonTask("mine")
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +51,9 @@ def test_published_messages_are_those_of_the_package(monkeypatch: pytest.MonkeyP
     assert (reference, predicted) == (pair.reference, pair.candidate), "the published messages are not changed"
     assert options.pop("patient_context") == {"Age": "82"}
     assert list(options.values()) == [False] * 3
+    strong = CrimsonTask("crimson-score-guidelines")
+    assert list(json.loads(strong.messages(pair)[1]["content"])[2].values())[1:] == [True] * 3
+    assert strong.refusal(pair).kind == "status"
 
 
 WITH_ERROR = text(changed(ANSWER, attribute_errors=[LOCATION]))
@@ -176,6 +179,25 @@ class TestPublishedPrompt:
         _, user = CrimsonTask("crimson-score").messages(pair)
         assert user["content"].encode() == expected.encode()
 
+    @pytest.mark.parametrize("context", [(), (("age", "82"), ("indication", "cough"))], ids=["alone", "context"])
+    def test_with_guidelines_is_what_the_package_sends_to_a_strong_model(self, context: Any) -> None:
+        from CRIMSON.generate_score import CRIMSONScore
+
+        sent: list[dict[str, Any]] = []
+
+        def create(**request: Any) -> Any:
+            sent.append(request)
+            return SimpleNamespace(choices=[SimpleNamespace(message=SimpleNamespace(content=""))])
+
+        scorer = CRIMSONScore.__new__(CRIMSONScore)
+        scorer.api, scorer.model_name = "openai", "strong"
+        scorer.client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+        pair = ReportPair("Small effusion < 2 cm.", "Clear\nlungs.", context)
+        known = {name.capitalize(): value for name, value in context} or None
+        scorer._chat_completion(scorer._build_evaluation_prompt(pair.reference, pair.candidate, known))
+        assert CrimsonTask("crimson-score-guidelines").messages(pair) == sent[0]["messages"]
+        assert len(sent[0]["messages"][1]["content"]) > 10_000
+
     def test_accepts_what_the_package_accepts(self) -> None:
         from CRIMSON.utils import parse_json_response
 
@@ -183,7 +205,8 @@ class TestPublishedPrompt:
             assert CrimsonEvaluation.from_dict(parse_json_response(answer)) == PUBLISHED.parse(PAIR, answer)
 
     def test_has_its_own_hash(self) -> None:
-        assert CrimsonTask("crimson-score").prompt_hash != TASK.prompt_hash
+        prompts = ("own", "crimson-score", "crimson-score-guidelines")
+        assert len({CrimsonTask(prompt).prompt_hash for prompt in prompts}) == 3
 
 
 @pytest.mark.parametrize(
