@@ -136,8 +136,8 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         prompt: Prompt for a language model, as :class:`rrg_rewards.judges.tasks.crimson.CrimsonTask` accepts it. The
             rule-based judge does not use it.
         runs: Number of evaluations of each pair. The score and the details of a pair are means over the runs that did
-            not fail; the pair is unscorable if all failed. The judge must draw its answers at random
-            (``temperature`` above 0).
+            not fail; the pair is unscorable if all failed. A local judge must draw its answers at random
+            (``temperature`` above 0); a server is asked again at any temperature.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:

@@ -120,13 +120,11 @@ class OpenAIJudge(Judge):
     def rerun(self, run: int) -> "OpenAIJudge":
         """Return this judge with the seed and the cache entries of another run, and the same limits and counters.
 
-        Raises:
-            ValueError: If the temperature is 0, at which each run would request the same answer.
+        At temperature 0 each run is requested as well: servers batch requests, and many do not return the same answer
+        twice.
         """
         if run == 0:
             return self
-        if self.settings.temperature == 0:
-            raise ValueError("runs at temperature 0 request the same answer; set temperature, such as 0.7, or None")
         if run not in self._reruns:
             settings = replace(self.settings, run=self.settings.run + run)
             # The constructor would make limits and counters of its own.

@@ -464,9 +464,10 @@ def test_openai_judge_prints_and_logs_no_report(capfd, caplog):
     assert asked_item(server.requests[0].body["messages"]) in ("a", "report text")
 
 
-def test_rerun_requests_and_caches_each_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_rerun_requests_and_caches_each_run(tmp_path: Path, temperature: float) -> None:
     with FaultServer() as server:
-        judge = OpenAIJudge("m", base_url=server.url, temperature=0.7, cache=tmp_path / "cache", seed=3)
+        judge = OpenAIJudge("m", base_url=server.url, temperature=temperature, cache=tmp_path / "cache", seed=3)
         for _ in range(2):
             for run in range(3):
                 judge.rerun(run).evaluate_now(LengthTask(), ["a", "b"])
@@ -476,7 +477,7 @@ def test_rerun_requests_and_caches_each_run(tmp_path: Path) -> None:
         assert (judge.usage.calls, judge.usage.cached) == (6, 6)
         assert judge.rerun(2).usage == judge.usage
         # A judge without runs finds the answers of the first run.
-        other = OpenAIJudge("m", base_url=server.url, temperature=0.7, cache=tmp_path / "cache", seed=3)
+        other = OpenAIJudge("m", base_url=server.url, temperature=temperature, cache=tmp_path / "cache", seed=3)
         other.evaluate_now(LengthTask(), ["a", "b"])
         assert (other.usage.calls, other.usage.cached) == (0, 2)
 
