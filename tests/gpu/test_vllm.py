@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("vllm", reason="CT-CHAT in vLLM needs vLLM, which has an environment of its own")
 
-from tests.integrations.test_vllm_model import folder, prompts, test_greedy_tokens, volumes
+from tests.integrations.test_vllm_model import folder, prompts, test_vllm_model_writes_the_greedy_tokens, volumes
 
-__all__ = ["folder", "llm", "prompts", "test_greedy_tokens", "volumes"]
+__all__ = ["folder", "llm", "prompts", "test_vllm_model_writes_the_greedy_tokens", "volumes"]
 
 pytestmark = pytest.mark.gpu
 
