@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic
 
+from typing_extensions import Self
+
 from rrg_rewards.analysis.judge_settings import JudgeLimits
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
@@ -258,6 +260,13 @@ class AnswerRun(ABC, Generic[Item, Result]):
                 _note_destination(self.judge, self._sent(), log)
             with log.progress(self.activity) as progress:
                 self._evaluate(self.judge, lines, progress)
+
+    def complete(self, log: RunLog | None) -> Self:
+        """Request the answers that the file lacks, log the outcome, and return this run."""
+        log = log or RunLog()
+        self.request(log)
+        self.log_outcome(log)
+        return self
 
     def _warn_of_others(self, log: RunLog) -> None:
         """Warn about answers in the file that come from another judge or prompt."""

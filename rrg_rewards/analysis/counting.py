@@ -130,11 +130,7 @@ def count_errors(
         ...
         rrg_rewards.utilities.settings.SettingError: judge: rules counts no errors; name a language model...
     """
-    log = log or RunLog()
-    run = CountingRun(pairs, output, choose_model(judge, limits, "counts no errors"), settings)
-    run.request(log)
-    run.log_outcome(log)
-    return run
+    return CountingRun(pairs, output, choose_model(judge, limits, "counts no errors"), settings).complete(log)
 
 
 def read_pairs(

@@ -129,11 +129,7 @@ def label_pairs(
         >>> first.written, second.num_held, second.written
         (1, 1, 1)
     """
-    log = log or RunLog()
-    run = EvaluationRun(pairs, output, choose_judge(judge), settings)
-    run.request(log)
-    run.log_outcome(log)
-    return run
+    return EvaluationRun(pairs, output, choose_judge(judge), settings).complete(log)
 
 
 def read_sourced_pairs(

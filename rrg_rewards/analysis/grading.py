@@ -202,11 +202,7 @@ def grade_reports(
         ...
         rrg_rewards.utilities.settings.SettingError: tiers: ... no report has a total in the tier [1, 2]...
     """
-    log = log or RunLog()
-    run = GradingRun(references, output, choose_model(judge, limits, "writes no reports"), settings)
-    run.request(log)
-    run.log_outcome(log)
-    return run
+    return GradingRun(references, output, choose_model(judge, limits, "writes no reports"), settings).complete(log)
 
 
 def read_references(
