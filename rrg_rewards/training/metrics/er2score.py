@@ -32,8 +32,9 @@ class ER2ScoreModule(LearnedMetricModule):
     criterion equals its mean contribution. Checkpoints contain the constants. :meth:`export` adds them to the biases of
     the head, so exported sub-scores are on the scale of the scoring system.
 
-    The paper reports neither learning rate nor schedule. Its Llama-3 has 6.8M trained weights, which corresponds to
-    rank 16 on ``q_proj`` and ``v_proj``.
+    The paper reports neither learning rate nor schedule. Its Llama-3-8B has 6.8M trained weights, which fits two
+    settings: rank 16 on ``q_proj`` and ``v_proj``, and rank 8 on ``q_proj``, ``k_proj``, ``v_proj`` and ``o_proj``
+    (6,815,744 weights each, without the head).
 
     Args:
         backbone: Folder or Hub id of the pretrained language model.

@@ -31,6 +31,7 @@ from transformers import (
 
 from rrg_rewards.models import ER2ScoreConfig, ER2ScoreModel
 from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate
+from rrg_rewards.models.er2score.weights import add_adapter
 from rrg_rewards.schemas import get_scoring_system
 
 SIZES = {
@@ -497,3 +498,21 @@ def test_er2score_model_a_configuration_survives_saving(tmp_path):
     assert again.hidden_size == 32
     assert type(again.backbone_config) is LlamaConfig
     assert tiny_llama_tokenizer().vocab_size == again.backbone_config.vocab_size
+
+
+@pytest.mark.parametrize(
+    "lora",
+    [
+        {"r": 16, "target_modules": ["q_proj", "v_proj"]},
+        {"r": 8, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]},
+    ],
+)
+def test_trained_weights_of_the_paper_fit_two_settings(lora):
+    """6.8M, counted in one of Llama-3-8B's 32 equal layers."""
+    layer = LlamaConfig(
+        hidden_size=4096, intermediate_size=64, num_attention_heads=32, num_key_value_heads=8, num_hidden_layers=1
+    )
+    with torch.device("meta"):
+        backbone = add_adapter(AutoModel.from_config(layer), lora)
+    trained = 32 * sum(parameter.numel() for parameter in backbone.parameters() if parameter.requires_grad)
+    assert trained == 6_815_744
