@@ -67,7 +67,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         "tables",
         nargs="+",
         metavar="[NAME=]TABLE",
-        help="table of a system's reports, or of all systems (.csv, .tsv, .jsonl, .parquet, .json)",
+        help="table of a system's reports, or of all systems (.csv, .tsv, .jsonl, .parquet, .json, .xlsx)",
     )
     add_delimiter_option(parser)
     add_settings(

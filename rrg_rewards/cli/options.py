@@ -304,9 +304,8 @@ def _delimiter(text: str) -> str:
 
 def add_table_argument(parser: argparse.ArgumentParser, metavar: str, content: str) -> None:
     """Add the positional argument that names the input table."""
-    parser.add_argument(
-        "table", metavar=metavar, help=f"table of {content} (.csv, .tsv, .jsonl, .parquet, .json); - is standard input"
-    )
+    endings = ".csv, .tsv, .jsonl, .parquet, .json, .xlsx"
+    parser.add_argument("table", metavar=metavar, help=f"table of {content} ({endings}); - is standard input")
     add_delimiter_option(parser)
 
 

@@ -1,6 +1,7 @@
 """Tables of reports, records for training and evaluation, CT-RATE, and the phantom corpus with its volumes."""
 
-from rrg_rewards.data.ct_rate import CtRateCounts, read_ct_rate, split_by_patient
+from rrg_rewards.data.ct_rate import CtRateCounts, ScanCounts, ct_rate_scans, read_ct_rate, split_by_patient
+from rrg_rewards.data.merlin import MerlinCounts, read_merlin
 from rrg_rewards.data.phantom.errors import InjectedStudy, inject_phantom_errors
 from rrg_rewards.data.phantom.studies import (
     PhantomContext,
@@ -11,6 +12,7 @@ from rrg_rewards.data.phantom.studies import (
 )
 from rrg_rewards.data.phantom.volumes import phantom_mark, phantom_volume, phantom_volume_rows, write_phantom_volumes
 from rrg_rewards.data.phantom.writer import PhantomFinding
+from rrg_rewards.data.radgenome import RadGenomeCounts, read_radgenome
 from rrg_rewards.data.records.annotated_pairs import (
     read_radevalx,
     read_radpref,
@@ -47,13 +49,17 @@ __all__ = [
     "GradedPairs",
     "GradedReport",
     "InjectedStudy",
+    "MerlinCounts",
     "PhantomContext",
     "PhantomFinding",
     "PhantomStudy",
+    "RadGenomeCounts",
     "ReportItems",
+    "ScanCounts",
     "Table",
     "TableError",
     "check_question_items",
+    "ct_rate_scans",
     "grade_by_errors",
     "graded_pairs",
     "inject_phantom_errors",
@@ -68,8 +74,10 @@ __all__ = [
     "read_ct_rate",
     "read_error_records",
     "read_graded_reports",
+    "read_merlin",
     "read_question_items",
     "read_radevalx",
+    "read_radgenome",
     "read_radpref",
     "read_rate_eval",
     "read_refisco",

@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ def parse_ct_rate_name(name: str) -> CtRateName:
 class CtRateCounts:
     """Numbers of rows and files that :func:`read_ct_rate` joined or left out.
 
-    A report that is not in the result is counted in exactly one of ``reports_without_labels``,
+    A report that is not in the result is counted in exactly one of ``without_chest``, ``reports_without_labels``,
     ``reports_without_features`` and ``other_reconstructions``.
 
     Args:
@@ -69,6 +69,7 @@ class CtRateCounts:
         labels: Volumes with labels in the label table; ``None`` without a label table.
         features: Volumes in the feature folder; ``None`` without a feature folder.
         joined: Number of rows of the result.
+        without_chest: Reports left out because their volume does not show the chest.
         reports_without_labels: Reports left out because their volume is not in the label table.
         reports_without_features: Reports left out because they have no feature file.
         other_reconstructions: Reports left out because the result has another reconstruction of the scan.
@@ -90,6 +91,7 @@ class CtRateCounts:
     labels: int | None = None
     features: int | None = None
     joined: int = 0
+    without_chest: int = 0
     reports_without_labels: int = 0
     reports_without_features: int = 0
     other_reconstructions: int = 0
@@ -103,6 +105,7 @@ class CtRateCounts:
         parts: dict[str, dict[str, int | None]] = {
             "read": {"reports": self.reports, "labelled volumes": self.labels, "volumes with features": self.features},
             "left out": {
+                "volumes without a chest": self.without_chest,
                 "reports without labels": self.reports_without_labels,
                 "reports without features": self.reports_without_features,
                 "other reconstructions": self.other_reconstructions,
@@ -124,11 +127,16 @@ def read_ct_rate(
     labels: str | Path | None = None,
     features: str | Path | None = None,
     one_per_scan: bool = False,
+    no_chest: str | Path | Sequence[str | Path] = (),
 ) -> tuple[Table, CtRateCounts]:
     r"""Join the reports of CT-RATE with labels and image features.
 
     The result contains the reports that have an entry in each given source, in the order of the report table. All other
     entries are counted.
+
+    All reconstructions of a scan have the same report: the 3,039 validation volumes are reconstructions of 1,564 scans.
+    For an evaluation, set ``one_per_scan``; otherwise most reports and labels count twice. :func:`ct_rate_scans` does
+    the same for another table of volumes.
 
     Args:
         reports: Table of reports (CSV, JSON lines or Parquet) with the columns ``VolumeName`` (``AccessionNo`` in older
@@ -136,8 +144,10 @@ def read_ct_rate(
         labels: Table of labels with ``VolumeName`` or ``AccessionNo`` and one 0/1 column for each of the 18 labels.
         features: Folder with one file per volume, at any depth: ``train_1_a_1.npz``, ``.npy`` or ``.safetensors``.
             Symbolic links to folders are not followed. Files are not opened.
-        one_per_scan: Whether to keep only one volume of each scan, because all reconstructions of a scan have the same
-            report. Of the volumes with an entry in each source, the one with the lowest number is kept.
+        one_per_scan: Whether to keep only one volume of each scan. Of the volumes with an entry in each source, the one
+            with the lowest number is kept.
+        no_chest: Lists of volumes that do not show the chest, which are left out: ``no_chest_train.txt`` and
+            ``no_chest_valid.txt`` of CT-RATE's ``dataset/metadata``, with the name or path of a volume in each line.
 
     Returns:
         The table and its counts. Columns: ``study_id`` (name of the volume without its ending), ``scan`` and
@@ -147,7 +157,8 @@ def read_ct_rate(
 
     Raises:
         TableError: If a table cannot be read, lacks a column, or has a row without a volume; if two different rows of a
-            table or two feature files belong to one volume; or if the folder does not exist.
+            table or two feature files belong to one volume; if the folder does not exist; or if a list has a line that
+            names no volume.
         OSError: If a file cannot be read.
 
     Example:
@@ -162,9 +173,11 @@ def read_ct_rate(
     report_rows, repeated = _read_reports(reports)
     label_rows, repeated_labels = _read_labels(labels) if labels is not None else (None, 0)
     files = _find_features(features) if features is not None else None
-    labelled = [name for name in report_rows if label_rows is None or name in label_rows]
+    excluded = read_no_chest(no_chest)
+    chest = [name for name in report_rows if name.volume not in excluded]
+    labelled = [name for name in chest if label_rows is None or name in label_rows]
     complete = [name for name in labelled if files is None or name.volume in files]
-    kept = _first_of_scans(complete) if one_per_scan else complete
+    kept = keep_first_of_scans(complete) if one_per_scan else complete
     table = _joined(kept, report_rows, label_rows, files, str(reports))
     volumes = {name.volume for name in report_rows}
     counts = CtRateCounts(
@@ -172,7 +185,8 @@ def read_ct_rate(
         labels=None if label_rows is None else len(label_rows),
         features=None if files is None else len(files),
         joined=len(kept),
-        reports_without_labels=len(report_rows) - len(labelled),
+        without_chest=len(report_rows) - len(chest),
+        reports_without_labels=len(chest) - len(labelled),
         reports_without_features=len(labelled) - len(complete),
         other_reconstructions=len(complete) - len(kept),
         labels_without_reports=0 if label_rows is None else sum(name not in report_rows for name in label_rows),
@@ -184,9 +198,99 @@ def read_ct_rate(
     return table, counts
 
 
-def _names(table: Table) -> list[CtRateName]:
-    """Return the volume of each row."""
-    key = next((name for name in _KEYS if name in table.columns), _KEYS[0])
+@dataclass(frozen=True)
+class ScanCounts:
+    """Numbers of rows that :func:`ct_rate_scans` kept or left out.
+
+    Args:
+        rows: Rows of the table.
+        kept: Rows of the result.
+        without_chest: Rows left out because their volume does not show the chest.
+        other_reconstructions: Rows left out because the result has another reconstruction of the scan.
+    """
+
+    rows: int
+    kept: int
+    without_chest: int
+    other_reconstructions: int
+
+
+def ct_rate_scans(
+    table: Table,
+    column: str = "VolumeName",
+    no_chest: str | Path | Sequence[str | Path] = (),
+    one_per_scan: bool = True,
+) -> tuple[Table, ScanCounts]:
+    """Keep one reconstruction of each scan of CT-RATE in a table, such as one of predictions, for an evaluation.
+
+    Reconstructions of a scan have the same report and are no independent samples: CT-RATE's 3,039 validation volumes
+    are reconstructions of 1,564 scans. Of the volumes of a scan in the table, the one with the lowest number is kept.
+
+    Args:
+        table: Table with a row for each volume.
+        column: Column of the names of the volumes, with or without ``.nii.gz``.
+        no_chest: Lists of volumes that do not show the chest, which are left out, as in :func:`read_ct_rate`.
+        one_per_scan: Whether to keep only one volume of each scan.
+
+    Returns:
+        The rows that are kept, in order, and the numbers of rows that are not.
+
+    Raises:
+        TableError: If the column does not exist, a name is not that of a volume, or two rows name one volume.
+
+    Example:
+        >>> volumes = ["valid_1_a_2", "valid_1_a_1", "valid_1_b_1"]
+        >>> table, counts = ct_rate_scans(Table({"VolumeName": volumes, "prediction": ["Normal."] * 3}))
+        >>> table.column("VolumeName"), counts.other_reconstructions
+        (['valid_1_a_1', 'valid_1_b_1'], 1)
+    """
+    names = _names(table, column)
+    rows: dict[CtRateName, int] = {}
+    for row, name in enumerate(names):
+        if rows.setdefault(name, row) != row:
+            raise TableError(
+                f"{table.where(row)}, column {column!r}: {name.volume} is also in data row {rows[name] + 1}; each "
+                "volume must have one row"
+            )
+    excluded = read_no_chest(no_chest)
+    chest = [name for name in names if name.volume not in excluded]
+    kept = keep_first_of_scans(chest) if one_per_scan else chest
+    counts = ScanCounts(len(names), len(kept), len(names) - len(chest), len(chest) - len(kept))
+    return _chosen_rows(table, [rows[name] for name in kept]), counts
+
+
+def read_no_chest(paths: str | Path | Sequence[str | Path]) -> frozenset[str]:
+    """Return the volumes, without their ending, in lists of volumes that do not show the chest.
+
+    Args:
+        paths: One file or several. Each line has the name of a volume, or its path; empty lines are skipped.
+
+    Raises:
+        TableError: If a line names no volume. The message names the file and the line.
+        OSError: If a file cannot be read.
+    """
+    volumes: set[str] = set()
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+            if not line.strip():
+                continue
+            try:
+                name = parse_ct_rate_name(line.strip().replace("\\", "/").rpartition("/")[2])
+            except ValueError as error:
+                raise TableError(f"{path}: line {number}: {error}") from None
+            volumes.add(name.volume)
+    return frozenset(volumes)
+
+
+def _chosen_rows(table: Table, rows: Sequence[int]) -> Table:
+    lines = None if table.lines is None else tuple(table.lines[row] for row in rows)
+    columns = {name: [cells[row] for row in rows] for name, cells in table.columns.items()}
+    return replace(table, columns=columns, lines=lines)
+
+
+def _names(table: Table, column: str | None = None) -> list[CtRateName]:
+    """Return the volume of each row; by default from the column that CT-RATE's tables have."""
+    key = column or next((name for name in _KEYS if name in table.columns), _KEYS[0])
     names = []
     for row, cell in enumerate(table.column(key)):
         try:
@@ -242,7 +346,8 @@ def _find_features(folder: str | Path) -> dict[str, Path]:
     return files
 
 
-def _first_of_scans(names: Sequence[CtRateName]) -> list[CtRateName]:
+def keep_first_of_scans(names: Sequence[CtRateName]) -> list[CtRateName]:
+    """Return the volume with the lowest number of each scan, in the order of ``names``."""
     first: dict[str, CtRateName] = {}
     for name in sorted(names, key=lambda name: name.reconstruction):
         first.setdefault(name.scan, name)
@@ -300,8 +405,5 @@ def split_by_patient(table: Table, held_out: float = 0.1, seed: int = 0) -> tupl
     for row, patient in enumerate(table.column("patient")):
         digest = hashlib.sha256(f"{seed}\0{patient}".encode()).digest()
         parts[int.from_bytes(digest[:8], "big") < held_out * 2**64].append(row)
-    kept, held = (
-        Table({name: [cells[row] for row in rows] for name, cells in table.columns.items()}, table.source)
-        for rows in parts
-    )
+    kept, held = (_chosen_rows(table, rows) for rows in parts)
     return kept, held

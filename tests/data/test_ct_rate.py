@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rrg_rewards.data import CtRateCounts, Table, TableError, read_ct_rate, read_table, split_by_patient, write_table
+from rrg_rewards.data import (
+    CtRateCounts,
+    ScanCounts,
+    Table,
+    TableError,
+    ct_rate_scans,
+    read_ct_rate,
+    read_table,
+    split_by_patient,
+    write_table,
+)
 from rrg_rewards.data.ct_rate import parse_ct_rate_name
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import read_features, write_features
@@ -259,3 +269,36 @@ def test_read_ct_rate_published_label_table_is_joined(shared_data, tmp_path):
     )
     assert table.column("labels") == [list(row) for row in labels.labels(CT_RATE.labels)]
     assert [text.strip() for text in texts] == table.column("findings")
+
+
+def test_read_ct_rate_volumes_without_a_chest_are_left_out_and_counted(files, tmp_path):
+    (tmp_path / "no_chest_train.txt").write_text("train_1_b_1.nii.gz\n\ndataset/train/train_2/train_2_a_1.nii.gz\n")
+    (tmp_path / "no_chest_valid.txt").write_text("valid_1_a_1\n")
+    lists = [tmp_path / "no_chest_train.txt", tmp_path / "no_chest_valid.txt"]
+    table, counts = read_ct_rate(*files[:2], no_chest=lists)
+    assert table.column("study_id") == ["train_1_a_1", "train_1_a_2"]
+    assert (counts.without_chest, counts.reports_without_labels) == (2, 1)
+    assert "left out: volumes without a chest 2, reports without labels 1" in str(counts)
+    assert read_ct_rate(files[0], no_chest=lists[1])[1].without_chest == 0
+    lists[0].write_text("train_1_b_1\nhead.nii\n")
+    with pytest.raises(TableError, match=r"no_chest_train\.txt: line 2: must be the name of a CT-RATE volume"):
+        read_ct_rate(files[0], no_chest=lists)
+
+
+def test_ct_rate_scans_keeps_one_reconstruction_of_each_scan(tmp_path):
+    names = ["valid_1_a_2.nii.gz", "valid_1_a_1.nii.gz", "valid_2_a_1.nii.gz", "valid_1_b_3.nii.gz"]
+    table = Table({"volume": names, "prediction": list("abcd")}, "predictions.csv", lines=(2, 3, 4, 5))
+    (tmp_path / "no_chest_valid.txt").write_text("valid_2_a_1.nii.gz\n")
+    kept, counts = ct_rate_scans(table, "volume", tmp_path / "no_chest_valid.txt")
+    assert dict(kept.columns) == {"volume": [names[1], names[3]], "prediction": ["b", "d"]}
+    assert kept.where(1) == "predictions.csv: data row 2 (line 5)"
+    assert counts == ScanCounts(rows=4, kept=2, without_chest=1, other_reconstructions=1)
+    assert len(ct_rate_scans(table, "volume", one_per_scan=False)[0]) == 4
+
+
+def test_ct_rate_scans_names_what_is_wrong():
+    twice = Table({"VolumeName": ["valid_1_a_1", "valid_1_a_1.nii.gz"]}, "predictions.csv")
+    with pytest.raises(TableError, match="data row 2, column 'VolumeName': valid_1_a_1 is also in data row 1"):
+        ct_rate_scans(twice)
+    with pytest.raises(TableError, match="column 'VolumeName': must be the name of a CT-RATE volume"):
+        ct_rate_scans(Table({"VolumeName": ["study 1"]}))

@@ -16,6 +16,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from rrg_rewards.data.tables.json_documents import parse_json, unique_keys
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, table_format
+from rrg_rewards.data.tables.xlsx import parse_xlsx
 from rrg_rewards.utilities.imports import require
 
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
@@ -30,7 +31,8 @@ def read_table(path: str | Path, table_format_name: str | None = None, delimiter
     ``NaN`` and ``none``; an empty cell is missing, and blank lines are skipped. It is separated by commas, or by
     semicolons or tabs if its header contains these and no comma. JSON lines have one object per line. Its keys
     are the columns. A key that an object lacks is a missing cell. Parquet needs the extra ``parquet``. A JSON document
-    (``.json``) is read by :func:`~rrg_rewards.data.tables.json_documents.parse_json`.
+    (``.json``) is read by :func:`~rrg_rewards.data.tables.json_documents.parse_json`, and an Excel workbook
+    (``.xlsx``, extra ``xlsx``) by :func:`~rrg_rewards.data.tables.xlsx.parse_xlsx`.
 
     Args:
         path: Path of the table, or ``-`` for standard input.
@@ -41,7 +43,7 @@ def read_table(path: str | Path, table_format_name: str | None = None, delimiter
     Raises:
         TableError: If the file is malformed. The message names the line and the row.
         OSError: If the file cannot be read.
-        ModuleNotFoundError: For Parquet without pyarrow. The message gives the pip command.
+        ModuleNotFoundError: For Parquet without pyarrow, or Excel without openpyxl. The message gives the pip command.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -53,8 +55,8 @@ def read_table(path: str | Path, table_format_name: str | None = None, delimiter
     """
     kind = _format(path, table_format_name)
     with _opened(path) as file:
-        # Parquet is read from its end, so that a stream must be in memory.
-        whole = BytesIO(file.read()) if kind == "parquet" and not file.seekable() else file
+        # Parquet and Excel are read from their end, so that a stream must be in memory.
+        whole = BytesIO(file.read()) if kind in ("parquet", "xlsx") and not file.seekable() else file
         return next(_parse(whole, kind, _source(path), None, delimiter, {}))
 
 
@@ -134,12 +136,14 @@ def _parse(
         return _parse_csv(file, source, rows, delimiter)
     if kind == "jsonl":
         return parse_jsonl(file, source, rows, names)
+    if kind == "xlsx":
+        return parse_xlsx(file, source, rows)
     return parse_json(file, source, rows) if kind == "json" else _parse_parquet(file, source, rows)
 
 
 def _format(path: str | Path, name: str | None) -> str:
-    """Return the format of a table to read; JSON documents are read, but tables are not written as one."""
-    return "json" if Path(path).suffix.lower() == ".json" else table_format(path, name)
+    """Return the format of a table to read; JSON documents and Excel are read, but tables are not written as one."""
+    return {".json": "json", ".xlsx": "xlsx"}.get(Path(path).suffix.lower()) or table_format(path, name)
 
 
 def _source(path: str | Path) -> str:
