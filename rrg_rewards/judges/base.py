@@ -112,7 +112,7 @@ class JudgeTask(ABC, Generic[Item, Result]):
     @property
     @abstractmethod
     def schema(self) -> Mapping[str, Any]:
-        """JSON schema of the answer."""
+        """JSON schema of the answer; empty if the answer is free text, which is not constrained."""
 
     @abstractmethod
     def messages(self, item: Item) -> list[Message]:

@@ -205,7 +205,7 @@ class LocalJudge(Judge):
         # The mask is not computed from the padding token, which may also occur in a prompt.
         mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
         processors: list[Any] = []
-        if self.constrained:
+        if self.constrained and task.schema:
             processors.append(_SchemaConstraint(self._grammar(task), len(prompts), longest))
         if self.temperature:
             processors.append(_Sampling(prompts, self.temperature, self.seed, self.run))

@@ -5,13 +5,22 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, remember_results
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.rules import RuleJudge
-from rrg_rewards.judges.tasks.finebench import EXISTENCE, AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
+from rrg_rewards.judges.tasks.finebench import (
+    EXISTENCE,
+    AnswerPairs,
+    AnswersTask,
+    GradesTask,
+    ItemsTask,
+    Questions,
+    Refused,
+)
+from rrg_rewards.judges.tasks.finebench_prompt_files import AnswerPromptTask, GradePromptTask, read_prompt_file
 from rrg_rewards.questions.descriptions import check_readable
 from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.questions.grading import Grading, OverSpecified, check_grading, compare_answers
@@ -39,11 +48,21 @@ class GradedAnswer:
         answer: The report's answer; ``None`` if it does not contain one.
         grade: 1 (right), 0.5 (partly right) or 0 (wrong, or no answer); any value in [0, 1] for lists that are graded
             by overlap.
+        not_verbatim: Whether the answer is ``None`` because the judge's answers to the question were not in the words
+            of the report.
     """
 
     item: QAItem
     answer: str | None
     grade: float
+    not_verbatim: bool = False
+
+
+class _Given(NamedTuple):
+    """The answers of one report, and which of them the judge gave in other words than the report's."""
+
+    answers: tuple[str | None, ...]
+    not_verbatim: tuple[bool, ...]
 
 
 class Examiner(Backend):
@@ -54,6 +73,14 @@ class Examiner(Backend):
     :func:`rrg_rewards.questions.grading.compare_answers`. The questions of recent reports are cached, because all
     candidates of a reference, in all epochs, use the same questions.
 
+    A judge answers all questions about a report in one request. A question whose answer is not in the words of the
+    report is asked again in a request of its own; if that answer is not either, or is invalid, the question has no
+    answer (``None``) and is marked as ``not_verbatim``. A pair of answers whose grade is none of the three is likewise
+    graded again; if that grade is invalid too, the report fails.
+
+    With prompts of the user, ``answer_prompt`` and ``grade_prompt``, each question and each pair is a request of its
+    own, as in the paper, and answers need not be in the words of the report.
+
     Args:
         schema: Name or YAML file of the question schema, or the schema.
         builder: Makes questions: ``"engine"`` or a judge.
@@ -63,11 +90,19 @@ class Examiner(Backend):
             (:func:`rrg_rewards.questions.compare_answers`).
         over_specified: How correct answers that say more than the true one are graded, by ``"engine"`` and by judges:
             ``"right"`` or ``"partial"``.
+        answer_prompt: File with the prompt by which the judge answers
+            (:class:`rrg_rewards.judges.tasks.finebench_prompt_files.AnswerPromptTask`); default: a prompt of this
+            package.
+        grade_prompt: File with the prompt by which the judge grades, also answers on the existence of a finding
+            (:class:`rrg_rewards.judges.tasks.finebench_prompt_files.GradePromptTask`). ``over_specified`` then has no
+            effect on the grades.
         remembered: Number of reports whose questions are cached.
 
     Raises:
         ValueError: For an unknown schema, grading or judge, for a schema that the engine cannot read although it builds
-            or answers questions, or for the judge ``rules``, which supports CRIMSON only.
+            or answers questions, or for the judge ``rules``, which supports CRIMSON only; for a prompt file without a
+            judge that uses it, or with wrong placeholders.
+        OSError: If a prompt file cannot be read.
         TypeError: For an object that is not a judge, or an argument that the judge does not take.
 
     Example:
@@ -86,6 +121,8 @@ class Examiner(Backend):
         comparer: JudgeSetting = ENGINE,
         grading: Grading = "levels",
         over_specified: OverSpecified = "right",
+        answer_prompt: str | Path | None = None,
+        grade_prompt: str | Path | None = None,
         remembered: int = _REMEMBERED,
     ) -> None:
         self._given = absolute_yaml_path(schema)
@@ -100,8 +137,14 @@ class Examiner(Backend):
         self.grading: Grading = grading
         self.over_specified: OverSpecified = over_specified
         self._built: dict[str, tuple[QAItem, ...]] = {}
-        self._items_task, self._answers_task = ItemsTask(self.schema), AnswersTask()
-        self._grades_task = GradesTask(over_specified)
+        # Absolute, because worker processes may have another working folder.
+        self.answer_prompt = None if answer_prompt is None else str(Path(answer_prompt).resolve())
+        self.grade_prompt = None if grade_prompt is None else str(Path(grade_prompt).resolve())
+        self._items_task = ItemsTask(self.schema)
+        self._answers_task = _from_file("answer", self.answer_prompt, self.answerer, AnswerPromptTask) or AnswersTask()
+        self._grades_task = _from_file("grade", self.grade_prompt, self.comparer, GradePromptTask) or GradesTask(
+            over_specified
+        )
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this examiner."""
@@ -112,6 +155,8 @@ class Examiner(Backend):
             "comparer": self.comparer or ENGINE,
             "grading": self.grading,
             "over_specified": self.over_specified,
+            "answer_prompt": self.answer_prompt,
+            "grade_prompt": self.grade_prompt,
             "remembered": self.remembered,
         }
 
@@ -183,40 +228,60 @@ class Examiner(Backend):
         Returns:
             For each report its graded answers in the order of the questions, or the judge's failure.
         """
-        answers = await self._answers(reports, items)
-        answered = [not isinstance(given, JudgeFailure) for given in answers]
-        pairs = list(zip(compress(items, answered), compress(answers, answered), strict=True))
+        given = await self._answers(reports, items)
+        pairs = [(asked, one.answers) for asked, one in zip(items, given, strict=True) if isinstance(one, _Given)]
         grades = iter(await self._grades(pairs))
         return [
-            given if isinstance(given, JudgeFailure) else _graded(report_items, given, next(grades))
-            for report_items, given in zip(items, answers, strict=True)
+            one if isinstance(one, JudgeFailure) else _graded(asked, one, next(grades))
+            for asked, one in zip(items, given, strict=True)
         ]
 
-    async def _answers(self, reports: Sequence[str], items: Sequence[tuple[QAItem, ...]]) -> list[Any]:
+    async def _answers(
+        self, reports: Sequence[str], items: Sequence[tuple[QAItem, ...]]
+    ) -> list[_Given | JudgeFailure]:
         if self.answerer is None:
-            return [
-                tuple(answer_items(report, report_items, self.schema))
-                for report, report_items in zip(reports, items, strict=True)
-            ]
-        questions = [Questions(report, report_items) for report, report_items in zip(reports, items, strict=True)]
-        return await _evaluated(self.answerer, self._answers_task, questions)
+            found = [answer_items(*asked, self.schema) for asked in zip(reports, items, strict=True)]
+            return [_Given(tuple(answers), (False,) * len(answers)) for answers in found]
+        questions = [Questions(report, asked) for report, asked in zip(reports, items, strict=True)]
+        parts = [[Questions(one.report, (item,)) for item in one.items] for one in questions]
+        if self.answer_prompt is not None:
+            answers = await _each_alone(self.answerer, self._answers_task, parts)
+        else:
+            answers = await _evaluated(self.answerer, self._answers_task, questions)
+            answers = await _again(self.answerer, self._answers_task, parts, answers, Refused.NOT_VERBATIM)
+        return [one if isinstance(one, JudgeFailure) else _verbatim(one) for one in answers]
 
-    async def _grades(self, pairs: Sequence[tuple[tuple[QAItem, ...], Any]]) -> list[Any]:
+    async def _grades(self, pairs: Sequence[tuple[tuple[QAItem, ...], tuple[str | None, ...]]]) -> list[Any]:
         """Return the grades or a failure for each pair of questions and answers."""
         judged = [[self._is_judged(item, answer) for item, answer in zip(*pair, strict=True)] for pair in pairs]
-        requests = [
-            AnswerPairs(tuple(compress(items, chosen)), tuple(compress(answers, chosen)))
+        # Missing answers are never judged.
+        asked = [
+            AnswerPairs(tuple(compress(items, chosen)), tuple(compress((answer or "" for answer in answers), chosen)))
             for (items, answers), chosen in zip(pairs, judged, strict=True)
         ]
-        results = await _evaluated(self.comparer, self._grades_task, requests)
+        results = await self._judged_grades(asked)
         return [
             found if isinstance(found, JudgeFailure) else self._with_rules(*pair, chosen, found)
             for pair, chosen, found in zip(pairs, judged, results, strict=True)
         ]
 
+    async def _judged_grades(self, requests: Sequence[AnswerPairs]) -> list[Any]:
+        if self.comparer is None:
+            return [() for _ in requests]
+        parts = [
+            [AnswerPairs((item,), (answer,)) for item, answer in zip(one.items, one.answers, strict=True)]
+            for one in requests
+        ]
+        if self.grade_prompt is not None:
+            return await _each_alone(self.comparer, self._grades_task, parts)
+        grades = await _evaluated(self.comparer, self._grades_task, requests)
+        grades = await _again(self.comparer, self._grades_task, parts, grades, None)
+        return [_UNGRADED if not isinstance(one, JudgeFailure) and None in one else one for one in grades]
+
     def _is_judged(self, item: QAItem, answer: str | None) -> bool:
-        """Whether the judge grades an answer. Rules grade missing answers and answers on existence."""
-        return self.comparer is not None and answer is not None and item.answer_type != EXISTENCE
+        """Whether the judge grades an answer. Rules grade missing answers, and without a prompt file existence."""
+        is_own = self.grade_prompt is None and item.answer_type == EXISTENCE
+        return self.comparer is not None and answer is not None and not is_own
 
     def _with_rules(
         self,
@@ -235,11 +300,72 @@ class Examiner(Backend):
         )
 
 
-async def _evaluated(judge: Judge | None, task: JudgeTask[Any, Any], requests: Sequence[Any]) -> list[Any]:
+async def _evaluated(judge: Judge, task: JudgeTask[Any, Any], requests: Sequence[Any]) -> list[Any]:
     """Evaluate requests. Requests without questions have an empty result and are not sent."""
     pending = [request for request in requests if request.items]
-    results: Iterator[Any] = iter(await judge.evaluate(task, pending) if judge is not None and pending else ())
+    results: Iterator[Any] = iter(await judge.evaluate(task, pending) if pending else ())
     return [next(results) if request.items else () for request in requests]
+
+
+async def _each_alone(judge: Judge, task: JudgeTask[Any, Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """Evaluate the requests of each report, one for each question. A report fails if one of its requests does."""
+    results = iter(await _evaluated(judge, task, [part for row in parts for part in row]))
+    found = [[next(results) for _ in row] for row in parts]
+    return [_first_failure(row) or tuple(one for (one,) in row) for row in found]
+
+
+async def _again(
+    judge: Judge, task: JudgeTask[Any, Any], parts: Sequence[Sequence[Any]], results: Sequence[Any], refused: Any
+) -> list[Any]:
+    """Ask once more, each in a request of its own, what has the result ``refused``.
+
+    What was in a request of its own is not asked again: the judge would get the same request. A request that has an
+    invalid answer leaves the result ``refused``; one that has no answer at all is the failure of its report.
+    """
+    found = [one if isinstance(one, JudgeFailure) else list(one) for one in results]
+    places = [
+        (row, index)
+        for row, one in enumerate(found)
+        if isinstance(one, list) and len(one) > 1
+        for index, result in enumerate(one)
+        if result is refused
+    ]
+    answers = await _evaluated(judge, task, [parts[row][index] for row, index in places])
+    for (row, index), answer in zip(places, answers, strict=True):
+        given = found[row]
+        if not isinstance(answer, JudgeFailure):
+            if isinstance(given, list):
+                (given[index],) = answer
+        elif answer.kind not in _INVALID:
+            found[row] = answer
+    return [one if isinstance(one, JudgeFailure) else tuple(one) for one in found]
+
+
+_INVALID = ("malformed", "inconsistent")
+_UNGRADED = JudgeFailure("inconsistent", "a grade is none of right, partial and wrong, also when asked for alone")
+
+
+def _first_failure(results: Sequence[Any]) -> JudgeFailure | None:
+    return next((one for one in results if isinstance(one, JudgeFailure)), None)
+
+
+def _verbatim(answers: Sequence[Any]) -> _Given:
+    refused = tuple(answer is Refused.NOT_VERBATIM for answer in answers)
+    return _Given(tuple(None if isinstance(answer, Refused) else answer for answer in answers), refused)
+
+
+def _from_file(name: str, path: str | None, judge: Judge | None, task: Any) -> JudgeTask[Any, Any] | None:
+    """Return the task with the prompt of a file, or ``None`` without a file."""
+    if path is None:
+        return None
+    if judge is None:
+        role = "answerer" if name == "answer" else "comparer"
+        raise ValueError(f"{name}_prompt: needs a judge, which gets the prompt; set {role}")
+    try:
+        made: JudgeTask[Any, Any] = task(read_prompt_file(path))
+    except ValueError as error:
+        raise ValueError(f"{name}_prompt, {path}: {error}") from None
+    return made
 
 
 def _judge(name: str, setting: JudgeSetting) -> Judge | None:
@@ -255,7 +381,10 @@ def _signature(judge: Judge | None, task: JudgeTask[Any, Any], engine: str) -> s
     return engine if judge is None else f"{{{judge.signature}|prompt:{task.prompt_hash}}}"
 
 
-def _graded(items: Sequence[QAItem], answers: Sequence[str | None], grades: Any) -> Any:
+def _graded(items: Sequence[QAItem], given: _Given, grades: Any) -> Any:
     if isinstance(grades, JudgeFailure):
         return grades
-    return tuple(GradedAnswer(*row) for row in zip(items, answers, grades, strict=True))
+    return tuple(
+        GradedAnswer(item, answer, grade, not_verbatim)
+        for item, answer, not_verbatim, grade in zip(items, *given, grades, strict=True)
+    )

@@ -1,6 +1,7 @@
 """CT-FineBench as a metric on report text: questions on single attributes, answered by the finding engine or judges."""
 
 import asyncio
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +14,7 @@ from torch import Tensor
 from rrg_rewards.data.records.question_items import check_question_items
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.functional.ct_finebench import ct_finebench_score
-from rrg_rewards.judges.base import JudgeFailure
+from rrg_rewards.judges.base import JudgeFailure, JudgeWarning
 from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.judged import AsyncReportMetric, JudgedScores
@@ -32,7 +33,7 @@ _KINDS: tuple[str, ...] = get_args(AnswerType)
 """Kinds of questions."""
 
 _PARTS = ("existence", "attributes", *(kind for kind in _KINDS if kind != "existence"))
-_COUNTS = ("items", "answered")
+_COUNTS = ("items", "answered", "not_verbatim")
 _NAN = float("nan")
 
 _Graded = tuple[GradedAnswer, ...]
@@ -88,7 +89,7 @@ def _detail_names(mode: str) -> list[str]:
 
     Example:
         >>> _detail_names("recall")
-        ['existence', 'attributes', 'numeric', 'categorical', 'location', 'items', 'answered']
+        ['existence', 'attributes', 'numeric', 'categorical', 'location', 'items', 'answered', 'not_verbatim']
     """
     if mode != "f1":
         return [*_PARTS, *_COUNTS]
@@ -103,9 +104,13 @@ def _details(mode: str, examinations: Sequence[Examination]) -> Iterator[tuple[s
         if prefix:
             yield side, _grades(answers)
         yield from ((f"{prefix}{part}", _grades(answers, part)) for part in _PARTS)
-        yield f"{prefix}items", torch.tensor([len(row) for row in answers], dtype=torch.float64)
-        answered = [sum(one.answer is not None for one in row) for row in answers]
-        yield f"{prefix}answered", torch.tensor(answered, dtype=torch.float64)
+        counts = (
+            [len(row) for row in answers],
+            [sum(one.answer is not None for one in row) for row in answers],
+            [sum(one.not_verbatim for one in row) for row in answers],
+        )
+        for name, numbers in zip(_COUNTS, counts, strict=True):
+            yield f"{prefix}{name}", torch.tensor(numbers, dtype=torch.float64)
 
 
 def _joined_sides(sides: Sequence[str], found: Sequence[_Graded | JudgeFailure]) -> Examination | JudgeFailure:
@@ -244,10 +249,17 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         over_specified: Grade of a correct answer on a place or a category that says more than the true one: ``"right"``
             for 1, as in the paper's prompt, or ``"partial"`` for 0.5, as in its Section 3.3
             (:func:`rrg_rewards.questions.compare_answers`). The prompts of judges state the same rule.
+        answer_prompt: File with a prompt of yours for the judge that answers, such as the one that the paper prints
+            (:class:`rrg_rewards.judges.tasks.finebench_prompt_files.AnswerPromptTask`). Each question is then a request
+            of its own, and answers need not be in the words of the report.
+        grade_prompt: The same for the judge that grades
+            (:class:`rrg_rewards.judges.tasks.finebench_prompt_files.GradePromptTask`).
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: If the schema, a judge, the mode, the grading or ``over_specified`` is unknown.
+        ValueError: If the schema, a judge, the mode, the grading or ``over_specified`` is unknown, or a prompt file has
+            wrong placeholders or no judge that uses it.
+        OSError: If a prompt file cannot be read.
         TypeError: If an object is not a judge, or has an argument that the judge does not accept.
 
     Example:
@@ -280,6 +292,8 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         mode: FineBenchMode = "recall",
         grading: Grading | None = None,
         over_specified: OverSpecified = "right",
+        answer_prompt: str | Path | None = None,
+        grade_prompt: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -293,6 +307,8 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
             comparer=comparer,
             grading=grading or ("levels" if mode == "recall" else "overlap"),
             over_specified=over_specified,
+            answer_prompt=answer_prompt,
+            grade_prompt=grade_prompt,
         )
         self.detail_names = _detail_names(mode)
         # One column per attribute of the schema, then one per kind of question.
@@ -340,9 +356,10 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         Returns:
             ``value``: the score. ``details``, each ``(N,)``: mean grades of the questions on ``existence`` and on
             ``attributes``, and of the ``numeric``, ``categorical`` and ``location`` questions on attributes, NaN if
-            there is no such question; the numbers of questions (``items``) and of answered questions (``answered``). In
-            mode ``f1``: ``recall`` and ``precision``, and the other details twice, with the prefixes ``recall_`` and
-            ``precision_``. ``examinations``: questions, answers and grades.
+            there is no such question; the numbers of questions (``items``), of answered questions (``answered``) and of
+            questions without an answer because the judge's answers were not in the words of the report, with a warning
+            (``not_verbatim``). In mode ``f1``: ``recall`` and ``precision``, and the other details twice, with the
+            prefixes ``recall_`` and ``precision_``. ``examinations``: questions, answers and grades.
 
         Raises:
             TypeError: If a report is not a text, or a row of ``items`` or ``labels`` has another type, naming argument
@@ -410,7 +427,24 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         return [items if isinstance(items, JudgeFailure) else next(graded) for items in questions]
 
     def _judged(self, results: Sequence[Examination | JudgeFailure]) -> FineBenchScores:
+        self._warn_of_other_words(results)
         return FineBenchScores.of(self.mode, results)
+
+    def _warn_of_other_words(self, results: Sequence[Examination | JudgeFailure]) -> None:
+        """Warn if answers of the judge are not in the words of the report."""
+        refused = [
+            sum(one.not_verbatim for side in _SIDES[self.mode] for one in result.side(side))
+            for result in results
+            if isinstance(result, Examination)
+        ]
+        if any(refused):
+            warnings.warn(
+                f"{self.name}: the judge answered {sum(refused)} questions on {sum(map(bool, refused))} of "
+                f"{len(results)} report pairs in other words than the report's, also when asked again; they count as "
+                "not answered",
+                JudgeWarning,
+                stacklevel=2,
+            )
 
     def _accumulate(self, scores: Scores) -> None:
         super()._accumulate(scores)
@@ -453,10 +487,17 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
 
         Returns:
             int64 scalars: ``scored``; ``unscorable``, and among these ``without_items`` (pairs without a question; 0 in
-            mode ``f1``) and the failures of a judge by kind (``failed_deadline`` and so on).
+            mode ``f1``) and the failures of a judge by kind (``failed_deadline`` and so on); ``not_verbatim``, the
+            number of questions of scored pairs that count as not answered because the judge's answers were not in the
+            words of the report.
         """
+        refused = [index for index, name in enumerate(self.detail_names) if name.endswith("not_verbatim")]
         with self._synced():
-            return {**self._pair_counts(), "without_items": self.num_without_items.clone()}
+            return {
+                **self._pair_counts(),
+                "without_items": self.num_without_items.clone(),
+                "not_verbatim": self.detail_sums[refused].sum().long(),
+            }
 
     def statistics(self) -> dict[str, Tensor]:
         """Means of the details, each over the pairs that have it, synced as in ``compute``.

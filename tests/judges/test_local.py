@@ -252,6 +252,12 @@ def test_schema_constraint_with_random_weights(folder: Path) -> None:
     assert sorted(task.seen) == sorted(batched)
 
 
+@needs_grammar
+def test_local_judge_does_not_constrain_free_text(folder: Path) -> None:
+    free, constrained = (judge(folder, constrained=value).evaluate_now(EchoTask(), ["a"]) for value in (False, True))
+    assert free == constrained
+
+
 def judge_under_zero3(rank: int, world_size: int, folder: Path) -> list[Any]:
     os.environ.update(DS_ACCELERATOR="cpu", LOCAL_RANK=str(rank))
     import deepspeed

@@ -141,6 +141,7 @@ def test_ct_finebench_details_are_by_kind_of_question() -> None:
         "location": pytest.approx([1, 0, 1, 0, nan, 1], nan_ok=True),
         "items": pytest.approx([3, 3, 3, 3, nan, 3], nan_ok=True),
         "answered": pytest.approx([3, 3, 3, 0, nan, 3], nan_ok=True),
+        "not_verbatim": pytest.approx([0, 0, 0, 0, nan, 0], nan_ok=True),
     }
     both = CTFineBench(mode="f1").score(PREDS, TARGET)
     assert [float(value) for value in both.details["recall"]] == pytest.approx(RECALL, nan_ok=True)

@@ -254,7 +254,9 @@ class ChatClient:
                     raise
                 response_format = looser
             else:
-                self._format.settle(response_format)
+                # An answer in free text does not show which formats the server accepts.
+                if "response_format" in body or response_format == "text":
+                    self._format.settle(response_format)
                 tokens = reply_tokens(reply)
                 self.usage.add(prompt_tokens=tokens.prompt, completion_tokens=tokens.completion)
                 return reply_text(reply)

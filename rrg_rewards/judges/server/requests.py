@@ -128,6 +128,8 @@ def _count(tokens: object) -> int:
 
 def _response_format(response_format: ResponseFormat, task: JudgeTask[Any, Any]) -> dict[str, Any] | None:
     """Return the value of ``response_format`` in a request, or ``None`` if the request has no such field."""
+    if not task.schema:
+        return None
     if response_format == "json_schema":
         name = re.sub(r"[^A-Za-z0-9_-]", "_", task.name)[:64]
         return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(task.schema), "strict": True}}

@@ -133,6 +133,21 @@ def read_json(answer: str) -> Any:
         >>> read_json('<think>Two of them.</think> {"errors": 2}')
         {'errors': 2}
     """
+    text = without_thought(answer)
+    fenced = _FENCE.fullmatch(text)
+    return _read_json(fenced[1] if fenced else text)
+
+
+def without_thought(answer: str) -> str:
+    """Return a judge's answer without ``<think>...</think>`` before it, and without surrounding white space.
+
+    Raises:
+        AnswerError: ``malformed``, if the answer ends before ``</think>``.
+
+    Example:
+        >>> without_thought("<think>A nodule.</think> 12 mm ")
+        '12 mm'
+    """
     opening, closing = _THOUGHT
     text = answer.strip()
     if text.startswith(opening):
@@ -140,9 +155,7 @@ def read_json(answer: str) -> Any:
         _, ended, text = text.rpartition(closing)
         if not ended:
             raise AnswerError("malformed", f"the answer ends before {closing}; allow more tokens")
-        text = text.strip()
-    fenced = _FENCE.fullmatch(text)
-    return _read_json(fenced[1] if fenced else text)
+    return text.strip()
 
 
 def _read_json(text: str) -> Any:

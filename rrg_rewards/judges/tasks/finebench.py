@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
 from rrg_rewards.findings.reading.measurements import NumberTooLongError, UnknownUnitError
 from rrg_rewards.judges.base import AnswerError, Message
-from rrg_rewards.judges.tasks.base import PromptTask, quote_text
+from rrg_rewards.judges.tasks.base import PromptTask, quote_text, read_answer
 from rrg_rewards.judges.tasks.grounding import ReportWords, content_words, is_denial, report_words
 from rrg_rewards.questions.grading import OverSpecified, check_grading, compare_answers, largest_measure
 from rrg_rewards.questions.schema import SEVERAL_LESIONS, AttributeSpec, FindingSpec, QAItem, QuestionSchema
@@ -207,13 +208,25 @@ class AnswersForm(TypedDict):
     answers: list[QuestionAnswer]
 
 
-class AnswersTask(PromptTask[Questions, tuple[str | None, ...]]):
+class Refused(Enum):
+    """Why the answer to one question is not used, although the judge's answer as a whole is valid."""
+
+    NOT_VERBATIM = "not in the words of the report"
+
+
+Answer = str | None | Refused
+"""The answer to a question; ``None`` if the report does not state it."""
+
+
+class AnswersTask(PromptTask[Questions, tuple[Answer, ...]]):
     """Answer all questions about a report in one answer.
 
-    An answer is valid if it is a JSON object of the form, answers each question once, and contains only words and
-    numbers of the report (:meth:`rrg_rewards.judges.tasks.grounding.ReportWords.contains_answer`). A question about the
-    existence of a finding is answered by quoting the report: a quote that denies the finding is ``"no"``, any other
-    ``"yes"``. Several lesions of a finding are treated as in :class:`ItemsTask`.
+    The answer is valid if it is a JSON object of the form and answers each question once. The answer to a question is
+    used if it contains only words and numbers of the report
+    (:meth:`rrg_rewards.judges.tasks.grounding.ReportWords.contains_answer`), at most 30; otherwise it is
+    ``Refused.NOT_VERBATIM``, and the answers to the other questions are kept. A question about the existence of a
+    finding is answered by quoting the report: a quote that denies the finding is ``"no"``, any other ``"yes"``. Several
+    lesions of a finding are treated as in :class:`ItemsTask`.
 
     Source: Yuan et al., "CT-FineBench", Section 3.3.
 
@@ -236,15 +249,12 @@ class AnswersTask(PromptTask[Questions, tuple[str | None, ...]]):
         questions = [_question_in_words(number, question) for number, question in enumerate(item.items, start=1)]
         return self._fill(several=SEVERAL_LESIONS, report=quote_text(item.report), questions="\n".join(questions))
 
-    def parse(self, item: Questions, answer: str) -> tuple[str | None, ...]:
+    def parse(self, item: Questions, answer: str) -> tuple[Answer, ...]:
         """Return the answer to each question; ``None`` if the report does not state it."""
         given = _in_order("Q", self._read(answer)["answers"], "question", len(item.items))
         words = report_words(item.report)
         return tuple(
-            None
-            if entry["answer"] is None or not entry["answer"].strip()
-            else _answered(entry["question"], entry["answer"], question, words)
-            for entry, question in zip(given, item.items, strict=True)
+            _answered(entry["answer"] or "", question, words) for entry, question in zip(given, item.items, strict=True)
         )
 
 
@@ -257,11 +267,15 @@ def _question_in_words(number: int, item: QAItem) -> str:
     return "; ".join(parts)
 
 
-def _answered(where: str, answer: str, item: QAItem, words: ReportWords) -> str:
-    grounded = _grounded(where, answer, words)
+def _answered(answer: str, item: QAItem, words: ReportWords) -> Answer:
+    answer = answer.strip()
+    if not answer:
+        return None
+    if _ungrounded(answer, words):
+        return Refused.NOT_VERBATIM
     if item.answer_type == EXISTENCE:
-        return "no" if is_denial(grounded) else "yes"
-    return _greatest(grounded) if item.answer_type == "numeric" else grounded
+        return "no" if is_denial(answer) else "yes"
+    return _greatest(answer) if item.answer_type == "numeric" else answer
 
 
 def _greatest(answer: str) -> str:
@@ -285,11 +299,24 @@ class GradesForm(TypedDict):
     grades: list[PairGrade]
 
 
-class GradesTask(PromptTask[AnswerPairs, tuple[float, ...]]):
+class _AnyPairGrade(TypedDict):
+    """A pair with any grade."""
+
+    pair: str
+    grade: Any
+
+
+class _AnyGradesForm(TypedDict):
+    """Answer of :class:`GradesTask` of which single grades may be invalid."""
+
+    grades: list[_AnyPairGrade]
+
+
+class GradesTask(PromptTask[AnswerPairs, tuple[float | None, ...]]):
     """Grade all answers about a report in one answer: 1 (right), 0.5 (partial) or 0 (wrong) each.
 
-    An answer is valid if it is a JSON object of the form and grades each pair once. Whether a grade is correct is not
-    checked.
+    The answer is valid if it is a JSON object of the form and grades each pair once. A grade that is none of the three
+    is ``None``, and the other grades are kept. Whether a grade is correct is not checked.
 
     Source: Yuan et al., "CT-FineBench", Section 3.3 and Appendix B, which grade over-specified answers differently.
 
@@ -328,20 +355,25 @@ class GradesTask(PromptTask[AnswerPairs, tuple[float, ...]]):
         right, partial = _RULES[self.over_specified]
         return self._fill(right=right, partial=partial, answers="\n".join(pairs))
 
-    def parse(self, item: AnswerPairs, answer: str) -> tuple[float, ...]:
-        """Return the grade of each answer."""
-        given = _in_order("A", self._read(answer)["grades"], "pair", len(item.items))
-        return tuple(_GRADES[entry["grade"]] for entry in given)
+    def parse(self, item: AnswerPairs, answer: str) -> tuple[float | None, ...]:
+        """Return the grade of each answer; ``None`` for an invalid one."""
+        given = _in_order("A", read_answer(answer, _AnyGradesForm)["grades"], "pair", len(item.items))
+        return tuple(_GRADES.get(entry["grade"]) if isinstance(entry["grade"], str) else None for entry in given)
 
 
 def _grounded(where: str, answer: str, words: ReportWords) -> str:
     """Return an answer without surrounding white space; raise if it is not in the words of the report."""
     answer = answer.strip()
-    if not answer or not words.contains_answer(answer):
-        raise AnswerError("inconsistent", f"{where}: the answer is not in the report's words")
-    if len(answer.split()) > _LONGEST_ANSWER:
-        raise AnswerError("inconsistent", f"{where}: the answer has more than {_LONGEST_ANSWER} words")
+    if problem := _ungrounded(answer, words):
+        raise AnswerError("inconsistent", f"{where}: {problem}")
     return answer
+
+
+def _ungrounded(answer: str, words: ReportWords) -> str:
+    """Return why an answer is not in the words of the report, ``""`` if it is."""
+    if not answer or not words.contains_answer(answer):
+        return "the answer is not in the report's words"
+    return f"the answer has more than {_LONGEST_ANSWER} words" if len(answer.split()) > _LONGEST_ANSWER else ""
 
 
 def _by_name(where: str, entries: Sequence[Any], key: str) -> dict[str, Any]:

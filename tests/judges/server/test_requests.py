@@ -117,3 +117,24 @@ def test_reply_tokens_ignores_impossible_counts(tokens):
         assert evaluate(judge, ["a"]) == [1]
     assert (judge.usage.prompt_tokens, judge.usage.completion_tokens) == (100, 0)
     assert judge.usage.cost == 1e-4
+
+
+class FreeTask(LengthTask):
+    """The same question, whose answer is free text."""
+
+    name = "free"
+
+    @property
+    def schema(self):
+        return {}
+
+
+def test_request_body_of_a_task_with_free_text_has_no_format_and_settles_none():
+    with FaultServer(otherwise=refuse_formats("json_object", "text")) as server:
+        judge = make_judge(server)
+        assert judge.evaluate_now(FreeTask(), ITEMS[:1]) == GOOD[:1]
+        # The answer did not show which formats the server accepts.
+        assert evaluate(judge, ITEMS[:1]) == GOOD[:1]
+        assert judge.evaluate_now(FreeTask(), ITEMS[1:2]) == GOOD[1:2]
+    formats = [request.body.get("response_format", {}).get("type") for request in server.requests]
+    assert formats == [None, "json_schema", "json_object", "json_object", None]

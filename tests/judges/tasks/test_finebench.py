@@ -8,11 +8,13 @@ from judge_answers import block
 
 from rrg_rewards.judges.base import AnswerError
 from rrg_rewards.judges.tasks.finebench import (
+    Answer,
     AnswerPairs,
     AnswersTask,
     GradesTask,
     ItemsTask,
     Questions,
+    Refused,
     ReportFindings,
     TriplesTask,
 )
@@ -124,7 +126,7 @@ def test_finebench_tasks_reject_malformed_answers(task: Any, answer: str) -> Non
 ASKED = items(*HONEST)
 
 
-def answers(*given: Any, report: str = REPORT) -> tuple[str | None, ...]:
+def answers(*given: Any, report: str = REPORT) -> tuple[Answer, ...]:
     entries = [{"question": f"Q{number}", "answer": answer} for number, answer in enumerate(given, start=1)]
     return AnswersTask().parse(Questions(report, ASKED), json.dumps({"answers": entries}))
 
@@ -136,19 +138,29 @@ def test_answers_task_returns_words_of_the_report_or_none() -> None:
     assert denied == ("no", None, None, None, None, None)
 
 
+OTHER_WORDS = Refused.NOT_VERBATIM
+
+
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "expected"),
     [
-        (("nodule", "8 mm", None, None, None, None), "Q2: the answer is not in the report's words"),
-        (("yes", None, None, None, None, None), "Q1: the answer is not in the report's words"),
-        ((None, None, "left lower lobe", None, None, None), "Q3: the answer is not in"),
-        ((None,) * 5, "questions must be Q1 to Q6, once each; 1 are missing"),
-        ((None,) * 7, "questions must be Q1 to Q6, once each; 0 are missing"),
+        (("nodule", "8 mm", None, None, None, "small"), ("yes", OTHER_WORDS, None, None, None, "small")),
+        (("yes", "1.2 cm", None, None, None, None), (OTHER_WORDS, "1.2 cm", None, None, None, None)),
+        ((None, None, "left lower lobe", None, None, "tiny"), (None, None, OTHER_WORDS, None, None, OTHER_WORDS)),
+        (
+            (None, None, "right upper lobe " * 11, "spiculated", None, None),
+            (None, None, OTHER_WORDS, "spiculated", None, None),
+        ),
     ],
 )
-def test_answers_task_rejects_what_the_report_does_not_state(given: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(AnswerError, match=message) as caught:
-        answers(*given)
+def test_answers_task_keeps_the_answers_beside_one_in_other_words(given: Any, expected: Any) -> None:
+    assert answers(*given) == expected
+
+
+@pytest.mark.parametrize(("number", "missing"), [(5, 1), (7, 0)])
+def test_answers_task_rejects_other_numbers_of_answers(number: int, missing: int) -> None:
+    with pytest.raises(AnswerError, match=f"questions must be Q1 to Q6, once each; {missing} are missing") as caught:
+        answers(*[None] * number)
     assert caught.value.kind == "inconsistent"
 
 
@@ -175,8 +187,17 @@ def test_grades_task() -> None:
     assert task.parse(pairs, json.dumps({"grades": grades[::-1]})) == (1, 0.5, 0)
     with pytest.raises(AnswerError, match="pairs must be A1 to A3, once each; 1 are missing"):
         task.parse(pairs, json.dumps({"grades": grades[:2]}))
-    with pytest.raises(AnswerError, match=r"grades\.0\.grade: Input should be 'right'"):
-        task.parse(pairs, json.dumps({"grades": [{"pair": "A1", "grade": "1"}]}))
+    with pytest.raises(AnswerError, match=r"grades\.0\.grade: Field required"):
+        task.parse(pairs, json.dumps({"grades": [{"pair": "A1"}]}))
+
+
+@pytest.mark.parametrize("invalid", ["1", "Right", "", 1, None, ["right"], {"right": 1}, True])
+def test_grades_task_keeps_the_grades_beside_an_invalid_one(invalid: Any) -> None:
+    task, pairs = GradesTask(), AnswerPairs(ASKED[1:4], ("12 mm", "right lobe", "smooth"))
+    grades = [{"pair": f"A{number}", "grade": grade} for number, grade in ((1, "right"), (2, invalid), (3, "partial"))]
+    assert task.parse(pairs, json.dumps({"grades": grades})) == (1, None, 0.5)
+    # The server is still asked for the three grades only.
+    assert task.schema["properties"]["grades"]["items"]["properties"]["grade"]["enum"] == ["right", "partial", "wrong"]
 
 
 def test_grades_prompt_follows_over_specified() -> None:
