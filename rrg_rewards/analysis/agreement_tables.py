@@ -144,7 +144,7 @@ class _Reading:
                 if self.pairs.id_column is not None:
                     labels += map(str, _keys(table, self.pairs.id_column))
                 for name in self._text_columns(table) if with_text else ():
-                    texts.setdefault(name, []).extend(table.texts(name))
+                    texts.setdefault(name, []).extend(table.texts(name, self.pairs.missing_section))
                 if self.columns.group is not None:
                     groups += map(str, _keys(table, self.columns.group))
                 progress(len(table), len(table))
@@ -179,11 +179,14 @@ class _Reading:
 
     @property
     def _prediction_columns(self) -> list[str]:
-        return [self.pairs.prediction_column + suffix for suffix in self.columns.candidates or ("",)]
+        column, suffixes = self.pairs.prediction_column, self.columns.candidates
+        if suffixes is not None and {*"{}"} & {*column}:
+            raise SettingError("prediction_column", "must be the name of a column, not a template, with --candidates")
+        return [column + suffix for suffix in suffixes or ("",)]
 
     def _text_columns(self, table: Table) -> list[str]:
         named = (*(self.pairs.reference_columns or ["reference"]), *self._prediction_columns)
-        return [name for name in named if name in table.columns]
+        return [name for name in named if table.has_texts(name)]
 
     def _values(self, table: Table, name: str) -> list[float]:
         """Return a column of numbers; with candidates, a difference between two columns unless the column exists."""

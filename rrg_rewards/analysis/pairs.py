@@ -160,8 +160,9 @@ class PairReader:
         with warnings.catch_warnings():
             # The first pass counts such texts and warns once.
             warnings.simplefilter("ignore", PlaceholderWarning)
-            predictions = table.texts(self.columns.prediction_column)
-            texts = [table.texts(column) for column in columns] or [[None] * len(table)]
+            section = self.columns.missing_section
+            predictions = table.texts(self.columns.prediction_column, section)
+            texts = [table.texts(column, section) for column in columns] or [[None] * len(table)]
         references: Sequence[Any] = texts[0] if len(texts) == 1 else [list(row) for row in zip(*texts, strict=True)]
         if self.columns.missing_prediction == "score":
             predictions = [prediction or "" for prediction in predictions]
@@ -253,11 +254,9 @@ def join_references(
     truth = read_table(columns.references, None, delimiter)
     first = next(iter(batches))
     # A column of the other table would become the prediction, and references would be scored as predictions.
-    first.column(columns.prediction_column)
+    first.text_columns(columns.prediction_column)
     named = columns.reference_columns or [name for name in ["reference"] if name in truth.columns]
-    for name in named:
-        truth.column(name)
-    joined = [JoinedTable.column(name, first) for name in named]
+    joined = [truth.renamed_texts(name, lambda column: JoinedTable.column(column, first)) for name in named]
     return replace(columns, reference_column=joined or None), JoinedTable(batches, truth, key, other_key)
 
 

@@ -48,13 +48,16 @@ class PairColumns:
     """Where a table of report pairs has predictions, references and context.
 
     Args:
-        prediction_column: Column of predictions.
-        reference_column: Column of references, or several columns, each with a reference of every report. Default:
-            ``reference``.
+        prediction_column: Column of predictions, or a template of several columns such as
+            ``Findings: {findings} Impression: {impression}`` (:meth:`~rrg_rewards.data.Table.texts`).
+        reference_column: Column of references, or several columns, each with a reference of every report; each may be a
+            template. Default: ``reference``.
         best_reference: With several references, metrics that are defined for one reference take the best one.
         references: Table of the references, their labels and context columns, if they are in another file.
         key: With ``references``, the column of the names of studies, or ``COLUMN=COLUMN`` for a different name in the
             table of references.
+        missing_section: Text in place of a missing section of a template. Default: a missing or blank section is left
+            out with the text before it.
         missing_prediction: ``skip`` leaves a pair without prediction out, ``score`` counts it as an empty report.
         context: Context columns by the name of their argument, such as ``{"age": "patient_age"}``.
         reference_labels: Read the reference labels from columns named like the labels, not from the reference text.
@@ -62,11 +65,23 @@ class PairColumns:
         id_column: Column of the names of rows; no cell may be missing.
     """
 
-    prediction_column: str = column_setting("predictions", "prediction")
+    prediction_column: str = setting(
+        "prediction",
+        "column of predictions, or a template of columns, as in 'Findings: {findings} Impression: {impression}' "
+        "(default: prediction)",
+        metavar="NAME",
+    )
     reference_column: str | Sequence[str] | None = setting(
         None,
-        "column of references (default: reference); may be repeated, for several references of each report",
+        "column of references, or a template (default: reference); may be repeated, for several references of each "
+        "report",
         metavar="NAME",
+    )
+    missing_section: str | None = setting(
+        None,
+        "text in place of a missing section of a template, for example None (default: the section is left out with the "
+        "text before it)",
+        metavar="TEXT",
     )
     best_reference: bool = setting(
         False, "with several columns of references: metrics that are defined for one reference take the best one"

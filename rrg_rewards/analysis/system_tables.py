@@ -261,7 +261,7 @@ class _Reading:
         for name, column in predictions:
             run = SystemRun(name or column, column, path)
             if self.has_metrics:
-                table.texts(column)
+                table.texts(column, self.columns.missing_section)
             for score in dict.fromkeys(self.scores):
                 if _PLACEHOLDER not in score:
                     raise SettingError(
@@ -280,9 +280,10 @@ class _Reading:
         truth = self._table(references)
         rows = self._matching_rows(truth, table)
         names = [name.replace(_PLACEHOLDER, column) for name in self.scores for column in predictions]
-        for name in (*(predictions if self.has_metrics else ()), *names):
+        for name in names:
             table.column(name)
-        kept = [name for name in (*predictions, *names) if name in table.columns]
+        texts = [part for name in predictions if self.has_metrics for part in table.text_columns(name)]
+        kept = [name for name in dict.fromkeys((*predictions, *texts, *names)) if name in table.columns]
         if both := [name for name in kept if name in truth.columns]:
             raise TableError(f"{table.source} and {truth.source} both have a column {both[0]!r}; rename one of them")
         return truth.with_columns({name: [table.columns[name][row] for row in rows] for name in kept})
@@ -300,7 +301,7 @@ class _Reading:
             label = system if systems.count(system) == 1 else f"{system}, run {number}"
             run = SystemRun(system, f"{column} of {label}", path)
             if self.has_metrics:
-                texts = table.texts(column)
+                texts = table.texts(column, self.columns.missing_section)
                 predictions[run.column] = [texts[row] for row in rows]
             run.scores = {score: _scores(table, score, rows) for score in self.scores}
             runs.append(run)
@@ -322,14 +323,14 @@ class _Reading:
                 f"{other.source}: has {len(other)} rows, and {first.source} has {len(first)}; all tables must have the "
                 "same studies in the same order, or a column that names them: --key COLUMN"
             )
-        references = [name for name in self.columns.reference_columns or ["reference"] if name in first.columns]
+        references = [name for name in self.columns.reference_columns or ["reference"] if first.has_texts(name)]
         if not references and key is None:
             raise TableError(
                 f"{first.source}: has no column of references, so that nothing shows whether all tables have the same "
                 "studies; name a column of studies: --key COLUMN"
             )
         for name in references:
-            if name in other.columns or key is None:
+            if other.has_texts(name) or key is None:
                 _check_references(first, other, name, rows)
         return rows
 

@@ -78,10 +78,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         "--prediction-column",
         action="append",
         metavar="[NAME=]COLUMN",
-        help="column of predictions (default: prediction); with one table, repeat it for each system",
+        help="column of predictions, or a template as --reference-column (default: prediction); with one table, repeat "
+        "it for each system",
     )
     key = {"help": "column that names the study of each row, in any order [=its column in --references]"}
-    add_settings(parser, PairColumns, "reference_column", "best_reference", "references", "key", key=key)
+    pairs = ("reference_column", "best_reference", "missing_section", "references", "key")
+    add_settings(parser, PairColumns, *pairs, key=key)
     add_settings(parser, CompareSettings, "baseline", "by")
     add_metric_options(parser)
     add_settings(parser, CompareSettings, "bootstrap", "permutations")

@@ -4,9 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
+    add_settings,
     add_shared_options,
     add_table_argument,
     positive_int,
@@ -42,14 +44,21 @@ example:
 _REPORTS = """\
 Write predicted reports as the JSON document that a leaderboard or challenge takes:
 
-  rexrank  an object of studies by name; each has the other columns, and the prediction as model_prediction
-  vlm3d    an object with a list generated_reports of the names of volumes (input_image_name) and reports (report)
+  rexrank            an object of studies by name; each has the other columns, and the prediction as model_prediction
+  vlm3d              an object with a list generated_reports of the names of volumes (input_image_name) and reports
+                     (report): the ground truth, and the results.json of an algorithm on grand-challenge
+  vlm3d-predictions  the same object in a list of one job, [{"outputs": [{"value": {...}}]}]: the predictions.json that
+                     the evaluation reads, and that an algorithm on the later platform writes
 
-The other direction needs no conversion: all commands read both layouts from files ending in .json. The layouts follow
-the descriptions of ReXrank and VLM3D; check a document against the current rules before you submit it.
+The evaluation of VLM3D removes what follows the last dot of a name. In its layouts names are therefore written without
+folder and ending (.nii.gz, .mha, ...), and with .mha if the name itself contains a dot.
+
+The other direction needs no conversion: all commands read these layouts from files ending in .json.
 
 examples:
-  rrg-rewards convert reports predictions.csv --layout vlm3d --study-column volume --output results.json
+  rrg-rewards convert reports predictions.csv --layout vlm3d-predictions --study-column volume --output predictions.json
+  rrg-rewards convert reports valid_reports.csv --layout vlm3d --study-column VolumeName \\
+      --prediction-column "Findings: {Findings_EN} Impression: {Impressions_EN}" --output ground_truth.json
   rrg-rewards convert reports predictions.csv --layout rexrank --study-column study_id --output predictions.json
 """
 
@@ -107,11 +116,10 @@ def _add_reports(kinds: Any) -> None:
         kinds, "reports", _write_reports, "write reports as ReXrank's or VLM3D's JSON", _REPORTS
     )
     add_table_argument(parser, "REPORTS", "predicted reports")
-    parser.add_argument("--layout", required=True, choices=("rexrank", "vlm3d"), help="layout of the document")
+    layouts = ("rexrank", "vlm3d", "vlm3d-predictions")
+    parser.add_argument("--layout", required=True, choices=layouts, help="layout of the document")
     parser.add_argument("--study-column", required=True, metavar="NAME", help="column of the names of the studies")
-    parser.add_argument(
-        "--prediction-column", default="prediction", metavar="NAME", help="column of predictions (default: %(default)s)"
-    )
+    add_settings(parser, PairColumns, "prediction_column", "missing_section")
     output = {"required": True, "default": None, "help": "document to write; - is standard output"}
     add_shared_options(parser, "format", "overwrite", output=output)
 
@@ -127,6 +135,7 @@ def _write_reports(args: argparse.Namespace, terminal: Terminal) -> int:
         args.layout,
         study_column=args.study_column,
         prediction_column=args.prediction_column,
+        missing_section=args.missing_section,
         overwrite=args.overwrite,
     )
     return 0

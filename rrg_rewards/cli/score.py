@@ -147,7 +147,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser.add_argument(
         "--list", action=_ListAction, help="show the metrics, what each needs, its context and its options, and exit"
     )
-    columns = ("prediction_column", "reference_column", "best_reference", "references", "key")
+    columns = ("prediction_column", "reference_column", "best_reference", "missing_section", "references", "key")
     add_settings(parser, PairColumns, *columns)
     output = {"default": None, "help": "write the scores of each pair to FILE; - is standard output"}
     add_shared_options(parser, output=output)

@@ -71,9 +71,9 @@ def table_comparison_page(compared: TableComparison, columns: PairColumns, with_
     references: list[str | None] | None = None
     if with_text:
         first = {run.system: run for run in reversed(compared.runs)}
-        texts = {system: studies.texts(first[system].column) for system in systems}
-        known = [name for name in columns.reference_columns or ["reference"] if name in studies.columns]
-        rows = zip(*(studies.texts(name) for name in known), strict=True)
+        texts = {system: studies.texts(first[system].column, columns.missing_section) for system in systems}
+        known = [name for name in columns.reference_columns or ["reference"] if studies.has_texts(name)]
+        rows = zip(*(studies.texts(name, columns.missing_section) for name in known), strict=True)
         references = [one_text(row) for row in rows] or [None] * len(studies)
     panes = [Pane(name, cells) for name, cells in [("Reference", references), *texts.items()] if cells is not None]
     if columns.key is None:

@@ -96,6 +96,22 @@ def test_several_references(rated: Path) -> None:
         assert torch.equal(found.rows.scores[name], expected.double())
 
 
+def test_template_of_predictions_and_references(rated: Path) -> None:
+    pairs = PairColumns(prediction_column="{prediction} {other}", reference_column="Impression: {reference}")
+    columns = AgreementColumns(human=["rating"])
+    found = agreement_of_table(rated, columns, ["rouge"], pairs=pairs, settings=QUICK, with_text=True)
+    predictions = [f"{text} {other}" for text, other in zip(PREDICTIONS, OTHERS, strict=True)]
+    references = [f"Impression: {text}" for text in REFERENCES]
+    assert torch.equal(found.rows.scores["rouge"], ROUGE().score(predictions, references).value)
+    assert found.rows.texts == {"Impression: {reference}": references, "{prediction} {other}": predictions}
+
+
+def test_template_of_predictions_is_refused_with_candidates(rated: Path) -> None:
+    columns = AgreementColumns(human=["rating"], candidates=["_1", "_2"])
+    with pytest.raises(SettingError, match="prediction_column: must be the name of a column, not a template"):
+        agreement_of_table(rated, columns, ["rouge"], pairs=PairColumns(prediction_column="{a}"), settings=QUICK)
+
+
 def test_candidates_are_compared_by_differences(write: Write) -> None:
     table = write(
         "prediction_1,prediction_2,reference,s_1,s_2,better",

@@ -127,3 +127,50 @@ def test_compare_tables_needs_two_systems(tables, number, predictions, setting):
     with pytest.raises(SettingError) as caught:
         compare_tables(tables[:number], metrics(), prediction_columns=predictions)
     assert caught.value.setting == setting
+
+
+SECTIONS = "{findings} {impression}"
+
+
+def test_compare_tables_joins_sections_of_references_and_predictions(write):
+    """Templates give the comparison of tables that have the joined texts in one column."""
+    findings, impression = ["Nodule.", ""] * 6, ["Mass.", "Normal."] * 6
+    predicted, joined = ["Mass.", "Clear."] * 6, ["Nodule. Mass.", "Normal."] * 6
+    sections = {"findings": findings, "impression": impression}
+    paths = [
+        write("a.csv", prediction=OLD, part=predicted, **sections),
+        write("b.csv", prediction=NEW, part=predicted, **sections),
+    ]
+    columns, settings = PairColumns(reference_column=SECTIONS), CompareSettings(**FEW)
+    found = compare_tables(
+        paths, ["rouge"], prediction_columns=["{part} {prediction}"], columns=columns, settings=settings
+    )
+    whole = [
+        write(name, prediction=[f"{part} {text}" for part, text in zip(predicted, old, strict=True)], reference=joined)
+        for name, old in (("a.csv", OLD), ("b.csv", NEW))
+    ]
+    assert found.result.to_dict() == compare_tables(whole, ["rouge"], settings=settings).result.to_dict()
+
+
+def test_compare_tables_template_with_a_table_of_references(write):
+    table = write("p.csv", a=OLD, part=["Mass."] * 12, b=NEW)
+    truth = write("t.csv", order=range(11, -1, -1), findings=REFERENCES, impression=["Normal."] * 12)
+    columns = PairColumns(reference_column=SECTIONS, references=truth, key="id")
+    settings = CompareSettings(**FEW)
+    found = compare_tables(
+        [table], ["rouge"], prediction_columns=["x={part} {a}", "b"], columns=columns, settings=settings
+    )
+    assert list(found.result.systems) == ["x", "b"]
+    texts = dict(zip(found.studies.columns["id"], found.studies.texts("{part} {a}"), strict=True))
+    assert texts["0"] == "Mass. Normal."
+
+
+def test_compare_tables_other_sections_in_one_table_are_refused(write):
+    other = ["Nodule."] * 11 + ["Mass."]
+    paths = [
+        write("a.csv", prediction=OLD, findings=["Nodule."] * 12, impression=OLD),
+        write("b.csv", prediction=NEW, findings=other, impression=OLD),
+    ]
+    columns = PairColumns(reference_column=SECTIONS)
+    with pytest.raises(TableError, match=r"data row 12 .*, column '\{findings\} \{impression\}': differs from"):
+        compare_tables(paths, ["rouge"], columns=columns, settings=CompareSettings(**FEW))

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, AutoProcessor, PreTrainedTokenizerFast
 
 from rrg_rewards.cli.main import main
+from rrg_rewards.data import read_table
 from rrg_rewards.models import CTChatForConditionalGeneration, CTChatProcessor
 
 
@@ -113,7 +114,7 @@ def test_lora_needs_an_adapter(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "no LoRA adapter (there is no adapter_config.json)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("layout", ["rexrank", "vlm3d"])
+@pytest.mark.parametrize("layout", ["rexrank", "vlm3d", "vlm3d-predictions"])
 def test_reports_are_written_as_a_document_that_score_reads(run, write_csv, tmp_path, layout):
     rows = [("a", "Normal.", "Normal."), ("b", "Small nodule.", "Nodule.")]
     table = write_csv("p.csv", ["study", "prediction", "reference"], *rows)
@@ -121,9 +122,25 @@ def test_reports_are_written_as_a_document_that_score_reads(run, write_csv, tmp_
     options = ["--layout", layout, "--study-column", "study", "--output", output]
     assert run("convert", "reports", table, *options).code == 0
     assert "exists already" in run("convert", "reports", table, *options).err
-    column, key = {"rexrank": ("model_prediction", "study_id"), "vlm3d": ("report", "input_image_name")}[layout]
+    column, key = ("model_prediction", "study_id") if layout == "rexrank" else ("report", "input_image_name")
     truth = write_csv("truth.csv", ["study", "reference"], *((study, report) for study, _, report in rows))
-    joined = ["--references", truth, "--key", f"{key}=study"] if layout == "vlm3d" else []
+    joined = [] if layout == "rexrank" else ["--references", truth, "--key", f"{key}=study"]
     result = run("score", output, "--metrics", "rouge", "--prediction-column", column, *joined)
     assert result.code == 0, result.err
     assert result.out == run("score", table, "--metrics", "rouge").out
+
+
+def test_reports_are_joined_from_sections(run, write_csv, tmp_path):
+    table = write_csv(
+        "p.csv", ["volume", "findings", "impression"], ["v/s1.nii.gz", "Clear.", "Normal."], ["s2", "", ""]
+    )
+    output = tmp_path / "ground_truth.json"
+    options = ["--layout", "vlm3d", "--study-column", "volume", "--output", output]
+    template = ["--prediction-column", "Findings: {findings} Impression: {impression}"]
+    missing = run("convert", "reports", table, *options, *template)
+    assert "data row 2 (line 3), column 'Findings: {findings} Impression: {impression}': is missing" in missing.err
+    assert run("convert", "reports", table, *options, *template, "--missing-section", "None").code == 0
+    assert read_table(output).columns == {
+        "input_image_name": ["s1", "s2"],
+        "report": ["Findings: Clear. Impression: Normal.", "Findings: None Impression: None"],
+    }

@@ -159,7 +159,7 @@ def test_read_ct_rate_two_feature_files_of_one_volume_are_refused(files, second)
         read_ct_rate(*files)
 
 
-@pytest.mark.parametrize("name", ["", "scan.nii.gz", "1_a_1", "train_1_a_1_x", "train_1_a_1.mha", "train_a_1_1"])
+@pytest.mark.parametrize("name", ["", "scan.nii.gz", "1_a_1", "train_1_a_1_x", "train_1_a_1.dcm", "train_a_1_1"])
 def test_read_ct_rate_row_that_names_no_volume_is_refused(tmp_path, name):
     (tmp_path / "r.csv").write_text(f"VolumeName,Findings_EN,Impressions_EN\n{name},a,b\n")
     with pytest.raises(TableError, match=r"r.csv: data row 1 \(line 2\), column 'VolumeName': must be the name of a"):

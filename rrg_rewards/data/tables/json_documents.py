@@ -1,29 +1,40 @@
 """JSON documents of reports, as leaderboards and challenges exchange them: ReXrank's, VLM3D's, and lists of objects."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.data.tables.table import Table, TableError, rows_by_study
 from rrg_rewards.data.tables.writers import finite, json_line, open_output
 
-DocumentLayout = Literal["rexrank", "vlm3d"]
-"""Layout of a JSON document: an object of studies by name, or a list of generated reports."""
+DocumentLayout = Literal["rexrank", "vlm3d", "vlm3d-predictions"]
+"""Layout of a JSON document: an object of studies by name, a list of generated reports, or a list of jobs with such
+lists."""
 
 STUDY_COLUMN = "study_id"
 """Column of the names of the studies of a ReXrank document."""
 
-_REPORTS, _IMAGE, _REPORT = "generated_reports", "input_image_name", "report"
+IMAGE_COLUMN = "input_image_name"
+"""Column of the names of the volumes of a VLM3D document."""
+
+_REPORTS, _REPORT = "generated_reports", "report"
+_OUTPUTS, _VALUE, _JOB = "outputs", "value", "pk"
 _PREDICTION = "model_prediction"
 
 
 def parse_json(file: BinaryIO, source: str, rows: int | None = None) -> Iterator[Table]:
     r"""Yield the rows of a JSON document in tables. The whole document is read into memory.
 
-    A document is a list of objects, one for each row; an object of objects by the name of the study, as ReXrank's; or
-    an object with a list ``generated_reports`` of objects with the keys ``input_image_name`` and ``report``, as that of
-    VLM3D. The keys of the objects are the columns; names of studies are the column ``study_id``.
+    A document is one of the following. The keys of the objects are the columns.
+
+    - A list of objects, one for each row. A cell may be a list, such as that of the images of a study, but no object.
+    - An object of objects by the name of the study, as ReXrank's. The names are the column ``study_id``.
+    - An object with a list ``generated_reports`` of objects with the keys ``input_image_name`` and ``report``, as an
+      algorithm of VLM3D writes it, and the ground truth.
+    - A list of jobs, as the evaluation of VLM3D reads it (``predictions.json`` of grand-challenge): each job has
+      ``outputs`` with such an object as their ``value``. The reports of all jobs are read. The column ``pk`` names the
+      job, if the jobs have names.
 
     Args:
         file: The file.
@@ -46,11 +57,7 @@ def parse_json(file: BinaryIO, source: str, rows: int | None = None) -> Iterator
         >>> next(parse_json(BytesIO(document), "vlm3d")).columns
         {'input_image_name': ['valid_1_a_1'], 'report': ['Normal.']}
     """
-    try:
-        document = json.loads(file.read().decode("utf-8-sig"), object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise TableError(f"{source}: not a JSON document: {error}") from error
-    table = Table.from_records(_records(document, source), source=source)
+    table = Table.from_records(_records(_document(file, source), source), source=source)
     if not len(table):
         raise TableError(f"{source}: has no rows")
     if rows is None:
@@ -59,6 +66,13 @@ def parse_json(file: BinaryIO, source: str, rows: int | None = None) -> Iterator
     for first in range(0, len(table), rows):
         part = {name: cells[first : first + rows] for name, cells in table.columns.items()}
         yield Table(part, source, first=first)
+
+
+def _document(file: BinaryIO, source: str) -> Any:
+    try:
+        return json.loads(file.read().decode("utf-8-sig"), object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"{source}: not a JSON document: {error}") from error
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -71,12 +85,28 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _records(document: Any, source: str) -> list[dict[str, Any]]:
-    if isinstance(document, list):
-        return [_record(entry, f"{source}: data row {row}") for row, entry in enumerate(document, start=1)]
-    if not isinstance(document, dict):
+    if isinstance(document, dict) and _REPORTS not in document:
+        return _studies(document, source)
+    if _has_jobs(document) or isinstance(document, dict):
+        return [record for _, records in _report_lists(document, source) for record in records]
+    if not isinstance(document, list):
         raise TableError(f"{source}: must be a list of objects or an object, got {type(document).__name__}")
-    if _REPORTS in document:
-        return _generated_reports(document[_REPORTS], source)
+    records = []
+    for row, entry in enumerate(document, start=1):
+        record = _record(entry, f"{source}: data row {row}")
+        nested = next((key for key, cell in record.items() if isinstance(cell, dict)), None)
+        if nested is not None:
+            raise TableError(
+                f"{source}: data row {row}: the value of {nested!r} is an object, which is no cell of a table; a list "
+                f"of jobs with generated reports has the keys {_OUTPUTS!r} and {_VALUE!r}, as in [{{'outputs': "
+                "[{'value': {'generated_reports': [...]}}]}]"
+            )
+        records.append(record)
+    return records
+
+
+def _studies(document: dict[str, Any], source: str) -> list[dict[str, Any]]:
+    """Return the studies of ReXrank's layout."""
     wrong = [name for name, study in document.items() if not isinstance(study, dict)]
     if wrong:
         raise TableError(
@@ -95,19 +125,73 @@ def _record(entry: Any, where: str) -> dict[str, Any]:
     return entry
 
 
-def _generated_reports(reports: Any, source: str) -> list[dict[str, Any]]:
+def _has_jobs(document: Any) -> bool:
+    """Whether a document is a list of jobs of grand-challenge; one with an entry of another kind is one, too."""
+    return isinstance(document, list) and any(
+        isinstance(entry, dict) and isinstance(entry.get(_OUTPUTS), list) for entry in document
+    )
+
+
+def _report_lists(document: Any, source: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the place and the reports of each output of each job, or those of a document without jobs."""
+    if isinstance(document, dict):
+        yield source, _generated_reports(document, source)
+        return
+    for number, job in enumerate(document, start=1):
+        outputs = _record(job, f"{source}: job {number}").get(_OUTPUTS)
+        if not isinstance(outputs, list) or not outputs:
+            raise TableError(f"{source}: job {number}: {_OUTPUTS!r} must be a list of outputs, got {outputs!r}")
+        name = {_JOB: job[_JOB]} if _JOB in job else {}
+        for place, output in enumerate(outputs, start=1):
+            where = f"{source}: job {number}, output {place}"
+            value = _record(output, where).get(_VALUE)
+            if not isinstance(value, dict):
+                raise TableError(f"{where}: {_VALUE!r} must be an object with the key {_REPORTS!r}, got {value!r:.60}")
+            yield where, [{**name, **record} for record in _generated_reports(value, where)]
+
+
+def _generated_reports(document: dict[str, Any], source: str) -> list[dict[str, Any]]:
+    reports = document.get(_REPORTS)
     if not isinstance(reports, list):
         raise TableError(f"{source}: {_REPORTS!r} must be a list of objects, got {type(reports).__name__}")
     records = []
     for row, entry in enumerate(reports, start=1):
         record = _record(entry, f"{source}: {_REPORTS}, entry {row}")
-        for key in (_IMAGE, _REPORT):
+        for key in (IMAGE_COLUMN, _REPORT):
             if key not in record:
                 raise TableError(
                     f"{source}: {_REPORTS}, entry {row}: has no key {key!r}; its keys are {', '.join(record)}"
                 )
         records.append(record)
     return records
+
+
+def read_report_lists(path: str | Path) -> list[Table]:
+    r"""Read the reports of a VLM3D document, one table for each output of each job.
+
+    Args:
+        path: Path of the document: a list of jobs, or the object of a single job or of the ground truth.
+
+    Raises:
+        TableError: If the document has another layout. The message names the key and the entry.
+        OSError: If the file cannot be read.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "predictions.json"
+        ...     reports = '{"generated_reports": [{"input_image_name": "s1.mha", "report": "Normal."}]}'
+        ...     _ = path.write_text(f'[{{"outputs": [{{"value": {reports}}}]}}]')
+        ...     [table.columns for table in read_report_lists(path)]
+        [{'input_image_name': ['s1.mha'], 'report': ['Normal.']}]
+    """
+    with Path(path).open("rb") as file:
+        document = _document(file, str(path))
+    if not _has_jobs(document) and not (isinstance(document, dict) and _REPORTS in document):
+        raise TableError(
+            f"{path}: is no document of VLM3D: an object with the key {_REPORTS!r}, or a list of jobs with such objects"
+        )
+    return [Table.from_records(records, source=where) for where, records in _report_lists(document, str(path))]
 
 
 def write_report_document(
@@ -117,6 +201,7 @@ def write_report_document(
     *,
     study_column: str,
     prediction_column: str = "prediction",
+    missing_section: str | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write predicted reports as a JSON document of a leaderboard or challenge.
@@ -124,14 +209,22 @@ def write_report_document(
     - ``rexrank``: an object of studies by name. Each has the other columns of the table, and the prediction as
       ``model_prediction``.
     - ``vlm3d``: an object with the list ``generated_reports``. Each entry has the name of the study as
-      ``input_image_name`` and the prediction as ``report``.
+      ``input_image_name`` and the prediction as ``report``. This is the layout of the ground truth, and of the
+      ``results.json`` of an algorithm on grand-challenge, which wraps it.
+    - ``vlm3d-predictions``: the same object in a list of one job, ``[{"outputs": [{"value": {...}}]}]``: the
+      ``predictions.json`` that the evaluation reads.
+
+    The evaluation of VLM3D removes what follows the last dot of a name. Names of volumes are therefore written without
+    folder and ending (:func:`~rrg_rewards.data.tables.table.study_name`), and with ``.mha`` if the name itself contains
+    a dot.
 
     Args:
         table: The predicted reports.
         path: Path of the file, or ``-`` for standard output.
-        layout: ``"rexrank"`` or ``"vlm3d"``.
+        layout: ``"rexrank"``, ``"vlm3d"`` or ``"vlm3d-predictions"``.
         study_column: Column of the names of the studies.
-        prediction_column: Column of the predicted reports.
+        prediction_column: Column of the predicted reports, or a template as in :meth:`Table.texts`.
+        missing_section: Text in place of a missing section of a template, as in :meth:`Table.texts`.
         overwrite: Whether an existing file may be replaced.
 
     Raises:
@@ -150,28 +243,43 @@ def write_report_document(
     """
     if layout not in get_args(DocumentLayout):
         raise ValueError(f"layout must be one of {', '.join(get_args(DocumentLayout))}, got {layout!r}")
-    predictions = table.required_texts(prediction_column)
+    predictions = table.required_texts(prediction_column, missing_section)
     studies = table.row_by_name(study_column)
-    document: Mapping[str, Any]
-    if layout == "vlm3d":
-        entries = [{_IMAGE: study, _REPORT: predictions[row]} for study, row in studies.items()]
-        document = {
-            "name": "Generated reports",
-            "type": "Report generation",
-            _REPORTS: entries,
-            "version": {"major": 1, "minor": 0},
-        }
+    document: Any
+    if layout == "rexrank":
+        document = _rexrank_document(table, predictions, studies, study_column, prediction_column)
     else:
-        others = [name for name in table.names if name not in (study_column, prediction_column)]
-        if _PREDICTION in others:
-            raise TableError(
-                f"{table.source}: has a column {_PREDICTION!r} besides the predictions, {prediction_column!r}; the "
-                "layout has a key of this name: rename or remove the column"
-            )
-        document = {
-            study: {**{name: table.columns[name][row] for name in others}, _PREDICTION: predictions[row]}
-            for study, row in studies.items()
-        }
+        document = _vlm3d_document(table, predictions, study_column, is_job=layout == "vlm3d-predictions")
     text = json_line(finite(document), indent=2, default=str)
     with open_output(path, overwrite) as file:
         file.write(text)
+
+
+def _rexrank_document(
+    table: Table, predictions: Sequence[str], studies: dict[str, int], study_column: str, prediction_column: str
+) -> dict[str, Any]:
+    others = [name for name in table.names if name not in (study_column, prediction_column)]
+    if _PREDICTION in others:
+        raise TableError(
+            f"{table.source}: has a column {_PREDICTION!r} besides the predictions, {prediction_column!r}; the "
+            "layout has a key of this name: rename or remove the column"
+        )
+    return {
+        study: {**{name: table.columns[name][row] for name in others}, _PREDICTION: predictions[row]}
+        for study, row in studies.items()
+    }
+
+
+def _vlm3d_document(table: Table, predictions: Sequence[str], study_column: str, *, is_job: bool) -> Any:
+    entries = [
+        {IMAGE_COLUMN: f"{study}.mha" if "." in study else study, _REPORT: predictions[row]}
+        for study, row in rows_by_study(table, study_column).items()
+    ]
+    document = {
+        "name": "Generated reports",
+        "type": "Report generation",
+        _REPORTS: entries,
+        # As the example algorithms write them: that of grand-challenge, and that of the later platform.
+        "version": "1.0" if is_job else {"major": 1, "minor": 0},
+    }
+    return [{_OUTPUTS: [{_VALUE: document}]}] if is_job else document

@@ -4,11 +4,12 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.data.tables.templates import ColumnTemplate
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
@@ -21,8 +22,8 @@ EMPTY_CELL = "leave a cell empty (CSV) or null (JSON) if its report is missing"
 FORMATS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """Table formats by file ending."""
 
-# The ending of an image file.
-_ENDING = re.compile(r"(\.nii)?(\.gz)?$")
+# Folders and ending of an image file. A name without such an ending may contain slashes of its own.
+_IMAGE_FILE = re.compile(r"(?:.*[/\\])?(?P<name>.+?)\.(?:nii|nii\.gz|gz|mha|mhd|nrrd|npz)", re.IGNORECASE | re.DOTALL)
 
 
 class TableError(ValueError):
@@ -164,20 +165,88 @@ class Table:
         """Return the :meth:`texts` of one column, all missing if the column does not exist."""
         return self.texts(name) if name in self.columns else [None] * len(self)
 
-    def texts(self, name: str) -> list[str | None]:
-        """Return the report texts of one column, ``None`` for a missing report.
+    def text_columns(self, name: str) -> tuple[str, ...]:
+        """Return the columns of a name or template of :meth:`texts`: the column itself, or those in braces.
+
+        Raises:
+            TableError: If a column does not exist, or the template is malformed.
+
+        Example:
+            >>> Table({"findings": [], "impression": []}).text_columns("{findings} Impression: {impression}")
+            ('findings', 'impression')
+        """
+        template = self._template(name)
+        return (name,) if template is None else template.columns
+
+    def has_texts(self, name: str) -> bool:
+        """Whether the table has the column of a name of :meth:`texts`, or all columns of a template."""
+        try:
+            return bool(self.text_columns(name))
+        except TableError:
+            return False
+
+    def renamed_texts(self, name: str, renamed: Callable[[str], str]) -> str:
+        """Return a name or template of :meth:`texts` for a table that has the columns under other names.
+
+        Raises:
+            TableError: If a column does not exist, or the template is malformed.
+
+        Example:
+            >>> Table({"findings": [], "impression": []}).renamed_texts("{findings} {impression}", str.upper)
+            '{FINDINGS} {IMPRESSION}'
+        """
+        template = self._template(name)
+        if template is None:
+            return renamed(name)
+        return str(template.with_columns({column: renamed(column) for column in template.columns}))
+
+    def _template(self, name: str) -> ColumnTemplate | None:
+        """Return the template of a name; ``None`` for the name of a column. All its columns exist."""
+        if name in self.columns:
+            return None
+        try:
+            template = ColumnTemplate.parse(name)
+        except ValueError as error:
+            raise TableError(
+                f"{self.source}: no column has the name {name!r}, and as a template of columns it {error}; a template "
+                "is written as in 'Findings: {findings} Impression: {impression}', with {{ and }} for braces"
+            ) from error
+        for column in (name,) if template is None else template.columns:
+            self.column(column)
+        return template
+
+    def texts(self, name: str, missing_section: str | None = None) -> list[str | None]:
+        """Return the report texts of one column, or of several that a template joins; ``None`` for a missing report.
 
         In JSONL and Parquet, null and NaN (written by pandas) are missing reports, and empty text is a text. In CSV an
         empty cell is a missing report. The texts ``NaN``, ``None``, ``null``, ``N/A`` and ``<NA>`` are texts, with a
         :class:`~rrg_rewards.utilities.texts.PlaceholderWarning`.
 
+        Args:
+            name: Name of a column, or a template such as ``Findings: {findings} Impression: {impression}``. A column
+                with exactly this name is preferred. ``{{`` and ``}}`` stand for braces.
+            missing_section: Text in place of a missing cell of a template. Default: a section that is missing or blank
+                is left out with the text before it, and a report without any section is missing.
+
         Raises:
-            TableError: If the column does not exist, or a cell is not a text. The message names the row.
+            TableError: If a column does not exist, the template is malformed, or a cell is not a text. The message
+                names the row.
 
         Example:
             >>> Table({"report": ["Normal.", "", None, float("nan")]}).texts("report")
             ['Normal.', '', None, None]
+            >>> sections = Table({"findings": ["Clear.", None], "impression": ["Normal.", "Nodule."]})
+            >>> sections.texts("Findings: {findings} Impression: {impression}")
+            ['Findings: Clear. Impression: Normal.', 'Impression: Nodule.']
         """
+        template = self._template(name)
+        if template is None:
+            return self._column_texts(name)
+        columns = {column: self._column_texts(column) for column in template.columns}
+        rows = zip(*columns.values(), strict=True)
+        return [template.fill(dict(zip(columns, row, strict=True)), missing_section) for row in rows]
+
+    def _column_texts(self, name: str) -> list[str | None]:
         texts: list[str | None] = []
         for row, cell in enumerate(self.column(name)):
             if is_missing(cell):
@@ -201,10 +270,10 @@ class Table:
         if words := find_placeholders(texts):
             where = f"column {name!r} of {self.source}"
             message = placeholder_message(where, len(words), len(self), words[0], EMPTY_CELL)
-            warnings.warn(message, PlaceholderWarning, stacklevel=3)
+            warnings.warn(message, PlaceholderWarning, stacklevel=4)
 
-    def required_texts(self, name: str) -> list[str]:
-        """Return the report texts of a column without missing reports.
+    def required_texts(self, name: str, missing_section: str | None = None) -> list[str]:
+        """Return the report texts of a column or template without missing reports.
 
         Raises:
             TableError: As :meth:`texts`, and if a report is missing. The message names the row.
@@ -217,7 +286,7 @@ class Table:
             out
         """
         texts: list[str] = []
-        for row, text in enumerate(self.texts(name)):
+        for row, text in enumerate(self.texts(name, missing_section)):
             if text is None:
                 raise TableError(f"{self.where(row)}, column {name!r}: is missing; leave the row out")
             texts.append(text)
@@ -345,27 +414,31 @@ def parse_json_cell(cell: Any, where: str, kind: str) -> Any:
 
 
 def study_name(text: str) -> str:
-    """Return the name of a study without the ending of an image file and surrounding spaces.
+    """Return the name of a study without folders, the ending of an image file, and surrounding spaces.
+
+    The endings are ``.nii``, ``.nii.gz``, ``.gz``, ``.mha``, ``.mhd``, ``.nrrd`` and ``.npz``. A name without one of
+    them is returned whole.
 
     Example:
-        >>> study_name("valid_1_a_1.nii.gz")
-        'valid_1_a_1'
+        >>> study_name("valid/valid_1_a_1.nii.gz"), study_name("1.2.840.5.mha"), study_name("p10/s500")
+        ('valid_1_a_1', '1.2.840.5', 'p10/s500')
     """
-    return _ENDING.sub("", text.strip())
+    found = _IMAGE_FILE.fullmatch(text.strip())
+    return found["name"] if found else text.strip()
 
 
-def _rows_by_study(table: Table, key: str) -> dict[str, int]:
+def rows_by_study(table: Table, key: str) -> dict[str, int]:
     """Return the row of each study.
 
     Args:
         table: The table.
-        key: Column of the names of the studies, with or without ``.nii.gz``.
+        key: Column of the names of the studies, which :func:`study_name` shortens.
 
     Raises:
         TableError: If the column does not exist, or a name is missing or repeated. The message names the rows.
 
     Example:
-        >>> _rows_by_study(Table({"VolumeName": ["a.nii.gz", "b.nii.gz"]}), "VolumeName")
+        >>> rows_by_study(Table({"VolumeName": ["a.nii.gz", "b.nii.gz"]}), "VolumeName")
         {'a': 0, 'b': 1}
     """
     rows: dict[str, int] = {}
@@ -384,13 +457,13 @@ def matching_rows(first: Table, first_key: str, other: Table, other_key: str) ->
     """Return the row of ``other`` that has the study of each row of ``first``.
 
     Raises:
-        TableError: If one of the tables lacks a study of the other, or as :func:`_rows_by_study`.
+        TableError: If one of the tables lacks a study of the other, or as :func:`rows_by_study`.
 
     Example:
         >>> matching_rows(Table({"id": ["a", "b"]}), "id", Table({"name": ["b", "a"]}), "name")
         [1, 0]
     """
-    wanted, places = _rows_by_study(first, first_key), _rows_by_study(other, other_key)
+    wanted, places = rows_by_study(first, first_key), rows_by_study(other, other_key)
     _check_none_missing(other, places, first, wanted)
     _check_none_missing(first, wanted, other, places)
     return [places[study] for study in wanted]
@@ -434,7 +507,7 @@ class JoinedTable:
     _rows: dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._rows = _rows_by_study(self.other, self.other_key)
+        self._rows = rows_by_study(self.other, self.other_key)
 
     def __iter__(self) -> Iterator[Table]:
         found: dict[str, str] = {}
@@ -442,7 +515,7 @@ class JoinedTable:
         for table in self.batches:
             source = table.source
             rows = []
-            for study, row in _rows_by_study(table, self.key).items():
+            for study, row in rows_by_study(table, self.key).items():
                 if study in found:
                     raise TableError(f"{table.where(row)}, column {self.key!r}: {study!r} is also in {found[study]}")
                 if study not in self._rows:

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from rrg_rewards.data.tables.table import Table, TableError, table_format
+from rrg_rewards.data.tables.table import Table, TableError, rows_by_study, study_name, table_format
 from rrg_rewards.utilities.texts import PlaceholderWarning
 
 
@@ -79,3 +79,70 @@ def test_table_words_for_a_missing_report_are_texts_with_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Table({"report": ["No effusion.", None]}).texts("report")
+
+
+SECTIONS = Table(
+    {"findings": ["Clear.", None], "impression": ["Normal.", "Nodule."], "{findings}": ["a", "b"]}, "r.csv"
+)
+
+
+def test_table_texts_of_several_columns_are_joined():
+    template = "Findings: {findings} Impression: {impression}"
+    assert SECTIONS.texts(template) == ["Findings: Clear. Impression: Normal.", "Impression: Nodule."]
+    assert SECTIONS.texts(template, "None")[1] == "Findings: None Impression: Nodule."
+    assert SECTIONS.text_columns(template) == ("findings", "impression")
+    assert SECTIONS.has_texts(template)
+    assert not SECTIONS.has_texts("{findings} {other}")
+
+
+def test_table_column_whose_name_has_braces_is_preferred_to_a_template():
+    assert SECTIONS.texts("{findings}") == ["a", "b"]
+    assert SECTIONS.renamed_texts("{findings}", "x {}".format) == "x {findings}"
+    assert SECTIONS.renamed_texts("{findings}.", "x {}".format) == "{x findings}."
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("{finding} {impression}", r"r.csv: unknown column 'finding'; did you mean 'findings'\?"),
+        ("{findings", r"r.csv: no column has the name '\{findings', and as a template of columns it has a brace"),
+        ("report", "r.csv: unknown column 'report'"),
+    ],
+)
+def test_table_texts_of_unknown_columns_or_a_malformed_template_are_refused(name, message):
+    with pytest.raises(TableError, match=message):
+        SECTIONS.texts(name)
+    assert not SECTIONS.has_texts(name)
+
+
+def test_table_required_texts_of_a_template_without_any_section_name_the_row():
+    table = Table({"a": ["x", None], "b": ["y", ""]}, "r.csv")
+    with pytest.raises(TableError, match=r"r.csv: data row 2, column '\{a\} \{b\}': is missing"):
+        table.required_texts("{a} {b}")
+    assert table.required_texts("{a} {b}", "None") == ["x y", "None "]
+
+
+@pytest.mark.parametrize(
+    ("name", "study"),
+    [
+        ("s1.mha", "s1"),
+        ("valid/a/s1.NII.GZ", "s1"),
+        ("C:\\scans\\s1.nrrd", "s1"),
+        ("s1.npz", "s1"),
+        (" s1.nii ", "s1"),
+        ("s1.gz", "s1"),
+        ("1.2.840.113704.6_B_Toraks.mha", "1.2.840.113704.6_B_Toraks"),
+        ("1.2.840", "1.2.840"),
+        ("p10/s50051329", "p10/s50051329"),
+        (".mha", ".mha"),
+        ("s1.nii.mha", "s1.nii"),
+    ],
+)
+def test_study_name_is_that_of_an_image_file_without_folder_and_ending(name, study):
+    assert study_name(name) == study
+
+
+def test_rows_by_study_names_both_rows_of_a_study():
+    table = Table({"name": ["a/s1.mha", "s1.nii.gz"]}, "r.csv")
+    with pytest.raises(TableError, match=r"r.csv: data row 2, column 'name': 's1' is also in r.csv: data row 1"):
+        rows_by_study(table, "name")
