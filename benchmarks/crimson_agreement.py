@@ -3,10 +3,11 @@
     python benchmarks/crimson_agreement.py
     python benchmarks/crimson_agreement.py --data FOLDER
 
-The script prints three tables, in which all metrics score the same reports:
+The script prints tables, in which all metrics score the same reports:
 
 - RadJudge: number of cases in which a metric reproduces all rankings on which three radiologists agree. Scores within
   0.01 are equal.
+- Clinical cases: the same for rankings that a language model wrote from the published rules, half of them of chest CT.
 - RadPref: Kendall's tau between differences of scores and differences of mean ratings of two candidates, with a
   bootstrap 95 % interval over cases.
 - IU X-Ray: mean scores of three systems, one of which is a fixed normal template, on references with and without a
@@ -41,7 +42,7 @@ Score = Callable[[str, str, dict[str, str]], float]
 def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the three sets")
+    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the sets")
     parser.add_argument("--resamples", type=int, default=2000, help="resamples of the bootstrap")
     parser.add_argument("--output", type=Path, default=RESULTS / "crimson_agreement.json")
     return parser.parse_args()
@@ -83,8 +84,8 @@ def holds(scores: dict[str, float], ranking: str) -> bool:
     return difference > EQUAL if relation == ">" else abs(difference) <= EQUAL
 
 
-def radjudge(cases: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return the number of cases that each metric passes."""
+def passed_rankings(cases: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return the number of cases in which each metric reproduces all rankings."""
     passed = dict.fromkeys(METRICS, 0)
     for case in cases:
         expected = case["expected_ranking"]
@@ -136,20 +137,29 @@ def main() -> None:
     """Compare, print and write."""
     arguments = parse_arguments()
     need(arguments.data / "radjudge" / "cases.json", "the cases of RadJudge by CRIMSON's authors")
+    need(arguments.data / "clinical_cases" / "cases.json", "ranking cases in the form of RadJudge's")
     need(
         arguments.data / "radpref" / "pairs.json",
         "RadPref by CRIMSON's authors, with radiologists' ratings",
     )
     need(arguments.data / "iu_xray" / "systems.csv", "reports of three systems on IU X-Ray, from MRG_RL's results")
-    cases = json.loads((arguments.data / "radjudge" / "cases.json").read_text(encoding="utf-8"))
+    rankings = {
+        name: json.loads((arguments.data / name / "cases.json").read_text(encoding="utf-8"))
+        for name in ("radjudge", "clinical_cases")
+    }
     pairs = read_preferences(arguments.data / "radpref" / "pairs.json")
     with (arguments.data / "iu_xray" / "systems.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    passed, preferences, systems = radjudge(cases), radpref(pairs, arguments.resamples), iu_xray(rows)
-    print(f"{'':28s} RadJudge of {len(cases)}   RadPref of {len(pairs)}: tau (95 %)")
+    passed = {name: passed_rankings(cases) for name, cases in rankings.items()}
+    preferences, systems = radpref(pairs, arguments.resamples), iu_xray(rows)
+    print(
+        f"{'':34s} RadJudge of {len(rankings['radjudge'])}   clinical cases of {len(rankings['clinical_cases'])}"
+        f"   RadPref of {len(pairs)}: tau (95 %)"
+    )
     for name in METRICS:
         row = preferences[name]
-        print(f"{name:28s} {passed[name]:14d}   {row['tau']:.3f} ({row['low']:.3f} to {row['high']:.3f})")
+        right = f"{passed['radjudge'][name]:14d}   {passed['clinical_cases'][name]:21d}"
+        print(f"{name:34s} {right}   {row['tau']:.3f} ({row['low']:.3f} to {row['high']:.3f})")
     print(f"\nIU X-Ray, {systems[SYSTEMS[0]]['abnormal_references']} of {len(rows)} references abnormal")
     columns = ("rouge_l_abnormal", "crimson_abnormal", "weight_found", "weight_invented", "better_than_normal")
     print(" " * 22, *(f"{column:>18s}" for column in (*columns, "crimson_normal")))
@@ -158,7 +168,7 @@ def main() -> None:
     result = {
         "version": __version__,
         "judge": JUDGE.signature,
-        "radjudge": {"cases": len(cases), "passed": passed},
+        **{name: {"cases": len(cases), "passed": passed[name]} for name, cases in rankings.items()},
         "radpref": {"pairs": len(pairs), "kendall_tau": preferences},
         "iu_xray": systems,
     }
