@@ -61,6 +61,9 @@ def test_every_concept_has_a_significance_for_every_patient():
         ("endotracheal_tube", {"device_position": "malpositioned"}, {}, "urgent"),
         ("endotracheal_tube", {"device_position": "satisfactory"}, {}, "not_actionable_not_urgent"),
         ("fracture", {"acuity": "chronic"}, {}, "not_actionable_not_urgent"),
+        # a cervical rib
+        ("bone_anomaly", {}, {}, "not_actionable_not_urgent"),
+        ("thoracic_variant", {}, {}, "not_actionable_not_urgent"),
     ],
 )
 def test_clinical_significance(concept, attributes, context, level):
