@@ -59,6 +59,8 @@ def test_every_concept_has_a_significance_for_every_patient():
         ("arterial_calcification", {}, {"age": "25"}, "actionable_not_urgent"),
         ("pneumomediastinum", {}, {"indication": "Road traffic accident"}, "urgent"),
         ("pneumomediastinum", {}, {"indication": "Post open heart surgery"}, "actionable_not_urgent"),
+        ("enlarged_mediastinum", {}, {"indication": "Chest pain"}, "urgent"),
+        ("enlarged_mediastinum", {}, {"indication": "Known dissection"}, "actionable_not_urgent"),
         ("endotracheal_tube", {"device_position": "malpositioned"}, {}, "urgent"),
         ("endotracheal_tube", {"device_position": "satisfactory"}, {}, "not_actionable_not_urgent"),
         ("central_line", {"device_position": "malpositioned"}, {}, "urgent"),
