@@ -9,7 +9,6 @@ from rrg_rewards.findings.comparing.attribute_errors import (
     stated_places,
 )
 from rrg_rewards.findings.knowledge.concepts import SAME, Relation, concept_graph, finding_organ, organs_differ
-from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, OTHER, Attributes, Finding
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.findings.reading.wordings import lesion_bits, opposite_bits, wording
@@ -30,21 +29,20 @@ _NARROWER = Relation("overinterpretation", 2, significant=False)
 
 
 def relation_of(
-    reference: Finding, candidate: Finding, patient: Patient, considered: frozenset[str] = frozenset()
+    reference: Finding, candidate: Finding, considered: frozenset[str] = frozenset()
 ) -> Relation | None:
     """Return the closest relation between two findings of one organ, or between their alternatives.
 
     Args:
         reference: Finding of the reference.
         candidate: Finding of the candidate.
-        patient: Patient whose clinical context may make two concepts the same.
         considered: Alternatives that the reference names of any finding. Reports attach a cause of several findings to
             different ones of them.
     """
     if OTHER in (reference.concept, candidate.concept):
         return None if _are_elsewhere(reference, candidate) else _open_relation(reference, candidate)
     # The concepts are compared first, because those of most pairs are unrelated.
-    relation = _named_relation(reference, candidate, patient, considered)
+    relation = _named_relation(reference, candidate, considered)
     return None if relation is None or _are_elsewhere(reference, candidate) else relation
 
 
@@ -60,27 +58,25 @@ def _is_usual(finding: Finding) -> bool:
     return finding.organ == finding_organ(finding.concept, None)
 
 
-def _named_relation(
-    reference: Finding, candidate: Finding, patient: Patient, considered: frozenset[str]
-) -> Relation | None:
+def _named_relation(reference: Finding, candidate: Finding, considered: frozenset[str]) -> Relation | None:
     """Return the closest relation between the concepts of two findings, or between their alternatives.
 
     A candidate that names an alternative which the reference does not name hedges: a significant error of certainty.
     """
     graph = concept_graph()
     if not (reference.alternatives or candidate.alternatives):
-        return graph.relation(reference.concept, candidate.concept, patient)
+        return graph.relation(reference.concept, candidate.concept)
     ours, theirs = ((finding.concept, *finding.alternatives) for finding in (reference, candidate))
     pairs = [(reference.concept, candidate.concept)]
     if len(ours) + len(theirs) > 2 and max(len(ours), len(theirs)) <= 1 + _MOST_ALTERNATIVES:
         pairs += [(first, second) for first in ours for second in theirs]
-    relations = [relation for pair in pairs if (relation := graph.relation(*pair, patient)) is not None]
+    relations = [relation for pair in pairs if (relation := graph.relation(*pair)) is not None]
     best = min(relations, key=lambda relation: relation.distance, default=None)
     named = considered.union(ours)
     if best is None or not candidate.alternatives or all(other in named or _is_wider(other, named) for other in theirs):
         return best
     hedged = Relation("certainty", 1 + best.distance, significant=True)
-    direct = graph.relation(reference.concept, candidate.concept, patient)
+    direct = graph.relation(reference.concept, candidate.concept)
     return direct if direct is not None and direct.significant else hedged
 
 

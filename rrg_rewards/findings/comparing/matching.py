@@ -134,7 +134,7 @@ def compare_findings(
     patient = Patient.from_context(context)
     significance = partial(clinical_significance, patient=patient)
     levels = [tuple(_finding_significance(finding, significance) for finding in report) for report in (ours, theirs)]
-    matched = _groups(ours, theirs, levels[0], levels[1], patient, limit_credit)
+    matched = _groups(ours, theirs, levels[0], levels[1], limit_credit)
     return FindingComparison(
         reference=ours,
         candidate=theirs,
@@ -221,7 +221,6 @@ def _groups(
     theirs: Sequence[Finding],
     our_levels: Sequence[str],
     their_levels: Sequence[str],
-    patient: Patient,
     limit_credit: bool,
 ) -> list[tuple[list[int], list[int], Relation]]:
     """Return the groups of matched findings, as indices in both reports, and the relation of their concepts."""
@@ -231,7 +230,7 @@ def _groups(
         for j, candidate in enumerate(theirs[:_MOST_FINDINGS]):
             if limit_credit and not _may_match(our_levels[i], their_levels[j]):
                 continue
-            relation = relation_of(reference, candidate, patient, considered)
+            relation = relation_of(reference, candidate, considered)
             if relation is not None and not are_apart(reference, candidate, relation):
                 pairs.append((match_cost(reference, candidate, relation), i, j, relation))
     pairs.sort(key=lambda pair: pair[:3])

@@ -7,12 +7,12 @@ from itertools import permutations
 from typing import Any, Literal
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.utilities.names import unknown_name_message
 
-Kind = Literal["same", "unspecific", "overinterpretation", "descriptor", "certainty"]
+Kind = Literal["same", "unspecific", "overinterpretation", "severity", "descriptor", "certainty"]
 
-_RELATIONS = ("same_as", "near", "kin")
+# Relations of two concepts that hold in both directions. `interprets` is one for the lookup, and has a direction.
+_RELATIONS = ("same_as", "degree_of", "near", "kin", "interprets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,10 @@ class Relation:
     """Relation of a candidate's concept to the reference's.
 
     Args:
-        kind: ``same``; ``unspecific`` if the candidate's concept is wider; ``overinterpretation`` if it is narrower;
-            ``descriptor`` if the two are commonly confused; ``certainty`` if the candidate names an alternative that
-            the reference does not name.
+        kind: ``same``; ``unspecific`` if the candidate's concept is wider, or if the reference's is a diagnosis of it;
+            ``overinterpretation`` in the opposite case; ``severity`` if one is a degree of the other; ``descriptor`` if
+            the two are commonly confused; ``certainty`` if the candidate names an alternative that the reference does
+            not name.
         distance: 0 for the same concept; larger for more distant concepts.
         significant: Whether the difference could change the management of the patient.
     """
@@ -57,30 +58,27 @@ class ConceptGraph:
 
     def __init__(self, concepts: Mapping[str, Mapping[str, Any]]) -> None:
         self._distances = {concept: _distances(concept, concepts) for concept in concepts}
-        # The concepts that each concept is a kind of or can look like.
+        # The concepts that each concept is a diagnosis of.
+        self._interpreted = {concept: frozenset(entry.get("interprets", ())) for concept, entry in concepts.items()}
+        # The concepts that each concept is a kind of, is a diagnosis of or can look like.
         self._explained = {
-            concept: frozenset(self._distances[concept]).union(entry.get("explains", ()))
+            concept: frozenset(self._distances[concept]) | self._interpreted[concept] | {*entry.get("explains", ())}
             for concept, entry in concepts.items()
         }
-        # The relations of each pair of concepts, each with the clinical context that it requires, or None.
-        self._sideways: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
+        self._sideways: dict[tuple[str, str], str] = {}
         self._families: dict[str, frozenset[str]] = {}
         self._relatives: dict[str, frozenset[str]] = {}
         self._akin: dict[tuple[str, str], bool] = {}
         for concept, entry in concepts.items():
             for relation in _RELATIONS:
-                self._add(concept, entry.get(relation, ()), relation, None, concepts)
-                for context, others in entry.get(relation.replace("_as", "") + "_if", {}).items():
-                    self._add(concept, others, relation, context, concepts)
+                self._add(concept, entry.get(relation, ()), relation, concepts)
 
-    def _add(
-        self, concept: str, others: Iterable[str], relation: str, context: str | None, known: Mapping[str, Any]
-    ) -> None:
+    def _add(self, concept: str, others: Iterable[str], relation: str, known: Mapping[str, Any]) -> None:
         for other in others:
             if other not in known:
                 raise ValueError(unknown_name_message("concept", other, known))
             for pair in ((concept, other), (other, concept)):
-                self._sideways.setdefault(pair, []).append((relation, context))
+                self._sideways.setdefault(pair, relation)
 
     def wider(self, concept: str) -> Mapping[str, int]:
         """Return the wider concepts of a concept, with the number of steps to each."""
@@ -99,32 +97,31 @@ class ConceptGraph:
             found = self._families[concept] = frozenset((concept, *self.wider(concept), *narrower))
         return found
 
-    def relation(self, reference: str, candidate: str, patient: Patient | None = None) -> Relation | None:
-        """Return the relation of the candidate's concept to the reference's, or ``None`` if they are unrelated.
-
-        Args:
-            reference: Concept of the reference's finding.
-            candidate: Concept of the candidate's finding.
-            patient: Patient whose clinical context may make two concepts the same.
-        """
+    def relation(self, reference: str, candidate: str) -> Relation | None:
+        """Return the relation of the candidate's concept to the reference's, or ``None`` if they are unrelated."""
         if reference == candidate:
             return SAME
         if candidate not in self._related(reference):
             return None
-        up, down = self.wider(reference).get(candidate), self.wider(candidate).get(reference)
+        up, down = self._steps(reference, candidate), self._steps(candidate, reference)
         kind: Kind = "descriptor"
         if up is not None:
             kind = "unspecific"
         elif down is not None:
             kind = "overinterpretation"
-        for relation, context in self._sideways.get((reference, candidate), ()):
-            if context is not None and (patient is None or context not in patient.contexts):
-                continue
-            if relation == "same_as":
-                return SAME
+        relation = self._sideways.get((reference, candidate))
+        if relation == "same_as":
+            return SAME
+        if relation == "degree_of":
+            return Relation("severity", 1, significant=True)
+        if relation in ("near", "kin"):
             return Relation(kind, 1, significant=relation == "kin")
         steps = up or down
         return None if steps is None else Relation(kind, 1 + steps, significant=True)
+
+    def _steps(self, specific: str, general: str) -> int | None:
+        """Return the number of steps from a concept to a wider one, or to one that it is a diagnosis of."""
+        return 1 if general in self._interpreted.get(specific, ()) else self.wider(specific).get(general)
 
     def _related(self, concept: str) -> frozenset[str]:
         """Return the concepts that :meth:`relation` may relate to a concept; most pairs of a report are unrelated."""
@@ -135,7 +132,7 @@ class ConceptGraph:
         return found
 
     def explains(self, general: str, specific: str) -> bool:
-        """Whether a specific concept is a kind of a general one or can look like it."""
+        """Whether a specific concept is a kind or a diagnosis of a general one, or can look like it."""
         return general in self._explained.get(specific, ())
 
     def akin(self, first: str, second: str) -> bool:

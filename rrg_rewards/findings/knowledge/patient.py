@@ -65,8 +65,8 @@ class Patient:
         contexts: Keys of ``contexts`` in ``knowledge/concepts.yaml`` whose words the indication contains.
 
     Example:
-        >>> Patient.from_context({"age": "82", "indication": "Fever and cough"})
-        Patient(age=82.0, contexts=frozenset({'infection'}))
+        >>> Patient.from_context({"age": "82", "indication": "Fall from a ladder"})
+        Patient(age=82.0, contexts=frozenset({'trauma'}))
     """
 
     age: float | None = None

@@ -29,11 +29,11 @@ def test_parse_age_of_what_cannot_be_read(age):
 @pytest.mark.parametrize(
     ("indication", "contexts"),
     [
-        ("Fever and cough", {"infection"}),
-        ("No fever or cough. Chest pain.", set()),
+        ("Fall and cough", {"trauma"}),
+        ("No fall or collision. Chest pain.", set()),
         ("Stable chest pain. Tetralogy of Fallot.", set()),
         ("Stab wound", {"trauma"}),
-        ("Status post lobectomy, febrile", {"surgery", "infection"}),
+        ("Status post lobectomy, back pain", {"surgery", "spine"}),
     ],
 )
 def test_patient_contexts_of_indications(indication, contexts):
