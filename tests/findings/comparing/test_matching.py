@@ -48,7 +48,7 @@ def errors(reference, candidate, **context):
         ("Right lower lobe opacity.", "Right lower lobe pneumonia.", [("overinterpretation", True)]),
         ("Left lower consolidation.", "Left lower pneumonia.", [("overinterpretation", False)]),
         ("Left lower pneumonia.", "Left lower consolidation.", [("unspecific", False)]),
-        ("Tension pneumothorax.", "Pneumothorax.", [("unspecific", True)]),
+        ("Tension pneumothorax.", "Simple pneumothorax.", [("severity", True)]),
         ("Fluid collections in the pleural spaces.", "Pleural effusion.", []),
         ("Hiatal hernia.", "Possible hiatal hernia.", [("certainty", False)]),
         ("Effusion has increased.", "Effusion has decreased.", [("temporal", True)]),
