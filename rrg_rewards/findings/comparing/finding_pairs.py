@@ -1,5 +1,8 @@
 """Pairs of findings of two reports: how they are related, whether they may be one finding, and how much they differ."""
 
+from dataclasses import replace
+from functools import cache
+
 from rrg_rewards.findings.comparing.attribute_errors import (
     density,
     is_among,
@@ -9,7 +12,9 @@ from rrg_rewards.findings.comparing.attribute_errors import (
     stated_places,
 )
 from rrg_rewards.findings.knowledge.concepts import SAME, Relation, concept_graph, finding_organ, organs_differ
+from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, OTHER, Attributes, Finding
+from rrg_rewards.findings.reading.phrases import WordBits
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.findings.reading.wordings import lesion_bits, opposite_bits, wording
 
@@ -65,7 +70,8 @@ def _named_relation(reference: Finding, candidate: Finding, considered: frozense
     """
     graph = concept_graph()
     if not (reference.alternatives or candidate.alternatives):
-        return graph.relation(reference.concept, candidate.concept)
+        relation = graph.relation(reference.concept, candidate.concept)
+        return relation and _worded_relation(reference, candidate, relation)
     ours, theirs = ((finding.concept, *finding.alternatives) for finding in (reference, candidate))
     pairs = [(reference.concept, candidate.concept)]
     if len(ours) + len(theirs) > 2 and max(len(ours), len(theirs)) <= 1 + _MOST_ALTERNATIVES:
@@ -78,6 +84,39 @@ def _named_relation(reference: Finding, candidate: Finding, considered: frozense
     hedged = Relation("certainty", 1 + best.distance, significant=True)
     direct = graph.relation(reference.concept, candidate.concept)
     return direct if direct is not None and direct.significant else hedged
+
+
+def _worded_relation(reference: Finding, candidate: Finding, relation: Relation) -> Relation:
+    """Return the relation that the words of one of two mentions make, or else the one of their concepts.
+
+    Example:
+        >>> from rrg_rewards.findings import extract_findings
+        >>> texts = ("Infiltrate in the left lung.", "Pneumonia in the left lung.")
+        >>> first, second = (extract_findings(text)[0] for text in texts)
+        >>> _worded_relation(first, second, concept_graph().relation(first.concept, second.concept)).significant
+        False
+    """
+    for named, other in ((reference, candidate), (candidate, reference)):
+        words, is_diagnosis = _worded().get((named.concept, other.concept), (None, False))
+        if words is None or not any(words[word] for word in tokenise(named.text)):
+            continue
+        if is_diagnosis:
+            return Relation("unspecific" if named is reference else "overinterpretation", 1, significant=True)
+        return replace(relation, distance=1, significant=False)
+    return relation
+
+
+@cache
+def _worded() -> dict[tuple[str, str], tuple[WordBits, bool]]:
+    """Return the words of a concept's mention that relate it to another, and whether they make it a diagnosis of it."""
+    found = {}
+    for rule in load_knowledge("concepts")["worded"]:
+        bits = WordBits()
+        for word in rule["words"]:
+            bits.add(word, 1)
+        relation = "interprets" if "interprets" in rule else "near"
+        found[rule["concept"], rule[relation]] = bits, relation == "interprets"
+    return found
 
 
 def _is_wider(concept: str, others: frozenset[str]) -> bool:
