@@ -58,8 +58,10 @@ def attribute_discrepancies(
       the clinical significance.
     - Severity: a difference is significant if it is at least two steps (small and large) or changes the clinical
       significance.
-    - Measurement: a difference is significant above 2 mm for nodules and masses below 6 mm, above 4 mm for larger ones,
-      and above half of the smaller size for other findings.
+    - Measurement: of nodules and masses, a difference is significant above 2 mm if the reference's size is below 6 mm,
+      above 4 mm below 3 cm, and above 20 % of the reference's size from 3 cm, where a mass begins. A mass instead of a
+      nodule, and a nodule instead of a mass, are significant. Of other findings, a difference is significant above half
+      of the smaller size.
     - Change and acuity: opposite changes, and acute instead of chronic, are significant.
     - Certainty: a difference is negligible.
 
@@ -243,12 +245,23 @@ def _measurement(reference: Finding, candidate: Finding) -> list[AttributeDiscre
 
 
 def _is_beyond(concept: str, ours: float, theirs: float) -> bool:
-    """Whether the difference of two sizes is beyond the margin of a concept."""
+    """Whether the difference of two sizes in mm is beyond the margin of a concept.
+
+    Example:
+        >>> _is_beyond("lung_mass", 50, 60), _is_beyond("lung_mass", 50, 61), _is_beyond("lung_mass", 31, 29)
+        (False, True, True)
+    """
     rules = load_knowledge("concepts")["measurement"]
-    if concept in rules["concepts"]:
-        margin: float = next(margin for size, margin in sorted(rules["margins"].items(), reverse=True) if ours >= size)
-        return abs(ours - theirs) > margin
-    return bool(max(ours, theirs) > rules["ratio"] * min(ours, theirs))
+    if concept not in rules["concepts"]:
+        return bool(max(ours, theirs) > rules["ratio"] * min(ours, theirs))
+    is_mass = ours >= rules["mass"]
+    if is_mass != (theirs >= rules["mass"]):
+        return True
+    if is_mass:
+        # Rounded, because the share and sizes in cm are not exact in binary.
+        return bool(round(abs(ours - theirs) - rules["share"] * ours, 6) > 0)
+    margin: float = next(margin for size, margin in sorted(rules["margins"].items(), reverse=True) if ours >= size)
+    return round(abs(ours - theirs) - margin, 6) > 0
 
 
 def _contradictions(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy]:

@@ -37,6 +37,13 @@ def errors(reference, candidate, **context):
         ("5 mm nodule.", "8 mm nodule.", [("measurement", True)]),
         ("6 mm nodule.", "10 mm nodule.", [("measurement", False)]),
         ("6 mm nodule.", "11 mm nodule.", [("measurement", True)]),
+        # masses: 20 % of the reference's size from 3 cm on
+        ("5 cm mass.", "6 cm mass.", [("measurement", False)]),
+        ("5 cm mass.", "4 cm mass.", [("measurement", False)]),
+        ("5 cm mass.", "6.1 cm mass.", [("measurement", True)]),
+        ("3.2 cm mass.", "2.9 cm mass.", [("measurement", True)]),
+        ("2.9 cm nodule.", "3.1 cm mass.", [("measurement", True)]),
+        ("2.9 cm nodule.", "2.5 cm nodule.", [("measurement", False)]),
         ("3.2 cm mass.", "1.5 cm nodule.", [("measurement", True)]),
         ("2 cm pneumothorax.", "5 cm pneumothorax.", [("measurement", True)]),
         ("Small effusion.", "Tiny effusion.", [("severity", False)]),
