@@ -52,8 +52,9 @@ def attribute_discrepancies(
     neither side, degree nor location is unspecific, a significant error, if the reference states side and degree.
 
     - Location: the other side, a lobe that is not adjacent, or another bone is significant. An adjacent lobe and
-      another location within the same lobe are negligible. One side of both is significant for the concepts of
-      ``each_side`` in ``knowledge/concepts.yaml``. A match has at most one error of location.
+      another location within the same lobe are negligible; the two lobes of the left lung are adjacent. One side of
+      both is significant for the concepts of ``each_side`` in ``knowledge/concepts.yaml``. A match has at most one
+      error of location.
     - Density of nodules: two different ones are significant. One that a report leaves open is significant if it changes
       the clinical significance.
     - Severity: a difference is significant if it is at least two steps (small and large) or changes the clinical
@@ -158,7 +159,8 @@ def _location(reference: Finding, candidate: Finding) -> list[AttributeDiscrepan
         wrong = [place for place in stated_places(ours) if not is_among(place, stated_places(theirs))]
         if wrong:
             # Some of several places are an extent, as one side of both is.
-            significant = len(wrong) == len(stated_places(ours))
+            far = [place for place in wrong if not any(_touches(place, other) for other in stated_places(theirs))]
+            significant = len(wrong) == len(stated_places(ours)) and bool(far)
             errors.append(AttributeDiscrepancy("location", significant, f"not {_words(map(_place_name, wrong))}"))
     elif ours.location and theirs.location and set(ours.location).isdisjoint(theirs.location):
         explanation = f"{_words(theirs.location)} for {_words(ours.location)}"
@@ -182,12 +184,28 @@ def is_among(place: Place, places: Sequence[Place]) -> bool:
     )
 
 
+def _touches(place: Place, other: Place) -> bool:
+    """Whether two places are on one side and at levels that touch."""
+    return place.laterality == other.laterality and not levels_apart(place, other)
+
+
 def _place_name(place: Place) -> str:
     return " ".join((place.laterality, *place.location))
 
 
-def levels_apart(reference: Attributes, candidate: Attributes) -> bool:
-    """Whether two findings are in lobes of the lung that are not adjacent: one in the upper, one in the lower."""
+def levels_apart(reference: Attributes | Place, candidate: Attributes | Place) -> bool:
+    """Whether two findings are in lobes of the lung that do not touch: one in the upper, one in the lower.
+
+    The left lung has two lobes, which touch.
+
+    Example:
+        >>> levels_apart(Place("right", ("upper",)), Place("right", ("lower",)))
+        True
+        >>> levels_apart(Place("left", ("upper",)), Place("left", ("lower",)))
+        False
+    """
+    if reference.laterality == candidate.laterality == "left":
+        return False
     ours, theirs = LUNG_LEVELS.intersection(reference.location), LUNG_LEVELS.intersection(candidate.location)
     return bool(ours) and bool(theirs) and ours.isdisjoint(theirs) and "middle" not in ours | theirs
 

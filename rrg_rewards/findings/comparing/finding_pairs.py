@@ -185,9 +185,6 @@ def are_apart(reference: Finding, candidate: Finding, relation: Relation) -> boo
     is_other = relation.kind in ("unspecific", "overinterpretation") and not is_nodule(candidate)
     if is_other and (opposite or conflict):
         return True
-    # Of several nodules, the stated place is that of the largest.
-    if opposite and conflict and not (is_nodule(candidate) and "multiple" in (ours.extent, theirs.extent)):
-        return True
     densities = {density(reference), density(candidate)}
     # Of several nodules, some may be calcified.
     if ours.extent == "multiple" or "calcified" not in densities:

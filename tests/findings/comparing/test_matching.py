@@ -31,6 +31,9 @@ def errors(reference, candidate, **context):
         ("Bilateral upper lobe nodules.", "Nodules in the right lower lobe.", [("location", True)]),
         ("Nodule in the right lung apex.", "Nodule in the right upper lobe.", []),
         ("Right upper lobe nodule.", "Right lower lobe nodule.", [("location", True)]),
+        # the two lobes of the left lung touch
+        ("Left upper lobe nodule.", "Left lower lobe nodule.", [("location", False)]),
+        ("Left upper lobe opacity.", "Right lower lobe opacity.", [("location", True)]),
         ("Rib fracture of the left seventh rib.", "Left eighth rib fracture.", [("location", False)]),
         # nodules: 2 mm below 6 mm, 4 mm from there on
         ("5 mm nodule.", "7 mm nodule.", [("measurement", False)]),
@@ -95,6 +98,7 @@ def test_compare_findings_attribute_errors(reference, candidate, expected):
         # one of two places is an extent; both sides and levels, but in no place of the reference
         ("Opacities in the right upper and left upper lobe.", [("location", False)]),
         ("Opacities in the left upper and right lower lobe.", [("location", True)]),
+        ("Opacities in the right middle and left upper lobe.", [("location", False)]),
     ],
 )
 def test_compare_findings_finding_in_several_places(candidate, expected):
@@ -131,7 +135,6 @@ def test_compare_findings_one_for_several(reference, candidate, matches):
     ("reference", "candidate"),
     [
         ("ETT in satisfactory position.", "ETT is malpositioned."),
-        ("Left upper lobe opacity.", "Right lower lobe opacity."),
         ("Pneumothorax.", "Pleural effusion."),
         ("Effusion.", "No effusion. Cardiomegaly."),
         ("ET tube 4 cm above the carina.", "ET tube in the right main bronchus."),
