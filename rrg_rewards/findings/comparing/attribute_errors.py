@@ -64,7 +64,8 @@ def attribute_discrepancies(
       nodule, and a nodule instead of a mass, are significant. Of other findings, a difference is significant above half
       of the smaller size.
     - Change and acuity: opposite changes, and acute instead of chronic, are significant.
-    - Certainty: a difference is negligible.
+    - Certainty: possible instead of certain, or the reverse, is significant if the finding is urgent. Other differences
+      are negligible.
 
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Section 3.2. Rules that the paper does not give are in
     ``knowledge/concepts.yaml``.
@@ -92,10 +93,7 @@ def attribute_discrepancies(
     # A name and a form that contradict the reference's are one error.
     named = bool(errors) and errors[0].type in ("descriptor", "unspecific", "overinterpretation")
     errors += [error for error in _contradictions(ours, theirs) if not (named and error.type == "descriptor")]
-    if (ours.certainty is None) != (theirs.certainty is None):
-        explanation = f"the candidate is {'' if theirs.certainty else 'not '}hedged"
-        errors.append(AttributeDiscrepancy("certainty", False, explanation))
-    return errors
+    return errors + _certainty(reference, candidate, significance)
 
 
 def is_nodule(finding: Finding) -> bool:
@@ -129,6 +127,15 @@ def _density(reference: Finding, candidate: Finding, significance: Significance)
     significant = not several and (None not in (ours, theirs) or len(levels) > 1)
     kind = "unspecific" if theirs is None else "descriptor"
     return [AttributeDiscrepancy(kind, significant, f"{_words([theirs or 'nodule'])} for {_words([ours or 'nodule'])}")]
+
+
+def _certainty(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
+    ours, theirs = reference.attributes.certainty, candidate.attributes.certainty
+    if ours == theirs:
+        return []
+    is_urgent = "urgent" in (significance(finding.concept, finding.attributes) for finding in (reference, candidate))
+    significant = {ours, theirs} == {None, "possible"} and is_urgent
+    return [AttributeDiscrepancy("certainty", significant, f"{theirs or 'certain'} for {ours or 'certain'}")]
 
 
 def _is_bare(ours: Attributes, theirs: Attributes) -> bool:
