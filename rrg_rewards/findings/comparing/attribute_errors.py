@@ -80,7 +80,7 @@ def attribute_discrepancies(
     ours, theirs = reference.attributes, candidate.attributes
     measured = ours.size_mm is not None and theirs.size_mm is not None
     if is_nodule(reference) and is_nodule(candidate):
-        errors += _density(reference, candidate, significance)
+        errors += _density(reference, candidate, relation, significance)
     elif relation.kind != "same" and not (relation.kind == "descriptor" and measured):
         names = f"{_words([candidate.concept])} for {_words([reference.concept])}"
         errors.append(AttributeDiscrepancy(relation.kind, relation.significant, names))
@@ -110,16 +110,21 @@ def density(finding: Finding) -> str | None:
     return next((value for value in rules["values"] if value in stated), None)
 
 
-def _density(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
+def _density(
+    reference: Finding, candidate: Finding, relation: Relation, significance: Significance
+) -> list[AttributeDiscrepancy]:
     """Return the difference in density of two nodules.
 
     Two stated densities differ significantly. A density that one report leaves open does if the significance differs.
-    Several nodules can have several densities.
+    Several nodules can have several densities. A name that states a cause, as granuloma does, is a diagnosis.
     """
     ours, theirs = density(reference), density(candidate)
     if ours == theirs:
         return []
     several = reference.attributes.extent == "multiple"
+    if not {reference.concept, candidate.concept}.isdisjoint(load_knowledge("concepts")["density"]["diagnoses"]):
+        names = f"{_words([candidate.concept])} for {_words([reference.concept])}"
+        return [AttributeDiscrepancy(relation.kind, not several, names)]
     levels = {
         significance(finding.concept, replace(reference.attributes, morphology=finding.attributes.morphology))
         for finding in (reference, candidate)

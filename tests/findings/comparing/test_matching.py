@@ -71,6 +71,13 @@ def errors(reference, candidate, **context):
         ("Acute rib fracture.", "Healed rib fracture.", [("temporal", True)]),
         ("Displaced rib fracture.", "Nondisplaced rib fracture.", [("descriptor", True)]),
         ("Patchy opacity.", "Linear opacity.", [("descriptor", False)]),
+        ("Well-defined nodule.", "Nodule with irregular margins.", [("descriptor", True)]),
+        ("Simple effusion.", "Complex effusion.", [("descriptor", True)]),
+        # doubt is significant if the finding is urgent
+        ("Pneumothorax.", "Possible pneumothorax.", [("certainty", True)]),
+        ("Possible pneumothorax.", "Pneumothorax.", [("certainty", True)]),
+        ("Pneumothorax.", "Probable pneumothorax.", [("certainty", False)]),
+        ("Likely pneumonia.", "Possible pneumonia.", [("certainty", False)]),
         ("Increased effusion.", "Decreased effusion.", [("temporal", True)]),
         ("T12 fracture.", "T4 fracture.", [("location", True)]),
         ("Humerus fracture.", "Clavicle fracture.", [("location", True)]),
@@ -80,6 +87,8 @@ def errors(reference, candidate, **context):
         ("PICC.", "Malpositioned PICC.", [("location", True)]),
         # a density that one report leaves open is significant if it makes a nodule benign
         ("Calcified nodule.", "Granuloma.", []),
+        ("4 mm nodule.", "4 mm granuloma.", [("overinterpretation", True)]),
+        ("Granuloma.", "Nodule.", [("unspecific", True)]),
         ("Calcified nodule.", "Spiculated nodule.", [("unspecific", True)]),
         ("Calcified nodule.", "Nodule.", [("unspecific", True)]),
         ("Multiple nodules.", "Calcified nodule.", [("descriptor", False)]),
