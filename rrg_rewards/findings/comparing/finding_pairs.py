@@ -33,9 +33,7 @@ _WIDER = Relation("unspecific", 2, significant=True)
 _NARROWER = Relation("overinterpretation", 2, significant=False)
 
 
-def relation_of(
-    reference: Finding, candidate: Finding, considered: frozenset[str] = frozenset()
-) -> Relation | None:
+def relation_of(reference: Finding, candidate: Finding, considered: frozenset[str] = frozenset()) -> Relation | None:
     """Return the closest relation between two findings of one organ, or between their alternatives.
 
     Args:

@@ -106,9 +106,9 @@ def compare_findings(
     Findings match if their concepts are equal or if one concept is a kind of the other, and if they are in one organ.
     Open findings, which no concept names, match by organ and words. The closest pairs match first. Findings on opposite
     sides or in different lobes match with an error. They do not match if one is a well placed device and the other a
-    malpositioned one, or if one is wider than the other and in another place. A bilateral finding matches one finding on each side, and several
-    nodules match each nodule that is neither larger nor more significant. Of each report, only the first 300 findings
-    match.
+    malpositioned one, or if one is wider than the other and in another place. A bilateral finding matches one finding
+    on each side, and several nodules match each nodule that is neither larger nor more significant. Of each report,
+    only the first 300 findings match.
 
     Args:
         reference: Reference report, or its findings.

@@ -69,7 +69,12 @@ def test_every_concept_has_a_significance_for_every_patient():
         ("fracture", {}, {"age": "4", "indication": "Fall from a tree"}, "actionable_not_urgent"),
         ("fracture", {}, {"age": "80", "indication": "Old trauma"}, "not_actionable_not_urgent"),
         ("pleural_effusion", {"severity": "mild"}, {"age": "25"}, "actionable_not_urgent"),
-        ("pleural_effusion", {"severity": "mild"}, {"age": "25", "indication": "After CABG"}, "not_actionable_not_urgent"),
+        (
+            "pleural_effusion",
+            {"severity": "mild"},
+            {"age": "25", "indication": "After CABG"},
+            "not_actionable_not_urgent",
+        ),
         ("pleural_effusion", {"severity": "severe"}, {"indication": "Car accident, injury"}, "urgent"),
         ("atelectasis", {"laterality": "left", "location": ("lower",)}, {"age": "2"}, "urgent"),
         ("atelectasis", {"laterality": "left", "location": ("lower",)}, {"age": "20"}, "not_actionable_not_urgent"),
