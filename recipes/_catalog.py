@@ -1,4 +1,7 @@
-"""Catalog of recipes: all YAML files in this folder and its subfolders, except launcher configurations."""
+"""Catalog of recipes: all YAML files in this folder and its subfolders, except launcher configurations.
+
+Beside training runs, the files of the folder ``judges`` are settings of judges.
+"""
 
 import re
 from importlib import import_module
@@ -84,14 +87,15 @@ def validate_recipe(path: str | Path) -> str:
     """Validate a recipe with the parser of its script, without loading a model or data.
 
     The launch line in the header names either a script, whose function ``validate`` checks keys, values and rewards, or
-    a task of ``rrg-rewards train``. Without a launch line, the keys tell which it is. The header of a recipe of this
-    package must also contain the parts ``Prerequisites:`` and ``Expect:``.
+    a task of ``rrg-rewards train``. Without a launch line, the keys tell which it is. A file with the key ``name`` has
+    the settings of a judge (:func:`rrg_rewards.judges.get_judge`). The header of a recipe of this package must also
+    contain the parts ``Prerequisites:`` and ``Expect:``.
 
     Args:
         path: A YAML file.
 
     Returns:
-        The script or the task.
+        The script, the task, or ``"judge"``.
 
     Raises:
         FileNotFoundError: If the file does not exist.
@@ -104,6 +108,10 @@ def validate_recipe(path: str | Path) -> str:
     """
     if not Path(path).is_file():
         raise FileNotFoundError("no such file")
+    _check_header(Path(path))
+    if "name" in read_user_yaml(path):
+        import_module("rrg_rewards.judges.registry").get_judge(str(path))
+        return "judge"
     script, task = _launched(Path(path))
     if script is not None:
         _validate_by_script(script, Path(path))
@@ -112,12 +120,17 @@ def validate_recipe(path: str | Path) -> str:
     return f"rrg-rewards train {task}"
 
 
-def _launched(path: Path) -> tuple[str | None, str | None]:
-    """Return the script of a recipe or the task of ``rrg-rewards train``, by its launch line or else by its keys."""
+def _check_header(path: Path) -> None:
+    """Raise if a recipe of this package lacks a part of the header."""
     header = " ".join(header_of(path))
     missing = [part for part in _HEADER_PARTS if part not in header]
     if missing and path.resolve().is_relative_to(_ROOT):
         raise ValueError(f"the header comment lacks {', '.join(missing)}")
+
+
+def _launched(path: Path) -> tuple[str | None, str | None]:
+    """Return the script of a recipe or the task of ``rrg-rewards train``, by its launch line or else by its keys."""
+    header = " ".join(header_of(path))
     if "Launch:" not in header:
         return _launched_by_keys(path)
     launch = _LAUNCH.search(header.partition("Launch:")[2])

@@ -8,7 +8,7 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass, field
@@ -20,7 +20,7 @@ from typing_extensions import Self
 from rrg_rewards.analysis.judge_settings import JudgeLimits
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
-from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Result
+from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.server.rate_limit import estimated_tokens
 from rrg_rewards.utilities.processes import run_coroutine
@@ -44,6 +44,8 @@ class Estimate:
         completion_tokens: Tokens of answers.
         cost: Cost of the tokens; ``None`` without a price.
         minutes: Minimum time at the rate limits; ``None`` without limits.
+        most_completion_tokens: Tokens of answers that all use up the limit, as reasoning may; ``None`` without a limit.
+        most_cost: Cost with these answers; ``None`` without a price or a limit.
     """
 
     requests: int
@@ -51,23 +53,64 @@ class Estimate:
     completion_tokens: int
     cost: float | None
     minutes: float | None
+    most_completion_tokens: int | None = None
+    most_cost: float | None = None
 
     def __str__(self) -> str:
-        cost = "cost: unknown without --price-in and --price-out"
+        cost = "cost: unknown without --price-in and --price-out, or price in the settings of the judge"
         if self.cost is not None:
             cost = f"estimated cost: {_money(self.cost)}, without repeated requests"
         time = "time: unknown without a rate limit"
         if self.minutes is not None:
             duration = f"{self.minutes:.1f} minutes" if self.minutes < 120 else f"{self.minutes / 60:.1f} hours"
             time = f"minimum time at the rate limits: {duration}"
-        return (
+        lines = [
             f"estimated tokens: {self.prompt_tokens:,} of prompts, {self.completion_tokens:,} of answers (4 characters "
-            f"per token)\n{cost}\n{time}"
-        )
+            "per token)",
+            cost,
+            time,
+        ]
+        if self.most_completion_tokens is not None:
+            most = "" if self.most_cost is None else f", cost {_money(self.most_cost)}"
+            lines.append(
+                f"if all answers use up the limit, as reasoning may: {self.most_completion_tokens:,} tokens{most}"
+            )
+        return "\n".join(lines)
 
 
 def _money(amount: float) -> str:
     return f"{amount:,.2f}" if amount >= 1 else f"{amount:.4f}"
+
+
+def estimate_requests(
+    prompts: Iterable[Sequence[Message]], answers: Iterable[str], known: Mapping[str, Any], runs: int = 1
+) -> Estimate:
+    """Estimate the cost of requests.
+
+    Args:
+        prompts: Conversations, one for each item.
+        answers: A text about as long as the answer to each.
+        known: Arguments of the judge: ``price``, rate limits, and the limit of an answer.
+        runs: Number of requests for each item.
+
+    Example:
+        >>> prompt = [{"role": "user", "content": "Clear?"}]
+        >>> estimate_requests([prompt], ["Yes."], {"price": (1.0, 4.0), "max_tokens": 100}, runs=5)
+        Estimate(requests=5, prompt_tokens=30, completion_tokens=25, cost=0.00013, minutes=None, ...)
+    """
+    lengths = [estimated_tokens(message["content"] for message in messages) for messages in prompts]
+    requests, prompt = runs * len(lengths), runs * sum(lengths)
+    completion = runs * sum(estimated_tokens([answer]) for answer in answers)
+    price = known.get("price")
+    limit = known.get("max_tokens") or (known.get("extra_body") or {}).get("max_completion_tokens")
+    most = requests * limit if isinstance(limit, int) else None
+
+    def cost(answered: int | None) -> float | None:
+        return None if price is None or answered is None else (price[0] * prompt + price[1] * answered) / 1_000_000
+
+    amounts = {"requests_per_minute": requests, "tokens_per_minute": prompt + completion}
+    times = [amount / rate for name, amount in amounts.items() if (rate := known.get(name)) is not None]
+    return Estimate(requests, prompt, completion, cost(completion), max(times, default=None), most, cost(most))
 
 
 @dataclass(frozen=True)
@@ -214,20 +257,9 @@ class AnswerRun(ABC, Generic[Item, Result]):
             limits: Prices and rate limits that the judge does not have.
         """
         known = {} if self.judge is None else self.judge.arguments()
-        known = {**known, **limits.arguments()}
         prompts = (self.task.messages(item) for item in self.missing)
-        prompt = sum(estimated_tokens(message["content"] for message in messages) for messages in prompts)
-        completion = sum(estimated_tokens([self._expected_answer(item)]) for item in self.missing)
-        price = known.get("price")
-        amounts = {"requests_per_minute": len(self.missing), "tokens_per_minute": prompt + completion}
-        times = [amount / limit for name, amount in amounts.items() if (limit := known.get(name)) is not None]
-        return Estimate(
-            len(self.missing),
-            prompt,
-            completion,
-            None if price is None else (price[0] * prompt + price[1] * completion) / 1_000_000,
-            max(times, default=None),
-        )
+        answers = (self._expected_answer(item) for item in self.missing)
+        return estimate_requests(prompts, answers, {**known, **limits.arguments()})
 
     def preview(self) -> str:
         """Return the conversation about the first missing item as text; empty if nothing is missing."""

@@ -1,23 +1,56 @@
 """CRIMSON's evaluations by a judge, to train and compare judges: evaluations in a file, and their agreement."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, JudgeSetting, choose_judge
+from rrg_rewards.analysis.answers import (
+    AnswerRun,
+    Estimate,
+    HeldAnswers,
+    JudgeSetting,
+    choose_judge,
+    estimate_requests,
+)
 from rrg_rewards.analysis.judge_settings import EvaluationSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
+from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
-from rrg_rewards.metrics.crimson import report_pairs
+from rrg_rewards.metrics.crimson import CRIMSON, report_pairs
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
 # Number of pairs that are compared between two steps of the progress.
 _BATCH = 64
+
+
+def _expected_answer(task: CrimsonTask, pair: ReportPair) -> str:
+    """Return the answer that the rules would give, in the form of the task; it may be shorter or longer."""
+    evaluation = RuleJudge().evaluation(pair)
+    return task.answer(evaluation) or CrimsonTask().answer(evaluation) or ""
+
+
+def estimate_crimson(metric: CRIMSON, pairs: Iterable[ReportPair]) -> Estimate:
+    """Estimate the cost of CRIMSON with a language model; nothing is sent.
+
+    Args:
+        metric: The metric, with its judge, prompt and number of runs. Answers in its cache are not subtracted.
+        pairs: Report pairs, as :meth:`CRIMSON.queries` returns them; equal ones count once.
+
+    Example:
+        >>> judge = {"name": "openai", "model": "m", "price": (1.0, 4.0)}
+        >>> metric = CRIMSON(judge=judge, runs=5)
+        >>> estimate_crimson(metric, metric.queries(["Clear."] * 2, ["Small left effusion."] * 2)).requests
+        5
+    """
+    asked = [pair for pair in dict.fromkeys(pairs) if metric.task.refusal(pair) is None]
+    prompts = (metric.task.messages(pair) for pair in asked)
+    answers = (_expected_answer(metric.task, pair) for pair in asked)
+    return estimate_requests(prompts, answers, metric.judge.arguments(), metric.runs)
 
 
 class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
@@ -42,6 +75,7 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
     ) -> None:
         task = CrimsonTask(settings.prompt)
         super().__init__(task, list(pairs), output, judge)
+        self._crimson = task
         self._sources = pairs if isinstance(pairs, Mapping) else dict.fromkeys(pairs, "")
         self._signature = judge.signature
         # Rules query no model, so the prompt has no effect on them.
@@ -64,8 +98,7 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
             log.warn(f"the output also contains evaluations of another judge or prompt: {min(others)}")
 
     def _expected_answer(self, item: ReportPair) -> str:
-        # The answer lists the findings of both reports.
-        return item.reference + item.candidate
+        return _expected_answer(self._crimson, item)
 
     def _sent(self) -> str:
         return f"{len(self.missing)} report pairs"

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError, check_settings, setting
 
-LANGUAGE_MODEL = "openai:MODEL, local:MODEL, or a YAML mapping of a name and settings"
+LANGUAGE_MODEL = "openai:MODEL, local:MODEL, or a YAML file or mapping of a name and settings"
 """Help for the setting of a judge that is a language model."""
 
 _LABELER = (
@@ -242,7 +242,7 @@ class LabelSettings:
     )
     judge: Any = setting(
         None,
-        "language model of --labeler judge: openai:MODEL, local:MODEL, or a YAML mapping of settings",
+        f"language model of --labeler judge: {LANGUAGE_MODEL}",
         metavar="JUDGE",
     )
     prefix: str = setting("", _PREFIX, metavar="TEXT")

@@ -1,4 +1,4 @@
-"""``rrg-rewards recipes``: list, copy, locate and check training recipes, and write the pages of runs."""
+"""``rrg-rewards recipes``: list, copy, locate and check recipes and settings of judges, and write the pages of runs."""
 
 import argparse
 from importlib import import_module
@@ -10,10 +10,12 @@ from rrg_rewards.cli.terminal import Terminal
 
 _DESCRIPTION = """\
 Show, copy and check the training recipes of the package. A recipe is a YAML file that describes one run. Its header
-lists the prerequisites, the launch command and the expected result.
+lists the prerequisites, the launch command and the expected result. The recipes judges/... are settings of judges, for
+--judge.
 
 examples:
   rrg-rewards recipes ls
+  rrg-rewards recipes cp judges/crimson_gpt5
   rrg-rewards recipes cp ct_chat/mini_grpo_crg my_run.yaml
   rrg-rewards recipes validate my_run.yaml
   accelerate launch --config_file $(rrg-rewards recipes path accelerate_configs/zero2) ...
@@ -99,7 +101,7 @@ def _validate(args: argparse.Namespace, terminal: Terminal) -> int:
     for file in files:
         try:
             launched = recipes.validate_recipe(file)
-        except (ValueError, OSError) as error:
+        except (ValueError, TypeError, OSError) as error:
             wrong += 1
             terminal.error(f"{file}: {error}")
         else:

@@ -2,13 +2,15 @@
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings
 from rrg_rewards.cli.options import (
     Outputs,
     PageOptions,
+    UsageError,
     add_command_parser,
     add_settings,
     add_shared_options,
@@ -20,7 +22,7 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.settings import SettingError, setting
 
 if TYPE_CHECKING:
-    from rrg_rewards.analysis.pairs import PairBatch
+    from rrg_rewards.analysis.pairs import PairBatch, PairReader
     from rrg_rewards.analysis.scoring import ScoredBatches, Scorer
     from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
@@ -48,6 +50,9 @@ fails, the rows scored so far are kept in NAME.partial.csv. - reads standard inp
 --html writes a page that opens offline, with intervals, distributions, a table of all pairs and a view of each pair. It
 contains no report text without --with-text. The scores of all pairs, and the texts, then stay in memory.
 
+--dry-run scores nothing and sends nothing: for crimson with a language model it estimates requests, tokens, cost and
+time, of all runs, without what the cache of the judge may hold.
+
 examples:
   rrg-rewards score pairs.csv --metrics crg --output scores.csv --json summary.json
   rrg-rewards score pairs.csv --metrics crg,crimson --html scores.html --with-text
@@ -60,6 +65,7 @@ examples:
   rrg-rewards score pairs.csv --metrics crg,crimson --context age=PatientAge --context indication=Indication
   rrg-rewards score pairs.csv --metrics crimson \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
+  rrg-rewards score pairs.csv --metrics crimson --judge my_judge.yaml --set crimson.runs=5 --dry-run
   rrg-rewards score pairs.csv --metrics crg --labeler judge:ct_rate --judge local:my-model
   rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
 
@@ -158,6 +164,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, ScoreSettings, "prefix")
     add_shared_options(parser, "overwrite")
     add_settings(parser, ScoreSettings, "batch_size", "seed")
+    parser.add_argument("--dry-run", action="store_true", help="send nothing; estimate the requests of crimson")
     add_settings(parser, PageOptions)
     add_settings(parser.add_argument_group("scoring on several machines (extra ray)"), _Engine)
 
@@ -191,6 +198,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         columns, tables = join_references(columns, batches, args.delimiter)
         pairs = PairReader(columns, tables, metrics, args.table, args.delimiter, is_parquet)
         pairs.check(terminal)
+        if args.dry_run:
+            return _show_estimates(pairs, metrics, outputs, terminal)
         keep = None if rows is None else _keeper(rows, columns.id_column)
         scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, log=terminal)
         try:
@@ -206,6 +215,30 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
                     for name, rescale in scoring.rescaling().items():
                         rows.rescale(name, rescale)
                     page.write(score_page(summary, rows), outputs.overwrite)
+    return 0
+
+
+def _show_estimates(
+    pairs: "PairReader", metrics: "Mapping[str, ReportMetric]", outputs: Outputs, terminal: Terminal
+) -> int:
+    """Show the estimated cost of the metrics that query a language model."""
+    from rrg_rewards.analysis.evaluating import estimate_crimson
+    from rrg_rewards.metrics.crimson import CRIMSON
+
+    if pairs.columns.best is not None:
+        raise UsageError("--dry-run estimates the requests for one reference of each report")
+    expected = {}
+    for name, metric in metrics.items():
+        if isinstance(metric, CRIMSON) and not metric.judge.is_immediate:
+            queries = [metric.queries(one.predictions, one.references, **one.context[name]) for one in pairs]
+            expected[name] = estimate_crimson(metric, chain.from_iterable(queries))
+            address = getattr(metric.judge, "address", None)
+            sent = [] if address is None else [f"reports would be sent to {address.host}"]
+            terminal.show(f"{name}: {expected[name].requests:,} requests", str(expected[name]), *sent)
+        else:
+            terminal.show(f"{name}: no estimate, because it is not crimson with a language model")
+    outputs.write_summary({name: asdict(one) for name, one in expected.items()})
+    terminal.note("nothing was scored or sent")
     return 0
 
 

@@ -8,6 +8,7 @@ import yaml
 
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.yaml_files import is_yaml_path, read_user_yaml
 
 _JUDGES = {
     "rules": ("rrg_rewards.judges.rules", "RuleJudge"),
@@ -21,14 +22,15 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
 
     Args:
         judge: ``"rules"``; ``"openai:MODEL"`` or ``"local:MODEL"``; a mapping such as ``{"name": "openai", "model":
-            "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments, or its text in YAML, as in
-            ``"{name: openai, model: ..., cache: judge_cache}"``; or a judge, which is returned unchanged. The arguments
-            are those of :class:`RuleJudge`, :class:`LocalJudge` or
+            "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments, its text in YAML, as in
+            ``"{name: openai, model: ..., cache: judge_cache}"``, or the path of a YAML file that contains it; or a
+            judge, which is returned unchanged. The arguments are those of :class:`RuleJudge`, :class:`LocalJudge` or
             :class:`rrg_rewards.judges.server.settings.ServerSettings`.
         **further: Arguments of the judge; they override those of the mapping.
 
     Raises:
-        ValueError: For an unknown name, a mapping without ``name``, or a text in braces that is not YAML.
+        ValueError: For an unknown name, a mapping without ``name``, or a text in braces or a file that is not YAML.
+        FileNotFoundError: If the YAML file does not exist.
         TypeError: For an object that is not a judge, for an unknown argument, or for ``further`` arguments with a judge
             object.
 
@@ -61,11 +63,25 @@ def _settings(judge: str | Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError("cannot read a judge's settings as a mapping: the text in braces is not YAML") from None
     if isinstance(judge, str):
         name, _, model = judge.partition(":")
+        if name not in _JUDGES and is_yaml_path(judge):
+            return _with_name(_read_file(judge), f"{judge}: ")
         return {"name": name, **({"model": model} if model else {})}
     if not isinstance(judge, Mapping):
         raise TypeError(f"judge must be a name, a mapping or a judge, got {type(judge).__name__}")
-    if "name" not in judge:
+    return _with_name(judge)
+
+
+def _read_file(path: str) -> dict[str, Any]:
+    try:
+        return read_user_yaml(path)
+    except ValueError:
+        # Without YAML's message, which quotes the file.
+        raise ValueError(f"{path}: the settings of a judge must be a mapping in YAML without repeated keys") from None
+
+
+def _with_name(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    if "name" not in settings:
         # Only the keys, because the settings may contain the key of a server.
-        keys = ", ".join(map(str, judge)) or "nothing"
-        raise ValueError(f"a judge's settings must have a name, one of {', '.join(_JUDGES)}; got {keys}")
-    return dict(judge)
+        keys = ", ".join(map(str, settings)) or "nothing"
+        raise ValueError(f"{where}a judge's settings must have a name, one of {', '.join(_JUDGES)}; got {keys}")
+    return dict(settings)

@@ -192,6 +192,11 @@ class JudgedMetric(AsyncReportMetric[Item, Result]):
         """Whether the judge answers without waiting."""
         return self.judge.is_immediate
 
+    def queries(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> list[Item]:
+        """Return what the judge would be asked about each scorable pair, without asking it."""
+        _, chosen_preds, chosen_target, chosen_context = self._choose(preds, target, context)
+        return self._items(chosen_preds, chosen_target, chosen_context)
+
     async def _query(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
         return await self.judge.evaluate(self.task, items)
 

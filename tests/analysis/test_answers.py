@@ -15,7 +15,7 @@ from run_notes import RunNotes
 from scripted_judge import ScriptedJudge
 
 from rrg_rewards.analysis import CountingRun, CountingSettings, Estimate, JudgeLimits, count_errors, stop_at_interrupt
-from rrg_rewards.analysis.answers import BatchedJudge, choose_model
+from rrg_rewards.analysis.answers import BatchedJudge, choose_model, estimate_requests
 from rrg_rewards.data.tables.appending import AppendedLines
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.judges import ReportPair, RuleJudge
@@ -102,7 +102,7 @@ def test_an_estimate_sends_and_writes_nothing(output):
 def test_an_estimate_in_words():
     assert str(Estimate(2, 1500, 20, None, None)).splitlines() == [
         "estimated tokens: 1,500 of prompts, 20 of answers (4 characters per token)",
-        "cost: unknown without --price-in and --price-out",
+        "cost: unknown without --price-in and --price-out, or price in the settings of the judge",
         "time: unknown without a rate limit",
     ]
     assert str(Estimate(2, 1, 1, 0.0213, 1.5)).splitlines()[1:] == [
@@ -111,6 +111,21 @@ def test_an_estimate_in_words():
     ]
     assert "1,234.50" in str(Estimate(2, 1, 1, 1234.5, 180))
     assert "3.0 hours" in str(Estimate(2, 1, 1, 1234.5, 180))
+    longest = "if all answers use up the limit, as reasoning may: 4,000 tokens"
+    assert str(Estimate(2, 1, 1, None, None, 4000)).splitlines()[3:] == [longest]
+    assert str(Estimate(2, 1, 1, 1.0, None, 4000, 8.5)).splitlines()[3:] == [f"{longest}, cost 8.50"]
+
+
+def test_estimate_requests_counts_all_runs():
+    prompts = [[{"role": "system", "content": "s" * 40}, {"role": "user", "content": "u" * 400}]] * 2
+    known = {"price": (1.0, 10.0), "tokens_per_minute": 1000, "extra_body": {"max_completion_tokens": 500}}
+    once, runs = (estimate_requests(prompts, ["a" * 80] * 2, known, number) for number in (1, 5))
+    assert (once.requests, once.prompt_tokens, once.completion_tokens) == (2, 2 * (14 + 104), 2 * 24)
+    assert (runs.requests, runs.prompt_tokens, runs.completion_tokens) == (10, 1180, 240)
+    assert runs.cost == pytest.approx((1180 + 2400) / 1e6)
+    assert runs.minutes == pytest.approx(1.42)
+    assert (runs.most_completion_tokens, runs.most_cost) == (5000, pytest.approx((1180 + 50_000) / 1e6))
+    assert estimate_requests([], [], {}).requests == 0
 
 
 def test_a_preview_shows_the_first_missing_prompt(output):

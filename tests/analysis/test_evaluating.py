@@ -16,9 +16,11 @@ from rrg_rewards.analysis import (
     label_pairs,
     read_sourced_pairs,
 )
+from rrg_rewards.analysis.evaluating import estimate_crimson
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges import ReportPair, RuleJudge
 from rrg_rewards.judges.evaluations import EvaluatedPair, read_evaluations
+from rrg_rewards.metrics import CRIMSON
 from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.settings import SettingError
 
@@ -74,6 +76,17 @@ def test_an_estimate_of_evaluations(output):
     found = run.estimate(JudgeLimits(price_in=1, price_out=1))
     assert (found.requests, found.minutes) == (3, None)
     assert found.cost > 0
+
+
+def test_estimate_crimson_counts_distinct_pairs_in_all_runs():
+    judge = {"name": "openai", "model": "m", "price": (0.0, 1.0), "requests_per_minute": 10}
+    metric = CRIMSON(judge=judge, runs=3)
+    pairs = metric.queries(["Clear.", "Clear.", None, "Normal."], ["Small effusion."] * 2 + ["Edema.", "Edema."])
+    assert len(pairs) == 3
+    found = estimate_crimson(metric, pairs)
+    assert (found.requests, found.minutes, found.most_completion_tokens) == (6, 0.6, 6 * 2048)
+    answers = [metric.task.answer(RuleJudge().evaluation(pair)) for pair in dict.fromkeys(pairs)]
+    assert found.completion_tokens == pytest.approx(3 * sum(map(len, answers)) / 4, rel=0.1)
 
 
 def test_a_file_of_other_content_is_refused(output):

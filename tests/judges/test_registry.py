@@ -40,3 +40,22 @@ def test_get_judge_rejects(judge, message):
         get_judge(judge)
     with pytest.raises(TypeError, match="judge must be a name, a mapping or a judge, got list"):
         get_judge(["rules"])
+
+
+def test_get_judge_reads_a_file(tmp_path):
+    path = tmp_path / "judge.yaml"
+    path.write_text("name: openai\nmodel: m.yaml\nseed: 1\n")
+    assert get_judge(str(path)).signature == get_judge({"name": "openai", "model": "m.yaml", "seed": 1}).signature
+    assert get_judge(str(path), seed=3).settings.seed == 3
+    assert get_judge("openai:m.yaml").settings.model == "m.yaml"
+    with pytest.raises(FileNotFoundError, match=r"jugde\.yaml: no such file; did you mean .*judge.yaml"):
+        get_judge(str(tmp_path / "jugde.yaml"))
+    path.write_text("model: m")
+    with pytest.raises(ValueError, match=r"judge\.yaml: a judge's settings must have a name, .*; got model"):
+        get_judge(str(path))
+    for text in ("- name", "name: openai\napi_key: secret\napi_key: secret", "{name: secret"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="must be a mapping in YAML without repeated keys") as error:
+            get_judge(str(path))
+        assert "secret" not in str(error.value)
+        assert error.value.__suppress_context__

@@ -176,3 +176,15 @@ def test_validate_recipe_a_file_that_holds_no_mapping_is_told(tmp_path: Path, te
     path.write_text(HEADER + text)
     with pytest.raises(ValueError, match=message):
         validate_recipe(path)
+
+
+def test_validate_recipe_checks_the_settings_of_a_judge(tmp_path: Path) -> None:
+    path = tmp_path / "judge.yaml"
+    path.write_text("name: openai\nmodel: m\nsead: 1\n")
+    with pytest.raises(TypeError, match="did you mean 'seed'"):
+        validate_recipe(path)
+    path.write_text("name: openai\nmodel: m\nseed: 1\n")
+    assert validate_recipe(path) == "judge"
+    judges = [name for name, _, _ in list_recipes() if name.startswith("judges/")]
+    assert len(judges) == 4
+    assert {validate_recipe(recipe_path(name)) for name in judges} == {"judge"}

@@ -95,6 +95,7 @@ class OpenAIJudge(Judge):
         settings = self.settings
         extra: dict[str, Any] = {"extra_body": hash_json(settings.extra_body)[:8]} if settings.extra_body else {}
         extra |= {"run": settings.run} if settings.run else {}
+        extra |= {} if settings.seed_per_run else {"seed_per_run": False}
         return format_signature(
             "openai",
             model=settings.model,

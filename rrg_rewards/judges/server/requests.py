@@ -36,6 +36,7 @@ def answer_key(settings: ServerSettings, task: JudgeTask[Item, Any], item: Item)
     sampling.append(settings.response_format)
     # The first run has the key of a judge without runs.
     sampling += [settings.run] if settings.run else []
+    sampling += ["same seed"] if settings.run and not settings.seed_per_run else []
     return hash_json([task.name, task.prompt_hash, sampling, task.messages(item)])
 
 
@@ -60,7 +61,8 @@ def request_body(
     if rejected:
         temperature = None if temperature is None else max(temperature, _REASK_TEMPERATURE)
         seed = None if seed is None else seed + rejected
-    seed = None if seed is None else seed + _SEEDS_OF_RUN * settings.run
+    if seed is not None and settings.seed_per_run:
+        seed += _SEEDS_OF_RUN * settings.run
     fields = {
         **settings.extra_body,
         "model": settings.model,
@@ -115,10 +117,14 @@ def reply_text(reply: object) -> str:
         text, reason = choice["message"]["content"], choice.get("finish_reason")
     except (AttributeError, IndexError, KeyError, TypeError):
         raise AnswerError("malformed", "the server's reply contains no message") from None
-    if not isinstance(text, str) or not text:
-        raise AnswerError("malformed", "the server's reply contains no text")
+    has_text = isinstance(text, str) and text
     if reason == "length":
-        raise AnswerError("malformed", "the answer was cut off; raise max_tokens or the server's context length")
+        # Reasoning counts as part of the answer, and is not part of its text.
+        cut = "was cut off" if has_text else "has no text: all its tokens went to reasoning"
+        limits = "max_tokens (or max_completion_tokens in extra_body)"
+        raise AnswerError("malformed", f"the answer {cut}; raise {limits} or the server's context length")
+    if not has_text:
+        raise AnswerError("malformed", "the server's reply contains no text")
     return encodable_text(text)
 
 

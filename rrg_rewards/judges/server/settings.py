@@ -45,6 +45,8 @@ class ServerSettings:
         seed: Random seed of sampling; ``None`` for the server's default.
         run: Number of the run, if the same items are evaluated several times. Each run has its own random seed, and its
             own entries in the cache.
+        seed_per_run: Whether each run has its own random seed. If not, all runs send ``seed``, and differ only as far
+            as the server does not repeat its answers.
         response_format: How the server constrains answers to JSON: ``json_schema`` (OpenAI, vLLM, SGLang),
             ``schema_object`` (llama.cpp), ``json_object`` (any JSON), ``text`` (no constraint), or ``auto``, which uses
             the first of these that the server accepts.
@@ -83,6 +85,7 @@ class ServerSettings:
     max_tokens: int | None = 2048
     seed: int | None = 0
     run: int = 0
+    seed_per_run: bool = True
     response_format: ResponseFormat = "auto"
     cache: str | os.PathLike[str] | None = None
     cache_size_limit: int = 4 * 2**30

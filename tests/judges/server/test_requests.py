@@ -16,6 +16,11 @@ from fault_server import (
 )
 from tiny_task import LengthTask, good_answer
 
+from rrg_rewards.judges import OpenAIJudge
+from rrg_rewards.judges.base import AnswerError
+from rrg_rewards.judges.server.requests import answer_key, reply_text
+from rrg_rewards.judges.server.settings import ServerSettings
+
 
 def test_request_body():
     with FaultServer() as server:
@@ -138,3 +143,36 @@ def test_request_body_of_a_task_with_free_text_has_no_format_and_settles_none():
         assert judge.evaluate_now(FreeTask(), ITEMS[1:2]) == GOOD[1:2]
     formats = [request.body.get("response_format", {}).get("type") for request in server.requests]
     assert formats == [None, "json_schema", "json_object", "json_object", None]
+
+
+def test_request_body_of_a_run_has_its_own_seed_unless_all_runs_share_one(tmp_path):
+    with FaultServer() as server:
+        for shared in (True, False):
+            judge = make_judge(server, seed=42, seed_per_run=not shared, cache=tmp_path / str(shared))
+            for run in (0, 1, 2):
+                evaluate(judge.rerun(run), ["a"])
+                evaluate(judge.rerun(run), ["a"])
+    seeds = [request.body["seed"] for request in server.requests]
+    assert seeds == [42, 42, 42, 42, 1042, 2042], "each run has its own entry in the cache"
+    assert "seed_per_run:False" in OpenAIJudge("m", seed_per_run=False).signature
+    assert "seed_per_run" not in OpenAIJudge("m").signature
+
+
+def test_answer_key_tells_shared_seeds_from_own_ones():
+    task = LengthTask()
+    keys = [
+        answer_key(ServerSettings("m", run=run, seed_per_run=own), task, "a") for run in (0, 1) for own in (True, False)
+    ]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
+
+
+def test_reply_text_names_the_limit_that_reasoning_used_up():
+    with pytest.raises(
+        AnswerError, match=r"has no text: all its tokens went to reasoning; raise max_tokens .or max_com"
+    ):
+        reply_text(completion("", "length"))
+    with pytest.raises(AnswerError, match="was cut off; raise max_tokens"):
+        reply_text(completion("{", "length"))
+    with pytest.raises(AnswerError, match="contains no text"):
+        reply_text(completion(""))

@@ -1,0 +1,1 @@
+"""Settings of judges, for ``--judge`` and ``judge:`` in YAML files."""
