@@ -1,11 +1,13 @@
-"""Readers of public annotations of report pairs as error records: ReXVal, RadEvalX, RadPref, RaTE-Eval and ReFiSco."""
+"""Readers of public annotations of report pairs as error records: ReXVal, RadPref and RaTE-Eval."""
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.data.records.annotation_cells import check_names, parse_number
 from rrg_rewards.data.records.error_records import ErrorRecord, parse_count
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
@@ -14,17 +16,16 @@ from rrg_rewards.utilities.names import unknown_name_message
 
 _REXVAL_REPORTS = "50_samples_gt_and_candidates.csv"
 _REXVAL_ERRORS = ("6_valid_raters_per_rater_error_categories.csv", "6_valid_raters_per_rater_error_counts.csv")
-_RATER_COLUMNS = {
-    "reference": "gt_report",
-    "study": "study_number",
-    "candidate": "candidate_type",
-    "category": "error_category",
-    "significance": "clinically_significant",
-    "rater": "rater_index",
-    "count": "num_errors",
-}
+_REFERENCE = "gt_report"
+_RATER_COLUMNS = (
+    "study_number",
+    "candidate_type",
+    "error_category",
+    "clinically_significant",
+    "rater_index",
+    "num_errors",
+)
 _SIGNIFICANCES = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
-_RADEVALX_CATEGORIES = 8
 
 Counts = dict[int, dict[bool, float]]
 """Numbers of errors of one rater by category and significance."""
@@ -55,122 +56,55 @@ def read_rexval(folder: str | Path, significant: bool | None = None, rater: int 
     """
     folder = Path(folder)
     errors = next((folder / name for name in _REXVAL_ERRORS if (folder / name).exists()), folder / _REXVAL_ERRORS[0])
-    return _RaterLayout(_RATER_COLUMNS, len(LETTERS), "rexval").read(
-        folder / _REXVAL_REPORTS, errors, significant, rater
-    )
-
-
-def read_radevalx(
-    reports: str | Path,
-    errors: str | Path,
-    significant: bool | None = None,
-    rater: int | None = None,
-    columns: Mapping[str, str] | None = None,
-) -> list[ErrorRecord]:
-    """Read RadEvalX: 100 references of IU X-Ray with a candidate each, and error counts of two radiologists.
-
-    The data set is available to credentialed users of PhysioNet. The reader was tested on files in the layout below,
-    but not on the data, whose names of files and columns may differ. ``reports`` has one row per study, in the order of
-    ``study_number``: the reference in ``gt_report`` and one column per candidate type. ``errors`` has one row for each
-    ``study_number``, ``candidate_type``, ``error_category`` (1 to 8), ``clinically_significant`` and ``rater_index``,
-    with the count in ``num_errors``.
-
-    Categories 1 to 6 are those of ReXVal. Errors of uncertainty, 7 (mentioned wrongly) and 8 (omitted), belong to none
-    of the six and are in ``ErrorRecord.other``, so that ``total`` is the sum over all categories, as in the paper of
-    CREPE (Appendix A.3.3).
-
-    Args:
-        reports: Table of the reports (CSV, JSON lines or Parquet).
-        errors: Table of the counts.
-        significant: As in :func:`read_rexval`.
-        rater: Rater whose counts are used. Default: the mean over all raters.
-        columns: Names of columns that differ from the layout, by content: ``reference``, ``study``, ``candidate``,
-            ``category``, ``significance``, ``rater`` and ``count``.
-
-    Raises:
-        TableError: If a file or column is missing, naming all missing columns, a cell is malformed, or a count is
-            repeated.
-        ValueError: If the rater does not exist, or ``columns`` has an unknown key.
-    """
-    layout = _RaterLayout(_column_names(_RATER_COLUMNS, columns), _RADEVALX_CATEGORIES, "radevalx")
-    return layout.read(reports, errors, significant, rater)
-
-
-class _RaterLayout:
-    """A table of reports, and a table with one row for each count.
-
-    Args:
-        columns: Names of the columns by content.
-        categories: Number of error categories.
-        source: ``source`` of the records.
-    """
-
-    def __init__(self, columns: Mapping[str, str], categories: int, source: str) -> None:
-        self.columns = columns
-        self.categories = categories
-        self.source = source
-
-    def read(
-        self, reports: str | Path, errors: str | Path, significant: bool | None, rater: int | None
-    ) -> list[ErrorRecord]:
-        """Return the records of two files."""
-        texts, counts = read_table(reports), read_table(errors)
-        (reference, *keys) = self.columns.values()
-        advice = "rename the columns of the file to those of the layout"
-        _check_names(texts.names, [reference], texts.source, advice)
-        _check_names(counts.names, keys, counts.source, advice)
-        references = texts.required_texts(reference)
-        by_pair = self._counts(counts, keys, len(references))
-        raters = sorted({index for by_rater in by_pair.values() for index in by_rater})
-        if rater is not None and rater not in raters:
-            raise ValueError(f"rater must be one of {', '.join(map(str, raters))}, got {rater}")
-        return [
-            self._record(
+    texts, counts = read_table(folder / _REXVAL_REPORTS), read_table(errors)
+    check_names(texts.names, [_REFERENCE], texts.source)
+    check_names(counts.names, _RATER_COLUMNS, counts.source)
+    references = texts.required_texts(_REFERENCE)
+    by_pair = _read_counts(counts, _RATER_COLUMNS, len(references))
+    raters = sorted({index for by_rater in by_pair.values() for index in by_rater})
+    if rater is not None and rater not in raters:
+        raise ValueError(f"rater must be one of {', '.join(map(str, raters))}, got {rater}")
+    kinds = (True, False) if significant is None else (significant,)
+    records = []
+    for (study, kind), by_rater in sorted(by_pair.items()):
+        chosen = [numbers for index, numbers in by_rater.items() if rater in (None, index)]
+        found, weighty = (
+            tuple(_mean_count(chosen, category, summed, kinds) for category in range(len(LETTERS)))
+            for summed in (kinds, (True,))
+        )
+        records.append(
+            ErrorRecord(
                 references[study],
                 texts.required_texts(kind)[study],
-                [numbers for index, numbers in by_rater.items() if rater in (None, index)],
-                significant,
+                found,
+                "rexval",
+                significant=weighty if significant is None else None,
+                study=str(study),
+                attributes={"candidate_type": kind},
             )
-            for (study, kind), by_rater in sorted(by_pair.items())
-        ]
-
-    def _counts(self, table: Table, names: Sequence[str], studies: int) -> dict[tuple[int, str], dict[int, Counts]]:
-        """Return the counts by study and candidate type, and by rater."""
-        found: dict[tuple[int, str], dict[int, Counts]] = {}
-        for row, cells in enumerate(zip(*map(table.column, names), strict=True)):
-            where = table.where(row)
-            study, kind, category, significance, rater, count = zip(names, cells, strict=True)
-            if kind[1] is None:
-                raise TableError(f"{where}, column {kind[0]!r}: is missing")
-            is_significant = _SIGNIFICANCES.get(str(significance[1]).strip().lower())
-            if is_significant is None:
-                raise TableError(f"{where}, column {significance[0]!r}: must be True or False, got {significance[1]!r}")
-            pair = _whole(study, where, 0, studies - 1), str(kind[1])
-            number = _number(count, where)
-            counts = found.setdefault(pair, {}).setdefault(_whole(rater, where, 0), {})
-            by_significance = counts.setdefault(_whole(category, where, 1, self.categories) - 1, {})
-            if is_significant in by_significance:
-                raise TableError(f"{where}: repeats a count of the same rater")
-            by_significance[is_significant] = number
-        return found
-
-    def _record(
-        self, reference: str, candidate: str, raters: Sequence[Counts], significant: bool | None
-    ) -> ErrorRecord:
-        kinds = (True, False) if significant is None else (significant,)
-        categories = range(self.categories)
-        found = [_mean_count(raters, category, kinds, kinds) for category in categories]
-        weighty = [_mean_count(raters, category, (True,), kinds) for category in categories]
-        six = len(LETTERS)
-        other = [count for count in found[six:] if count is not None]
-        return ErrorRecord(
-            reference,
-            candidate,
-            tuple(found[:six]),
-            self.source,
-            significant=tuple(weighty[:six]) if significant is None else None,
-            other=math.fsum(other) if other else None,
         )
+    return records
+
+
+def _read_counts(table: Table, names: Sequence[str], studies: int) -> dict[tuple[int, str], dict[int, Counts]]:
+    """Return the counts by study and candidate type, and by rater."""
+    found: dict[tuple[int, str], dict[int, Counts]] = {}
+    for row, cells in enumerate(zip(*map(table.column, names), strict=True)):
+        where = table.where(row)
+        study, kind, category, significance, rater, count = zip(names, cells, strict=True)
+        if kind[1] is None:
+            raise TableError(f"{where}, column {kind[0]!r}: is missing")
+        is_significant = _SIGNIFICANCES.get(str(significance[1]).strip().lower())
+        if is_significant is None:
+            raise TableError(f"{where}, column {significance[0]!r}: must be True or False, got {significance[1]!r}")
+        pair = _whole(study, where, 0, studies - 1), str(kind[1])
+        number = parse_number(count[1], f"{where}, column {count[0]!r}")
+        counts = found.setdefault(pair, {}).setdefault(_whole(rater, where, 0), {})
+        by_significance = counts.setdefault(_whole(category, where, 1, len(LETTERS)) - 1, {})
+        if is_significant in by_significance:
+            raise TableError(f"{where}: repeats a count of the same rater")
+        by_significance[is_significant] = number
+    return found
 
 
 def _mean_count(
@@ -186,19 +120,8 @@ def _mean_count(
     return math.fsum(number for numbers in given for kind, number in numbers.items() if kind in summed) / len(given)
 
 
-def _number(cell: tuple[str, Any], where: str) -> float:
-    name, value = cell
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = -1.0
-    if not 0 <= number < math.inf:
-        raise TableError(f"{where}, column {name!r}: must be a number from 0 on, got {value!r}")
-    return number
-
-
 def _whole(cell: tuple[str, Any], where: str, first: int, last: int | None = None) -> int:
-    number = _number(cell, where)
+    number = parse_number(cell[1], f"{where}, column {cell[0]!r}")
     if number != int(number) or number < first or (last is not None and number > last):
         most = "on" if last is None else f"to {last}"
         raise TableError(f"{where}, column {cell[0]!r}: must be a whole number from {first} {most}, got {cell[1]!r}")
@@ -217,7 +140,8 @@ def read_radpref(path: str | Path, radiologist: int | None = None) -> list[Error
     A false finding counts as an error A, a missing finding as B, a wrong location as C, and a wrong severity or
     measurement as D. Each category counts at most once per finding. Significant and insignificant errors count.
     Errors in descriptor, certainty, specificity, interpretation and time have no category and do not count. E and F are
-    None, because comparisons were not annotated.
+    None, because comparisons were not annotated. The rating ``rating`` is that of the whole candidate, 1 to 5, higher
+    is better; ``study`` is the ``id`` of the entry, if it has one, or its number.
 
     Args:
         path: Path of ``pairs.json``.
@@ -239,11 +163,11 @@ def read_radpref(path: str | Path, radiologist: int | None = None) -> list[Error
     return [
         record
         for number, entry in enumerate(entries, start=1)
-        for record in _radpref_records(entry, f"{path}: entry {number}", radiologist)
+        for record in _radpref_records(entry, number, f"{path}: entry {number}", radiologist)
     ]
 
 
-def _radpref_records(entry: Any, where: str, radiologist: int | None) -> list[ErrorRecord]:
+def _radpref_records(entry: Any, number: int, where: str, radiologist: int | None) -> list[ErrorRecord]:
     try:
         judged = entry["radiologists"]
         if not judged:
@@ -256,7 +180,18 @@ def _radpref_records(entry: Any, where: str, radiologist: int | None) -> list[Er
             counts = [_radpref_counts(judgement[candidate]) for judgement in judged]
             means = tuple(sum(values) / len(counts) for values in zip(*counts, strict=True))
             texts = entry["ground_truth_report"], entry[f"{candidate}_report"]
-            records.append(ErrorRecord(*texts, (*means, None, None), "radpref"))
+            given = [judgement[candidate].get("rating") for judgement in judged]
+            rating = None if None in given else statistics.fmean(given)
+            records.append(
+                ErrorRecord(
+                    *texts,
+                    (*means, None, None),
+                    "radpref",
+                    study=str(entry.get("id", number)),
+                    attributes={"candidate": candidate},
+                    ratings={"rating": rating},
+                )
+            )
         return records
     except (KeyError, TypeError, AttributeError) as error:
         raise TableError(f"{where}: is no RadPref annotation: {type(error).__name__}: {error}") from None
@@ -316,7 +251,7 @@ def _rate_eval_record(entry: Any, names: Mapping[str, str], normalise: bool, whe
     if not isinstance(entry, Mapping):
         raise TableError(f"{where}: must be an object, got {type(entry).__name__}")
     required = list(names.values()) if normalise else [names[key] for key in ("reference", "candidate", "errors")]
-    _check_names(list(entry), required, where, "name the keys of the file, as in columns={'candidate': 'output'}")
+    check_names(list(entry), required, where, "name the keys of the file, as in columns={'candidate': 'output'}")
     reference, candidate = (_rate_eval_text(entry[names[key]], names[key], where) for key in ("reference", "candidate"))
     counts = _rate_eval_counts(entry[names["errors"]], f"{where}, {names['errors']!r}")
     if normalise:
@@ -347,75 +282,6 @@ def _rate_eval_counts(value: Any, where: str) -> list[float | None]:
     return [parse_count(count, f"{where}, {letter}") for letter, count in zip(LETTERS, value, strict=True)]
 
 
-_REFISCO_COLUMNS = {
-    "study": "study_id",
-    "candidate": "report_source",
-    "reference": "reference_report",
-    "line": "line",
-    "grade": "severity",
-}
-_REFISCO_GRADES = {
-    "no error": 0,
-    "not actionable": 1,
-    "actionable nonurgent error": 1,
-    "urgent error": 1,
-    "emergent error": 1,
-}
-_NO_CATEGORIES = (None,) * len(LETTERS)
-
-
-def read_refisco(path: str | Path, columns: Mapping[str, str] | None = None) -> list[ErrorRecord]:
-    """Read ReFiSco-v0: chest X-ray reports of models whose lines radiologists graded by severity.
-
-    The data set is available to credentialed users of PhysioNet. The reader was tested on files in the layout below,
-    but not on the data, whose columns may differ. The table has one row per line of a candidate report: ``study_id``,
-    ``report_source`` (the model), ``reference_report``, ``line`` (the text) and ``severity``: "No error", "Not
-    actionable", "Actionable nonurgent error", "Urgent error" or "Emergent error". Case, hyphens and underscores do not
-    matter.
-
-    A line with any error counts as one error, as in the paper of CREPE (Appendix A.3.2). The grades name no category:
-    all six counts are None, and the number of errors is in ``ErrorRecord.other``.
-
-    Args:
-        path: Path of the table (CSV, JSON lines or Parquet).
-        columns: Names of columns that differ from the layout, by content: ``study``, ``candidate``, ``reference``,
-            ``line`` and ``grade``.
-
-    Returns:
-        One record for each study and model, in the order of their first lines. The candidate is the lines joined by
-        spaces.
-
-    Raises:
-        TableError: If a column is missing, naming all missing columns, a cell is missing, a grade is unknown, or the
-            rows of a study have different references.
-        ValueError: If ``columns`` has an unknown key.
-    """
-    names = _column_names(_REFISCO_COLUMNS, columns)
-    table = read_table(path)
-    advice = "name the columns of the file, as in columns={'line': 'sentence', 'grade': 'clinical_severity'}"
-    _check_names(table.names, list(names.values()), table.source, advice)
-    references: dict[str, str] = {}
-    lines: dict[tuple[str, str], list[str]] = {}
-    errors: dict[tuple[str, str], int] = {}
-    cells = zip(*(table.required_texts(name) for name in names.values()), strict=True)
-    for row, (study, model, reference, line, grade) in enumerate(cells):
-        if references.setdefault(study, reference) != reference:
-            raise TableError(
-                f"{table.where(row)}, column {names['reference']!r}: differs from earlier rows of the study"
-            )
-        number = _REFISCO_GRADES.get(" ".join(grade.lower().replace("-", " ").replace("_", " ").split()))
-        if number is None:
-            where, choices = table.where(row), ", ".join(_REFISCO_GRADES)
-            raise TableError(f"{where}, column {names['grade']!r}: must be one of {choices}; got {grade!r}")
-        key = study, model
-        lines.setdefault(key, []).append(line)
-        errors[key] = errors.get(key, 0) + number
-    return [
-        ErrorRecord(references[study], " ".join(text), _NO_CATEGORIES, "refisco", other=errors[study, model])
-        for (study, model), text in lines.items()
-    ]
-
-
 def _column_names(defaults: Mapping[str, str], given: Mapping[str, str] | None) -> dict[str, str]:
     """Return the names of columns by what they contain, with the user's names in place of the defaults.
 
@@ -430,25 +296,3 @@ def _column_names(defaults: Mapping[str, str], given: Mapping[str, str] | None) 
         if key not in defaults:
             raise ValueError(unknown_name_message("key of columns", key, defaults))
     return {**defaults, **(given or {})}
-
-
-def _check_names(found: Collection[str], required: Sequence[str], where: str, advice: str) -> None:
-    """Check that all columns (or keys) of a layout exist.
-
-    Args:
-        found: Names in the file.
-        required: Names that the layout has.
-        where: The file, for messages.
-        advice: What the user can do, for messages.
-
-    Raises:
-        TableError: If a name is missing. The message lists all missing names and all names of the file.
-
-    Example:
-        >>> _check_names(["gt", "output"], ["gt", "pred"], "pairs.csv", "pass columns")
-        Traceback (most recent call last):
-        ...
-        rrg_rewards.data.tables.table.TableError: pairs.csv: lacks pred; it has gt, output; pass columns
-    """
-    if missing := [name for name in required if name not in found]:
-        raise TableError(f"{where}: lacks {', '.join(missing)}; it has {', '.join(map(str, found))}; {advice}")

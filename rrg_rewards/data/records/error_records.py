@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.findings.editing.injected_report import LETTERS
 
 _REQUIRED = ("reference", "candidate", "counts", "source", "edits")
-_OPTIONAL = ("edits", "significant", "other")
+_OPTIONAL = ("edits", "significant", "other", "significant_other", "study", "attributes", "ratings")
 # Means over raters may be rounded.
 _ROUNDING = 1e-6
 
@@ -27,15 +27,24 @@ class ErrorRecord:
         counts: Six numbers in the order of ``rrg_rewards.schemas.ERROR_CATEGORIES``: integers, or means over several
             raters. ``None`` for a category that was not counted.
         source: Source of the pair, such as ``phantom``, ``rexval`` or ``radpref``.
-        edits: Edits of an injected candidate, from :meth:`rrg_rewards.findings.ErrorEdit.to_dict`.
+        edits: Single errors: edits of an injected candidate, from :meth:`rrg_rewards.findings.ErrorEdit.to_dict`, or
+            errors as the data set lists them.
         significant: The clinically significant errors among ``counts``, in the same order; ``None`` if significance was
             not annotated.
         other: Number of errors that belong to none of the six categories, or whose category is unknown; ``None`` if
             such errors were not counted.
+        significant_other: The clinically significant errors among ``other``; ``None`` if there is no such number.
+        study: Name of the study; records of one study depend on each other, and are resampled together. ``""`` if the
+            study has no name.
+        attributes: Further texts of the data set by name, such as the annotator or the model.
+        ratings: Further numbers of the data set by name, such as a weighted error; ``None`` if a number is missing. The
+            name ``errors``, ``significant`` or ``insignificant`` is a total of the data set in place of that of the
+            counts, for :meth:`judgement`.
 
     Example:
-        >>> ErrorRecord("Small effusion.", "Effusion. Cardiomegaly.", (1, 0, 0, 0, None, None), "example").total
-        1.0
+        >>> record = ErrorRecord("Small effusion.", "Effusion. Cardiomegaly.", (1, 0, 0, 0, None, None), "example")
+        >>> record.total, record.judgement("significant")
+        (1.0, nan)
     """
 
     reference: str
@@ -45,12 +54,42 @@ class ErrorRecord:
     edits: tuple[Mapping[str, Any], ...] = ()
     significant: tuple[float | None, ...] | None = None
     other: float | None = None
+    significant_other: float | None = None
+    study: str = ""
+    # Not hashed, because records are otherwise hashable.
+    attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    ratings: Mapping[str, float | None] = field(default_factory=dict, hash=False)
 
     @property
     def total(self) -> float:
         """Number of all counted errors, with and without a category; NaN if none were counted."""
-        known = [count for count in (*self.counts, self.other) if count is not None]
-        return float(sum(known)) if known else math.nan
+        return _sum_of_known((*self.counts, self.other))
+
+    @property
+    def total_significant(self) -> float:
+        """Number of the clinically significant errors among them; NaN if significance was not annotated."""
+        return _sum_of_known((*(self.significant or ()), self.significant_other))
+
+    def judgement(self, name: str) -> float:
+        """Return a number that raters gave: a rating, or the number of errors; NaN if it is missing.
+
+        Args:
+            name: Name of a rating; or ``errors``, ``significant`` or ``insignificant``, the number of these errors.
+
+        Raises:
+            KeyError: If the record has no rating with this name.
+        """
+        if name in self.ratings:
+            given = self.ratings[name]
+            return math.nan if given is None else float(given)
+        if name == "insignificant":
+            return self.total - self.total_significant
+        return {"errors": self.total, "significant": self.total_significant}[name]
+
+
+def _sum_of_known(counts: Iterable[float | None]) -> float:
+    known = [count for count in counts if count is not None]
+    return float(sum(known)) if known else math.nan
 
 
 def parse_count(value: Any, where: str) -> float | None:
@@ -91,8 +130,8 @@ def read_error_records(path: str | Path) -> list[ErrorRecord]:
     r"""Read report pairs with error counts from injection, a language model or radiologists.
 
     The file contains JSON lines with the keys ``reference``, ``candidate`` and ``counts``, a list of six numbers. The
-    number of a category that was not counted is null. ``source``, ``edits``, ``significant`` and ``other`` are
-    optional; see :class:`ErrorRecord`. Further keys are ignored. CSV and Parquet also work.
+    number of a category that was not counted is null. The other fields of :class:`ErrorRecord` are optional. Further
+    keys are ignored. CSV and Parquet also work.
 
     Args:
         path: Path of the file, or ``-`` for standard input.
@@ -112,7 +151,8 @@ def read_error_records(path: str | Path) -> list[ErrorRecord]:
     """
     table = read_table(path, None if Path(path).suffix else "jsonl")
     references, candidates = table.required_texts("reference"), table.required_texts("candidate")
-    columns = table.column("counts"), table.optional_texts("source"), *map(table.optional, _OPTIONAL)
+    texts = table.optional_texts("source"), table.optional_texts("study")
+    columns = table.column("counts"), *texts, *(table.optional(name) for name in _OPTIONAL if name != "study")
     rows = enumerate(zip(references, candidates, *columns, strict=True))
     return [_record(table.where(row), *cells) for row, cells in rows]
 
@@ -123,11 +163,13 @@ def _record(
     candidate: str,
     counts: Any,
     source: str | None,
+    study: str | None,
     edits: Any,
     significant: Any,
-    other: Any,
+    *further: Any,
 ) -> ErrorRecord:
     six = _six(counts, "counts", where)
+    other, significant_other, attributes, ratings = further
     return ErrorRecord(
         reference,
         candidate,
@@ -135,8 +177,34 @@ def _record(
         source or "",
         _edits(edits, where),
         None if is_missing(significant) else _significant(significant, six, where),
-        parse_count(parse_json_cell(other, f"{where}, column 'other'", "number"), f"{where}, column 'other'"),
+        _number(other, "other", where),
+        _number(significant_other, "significant_other", where),
+        study or "",
+        {name: str(text) for name, text in _object(attributes, "attributes", where).items()},
+        {name: _rating(value, where) for name, value in _object(ratings, "ratings", where).items()},
     )
+
+
+def _number(cell: Any, name: str, where: str) -> float | None:
+    where = f"{where}, column {name!r}"
+    return parse_count(parse_json_cell(cell, where, "number"), where)
+
+
+def _object(cell: Any, name: str, where: str) -> Mapping[str, Any]:
+    if is_missing(cell):
+        return {}
+    found = parse_json_cell(cell, f"{where}, column {name!r}", "object")
+    if not isinstance(found, Mapping):
+        raise TableError(f"{where}, column {name!r}: must be an object, got {type(found).__name__}")
+    return found
+
+
+def _rating(value: Any, where: str) -> float | None:
+    if is_missing(value):
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise TableError(f"{where}, column 'ratings': a rating must be a finite number or null, got {value!r}")
+    return value
 
 
 def _significant(cell: Any, counts: Sequence[float | None], where: str) -> tuple[float | None, ...]:
@@ -177,6 +245,6 @@ def write_error_records(
 
 
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:
-    further = (name for name in _OPTIONAL if record.get(name) is not None)
+    further = (name for name in _OPTIONAL if record.get(name) not in (None, "", {}))
     names = dict.fromkeys((*_REQUIRED, *further))
     return {name: list(record[name]) if isinstance(record[name], tuple) else record[name] for name in names}

@@ -1,77 +1,12 @@
-"""Readers of public annotations, on small files in their layouts: ReXVal, RadEvalX, RadPref, RaTE-Eval and ReFiSco."""
+"""Readers of public annotations, on small files in their layouts: ReXVal, RadPref and RaTE-Eval."""
 
 import json
 
 import pytest
 
-from rrg_rewards.data import (
-    ErrorRecord,
-    TableError,
-    read_radevalx,
-    read_radpref,
-    read_rate_eval,
-    read_refisco,
-    read_rexval,
-)
+from rrg_rewards.data import ErrorRecord, TableError, read_radpref, read_rate_eval, read_rexval
 
 COUNTS = "study_number,candidate_type,error_category,clinically_significant,rater_index,num_errors\n"
-
-
-class TestRadEvalX:
-    def write(self, folder, *rows, header=COUNTS, reports="gt_report,model\nClear.,Possible edema.\n"):
-        (folder / "reports.csv").write_text(reports)
-        (folder / "errors.csv").write_text(header + "".join(f"{row}\n" for row in rows))
-        return folder / "reports.csv", folder / "errors.csv"
-
-    ROWS = (
-        "0,model,1,True,0,2",
-        "0,model,1,False,0,1",
-        "0,model,1,True,1,1",
-        "0,model,7,False,0,1",
-        "0,model,8,True,1,2",
-    )
-
-    def test_uncertainty_is_an_error_of_no_category(self, tmp_path):
-        (record,) = read_radevalx(*self.write(tmp_path, *self.ROWS))
-        assert (record.reference, record.candidate, record.source) == ("Clear.", "Possible edema.", "radevalx")
-        assert record.counts == (2.0, None, None, None, None, None)
-        assert record.significant == (1.5, None, None, None, None, None)
-        # Raters who counted a category: rater 0 one error of category 7, rater 1 two of category 8.
-        assert record.other == 3.0
-        assert record.total == 5.0
-
-    def test_significance_and_rater(self, tmp_path):
-        files = self.write(tmp_path, *self.ROWS)
-        assert read_radevalx(*files, significant=True)[0].total == 3.5
-        assert read_radevalx(*files, rater=0)[0].counts[0] == 3.0
-        with pytest.raises(ValueError, match="rater must be one of 0, 1, got 2"):
-            read_radevalx(*files, rater=2)
-
-    def test_there_are_eight_categories(self, tmp_path):
-        with pytest.raises(TableError, match="'error_category': must be a whole number from 1 to 8, got '9'"):
-            read_radevalx(*self.write(tmp_path, "0,model,9,True,0,1"))
-
-    def test_missing_columns_are_all_named(self, tmp_path):
-        files = self.write(tmp_path, "0,model,1,1", header="study_number,candidate_type,category,count\n")
-        message = (
-            "errors.csv: lacks error_category, clinically_significant, rater_index, num_errors; it has study_number"
-        )
-        with pytest.raises(TableError, match=message):
-            read_radevalx(*files)
-        with pytest.raises(TableError, match=r"reports.csv: lacks gt_report; it has gt, model"):
-            read_radevalx(*self.write(tmp_path, reports="gt,model\nClear.,Edema.\n"))
-
-    def test_columns_of_other_names(self, tmp_path):
-        files = self.write(
-            tmp_path,
-            "0,model,1,True,0,2",
-            header=COUNTS.replace("num_errors", "n"),
-            reports="report,model\nClear.,Edema.\n",
-        )
-        names = {"count": "n", "reference": "report"}
-        assert read_radevalx(*files, columns=names)[0].counts[0] == 2.0
-        with pytest.raises(ValueError, match="unknown key of columns 'counts'; did you mean 'count'"):
-            read_radevalx(*files, columns={"counts": "n"})
 
 
 def test_rexval_has_significant_counts_and_a_second_file_name(tmp_path):
@@ -142,49 +77,6 @@ class TestRaTEEval:
             read_rate_eval(path)
 
 
-class TestReFiSco:
-    HEADER = "study_id,report_source,reference_report,line,severity\n"
-    ROWS = (
-        "s1,m1,Small effusion.,Effusion.,No error",
-        "s1,m1,Small effusion.,Cardiomegaly.,Actionable nonurgent error",
-        "s1,m1,Small effusion.,Old fracture.,not-actionable",
-        "s1,m2,Small effusion.,Pneumothorax.,Emergent error",
-    )
-
-    def write(self, folder, *rows, header=HEADER):
-        path = folder / "refisco.csv"
-        path.write_text(header + "".join(f"{row}\n" for row in rows))
-        return path
-
-    def test_lines_with_errors_are_counted(self, tmp_path):
-        first, second = read_refisco(self.write(tmp_path, *self.ROWS))
-        assert (first.reference, first.candidate) == ("Small effusion.", "Effusion. Cardiomegaly. Old fracture.")
-        assert (first.counts, first.other, first.total, first.source) == ((None,) * 6, 2, 2.0, "refisco")
-        assert (second.candidate, second.total) == ("Pneumothorax.", 1.0)
-
-    @pytest.mark.parametrize(
-        ("row", "message"),
-        [
-            (
-                "s1,m1,Small effusion.,Edema.,severe",
-                r"data row 5 \(line 6\), column 'severity': must be one of no error",
-            ),
-            ("s1,m1,Other.,Edema.,No error", "column 'reference_report': differs from earlier rows of the study"),
-            ("s1,m1,Small effusion.,,No error", "column 'line': is missing"),
-        ],
-    )
-    def test_a_bad_row_is_named(self, tmp_path, row, message):
-        with pytest.raises(TableError, match=message):
-            read_refisco(self.write(tmp_path, *self.ROWS, row))
-
-    def test_missing_columns_are_all_named_and_can_be_given(self, tmp_path):
-        header = self.HEADER.replace("line", "sentence").replace("severity", "grade")
-        path = self.write(tmp_path, *self.ROWS, header=header)
-        with pytest.raises(TableError, match="lacks line, severity; it has study_id, report_source, reference_report"):
-            read_refisco(path)
-        assert read_refisco(path, columns={"line": "sentence", "grade": "grade"})[0].total == 2.0
-
-
 REXVAL_REPORTS = (
     "study_id,gt_report,radgraph,bertscore\n10,Clear.,Edema.,Clear lungs.\n11,Small effusion.,Effusion.,Clear.\n"
 )
@@ -214,6 +106,8 @@ class TestReXVal:
         assert first.counts == (2.0, 0.0, None, None, None, None)
         assert (second.reference, second.candidate) == ("Small effusion.", "Clear.")
         assert second.counts == (None, 0.5, None, None, None, 4.0)
+        assert (second.study, second.attributes) == ("1", {"candidate_type": "bertscore"})
+        assert (second.judgement("significant"), second.judgement("insignificant")) == (0.5, 4.0)
 
     def test_one_significance_and_one_rater(self, tmp_path):
         folder = rexval(tmp_path)
@@ -288,6 +182,17 @@ class TestRadPref:
         assert first.counts == (0.5, 0.5, 0.5, 1.0, None, None)
         assert second.counts == (0.0, 0.0, 0.0, 0.0, None, None)
         assert (first.reference, first.candidate, first.source) == ("Effusion.", "Edema.", "radpref")
+        assert (first.study, first.attributes, first.ratings) == ("1", {"candidate": "C1"}, {"rating": None})
+
+    def test_ratings_of_the_candidate(self, tmp_path):
+        radiologists = [
+            {name: {**one[name], "rating": rating} for name, rating in (("C1", 2 + place), ("C2", 5))}
+            for place, one in enumerate(RADPREF_ENTRY["radiologists"])
+        ]
+        path = self.write(tmp_path / "pairs.json", {**RADPREF_ENTRY, "id": "p7", "radiologists": radiologists})
+        assert [record.judgement("rating") for record in read_radpref(path)] == [2.5, 5.0]
+        assert [record.judgement("rating") for record in read_radpref(path, radiologist=0)] == [2.0, 5.0]
+        assert {record.study for record in read_radpref(path)} == {"p7"}
 
     def test_one_radiologist(self, tmp_path):
         path = self.write(tmp_path / "pairs.json", RADPREF_ENTRY)
