@@ -40,6 +40,8 @@ from rrg_rewards.analysis.judge_settings import GradingSettings as GradingSettin
 from rrg_rewards.analysis.judge_settings import JudgeLimits as JudgeLimits
 from rrg_rewards.analysis.judge_settings import MiningSettings as MiningSettings
 from rrg_rewards.analysis.judge_settings import QuestionSettings as QuestionSettings
+from rrg_rewards.analysis.judge_settings import ReleasedQuestionSettings as ReleasedQuestionSettings
+from rrg_rewards.analysis.judge_settings import ReleasedSchemaSettings as ReleasedSchemaSettings
 from rrg_rewards.analysis.judge_settings import SensitivitySettings as SensitivitySettings
 from rrg_rewards.analysis.labelling import LabelledTable as LabelledTable
 from rrg_rewards.analysis.labelling import label_table as label_table
@@ -54,6 +56,8 @@ from rrg_rewards.analysis.question_items import ReportTexts as ReportTexts
 from rrg_rewards.analysis.question_items import build_question_items as build_question_items
 from rrg_rewards.analysis.question_items import mine_attributes as mine_attributes
 from rrg_rewards.analysis.question_items import read_report_texts as read_report_texts
+from rrg_rewards.analysis.released_questions import convert_questions as convert_questions
+from rrg_rewards.analysis.released_questions import convert_schema as convert_schema
 from rrg_rewards.analysis.scoring import score_table as score_table
 from rrg_rewards.analysis.sensitivity import ReportVersions as ReportVersions
 from rrg_rewards.analysis.sensitivity import Sensitivity as Sensitivity

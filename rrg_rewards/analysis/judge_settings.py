@@ -178,34 +178,112 @@ class QuestionSettings:
     """Settings of :func:`~rrg_rewards.analysis.build_question_items`.
 
     Args:
-        text_column: Column of the report texts.
-        id_column: Column of report ids. Default: row numbers.
+        text_column: Column of the report texts, or several separated by commas, such as
+            ``Findings_EN,Impressions_EN``, whose texts are joined by a line break.
+        id_column: Column of report ids. Default: ``key``, or else row numbers.
         schema: Question schema: ``ct_rate``, ``merlin``, the path of a YAML file, or a
             :class:`~rrg_rewards.questions.QuestionSchema`.
         judge: Language model that reads the reports, as in :func:`~rrg_rewards.judges.get_judge`. Default: the finding
             engine, or rules.
-        labels: Use only findings whose label is 1, in columns named like the findings.
+        labels: Use only findings whose label is 1, in columns named like the findings, ignoring case and underscores:
+            of the reports' table (``True``), or of another table (its path), joined by ``key``.
         label_prefix: The same, with columns named by this text and the label.
+        key: Column of the names of studies in the tables of reports and labels, with or without ``.nii.gz``.
+        one_per_scan: Use one reconstruction of each scan of CT-RATE, by the names in ``key`` or ``id_column``.
+        no_chest: Lists of volumes of CT-RATE that are left out, such as ``no_chest_valid.txt``.
         batch_size: Number of reports that the judge gets at a time.
+
+    Raises:
+        SettingError: If settings need a key and there is none.
     """
 
-    text_column: str = setting("report", "column of the report texts", metavar="NAME")
-    id_column: str | None = setting(None, "column of report ids (default: row numbers)", metavar="NAME")
+    text_column: str = setting(
+        "report", "column of the report texts, or several separated by commas, whose texts are joined", metavar="NAME"
+    )
+    id_column: str | None = setting(None, "column of report ids (default: --key, or else row numbers)", metavar="NAME")
     schema: Any = setting(
         "ct_rate", "question schema: ct_rate, merlin or a YAML file (default: ct_rate)", metavar="NAME"
     )
     judge: Any = setting(None, f"{LANGUAGE_MODEL} (default: the finding engine)", metavar="JUDGE")
-    labels: bool = setting(False, "make items only for findings whose label is 1, in columns named like the findings")
+    labels: bool | str = setting(
+        False,
+        "make items only for findings whose label is 1, in columns named like the findings, or in those of another "
+        "table FILE, which needs --key",
+    )
     label_prefix: str | None = setting(None, "the same, with columns named TEXT + label", metavar="TEXT")
+    key: str | None = setting(
+        None, "column of the names of studies in the tables of reports and of labels", metavar="NAME"
+    )
+    one_per_scan: bool = setting(
+        False, "use one reconstruction of each scan of CT-RATE, by the names in --key or --id-column"
+    )
+    no_chest: Sequence[str] = setting(
+        (), "list of volumes of CT-RATE to leave out, such as no_chest_valid.txt; may be repeated", metavar="FILE"
+    )
     batch_size: int = batch_size_setting()
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if isinstance(self.labels, str) and self.key is None:
+            raise SettingError("labels", "labels of another table need --key, the column of the names of studies")
+        if isinstance(self.no_chest, str):
+            raise SettingError("no_chest", f"must be a sequence of files, got the text {self.no_chest!r}")
+        for name in ("one_per_scan", "no_chest"):
+            if getattr(self, name) and self.key is None and self.id_column is None:
+                raise SettingError(name, "needs --key or --id-column, the column of the names of the volumes")
 
     @property
     def has_labels(self) -> bool:
         """Whether the labels of the reports are read."""
-        return self.labels or self.label_prefix is not None
+        return bool(self.labels) or self.label_prefix is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedSchemaSettings:
+    """Settings of :func:`~rrg_rewards.analysis.convert_schema`.
+
+    Args:
+        name: Name of the question schema.
+        lexicon: Lexicon of the finding engine: ``chest_ct``, ``abdomen`` or the path of a YAML file. Default: whichever
+            of these two has more of the findings.
+        answer_type: Types of the answers by attribute, for those that the examples do not show.
+        readable_only: Leave out what the finding engine cannot read.
+    """
+
+    name: str = setting("ct_finebench", "name of the question schema (default: ct_finebench)", metavar="TEXT")
+    lexicon: str | None = setting(
+        None,
+        "lexicon of the finding engine: chest_ct, abdomen or a YAML file (default: the one with more of the findings)",
+        metavar="NAME",
+    )
+    answer_type: Mapping[str, str] = setting(
+        {}, "type of the answers to an attribute, for example size=numeric; may be repeated", form="NAME=TYPE"
+    )
+    readable_only: bool = setting(False, "leave out findings and attributes that the finding engine cannot read")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedQuestionSettings:
+    """Settings of :func:`~rrg_rewards.analysis.convert_questions`.
+
+    Args:
+        schema: Question schema of the questions: ``ct_rate``, ``merlin``, the path of a YAML file, or a
+            :class:`~rrg_rewards.questions.QuestionSchema`.
+        column: Keys of the file by part, as in :func:`~rrg_rewards.data.read_released_questions`.
+    """
+
+    schema: Any = setting(
+        "ct_rate", "question schema: ct_rate, merlin or a YAML file (default: ct_rate)", metavar="NAME"
+    )
+    column: Mapping[str, str] = setting(
+        {}, "key of a part of the questions, for example answer=gt; may be repeated", form="NAME=COLUMN"
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)

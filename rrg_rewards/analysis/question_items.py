@@ -6,12 +6,22 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.analysis.judge_settings import MiningSettings, QuestionSettings
+from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.records.question_items import ReportItems
-from rrg_rewards.data.tables.table import Table
+from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.table import Table, TableError, study_name
 from rrg_rewards.findings import abnormal_findings, extract_findings
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.questions.engine import build_items
-from rrg_rewards.questions.schema import QAItem, check_finding_labels, get_question_schema, items_on
+from rrg_rewards.questions.schema import (
+    NOT_MENTIONED,
+    QAItem,
+    QuestionSchema,
+    check_finding_labels,
+    get_question_schema,
+    items_on,
+    name_key,
+)
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
@@ -20,6 +30,9 @@ if TYPE_CHECKING:
     from rrg_rewards.judges.base import Item, Judge, JudgeTask, Result
 
 # Modules of judges are imported where they are used: they import torch, which the finding engine does not need.
+
+# Spellings of Merlin's label of what a report does not mention.
+_NOT_MENTIONED = frozenset({str(NOT_MENTIONED), f"{NOT_MENTIONED}.0"})
 
 Triple = tuple[str, str, str]
 """Finding, attribute and value."""
@@ -55,26 +68,30 @@ def read_report_texts(
 ) -> ReportTexts:
     """Return the reports of a table, and their labels if the settings ask for them.
 
-    Missing and blank reports, and reports without labels if labels are asked for, are left out with a warning.
+    Missing and blank reports, and reports without labels if labels are asked for, are left out with a warning. A label
+    of -1, Merlin's label of a finding that the report does not mention, is not positive.
 
     Args:
         table: The table.
-        settings: Columns and schema.
-        log: Receives warnings.
+        settings: Columns and schema, and the table of the labels.
+        log: Receives warnings, and notes on rows that the settings leave out.
         source: Name of the table in messages.
 
     Raises:
         SettingError: If an id occurs more than once.
-        TableError: If a column is missing, or a cell is no label.
+        TableError: If a column is missing, a cell is no label, a study of the table of labels is missing or repeated,
+            or a name is not that of a volume of CT-RATE although ``one_per_scan`` or ``no_chest`` is set.
+        OSError: If the table of labels or a list of volumes cannot be read.
 
     Example:
         >>> read_report_texts(Table({"report": ["Edema."], "id": ["a"]}), QuestionSettings(id_column="id")).texts
         {'a': 'Edema.'}
     """
     log = log or RunLog()
-    texts = table.texts(settings.text_column)
+    table = _chosen_volumes(table, settings, log)
+    texts = _joined_texts(table, settings.text_column)
     ids = [str(row + 1) for row in range(len(table))]
-    if (column := settings.id_column) is not None:
+    if (column := settings.id_column or settings.key) is not None:
         ids = [str(cell) for cell in table.column(column)]
         if twice := [report_id for report_id, count in Counter(ids).items() if count > 1]:
             raise SettingError("id_column", f"{twice[0]!r} occurs more than once in {column!r}")
@@ -84,12 +101,76 @@ def read_report_texts(
     if not settings.has_labels:
         return ReportTexts(kept, source=source)
     schema = get_question_schema(settings.schema)
-    names = [f"{settings.label_prefix or ''}{finding.name}" for finding in schema.findings]
-    positive = dict(zip(ids, check_finding_labels(table.labels(names), schema), strict=True))
+    positive = dict(zip(ids, check_finding_labels(_labels(table, schema, settings, log), schema), strict=True))
     labelled = {report_id: findings for report_id in kept if (findings := positive[report_id]) is not None}
     if len(labelled) < len(kept):
         log.warn(f"{len(kept) - len(labelled)} of {len(kept)} reports have no labels, and are left out")
     return ReportTexts({report_id: kept[report_id] for report_id in labelled}, labelled, source)
+
+
+def _chosen_volumes(table: Table, settings: QuestionSettings, log: RunLog) -> Table:
+    """Return the rows of a table without volumes that are left out and other reconstructions of a scan."""
+    if not settings.one_per_scan and not settings.no_chest:
+        return table
+    column = settings.key or settings.id_column
+    assert column is not None
+    chosen, counts = ct_rate_scans(table, column, settings.no_chest, settings.one_per_scan)
+    log.note(
+        f"{counts.kept} of {counts.rows} volumes are used; {counts.without_chest} do not show the chest, "
+        f"{counts.other_reconstructions} are other reconstructions of a scan"
+    )
+    return chosen
+
+
+def _joined_texts(table: Table, names: str) -> list[str | None]:
+    """Return the texts of a column, or of several columns joined by line breaks, without blank ones."""
+    if names in table.columns or "," not in names:
+        return table.texts(names)
+    columns = [table.texts(name.strip()) for name in names.split(",")]
+    return [
+        "\n".join(text.strip() for text in row if text is not None and text.strip()) or None
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def _labels(
+    table: Table, schema: QuestionSchema, settings: QuestionSettings, log: RunLog
+) -> list[tuple[int, ...] | None]:
+    """Return the labels of each report in the order of the findings, -1 as 0."""
+    source = read_table(settings.labels) if isinstance(settings.labels, str) else table
+    names = [_label_column(source, settings.label_prefix or "", finding.name) for finding in schema.findings]
+    columns, num_not_mentioned = {}, 0
+    for name in names:
+        cells = source.column(name)
+        is_unmentioned = [str(cell).strip() in _NOT_MENTIONED for cell in cells]
+        columns[name] = [0 if unmentioned else cell for cell, unmentioned in zip(cells, is_unmentioned, strict=True)]
+        num_not_mentioned += sum(is_unmentioned)
+    rows = source.with_columns(columns).labels(names)
+    if num_not_mentioned:
+        log.note(f"{num_not_mentioned} labels of {source.source} are -1, not mentioned, and count as not positive")
+    return rows if source is table else _of_studies(rows, source, table, str(settings.key), log)
+
+
+def _label_column(table: Table, prefix: str, finding: str) -> str:
+    """Return the column of a finding's labels; names may differ in case and underscores."""
+    name = f"{prefix}{finding}"
+    alike = [column for column in table.names if name_key(column) == name_key(name)]
+    return alike[0] if name not in table.columns and len(alike) == 1 else name
+
+
+def _of_studies(
+    rows: Sequence[tuple[int, ...] | None], labels: Table, reports: Table, key: str, log: RunLog
+) -> list[tuple[int, ...] | None]:
+    """Return the row of each report's study, ``None`` for a study that the table of labels does not have."""
+    found: dict[str, tuple[int, ...] | None] = {}
+    for study, row in labels.row_by_name(key).items():
+        if study_name(study) in found:
+            raise TableError(f"{labels.where(row)}, column {key!r}: {study!r} is repeated; keep one of its rows")
+        found[study_name(study)] = rows[row]
+    studies = [study_name(study) for study in reports.row_by_name(key)]
+    if unused := len(found.keys() - set(studies)):
+        log.note(f"{unused} of {len(found)} studies of {labels.source} have no report")
+    return [found.get(study) for study in studies]
 
 
 def choose_reader(judge: "JudgeSetting") -> "Judge":

@@ -5,7 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.analysis.judge_settings import MiningSettings, QuestionSettings, SensitivitySettings
+from rrg_rewards.analysis.judge_settings import (
+    MiningSettings,
+    QuestionSettings,
+    ReleasedQuestionSettings,
+    ReleasedSchemaSettings,
+    SensitivitySettings,
+)
 from rrg_rewards.analysis.settings import LANGUAGE_MODEL, MetricChoice
 from rrg_rewards.cli.options import (
     Outputs,
@@ -21,9 +27,9 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.version import __version__
 
 _DESCRIPTION = """\
-Make questions on single attributes of findings for CT-FineBench, count the attributes that a corpus states, or measure
-how metrics score paraphrased reports and reports with wrong details. To score reports with CT-FineBench, use
-rrg-rewards score --metrics ct_finebench.
+Make questions on single attributes of findings for CT-FineBench, or convert the released ones, count the attributes
+that a corpus states, or measure how metrics score paraphrased reports and reports with wrong details. To score reports
+with CT-FineBench, use rrg-rewards score --metrics ct_finebench.
 """
 
 _BUILD = """\
@@ -31,11 +37,14 @@ Make question items from reference reports: for each finding that a report state
 one about each attribute that the report states. Items are made by the finding engine, which is deterministic and
 downloads nothing, or by a judge. The output has one row per report, with a list of items. Missing and blank reports,
 and reports on which the judge fails, are left out and counted. With --labels only findings that the labels of the data
-set call positive have items; the labels are 0 or 1 in columns that are named like the findings of the schema.
+set call positive have items; the labels are 0 or 1, or -1 for not mentioned, in columns that are named like the
+findings of the schema, ignoring case and underscores.
 
 examples:
   rrg-rewards finebench build reports.csv --text-column report_text --id-column AccessionNo --output items.jsonl
   rrg-rewards finebench build reports.csv --text-column report_text --labels --output items.jsonl
+  rrg-rewards finebench build validation_reports.csv --text-column Findings_EN,Impressions_EN --key VolumeName \\
+      --labels valid_predicted_labels.csv --one-per-scan --no-chest no_chest_valid.txt --output items.jsonl
   rrg-rewards finebench build reports.csv --text-column findings --schema merlin --output items.parquet \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
 """
@@ -50,6 +59,26 @@ examples:
   rrg-rewards finebench mine reports.csv --text-column report_text --min-count 50 --output triples.csv
   rrg-rewards finebench mine reports.csv --text-column report_text --labels --output triples.csv \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
+"""
+
+_SCHEMA = """\
+Convert the table of attributes that the authors of CT-FineBench released to a question schema. The table has the
+columns Finding, Feature, Explanation and Examples. Findings and attributes that the finding engine cannot read are
+listed. They need a judge that makes and answers the questions, or are left out with --readable-only.
+
+examples:
+  rrg-rewards finebench schema merlin_attributes.csv --output merlin_attributes.yaml
+  rrg-rewards finebench schema merlin_attributes.csv --answer-type size=numeric --readable-only --output readable.yaml
+"""
+
+_QUESTIONS = """\
+Convert a file of questions in JSON that the authors of CT-FineBench released to question items. The output has one row
+per report with its name, report_id, and a list of items, the context column of rrg-rewards score. Type of the answer,
+explanation and examples of each attribute are those of the schema.
+
+examples:
+  rrg-rewards finebench questions ctrate_qa_test.json --schema ctrate_attributes.yaml --output items.jsonl
+  rrg-rewards finebench questions questions.json --column report_id=name --column answer=gt --output items.jsonl
 """
 
 _SENSITIVITY = """\
@@ -69,19 +98,38 @@ examples:
 """
 
 
+_ITEM_SETTINGS = ("id_column", "schema", "judge", "labels", "label_prefix", "key", "one_per_scan", "no_chest")
+_LABELS = {"action": "store", "nargs": "?", "const": True, "default": False, "metavar": "FILE"}
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``finebench`` to the command line."""
     parser = commands.add_parser("finebench", help=summary, description=_DESCRIPTION)
     tasks = parser.add_subparsers(title="tasks", metavar="TASK", required=True)
 
     build = _add_task(tasks, "build", _build, "make question items from reports", _BUILD)
-    add_settings(build, QuestionSettings, "id_column", "schema", "judge", "labels", "label_prefix")
+    add_settings(build, QuestionSettings, *_ITEM_SETTINGS, labels=_LABELS)
     add_shared_options(build, "output", "batch_size")
 
     mine = _add_task(tasks, "mine", _mine, "count the attributes of findings in reports", _MINE)
-    labels = {"help": "ask the judge only about findings whose label is 1, in columns named like the findings"}
-    add_settings(mine, MiningSettings, "min_count", "schema", "judge", "labels", "label_prefix", labels=labels)
+    labels = {
+        **_LABELS,
+        "help": "ask the judge only about findings whose label is 1, in columns named like the findings, or in those "
+        "of another table FILE, which needs --key",
+    }
+    add_settings(mine, MiningSettings, "min_count", *_ITEM_SETTINGS[1:], labels=labels)
     add_shared_options(mine, "output", "batch_size")
+
+    schema = add_command_parser(tasks, "schema", _schema, "convert a released table of attributes", _SCHEMA)
+    add_table_argument(schema, "ATTRIBUTES", "attributes")
+    add_settings(schema, ReleasedSchemaSettings)
+    output = {"help": "YAML file to write; - is standard output (default: -)"}
+    add_shared_options(schema, "output", "format", "overwrite", output=output)
+
+    questions = add_command_parser(tasks, "questions", _questions, "convert a released file of questions", _QUESTIONS)
+    questions.add_argument("questions", metavar="QUESTIONS", help="file of questions (.json)")
+    add_settings(questions, ReleasedQuestionSettings)
+    add_shared_options(questions, "output", "format", "overwrite")
 
     sense = _add_task(
         tasks, "sensitivity", _sensitivity, "score paraphrased reports and reports with wrong details", _SENSITIVITY
@@ -139,6 +187,28 @@ def _mine(args: argparse.Namespace, terminal: Terminal) -> int:
         f"{len(mined.counts)} values of {mined.num_kept} pairs that occur {args.min_count} times or more in "
         f"{len(reports.texts)} reports; {len(mined.pairs) - mined.num_kept} rarer pairs are left out"
     )
+    return 0
+
+
+def _schema(args: argparse.Namespace, terminal: Terminal) -> int:
+    from rrg_rewards.analysis.released_questions import convert_schema
+    from rrg_rewards.data.tables.writers import check_output, open_output
+    from rrg_rewards.questions.schema_files import question_schema_yaml
+
+    check_output(args.output, args.overwrite)
+    schema = convert_schema(read_input(args, terminal), settings_from(args, ReleasedSchemaSettings), terminal)
+    with open_output(args.output, args.overwrite) as file:
+        file.write(question_schema_yaml(schema).encode())
+    return 0
+
+
+def _questions(args: argparse.Namespace, terminal: Terminal) -> int:
+    from rrg_rewards.analysis.released_questions import convert_questions
+    from rrg_rewards.data.records.question_items import write_question_items
+
+    settings_from(args, Outputs).check()
+    found = convert_questions(args.questions, settings_from(args, ReleasedQuestionSettings), terminal)
+    write_question_items(found.reports, args.output, args.format, args.overwrite)
     return 0
 
 

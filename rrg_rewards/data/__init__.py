@@ -42,6 +42,7 @@ from rrg_rewards.data.records.question_items import (
 from rrg_rewards.data.records.radeval_expert import read_radeval_expert
 from rrg_rewards.data.records.radevalx import read_radevalx
 from rrg_rewards.data.records.refisco import read_refisco
+from rrg_rewards.data.records.released_questions import ReleasedQuestions, read_released_questions
 from rrg_rewards.data.tables.json_documents import write_report_document
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
@@ -62,6 +63,7 @@ __all__ = [
     "PhantomFinding",
     "PhantomStudy",
     "RadGenomeCounts",
+    "ReleasedQuestions",
     "ReportItems",
     "ScanCounts",
     "Table",
@@ -93,6 +95,7 @@ __all__ = [
     "read_radpref",
     "read_rate_eval",
     "read_refisco",
+    "read_released_questions",
     "read_rexval",
     "read_table",
     "split_by_patient",

@@ -10,6 +10,12 @@ from rrg_rewards.questions.schema import (
     get_question_schema,
     positive_findings,
 )
+from rrg_rewards.questions.schema_files import (
+    ReleasedAttribute,
+    ReleasedSchema,
+    convert_released_attributes,
+    question_schema_yaml,
+)
 
 __all__ = [
     "AnswerType",
@@ -17,7 +23,11 @@ __all__ = [
     "FindingSpec",
     "QAItem",
     "QuestionSchema",
+    "ReleasedAttribute",
+    "ReleasedSchema",
     "compare_answers",
+    "convert_released_attributes",
     "get_question_schema",
     "positive_findings",
+    "question_schema_yaml",
 ]

@@ -19,15 +19,29 @@ SEVERAL_LESIONS = (
 """What a question asks of several lesions of a finding: the rule of the finding engine, and part of judges' prompts."""
 
 _SHIPPED = "rrg_rewards.questions.question_schemas"
-_FEWEST_EXAMPLES = 5
 _FIELDS = ("type", "question", "explanation", "examples", "values", "unit")
 _UNITS = ("length", "attenuation", "ratio")
 
 AnswerType = Literal["numeric", "categorical", "location", "existence"]
 """How answers are compared: as numbers with units, as values of a closed set, as places, or as yes or no."""
 
+NOT_MENTIONED = -1
+"""Label of a finding that a report does not mention, in Merlin's tables; it is not positive."""
+
 FindingLabels = Mapping[str, float] | Sequence[float]
-"""0 or 1 for each finding of a question schema: by the name of the label, or in the order of the findings."""
+"""0, 1 or -1 (not mentioned) for each finding of a question schema: by name, or in the order of the findings."""
+
+
+def name_key(name: str) -> str:
+    """Return what spellings of the name of a finding or an attribute share.
+
+    Case, underscores and repeated spaces do not count: data sets write ``submucosal_edema`` for ``Submucosal edema``.
+
+    Example:
+        >>> name_key("Submucosal_Edema")
+        'submucosal edema'
+    """
+    return " ".join(name.replace("_", " ").casefold().split())
 
 
 def _check_fields(spec: "QAItem | AttributeSpec", texts: tuple[str, ...], owner: str = "") -> None:
@@ -87,7 +101,7 @@ class AttributeSpec:
         answer_type: How answers are compared: ``numeric``, ``categorical``, ``location`` or ``existence``.
         question: The question. It does not contain an answer.
         explanation: Meaning of the attribute, for people and language models.
-        examples: Possible answers, at least five unless the type is ``existence``.
+        examples: Possible answers, at least one.
         values: For the finding engine: possible values of a categorical attribute, as names of groups or values in
             ``vocabulary.yaml``. Default: the values in the examples.
         unit: For the finding engine: the quantity of a numeric attribute: ``length``, ``attenuation`` in Hounsfield
@@ -115,10 +129,8 @@ class AttributeSpec:
         object.__setattr__(self, "examples", tuple(self.examples))
         object.__setattr__(self, "values", tuple(self.values))
         _check_fields(self, ("name", "question", "explanation"), f" of attribute {self.name!r}")
-        if self.answer_type != "existence" and len(self.examples) < _FEWEST_EXAMPLES:
-            raise ValueError(
-                f"examples of attribute {self.name!r} must be at least {_FEWEST_EXAMPLES}, got {len(self.examples)}"
-            )
+        if not any(example.strip() for example in self.examples):
+            raise ValueError(f"attribute {self.name!r} has no examples; it needs at least one possible answer")
         if self.unit not in _UNITS:
             raise ValueError(unknown_name_message("unit", str(self.unit), _UNITS))
 
@@ -141,17 +153,17 @@ class FindingSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
         names = [attribute.name for attribute in self.attributes]
-        if not names or len(set(names)) != len(names):
+        if not names or len(set(map(name_key, names))) != len(names):
             raise ValueError(f"attributes of {self.name!r} must be different and at least one, got {names}")
 
     def attribute(self, name: str) -> AttributeSpec:
-        """Return an attribute by name, ignoring case.
+        """Return an attribute by name, ignoring case and underscores.
 
         Raises:
             ValueError: If the name is unknown. The message names the nearest known one.
         """
         for attribute in self.attributes:
-            if attribute.name.casefold() == name.casefold():
+            if name_key(attribute.name) == name_key(name):
                 return attribute
         known = [attribute.name for attribute in self.attributes]
         raise ValueError(unknown_name_message(f"attribute of {self.name}", name, known))
@@ -182,24 +194,24 @@ class QuestionSchema:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "findings", tuple(self.findings))
-        self._by_name.update((finding.name.casefold(), finding) for finding in self.findings)
+        self._by_name.update((name_key(finding.name), finding) for finding in self.findings)
         if not self.findings or len(self._by_name) != len(self.findings):
             names = [finding.name for finding in self.findings]
             raise ValueError(f"findings of {self.name!r} must be different and at least one, got {names}")
 
     def finding(self, name: str) -> FindingSpec:
-        """Return a finding by name, ignoring case.
+        """Return a finding by name, ignoring case and underscores.
 
         Raises:
             ValueError: If the name is unknown. The message names the nearest known one.
         """
-        found = self._by_name.get(name.casefold())
+        found = self._by_name.get(name_key(name))
         if found is None:
             raise ValueError(unknown_name_message("finding", name, [finding.name for finding in self.findings]))
         return found
 
     def __contains__(self, name: str) -> bool:
-        return name.casefold() in self._by_name
+        return name_key(name) in self._by_name
 
     def __hash__(self) -> int:
         return hash((self.name, self.digest))
@@ -270,7 +282,10 @@ def _finding(where: str, name: Any, entry: Any, shared: Mapping[str, Any]) -> Fi
     if not isinstance(entry["ask"], list):
         raise ValueError(f"{where}, ask: must be a list of attributes, got {entry['ask']!r}")
     attributes, called = [], entry.get("called", name.lower())
-    for asked in ["existence", *entry["ask"]]:
+    names = [next(iter(asked), None) if isinstance(asked, Mapping) else asked for asked in entry["ask"]]
+    # Asked of every finding, and first, unless the finding has a question of its own.
+    implied = [] if "existence" in names else ["existence"]
+    for asked in [*implied, *entry["ask"]]:
         own: Any = {}
         if isinstance(asked, Mapping):
             if len(asked) != 1:
@@ -307,12 +322,13 @@ def _attribute(where: str, name: str, own: Any, shared: Mapping[str, Any], calle
 def positive_findings(labels: FindingLabels, schema: QuestionSchema, where: str = "labels") -> frozenset[str]:
     """Return the findings that a report's labels call positive.
 
-    A finding belongs to the label of the same name, ignoring case. The findings of ``ct_rate`` and ``merlin`` are the
-    labels of :data:`rrg_rewards.schemas.CT_RATE` and :data:`rrg_rewards.schemas.MERLIN`, in their order.
+    A finding belongs to the label of the same name, ignoring case and underscores. The findings of ``ct_rate`` and
+    ``merlin`` are the labels of :data:`rrg_rewards.schemas.CT_RATE` and :data:`rrg_rewards.schemas.MERLIN`, in their
+    order.
 
     Args:
-        labels: 0 or 1 for each finding: a mapping from names of labels, which may have further labels, or a sequence in
-            the order of the schema's findings.
+        labels: 0 or 1 for each finding, or -1 for one that the report does not mention, as Merlin has it: a mapping
+            from names of labels, which may have further labels, or a sequence in the order of the schema's findings.
         schema: The question schema.
         where: Name of the labels in messages.
 
@@ -321,7 +337,7 @@ def positive_findings(labels: FindingLabels, schema: QuestionSchema, where: str 
 
     Raises:
         TypeError: If the labels are neither a mapping nor a sequence.
-        ValueError: If a finding has no label, a sequence has another length, or a label is not 0 or 1.
+        ValueError: If a finding has no label, a sequence has another length, or a label is not 0, 1 or -1.
 
     Example:
         >>> row = [0] * 18
@@ -345,18 +361,20 @@ def positive_findings(labels: FindingLabels, schema: QuestionSchema, where: str 
             )
         values = dict(zip(findings, given, strict=True))
     for finding, label in values.items():
-        if isinstance(label, str) or label not in (0, 1):
-            raise ValueError(f"{where}: {finding!r} must be 0 or 1, got {label!r}; map uncertain labels first")
-    return frozenset(finding for finding, label in values.items() if label)
+        if isinstance(label, str) or label not in (0, 1, NOT_MENTIONED):
+            raise ValueError(
+                f"{where}: {finding!r} must be 0 or 1 (or -1: not mentioned), got {label!r}; map uncertain labels first"
+            )
+    return frozenset(finding for finding, label in values.items() if label == 1)
 
 
 def _by_finding(labels: Mapping[str, Any], findings: Sequence[str], schema: str, where: str) -> dict[str, Any]:
-    given = {str(name).casefold(): label for name, label in labels.items()}
+    given = {name_key(str(name)): label for name, label in labels.items()}
     for finding in findings:
-        if finding.casefold() not in given:
+        if name_key(finding) not in given:
             unknown = unknown_name_message("label", finding, [str(name) for name in labels])
             raise ValueError(f"{where}: question schema {schema!r} needs a label for each finding: {unknown}")
-    return {finding: given[finding.casefold()] for finding in findings}
+    return {finding: given[name_key(finding)] for finding in findings}
 
 
 def check_finding_labels(

@@ -15,7 +15,7 @@ from rrg_rewards.analysis import (
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.questions import get_question_schema
 from rrg_rewards.questions.engine import build_items
-from rrg_rewards.utilities.run_log import RunWarning
+from rrg_rewards.utilities.run_log import RunLog, RunWarning
 from rrg_rewards.utilities.settings import SettingError
 
 TEXTS = ["Nodule of 5 mm in the left lung.", "Edema.", "Normal.", "Small left pleural effusion."]
@@ -99,3 +99,101 @@ def test_a_judge_is_asked_about_positive_findings_only():
     assert {finding for finding, _, _ in mined.counts} == {"Lung nodule"}
     nothing = ReportTexts({"b": "Small left pleural effusion."}, {"b": frozenset()})
     assert mine_attributes(nothing, MiningSettings(judge=WritingJudge())).counts == {}
+
+
+VOLUMES = ["valid_1_a_2.nii.gz", "valid_1_a_1.nii.gz", "valid_2_a_1.nii.gz", "valid_3_a_1.nii.gz"]
+CT_RATE_REPORTS = Table(
+    {
+        "VolumeName": VOLUMES,
+        "Findings_EN": ["Nodule of 5 mm.", "Nodule of 5 mm.", " ", "Small left effusion."],
+        "Impressions_EN": ["Nodule. ", "Nodule. ", None, "Effusion."],
+    },
+    "reports.csv",
+)
+CT_RATE_TEXT = "Findings_EN,Impressions_EN"
+
+
+def test_read_report_texts_joins_columns() -> None:
+    settings = QuestionSettings(text_column=CT_RATE_TEXT, key="VolumeName")
+    with pytest.warns(RunWarning, match="1 of 4 reports are missing or blank"):
+        reports = read_report_texts(CT_RATE_REPORTS, settings)
+    assert reports.texts["valid_3_a_1.nii.gz"] == "Small left effusion.\nEffusion."
+    assert list(reports.texts) == [VOLUMES[0], VOLUMES[1], VOLUMES[3]]
+    # A column whose name has a comma is one column.
+    assert read_report_texts(Table({CT_RATE_TEXT: ["Edema."]}), QuestionSettings(text_column=CT_RATE_TEXT)).texts
+    with pytest.raises(TableError, match="unknown column 'Impression_EN'; did you mean 'Impressions_EN'"):
+        read_report_texts(CT_RATE_REPORTS, QuestionSettings(text_column="Findings_EN, Impression_EN"))
+
+
+def test_read_report_texts_of_scans(tmp_path, run_notes) -> None:
+    path = tmp_path / "no_chest_valid.txt"
+    path.write_text("valid_3_a_1\n")
+    settings = QuestionSettings(text_column="Findings_EN", key="VolumeName", one_per_scan=True, no_chest=[str(path)])
+    reports = read_report_texts(CT_RATE_REPORTS, settings, run_notes)
+    assert list(reports.texts) == ["valid_1_a_1.nii.gz"]
+    assert "2 of 4 volumes are used; 1 do not show the chest, 1 are other reconstructions of a scan" in run_notes.text
+    for wrong in ({"one_per_scan": True}, {"no_chest": [str(path)]}):
+        with pytest.raises(SettingError, match="needs --key or --id-column"):
+            QuestionSettings(**wrong)
+    with pytest.raises(SettingError, match="must be a sequence of files"):
+        QuestionSettings(key="VolumeName", no_chest=str(path))
+
+
+@pytest.fixture
+def run_notes():
+    class Notes(RunLog):
+        text = ""
+
+        def note(self, text):
+            self.text += text + "\n"
+
+        def warn(self, text):
+            self.text += text + "\n"
+
+    return Notes()
+
+
+def label_table(tmp_path, rows, names=NAMES):
+    path = tmp_path / "labels.csv"
+    lines = [",".join(["VolumeName", *names]), *(",".join([volume, *map(str, labels)]) for volume, labels in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def row_of(*positive, negative=0):
+    return [1 if name in positive else negative for name in NAMES]
+
+
+def test_read_report_texts_with_labels_of_another_table(tmp_path, run_notes) -> None:
+    # Other order, names without the ending, snake case, and -1 for what is not mentioned.
+    names = [name.lower().replace(" ", "_") for name in NAMES]
+    rows = [
+        ("valid_3_a_1", row_of("Pleural effusion")),
+        ("valid_1_a_1", row_of("Lung nodule", negative=-1)),
+        ("valid_9_a_1", row_of()),
+    ]
+    labels = label_table(tmp_path, rows, names)
+    settings = QuestionSettings(text_column="Impressions_EN", key="VolumeName", labels=labels)
+    reports = read_report_texts(CT_RATE_REPORTS, settings, run_notes)
+    assert reports.positive == {VOLUMES[1]: {"Lung nodule"}, VOLUMES[3]: {"Pleural effusion"}}
+    assert list(reports.texts) == [VOLUMES[1], VOLUMES[3]]
+    for told in ("17 labels of", "are -1, not mentioned", "1 of 3 studies of", "1 of 3 reports have no labels"):
+        assert told in run_notes.text
+    items = build_question_items(reports, settings, run_notes)
+    assert [{item.finding for item in row.items} for row in items.rows] == [{"Lung nodule"}, {"Pleural effusion"}]
+
+
+def test_read_report_texts_with_labels_that_do_not_fit(tmp_path) -> None:
+    def read(rows, names=NAMES):
+        labels = label_table(tmp_path, rows, names)
+        settings = QuestionSettings(text_column="Impressions_EN", key="VolumeName", labels=labels)
+        return read_report_texts(CT_RATE_REPORTS, settings)
+
+    with pytest.raises(TableError, match="'Medical material': must be a label of 0 or 1, got '2'"):
+        read([("valid_1_a_1", [2, *[0] * 17])])
+    with pytest.raises(TableError, match="unknown column 'Medical material'"):
+        read([("valid_1_a_1", row_of())], ["material", *NAMES[1:]])
+    with pytest.raises(TableError, match=r"'valid_1_a_1\.nii\.gz' is repeated; keep one of its rows"):
+        read([("valid_1_a_1", row_of()), ("valid_1_a_1.nii.gz", row_of())])
+    with pytest.raises(SettingError, match="labels of another table need --key"):
+        QuestionSettings(labels="labels.csv")

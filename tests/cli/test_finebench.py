@@ -75,7 +75,7 @@ def test_label_columns_that_do_not_fit_are_told(run, reports, write_csv, tmp_pat
     )
     assert (result.code, "'Medical material'" in result.err) == (1, True)
     names = [finding.name for finding in get_question_schema("ct_rate").findings]
-    path = write_csv("l.csv", ["text", *names], ("Edema.", *[0] * 17, -1))
+    path = write_csv("l.csv", ["text", *names], ("Edema.", *[0] * 17, 2))
     result = run("finebench", "build", path, "--text-column", "text", "--labels", "--output", tmp_path / "i.jsonl")
     assert (result.code, "'Interlobular septal thickening': must be a label of 0 or 1" in result.err) == (1, True)
     assert not (tmp_path / "i.jsonl").exists()
