@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.metrics.callable import CallableMetric
+from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
@@ -24,6 +25,8 @@ _HIGHER_IS_BETTER = frozenset(
     }
 )
 _SECRETS = ("key", "token")
+# GREEN's categories of clinically significant errors are those of CREPE, in this order; matched findings follow.
+_GREEN_COUNTS = (*ERROR_CATEGORIES, "matched_findings")
 
 
 class RadEvalMetric(CallableMetric):
@@ -37,11 +40,15 @@ class RadEvalMetric(CallableMetric):
     Requires the extra ``radeval``, with Python 3.11 or later. RadEval downloads the weights of a metric at its first
     use; ``bleu`` and ``rouge`` need none.
 
+    ``green`` also has the numbers of clinically significant errors by category (``false_finding``,
+    ``omitted_finding``, ``wrong_location``, ``wrong_severity``, ``false_comparison``, ``omitted_comparison``) and
+    ``matched_findings`` as sub-scores. RadEval's ``compute`` does not return them; they are read from its scorer.
+
     Args:
         metric: Name of the metric in RadEval, such as ``radgraph``, ``ratescore``, ``green`` or ``radcliq``.
         value: Name of the score, if RadEval returns several: ``radgraph_partial``, ``rougeL``,
             ``f1chexbert_sample_acc_5``.
-        parts: Names of further scores to report as sub-scores.
+        parts: Names of further scores to report as sub-scores. Default: all of ``green``, none of the others.
         settings: Arguments of RadEval's metric, such as ``model_name`` of a judge. A metric that sends reports to a
             service by default must be given the model.
         higher_is_better: Whether higher scores are better. Default: false for ``radcliq``, true for the other metrics
@@ -64,12 +71,16 @@ class RadEvalMetric(CallableMetric):
         metric: str,
         *,
         value: str | None = None,
-        parts: Sequence[str] = (),
+        parts: Sequence[str] | None = None,
         settings: Mapping[str, Any] | None = None,
         higher_is_better: bool | None = None,
         **kwargs: Any,
     ) -> None:
         self.scorer = _RadEvalScorer(metric, dict(settings or {}))
+        if parts is None:
+            parts = _GREEN_COUNTS if metric == "green" else ()
+        if metric == "green":
+            value = value or "green"
         if higher_is_better is None:
             higher_is_better = _is_higher_better(metric)
         super().__init__(
@@ -123,7 +134,7 @@ class _RadEvalScorer(Backend):
 
     def __call__(self, predictions: list[str], references: list[str]) -> Mapping[str, Any]:
         scores: Mapping[str, Any] = self.model.compute(refs=references, hyps=predictions, per_sample=True)
-        return scores
+        return {**scores, **_green_counts(self.model, scores["green"])} if self.metric == "green" else scores
 
 
 class CheXbertLabeler(Backend):
@@ -186,6 +197,24 @@ class CheXbertLabeler(Backend):
 
 def _registry() -> Any:
     return require("radeval.metrics._registry", extra=_EXTRA)
+
+
+def _green_counts(model: Any, scores: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the counts of the reports that RadEval's GREEN has scored last; empty if it has none.
+
+    Args:
+        model: The metric with its model.
+        scores: Scores of these reports; a report without a score has no counts.
+    """
+    table = getattr(getattr(model, "_scorer", None), "error_counts", None)
+    # A data frame with a column for each category and one for matched findings.
+    columns = [] if table is None else list(table)
+    if len(columns) != len(_GREEN_COUNTS):
+        return {}
+    return {
+        name: [None if score is None else count for score, count in zip(scores, table[column], strict=True)]
+        for name, column in zip(_GREEN_COUNTS, columns, strict=True)
+    }
 
 
 def _is_higher_better(metric: str) -> bool:

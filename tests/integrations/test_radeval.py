@@ -13,6 +13,7 @@ import pytest
 from rrg_rewards.integrations.radeval import CheXbertLabeler, RadEvalMetric, _is_higher_better
 from rrg_rewards.metrics import ReportCRG, make_metric
 from rrg_rewards.rewards import MetricReward, make_reward
+from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 
 REGISTRY = """
 METRIC_REGISTRY = {name: ("radeval.metrics.all", cls) for name, cls in {
@@ -49,10 +50,25 @@ class RadCliQMetric(MetricBase):
     def scores(self, refs, hyps):
         return {"radcliq_v1": [self.scale * (r != h) for r, h in zip(refs, hyps)]}
 
+class Green:
+    sub_categories = [
+        "(a) False report of a finding in the candidate", "(b) Missing a finding present in the reference",
+        "(c) Misidentification of a finding's anatomic location/position",
+        "(d) Misassessment of the severity of a finding",
+        "(e) Mentioning a comparison that isn't in the reference",
+        "(f) Omitting a comparison detailing a change from a prior study"]
+    def __call__(self, refs, hyps):
+        import pandas
+        rows = [[0] * 7 if h == "unreadable" else [len(h), 0, 1, 0, 0, 2, 3] for h in hyps]
+        self.error_counts = pandas.DataFrame(rows, columns=[*self.sub_categories, "Matched Findings"])
+        return [None if h == "unreadable" else 0.5 for h in hyps]
+
 class GreenMetric(MetricBase):
     name = "green"
+    def __init__(self):
+        self._scorer = Green()
     def scores(self, refs, hyps):
-        return {"green": [None if h == "unreadable" else 0.5 for h in hyps]}
+        return {"green": self._scorer(refs, hyps)}
 
 class MammoGreenMetric(MetricBase):
     name = "mammo_green"
@@ -109,7 +125,71 @@ def test_radeval_metric_has_scores_parts_and_a_sign() -> None:
         RadEvalMetric("radgraph").score(["a"], ["a"])
     reward = MetricReward(RadEvalMetric("radcliq", settings={"scale": 3.0}))
     assert reward(completions=["a", "b"], reference=["a", "a"]) == [0.0, -3.0]
-    assert RadEvalMetric("green").score(["unreadable", "b"], ["a", "a"]).value.nan_to_num(-1).tolist() == [-1, 0.5]
+
+
+COUNTS = (*ERROR_CATEGORIES, "matched_findings")
+
+
+@pytest.mark.usefixtures("radeval")
+def test_radeval_metric_has_the_error_counts_of_green() -> None:
+    metric = RadEvalMetric("green")
+    scores = metric.score(["unreadable", "bb", None], ["a", "a", "a"])
+    assert scores.value.nan_to_num(-1).tolist() == [-1, 0.5, -1]
+    found = {name: one.nan_to_num(-1).tolist() for name, one in scores.details.items()}
+    assert list(found) == list(COUNTS)
+    assert found["false_finding"] == [-1, 2, -1]
+    assert (found["wrong_location"], found["omitted_comparison"], found["matched_findings"][1]) == (
+        [-1, 1, -1],
+        [-1, 2, -1],
+        3,
+    )
+    metric.update(["b", "bbb"], ["a", "a"])
+    assert float(metric.statistics()["false_finding"]) == 2
+    # A batch without scorable pairs, and a metric without the counts.
+    assert metric.score([None], ["a"]).details["false_finding"].isnan().all()
+    assert not RadEvalMetric("green", parts=()).score(["b"], ["a"]).details
+    assert list(RadEvalMetric("green", parts=["wrong_severity"]).score(["b"], ["a"]).details) == ["wrong_severity"]
+
+
+@pytest.mark.usefixtures("radeval")
+def test_radeval_metric_says_if_green_has_no_error_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    green = importlib.import_module("radeval.metrics.all").Green
+    monkeypatch.setattr(green, "__call__", lambda self, refs, hyps: [0.5] * len(hyps))
+    with pytest.raises(ValueError, match="returned no score 'false_finding', only green"):
+        RadEvalMetric("green").score(["b"], ["a"])
+    assert RadEvalMetric("green", parts=()).score(["b"], ["a"]).value.tolist() == [0.5]
+
+
+GREEN_ANSWER = """[Explanation]:
+Two findings are invented, one is on the other side.
+
+[Clinically Significant Errors]:
+(a) False report of a finding in the candidate: 2. Cardiomegaly; Edema.
+(c) Misidentification of a finding's anatomic location/position: 1. Effusion.
+
+[Clinically Insignificant Errors]:
+(b) Missing a finding present in the reference: 3. Spur; clip; line.
+
+[Matched Findings]:
+1. Effusion.
+"""
+
+
+@pytest.mark.skipif(find_spec("radeval") is None, reason="RadEval is not installed (extra radeval)")
+def test_radeval_metric_reads_the_table_of_radevals_own_green(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RadEval's code from an answer of the model on; no weights are loaded."""
+    green = importlib.import_module("radeval.metrics.green_score.green").GREEN
+    adapter = importlib.import_module("radeval.metrics.green_score.adapter").GreenMetric
+
+    def answer(self, refs, hyps, on_sample_done=None):
+        self.dataset, self.completions = {"reference": refs, "prediction": hyps}, [GREEN_ANSWER] * len(refs)
+        return self.process_results()
+
+    monkeypatch.setattr(green, "__call__", answer)
+    monkeypatch.setattr(adapter, "__init__", lambda self: setattr(self, "_scorer", green(cpu=True)))
+    scores = RadEvalMetric("green").score(["Edema.", "Clear."], ["Normal.", "Normal."])
+    assert scores.value.tolist() == [0.25, 0.25]
+    assert [scores.details[name][0].item() for name in COUNTS] == [2, 0, 1, 0, 0, 0, 1]
 
 
 @pytest.mark.usefixtures("radeval")
