@@ -48,8 +48,9 @@ def attribute_discrepancies(
 ) -> list[AttributeDiscrepancy]:
     """Return the attribute errors of a candidate's finding.
 
-    An attribute that one of the reports does not state is not an error, with one exception: a candidate that states
-    neither side, degree nor location is unspecific, a significant error, if the reference states side and degree.
+    An attribute that one of the reports does not state is not an error, with two exceptions: a change since an earlier
+    examination; and a candidate that states neither side, degree nor location is unspecific, a significant error, if the
+    reference states side and degree.
 
     - Location: the other side, a lobe that is not adjacent, or another bone is significant. An adjacent lobe and
       another location within the same lobe are negligible; the two lobes of the left lung are adjacent. One side of
@@ -63,7 +64,9 @@ def attribute_discrepancies(
       above 4 mm below 3 cm, and above 20 % of the reference's size from 3 cm, where a mass begins. A mass instead of a
       nodule, and a nodule instead of a mass, are significant. Of other findings, a difference is significant above half
       of the smaller size.
-    - Change and acuity: opposite changes, and acute instead of chronic, are significant.
+    - Change since an earlier examination: "new" or "increased" that the candidate leaves out, adds or replaces is
+      significant. Any other difference, such as "stable" left out, is negligible. Acute instead of chronic is
+      significant. A match has at most one temporal error.
     - Certainty: possible instead of certain, or the reverse, is significant if the finding is urgent. Other differences
       are negligible.
 
@@ -92,7 +95,8 @@ def attribute_discrepancies(
     errors += _measurement(reference, candidate)
     # A name and a form that contradict the reference's are one error.
     named = bool(errors) and errors[0].type in ("descriptor", "unspecific", "overinterpretation")
-    errors += [error for error in _contradictions(ours, theirs) if not (named and error.type == "descriptor")]
+    errors += [] if named else _morphology(ours, theirs)
+    errors += _temporal(ours, theirs)
     return errors + _certainty(reference, candidate, significance)
 
 
@@ -294,7 +298,7 @@ def _is_beyond(concept: str, ours: float, theirs: float) -> bool:
     return round(abs(ours - theirs) - margin, 6) > 0
 
 
-def _contradictions(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy]:
+def _morphology(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy]:
     errors = []
     contradictions = load_knowledge("concepts")["contradictions"]
     if ours.morphology and theirs.morphology and set(ours.morphology).isdisjoint(theirs.morphology):
@@ -302,9 +306,22 @@ def _contradictions(ours: Attributes, theirs: Attributes) -> list[AttributeDiscr
         significant = any(set(pair) in pairs for pair in contradictions["morphology"])
         explanation = f"{_words(theirs.morphology)} for {_words(ours.morphology)}"
         errors.append(AttributeDiscrepancy("descriptor", significant, explanation))
-    for kind in ("change", "acuity"):
-        first, second = getattr(ours, kind), getattr(theirs, kind)
-        if first and second and first != second:
-            significant = any({first, second} == set(pair) for pair in contradictions[kind])
-            errors.append(AttributeDiscrepancy("temporal", significant, f"{second} for {first}"))
     return errors
+
+
+def _temporal(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy]:
+    """Return the difference in the change since an earlier examination, or in age: at most one.
+
+    A change that is new or worse is significant if the candidate leaves it out, invents it or has another one. A report
+    without an earlier examination states no change.
+    """
+    rules = load_knowledge("concepts")
+    errors = []
+    if ours.change != theirs.change:
+        significant = not {ours.change, theirs.change}.isdisjoint(rules["significant_changes"])
+        names = [change or "no stated change" for change in (theirs.change, ours.change)]
+        errors.append(AttributeDiscrepancy("temporal", significant, " for ".join(names)))
+    if ours.acuity and theirs.acuity and ours.acuity != theirs.acuity:
+        significant = any({ours.acuity, theirs.acuity} == set(pair) for pair in rules["contradictions"]["acuity"])
+        errors.append(AttributeDiscrepancy("temporal", significant, f"{theirs.acuity} for {ours.acuity}"))
+    return sorted(errors, key=lambda error: not error.significant)[:1]

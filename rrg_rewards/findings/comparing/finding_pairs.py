@@ -20,6 +20,8 @@ from rrg_rewards.findings.reading.wordings import lesion_bits, opposite_bits, wo
 
 # Costs of a match: each step between the concepts, and differences in side, location, density, severity and size.
 _STEP, _OPPOSITE, _ONE_OF_BOTH, _PLACE, _DENSITY, _SEVERITY, _SIZE = 4.0, 3.0, 1.0, 2.0, 1.0, 0.25, 0.5
+# Cost of a difference in change; it only decides between matches that are equal otherwise.
+_CHANGE = 1 / 64
 
 # Largest part in mm of several findings of which no size is stated.
 _SMALL_PART = 6.0
@@ -191,7 +193,7 @@ def are_apart(reference: Finding, candidate: Finding, relation: Relation) -> boo
 
 
 def match_cost(reference: Finding, candidate: Finding, relation: Relation) -> float:
-    """Return how much two related findings differ: in concept, side, place, density, severity and size."""
+    """Return how much two related findings differ: in concept, side, place, density, severity, size and change."""
     ours, theirs = reference.attributes, candidate.attributes
     cost = _STEP * relation.distance + _SEVERITY * severity_steps(ours, theirs)
     if sides_conflict(ours, theirs):
@@ -200,6 +202,8 @@ def match_cost(reference: Finding, candidate: Finding, relation: Relation) -> fl
         cost += _PLACE
     if density(reference) != density(candidate):
         cost += _DENSITY
+    if ours.change != theirs.change:
+        cost += _CHANGE
     if ours.size_mm and theirs.size_mm:
         # Of several nodules, those of nearly the same size are the same.
         cost += _SIZE * abs(ours.size_mm - theirs.size_mm) / max(ours.size_mm, theirs.size_mm)

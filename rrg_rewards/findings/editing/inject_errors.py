@@ -103,7 +103,7 @@ def inject_errors(
     number = int(draws.uniform() * (_MOST_HARMLESS + 1)) if harmless is None else harmless
     view = ReportView(report)
     # The engine must find no difference between the report and itself.
-    is_clear = _measured(compare_findings(view.findings, view.findings)) == (0, 0, 0, 0)
+    is_clear = _measured(compare_findings(view.findings, view.findings)) == (0, 0, 0, 0, 0)
     if not any(character.isalpha() for character in report) or not is_clear:
         return None
     injection = _Injection(view, draws, modality or report_modality(report))
@@ -115,17 +115,17 @@ def inject_errors(
     return InjectedReport(report, injection.candidate, tuple(injection.counts), requested, injection.edits())
 
 
-def _measured(comparison: FindingComparison) -> tuple[int, int, int, int] | None:
-    """Return the numbers of errors A to D in a comparison; ``None`` if it has other errors."""
+def _measured(comparison: FindingComparison) -> tuple[int, int, int, int, int] | None:
+    """Return the numbers of errors A to D in a comparison and of temporal errors; ``None`` if it has other errors."""
     errors = Counter(
-        error.type if error.significant else "negligible"
+        error.type if error.significant or error.type == "temporal" else "negligible"
         for match in comparison.matches
         for error in match.discrepancies
     )
-    if not errors.keys() <= {"location", "severity", "measurement"}:
+    if not errors.keys() <= {"location", "severity", "measurement", "temporal"}:
         return None
     severities = errors["severity"] + errors["measurement"]
-    return len(comparison.false), len(comparison.missing), errors["location"], severities
+    return len(comparison.false), len(comparison.missing), errors["location"], severities, errors["temporal"]
 
 
 def _key(mention: Finding) -> _Mention:
@@ -224,11 +224,13 @@ class _Injection:
     def _reads_as_meant(self, letter: str | None, detail: str, now: ReportView, counts: Sequence[int]) -> bool:
         before, after = Counter(map(_key, self._now.mentions)), Counter(map(_key, now.mentions))
         compared = len(now.comparing) - len(self._now.comparing)
-        return (
-            _mentions_fit(letter, detail, (before - after).elements(), (after - before).elements())
-            and _comparisons_fit(letter, compared)
-            and _measured(compare_findings(self._reference.findings, now.findings)) == tuple(counts[:4])
-        )
+        if not _mentions_fit(letter, detail, (before - after).elements(), (after - before).elements()):
+            return False
+        if not _comparisons_fit(letter, compared):
+            return False
+        measured = _measured(compare_findings(self._reference.findings, now.findings))
+        # A comparison of the whole examination is no error of a finding.
+        return measured is not None and measured[:4] == tuple(counts[:4]) and measured[4] <= sum(counts[4:])
 
     def edits(self) -> tuple[ErrorEdit, ...]:
         """Return all edits with their spans in the candidate."""

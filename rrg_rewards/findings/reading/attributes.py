@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.changes import share_changes, without_amounts
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, LUNG_PARTS, Attributes, Place
 from rrg_rewards.findings.reading.modifiers import PLACING, Modifier, modifier_reader
 from rrg_rewards.findings.reading.statements import statement_numbers
@@ -101,6 +102,8 @@ class AttributeReader:
         if not modifiers:
             return [_NOTHING] * len(spans)
         distinct = list({span.end: span for span in spans}.values())
+        names = [(span.start if span.first is None else span.first, span.end) for span in distinct]
+        modifiers = without_amounts(tokens, modifiers, names)
         numbers = _statements(tokens, distinct)
         owned: list[list[Modifier]] = [[] for _ in distinct]
         owners = self._owners(tokens, distinct, numbers)
@@ -112,6 +115,7 @@ class AttributeReader:
         if len(distinct) > 1:
             self._share_trailing(tokens, distinct, result, where, owned)
             self._share_leading(tokens, distinct, result, owned, numbers)
+            share_changes(tokens, names, [_change(own) for own in owned], result)
         by_end = dict(zip((span.end for span in distinct), result, strict=True))
         return [by_end[span.end] for span in spans]
 
@@ -330,12 +334,20 @@ def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
                 if value > values.get(kind, 0.0):
                     values["short_axis_mm"] = None
                     values.update(modifier.values)
+            elif kind == "change" and values.get(kind) == "stable":
+                # "Again seen is an effusion, which has increased."
+                values[kind] = value
             elif kind not in ("short_axis_mm", "laterality", "segment", "implied"):
                 values.setdefault(kind, value)
     values["laterality"] = where.laterality
     values["location"] = where.location
     values["places"] = where.places
     return Attributes(**values)
+
+
+def _change(modifiers: Sequence[Modifier]) -> Modifier | None:
+    """Return the first of some modifiers that states a change."""
+    return next((modifier for modifier in modifiers if modifier.values[0][0] == "change"), None)
 
 
 def _placed_as(own: Attributes, other: Attributes) -> Attributes:

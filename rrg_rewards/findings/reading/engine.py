@@ -11,6 +11,7 @@ from rrg_rewards.findings.knowledge.concepts import finding_organ, varies_in_org
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
+from rrg_rewards.findings.reading.changes import is_compared, with_presence
 from rrg_rewards.findings.reading.finding import LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, find_mentions, mention_spans, sentence_codes
@@ -240,8 +241,7 @@ class FindingEngine:
             findings = [self._named(mention, Span(mention.start, mention.end)) for mention in mentions]
             attributes = [reader.attributes(tokens, [finding.span])[0] for finding in findings]
         return [
-            (finding, _untimed(stated) if finding.is_open else stated)
-            for finding, stated in zip(findings, attributes, strict=True)
+            (finding, _timed(finding, stated, tokens)) for finding, stated in zip(findings, attributes, strict=True)
         ]
 
     def _findings(self, tokens: Sequence[str]) -> list[_TokenFinding]:
@@ -285,9 +285,14 @@ def _open(statement: OpenStatement) -> _TokenFinding:
     return _TokenFinding(concept, presence, start, end, span, finding_organ(concept, organ), is_open=True)
 
 
-def _untimed(attributes: Attributes) -> Attributes:
-    """Return attributes without growth: "the density of the liver has decreased" describes the liver."""
-    return replace(attributes, change=None) if attributes.change in ("increased", "decreased") else attributes
+def _timed(finding: _TokenFinding, attributes: Attributes, tokens: Sequence[str]) -> Attributes:
+    """Return the attributes of a finding with a change that fits its presence and its words."""
+    if finding.is_open and attributes.change in ("increased", "decreased") and not is_compared(tokens):
+        # "The density of the liver has decreased" describes the liver.
+        attributes = replace(attributes, change=None)
+    if attributes.change is None and finding.presence != ABSENT:
+        return attributes
+    return with_presence(attributes, finding.presence == ABSENT, tokens, finding.start)
 
 
 def _further_attributes(tokens: Sequence[str]) -> tuple[Attributes | None, Attributes | None]:
@@ -311,7 +316,7 @@ def _further_attributes(tokens: Sequence[str]) -> tuple[Attributes | None, Attri
 
 
 def _continues(tokens: Sequence[str]) -> bool:
-    """Whether a sentence describes the last finding: "It measures 5 mm", "The tip is in ..."."""
+    """Whether a sentence describes the last finding: "It measures 5 mm", "The tip is in ...", "New since May"."""
     if not tokens:
         return False
     has_article = tokens[0] in cue_words("continuations", "article")
@@ -319,17 +324,22 @@ def _continues(tokens: Sequence[str]) -> bool:
     is_measured = first in cue_words("continuations", "measured") and not cue_words(
         "continuations", "measuring"
     ).isdisjoint(after)
-    return (has_article and first == "tip") or is_measured or tokens[0] in cue_words("continuations", "sentence")
+    is_change = tokens[0] in cue_words("continuations", "change") and cue_words("continuations", "changed").issuperset(
+        tokens[1:2]
+    )
+    is_tip = has_article and first == "tip"
+    return is_tip or is_measured or is_change or tokens[0] in cue_words("continuations", "sentence")
 
 
 def _continued(finding: Finding, more: Attributes) -> Finding:
-    """Return a finding with the size, position and place that the next sentence states."""
+    """Return a finding with the size, position, place and change that the next sentence states."""
     stated = Attributes(
         laterality=more.laterality,
         size_mm=more.size_mm,
         short_axis_mm=more.short_axis_mm,
         device_position=more.device_position,
         location=more.location,
+        change=None if finding.presence == "absent" or more.change == "resolved" else more.change,
     )
     if more.device_position == "malpositioned":
         # "The tip is in the right atrium. It should be withdrawn."

@@ -1,6 +1,6 @@
 """A finding in a report and its attributes."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -10,6 +10,8 @@ LUNG_LEVELS = frozenset({"upper", "middle", "lower"})
 """Locations that are levels of the lung."""
 LUNG_PARTS = LUNG_LEVELS | {"central", "peripheral"}
 """Locations that are parts of the lung."""
+# Changes since an earlier examination, the one that calls for most attention first.
+_CHANGES = ("new", "increased", "decreased", "stable", "resolved")
 # Number of letters by which word forms are compared.
 _STEM = 5
 
@@ -38,7 +40,8 @@ class Attributes:
         short_axis_mm: Second dimension in mm, as in "5 x 4 mm".
         morphology: For example ``linear``, ``patchy``, ``calcified``.
         acuity: ``acute`` or ``chronic``.
-        change: ``new``, ``stable``, ``increased`` or ``decreased`` since an earlier examination.
+        change: ``new``, ``stable``, ``increased`` or ``decreased`` since an earlier examination; of an absent finding
+            ``resolved`` if the report says that it was there before.
         certainty: ``likely`` or ``possible`` if the report expresses doubt.
         device_position: ``satisfactory`` or ``malpositioned``.
         places: The places of a finding in several places with different sides: "right upper and left lower lobe".
@@ -64,11 +67,18 @@ class Attributes:
     def filled(self, other: "Attributes") -> "Attributes":
         """Return a copy in which the attributes that are not stated are those of ``other``.
 
+        Of two stated changes, the one that calls for more attention counts: new, then increased, decreased and stable.
+
         Example:
             >>> Attributes(severity="mild").filled(Attributes(severity="severe", laterality="left"))
             Attributes(laterality='left', severity='mild')
+            >>> Attributes(change="stable").filled(Attributes(change="new"))
+            Attributes(change='new')
         """
-        return Attributes(*[own or theirs for own, theirs in zip(_values(self), _values(other), strict=True)])
+        filled = Attributes(*[own or theirs for own, theirs in zip(_values(self), _values(other), strict=True)])
+        if self.change and other.change and _CHANGES.index(other.change) < _CHANGES.index(self.change):
+            return replace(filled, change=other.change)
+        return filled
 
 
 # Returns the values of all attributes; faster than asking for each.

@@ -242,9 +242,15 @@ def _densities_differ(first: Attributes, second: Attributes) -> bool:
     return bool(ours) and bool(theirs) and ours.isdisjoint(theirs)
 
 
+def _is_only_one_new(first: Attributes, second: Attributes) -> bool:
+    """Whether one of two lesions is new and the other was there before."""
+    changes = {first.change, second.change}
+    return "new" in changes and not changes <= {"new", None}
+
+
 def _is_another(first: Attributes, second: Attributes, reference: str | None) -> bool:
     """Whether a mention of a lesion, such as "a nodule", is not the one mentioned before."""
-    if _densities_differ(first, second):
+    if _densities_differ(first, second) or _is_only_one_new(first, second):
         return True
     if reference != "indefinite":
         return False

@@ -89,6 +89,21 @@ class TestInjectErrors:
     def test_uncompared(self):
         assert only("F", seed=0).candidate == REPORT.replace(", unchanged from the prior exam", "")
 
+    @pytest.mark.parametrize(
+        ("report", "letter", "significant"),
+        [
+            ("New effusion.", "F", {True}),
+            ("Unchanged effusion.", "F", {False}),
+            ("Small effusion.", "E", {True, False}),
+        ],
+    )
+    def test_what_is_compared_is_a_temporal_error(self, report, letter, significant):
+        found = [inject_errors(report, {letter: 1}, seed=seed, harmless=0).candidate for seed in range(12)]
+        comparisons = [compare_findings(report, candidate) for candidate in found]
+        errors = [error for found in comparisons for match in found.matches for error in match.discrepancies]
+        assert {error.type for error in errors} == {"temporal"}
+        assert {error.significant for error in errors} == significant
+
     def test_what_goes_with_a_finding_is_no_error_of_its_own(self):
         report = "Cardiomegaly, unchanged from the prior exam. Scoliosis."
         counts = {inject_errors(report, {"B": 2}, seed=seed, harmless=0).counts for seed in range(3)}
@@ -114,7 +129,7 @@ class TestInjectErrorsDeclines:
             # One finding under two names.
             ("Right lower lobe opacity. Clear otherwise. Right lower lobe pneumonia.", "B"),
             # Present in one sentence, absent in another.
-            ("Small right effusion. Near-complete resolution of the right pleural effusion.", "B"),
+            ("Small right effusion. Complete resolution of the right pleural effusion.", "B"),
             # The next sentence would refer to nothing.
             ("A nodule is seen. It may represent a granuloma.", "B"),
             # A possible finding is not certain enough to be removed.
@@ -158,12 +173,13 @@ def claimed(found: InjectedReport) -> tuple[int, ...]:
     return tuple(made[letter] for letter in "ABCDEF")
 
 
-def shown(reference: str, candidate: str) -> tuple[int, ...]:
-    """Errors A to D by the comparison of the reports."""
+def shown(reference: str, candidate: str, comparisons: int = 0) -> tuple[int, ...]:
+    """Errors A to D by the comparison of the reports; at most ``comparisons`` findings differ in change."""
     comparison = compare_findings(reference, candidate)
     errors = [error for match in comparison.matches for error in match.discrepancies]
-    assert all(error.significant for error in errors)
+    assert all(error.significant or error.type == "temporal" for error in errors)
     types = Counter(error.type for error in errors)
+    assert types.pop("temporal", 0) <= comparisons
     moved, severe = types.pop("location", 0), types.pop("severity", 0) + types.pop("measurement", 0)
     assert not types
     return len(comparison.false), len(comparison.missing), moved, severe
@@ -188,7 +204,7 @@ class TestInjectErrorsInRealReports:
             if found is None:
                 continue
             assert found.counts == claimed(found)
-            assert found.counts[:4] == shown(report, found.candidate)
+            assert found.counts[:4] == shown(report, found.candidate, sum(found.counts[4:]))
             assert all(made <= asked for made, asked in zip(found.counts, found.requested, strict=True))
             if not found.counts[1]:
                 assert comparing(found.candidate) - comparing(report) <= found.counts[4]
@@ -232,7 +248,7 @@ def test_inject_errors_edits_or_declines_any_text(words, seed):
     if found is not None:
         assert found.reference == report
         assert found.counts == claimed(found)
-        assert found.counts[:4] == shown(report, found.candidate)
+        assert found.counts[:4] == shown(report, found.candidate, sum(found.counts[4:]))
 
 
 def test_inject_errors_is_the_same_in_every_process():
