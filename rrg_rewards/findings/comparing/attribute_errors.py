@@ -49,8 +49,8 @@ def attribute_discrepancies(
     """Return the attribute errors of a candidate's finding.
 
     An attribute that one of the reports does not state is not an error, with two exceptions: a change since an earlier
-    examination; and a candidate that states neither side, degree nor location is unspecific, a significant error, if the
-    reference states side and degree.
+    examination; and a candidate that states neither side, degree nor location, which is unspecific, a significant
+    error, if the reference states side and degree.
 
     - Location: the other side, a lobe that is not adjacent, or another bone is significant. An adjacent lobe and
       another location within the same lobe are negligible; the two lobes of the left lung are adjacent. One side of

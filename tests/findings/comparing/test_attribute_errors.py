@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from rrg_rewards.findings import compare_findings
 
 SIGNIFICANT, NEGLIGIBLE = [("temporal", True)], [("temporal", False)]

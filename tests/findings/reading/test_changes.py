@@ -1,6 +1,7 @@
 """The change of a finding since an earlier examination."""
 
 import pytest
+
 from rrg_rewards.findings import abnormal_findings, extract_findings
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
 from rrg_rewards.findings.reading.finding import Attributes
@@ -169,9 +170,9 @@ def test_change_of_repeated_mentions_is_that_of_most_concern(report):
 
 
 def test_is_compared():
-    assert is_compared("increased since the prior study".split())
-    assert not is_compared("increased compared to the left side".split())
-    assert is_compared("increased compared to the left side on the prior study".split())
+    assert is_compared(["increased", "since", "the", "prior", "study"])
+    assert not is_compared(["increased", "compared", "to", "the", "left", "side"])
+    assert is_compared(["increased", "compared", "to", "the", "left", "side", "on", "the", "prior", "study"])
 
 
 @pytest.mark.parametrize(
