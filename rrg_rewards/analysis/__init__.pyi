@@ -7,6 +7,7 @@ from rrg_rewards.analysis.agreement import RatedRows as RatedRows
 from rrg_rewards.analysis.agreement import ScoreAgreement as ScoreAgreement
 from rrg_rewards.analysis.agreement import measure_agreement as measure_agreement
 from rrg_rewards.analysis.agreement_tables import TableAgreement as TableAgreement
+from rrg_rewards.analysis.agreement_tables import agreement_of_set as agreement_of_set
 from rrg_rewards.analysis.agreement_tables import agreement_of_table as agreement_of_table
 from rrg_rewards.analysis.answers import AnswerRun as AnswerRun
 from rrg_rewards.analysis.answers import Estimate as Estimate
@@ -68,6 +69,7 @@ from rrg_rewards.analysis.sensitivity import measure_sensitivity as measure_sens
 from rrg_rewards.analysis.settings import AgreementColumns as AgreementColumns
 from rrg_rewards.analysis.settings import AgreementSettings as AgreementSettings
 from rrg_rewards.analysis.settings import CompareSettings as CompareSettings
+from rrg_rewards.analysis.settings import DatasetChoice as DatasetChoice
 from rrg_rewards.analysis.settings import LabelSettings as LabelSettings
 from rrg_rewards.analysis.settings import MetricChoice as MetricChoice
 from rrg_rewards.analysis.settings import PairColumns as PairColumns

@@ -1,6 +1,6 @@
-"""Agreement of scores with human judgements in a table, read in batches."""
+"""Agreement of scores with human judgements in a table, read in batches, and in annotated data sets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,13 @@ from rrg_rewards.analysis.agreement import (
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.pairs import PairReader, located
-from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, PairColumns
+from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, DatasetChoice, PairColumns
+from rrg_rewards.data.records.annotated_sets import (
+    ANNOTATED_SETS,
+    judgement_table,
+    lower_is_better,
+    read_annotated_set,
+)
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table, TableError, is_missing
 from rrg_rewards.metrics.base import ReportMetric
@@ -92,6 +98,88 @@ def agreement_of_table(
     """
     log = log or RunLog()
     made = metrics_by_name(metrics)
+    _check_columns(columns, made, settings)
+    rows_at_once = _ONE_BATCH if made else batch_size
+    with BatchedTable(table, options.format, options.delimiter, rows_at_once) as batches:
+        reading = _Reading(str(table), batches, columns, pairs, options, log)
+        return _measured(reading, made, settings, with_text)
+
+
+def agreement_of_set(
+    choice: DatasetChoice,
+    path: str | Path,
+    metrics: Mapping[str, ReportMetric] | Sequence[str],
+    columns: AgreementColumns = AgreementColumns(),  # noqa: B008 (frozen)
+    *,
+    pairs: PairColumns = PairColumns(),  # noqa: B008 (frozen)
+    settings: AgreementSettings = AgreementSettings(),  # noqa: B008 (frozen)
+    with_text: bool = False,
+    log: RunLog | None = None,
+) -> TableAgreement:
+    """Measure the agreement of metrics with the judgements of an annotated data set.
+
+    The columns of the data set are those of :func:`rrg_rewards.data.judgement_table`. By default the judgement is that
+    of the data set in :data:`rrg_rewards.data.ANNOTATED_SETS`, and the bootstrap draws studies. Judgements are turned
+    by themselves: of all but ``rating`` a lower number is better.
+
+    Args:
+        choice: The data set.
+        path: Its file or folder.
+        metrics: Metrics to compute, as for :func:`agreement_of_table`.
+        columns: Judgements, units and groups that differ from the defaults.
+        pairs: Context columns of the metrics, and the column of the names of rows.
+        settings: As for :func:`agreement_of_table`; ``lower_is_better`` is needed for ``columns.scores`` only.
+        with_text: As for :func:`agreement_of_table`.
+        log: As for :func:`agreement_of_table`.
+
+    Raises:
+        SettingError: As :func:`agreement_of_table`, and if no data set is chosen, it has no second file, or
+            ``columns.candidates`` is set.
+        TableError: If a file of the data set is malformed, or a column does not exist.
+        ValueError: If the data set has no pairs.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> pairs = [("No nodule.", "Nodule.", 1), ("Edema.", "Edema.", 0), ("Edema.", "Mild edema.", 1)]
+        >>> keys = [{"gt": gt, "pred": pred, "errors": [n, 0, 0, 0, 0, 0]} for gt, pred, n in pairs]
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "sentences.json"
+        ...     _ = path.write_text(str(keys).replace("'", '"'))
+        ...     quick = AgreementSettings(bootstrap=0, permutations=0)
+        ...     found = agreement_of_set(DatasetChoice(dataset="rate_eval"), path, ["rouge"], settings=quick)
+        >>> found.result.all_rows.judgements[0].human, found.result.unit
+        ('errors', 'study')
+        >>> round(found.result.all_rows.judgements[0].of("rouge").value, 3)
+        1.0
+    """
+    log = log or RunLog()
+    if choice.dataset is None:
+        raise SettingError("dataset", f"must be one of {', '.join(ANNOTATED_SETS)}")
+    if columns.candidates is not None:
+        raise SettingError("candidates", "a row of a data set has one candidate; leave out --candidates")
+    try:
+        records = read_annotated_set(choice.dataset, path, choice.counts)
+    except TableError:
+        raise
+    except ValueError as error:
+        raise SettingError("counts", str(error)) from error
+    table = judgement_table(records, str(path))
+    human = tuple(columns.human) or (ANNOTATED_SETS[choice.dataset].judgement,)
+    columns = replace(columns, human=human, unit=columns.unit or "study")
+    turned = [name for name in human if lower_is_better(name) and name not in settings.lower_is_better]
+    settings = replace(settings, lower_is_better=[*settings.lower_is_better, *turned])
+    made = metrics_by_name(metrics)
+    _check_columns(columns, made, settings)
+    studies = len(set(table.column("study")))
+    log.note(f"{choice.dataset}: {len(table)} report pairs of {studies} studies; judgement: {', '.join(human)}")
+    reading = _Reading(str(path), [table], columns, pairs, TableOptions(), log)
+    return _measured(reading, made, settings, with_text)
+
+
+def _check_columns(columns: AgreementColumns, made: Mapping[str, ReportMetric], settings: AgreementSettings) -> None:
+    """Raise a SettingError if the settings lack something or contradict each other."""
+    if not columns.human:
+        raise SettingError("human", "name at least one column of human judgements")
     if not columns.scores and not made:
         raise SettingError(None, "one of --scores and --metrics is needed")
     check_binary(settings, candidates=columns.candidates, metrics=made)
@@ -102,16 +190,20 @@ def agreement_of_table(
             )
     given = [*columns.scores, *columns.human]
     check_names([*given, *made], settings.lower_is_better, given)
-    rows_at_once = _ONE_BATCH if made else batch_size
-    with BatchedTable(table, options.format, options.delimiter, rows_at_once) as batches:
-        reading = _Reading(str(table), batches, columns, pairs, options, log)
-        rows = reading.rows(with_text).turned(settings.lower_is_better)
-        if made:
-            rows = replace(rows, scores={**rows.scores, **reading.scores(made)})
+
+
+def _measured(
+    reading: "_Reading", made: Mapping[str, ReportMetric], settings: AgreementSettings, with_text: bool
+) -> TableAgreement:
+    """Return the agreement in the table that is read, scored by metrics."""
+    rows = reading.rows(with_text).turned(settings.lower_is_better)
+    if made:
+        rows = replace(rows, scores={**rows.scores, **reading.scores(made)})
     if not len(rows):
-        raise ValueError(f"{table}: has no rows")
-    signatures = {name: signature_with_references(metric, pairs.best) for name, metric in made.items()}
-    result = measure_rows(rows, settings, candidates=columns.candidates, signatures=signatures, log=log)
+        raise ValueError(f"{reading.source}: has no rows")
+    signatures = {name: signature_with_references(metric, reading.pairs.best) for name, metric in made.items()}
+    candidates = reading.columns.candidates
+    result = measure_rows(rows, settings, candidates=candidates, signatures=signatures, log=reading.log)
     return TableAgreement(result, rows)
 
 
@@ -120,7 +212,7 @@ class _Reading:
     """Reads the columns of a table, and scores its reports."""
 
     source: str
-    batches: BatchedTable
+    batches: Iterable[Table]
     columns: AgreementColumns
     pairs: PairColumns
     options: TableOptions

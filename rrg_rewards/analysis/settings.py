@@ -1,7 +1,7 @@
 """Settings of the analyses, declared once for Python and the command line. This module imports no heavy package."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -361,11 +361,32 @@ class PreferenceSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DatasetChoice:
+    """An annotated data set whose files are read.
+
+    Args:
+        dataset: Its name, as in :data:`rrg_rewards.data.ANNOTATED_SETS`. Default: the table is one of your own.
+        counts: Its second file, with the counts (RadEvalX only).
+    """
+
+    dataset: Literal["rexval", "radevalx", "radevalexpert", "chest2error", "refisco", "radpref", "rate_eval"] | None = (
+        setting(None, "the table is the file or folder of an annotated data set")
+    )
+    counts: str | None = setting(None, "second file of --dataset radevalx, with the counts", metavar="FILE")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.counts is not None and self.dataset is None:
+            raise SettingError("counts", "needs --dataset radevalx")
+
+
+@dataclass(frozen=True, kw_only=True)
 class AgreementColumns:
     """Where a table has scores and human judgements.
 
     Args:
-        human: Columns of human judgements.
+        human: Columns of human judgements. Without any, those that a data set has by default
+            (:func:`~rrg_rewards.analysis.agreement_of_set`); a table needs one.
         scores: Columns of scores.
         candidates: Each row compares two candidates, whose columns end with these texts. The score or judgement
             ``NAME`` is then the difference between the columns ``NAME`` + the first text and ``NAME`` + the second.
@@ -373,7 +394,7 @@ class AgreementColumns:
         group: Column of groups; everything is computed for each of its values as well.
     """
 
-    human: Sequence[str] = _columns("columns of human judgements", MISSING)
+    human: Sequence[str] = _columns("columns of human judgements; required without --dataset")
     scores: Sequence[str] = _columns("columns of scores")
     candidates: Sequence[str] | None = setting(
         None,

@@ -2,9 +2,9 @@
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, MetricChoice, PairColumns
+from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, DatasetChoice, MetricChoice, PairColumns
 from rrg_rewards.cli.options import (
     Outputs,
     PageOptions,
@@ -18,12 +18,31 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.score import add_metric_options
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.run_log import RunLog
+
+if TYPE_CHECKING:
+    from rrg_rewards.analysis.agreement_tables import TableAgreement
 
 _DESCRIPTION = """\
 Compare scores of reports with human judgements. Each row of the table is a report with its scores, in columns
 (--scores) or computed here (--metrics), and one or more judgements (--human): a rating, a number of errors, a
 preference. Columns of which a lower number is better, such as error counts, are named by --lower-is-better too, so that
 all agreement is positive. Metrics that are computed here are turned by themselves.
+
+With --dataset NAME, the table is a file or folder of a public data set that radiologists annotated. Its judgement is
+turned by itself, and the bootstrap draws studies:
+  name           file or folder                              judgement without --human
+  rexval         folder of the release                       significant (errors)
+  radevalx       folder of the release, or a table of        significant
+                 reports and --counts FILE
+  radevalexpert  reader_study_final_with_annotationsv3.csv   significant
+  chest2error    gold_pairs.parquet                          significant (critical errors)
+  refisco        refisco-v0.csv or refisco-v1.csv            errors
+  radpref        pairs.json                                  rating (higher is better)
+  rate_eval      JSON file of sentence pairs                 errors
+Other judgements are errors, significant, insignificant, and the further numbers of a data set, such as weighted_error
+of chest2error and max_severity of refisco. --group takes its further texts, such as reference_style of chest2error,
+type of radevalexpert, source of refisco and candidate_type of rexval.
 
 Statistics (--statistics):
   kendall     Kendall's tau-b
@@ -53,6 +72,8 @@ examples:
   rrg-rewards agreement rated.csv --metrics crg,crimson,rouge --human rating --group hospital --json agreement.json
   rrg-rewards agreement choices.csv --scores crg,crimson --human preference --candidates _1,_2
   rrg-rewards agreement rated.csv --scores crg,rouge --human rating --latex table.tex --html agreement.html
+  rrg-rewards agreement gold_pairs.parquet --dataset chest2error --metrics crimson,rouge
+  rrg-rewards agreement rexval_folder --dataset rexval --metrics crimson --human errors,significant
 """
 
 
@@ -60,6 +81,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``agreement`` to the command line."""
     parser = add_command_parser(commands, "agreement", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "TABLE", "scores and judgements")
+    add_settings(parser, DatasetChoice)
     add_settings(parser, AgreementColumns, "human", "scores")
     listed = {"help": "metrics to compute; rrg-rewards score --list shows them"}
     add_settings(parser, MetricChoice, "metrics", metrics=listed)
@@ -84,34 +106,52 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     outputs.check(latex=args.latex, png=args.png, html=page.html)
     if args.png is not None:
         require("matplotlib.figure", extra="plot")
-    settings, pairs = settings_from(args, AgreementSettings), settings_from(args, PairColumns)
 
-    from rrg_rewards.analysis.agreement_tables import agreement_of_table
-    from rrg_rewards.analysis.input_tables import TableOptions
-    from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.tables import agreement_grids, agreement_rows
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.pages.agreement_page import table_agreement_page
     from rrg_rewards.version import __version__
 
-    found = agreement_of_table(
-        args.table,
-        columns,
-        make_metrics(choice),
-        pairs=pairs,
-        settings=settings,
-        options=settings_from(args, TableOptions),
-        batch_size=args.batch_size,
-        with_text=page.with_text,
-        log=terminal,
-    )
-    result = {"version": __version__, "table": args.table, **found.result.to_dict()}
+    found = _measure(args, choice, columns, page.with_text, terminal)
+    dataset = {} if args.dataset is None else {"dataset": args.dataset}
+    result = {"version": __version__, "table": args.table, **dataset, **found.result.to_dict()}
     terminal.show(*agreement_grids(result), stderr=outputs.hides_results)
     _write_files(result, args.latex, args.png, outputs.overwrite)
     if page.html is not None:
         page.write(table_agreement_page(result, found.rows), outputs.overwrite)
     outputs.write(Table.from_records(agreement_rows(result)), result)
     return 0
+
+
+def _measure(
+    args: argparse.Namespace, choice: MetricChoice, columns: AgreementColumns, with_text: bool, log: RunLog
+) -> "TableAgreement":
+    """Return the agreement in the table, or in the data set of ``--dataset``."""
+    settings, pairs = settings_from(args, AgreementSettings), settings_from(args, PairColumns)
+    dataset = settings_from(args, DatasetChoice)
+    if dataset.dataset is None and not columns.human:
+        raise UsageError("the following arguments are required: --human (or --dataset)")
+
+    from rrg_rewards.analysis.agreement_tables import agreement_of_set, agreement_of_table
+    from rrg_rewards.analysis.input_tables import TableOptions
+    from rrg_rewards.analysis.metric_choice import make_metrics
+
+    made = make_metrics(choice)
+    if dataset.dataset is not None:
+        return agreement_of_set(
+            dataset, args.table, made, columns, pairs=pairs, settings=settings, with_text=with_text, log=log
+        )
+    return agreement_of_table(
+        args.table,
+        columns,
+        made,
+        pairs=pairs,
+        settings=settings,
+        options=settings_from(args, TableOptions),
+        batch_size=args.batch_size,
+        with_text=with_text,
+        log=log,
+    )
 
 
 def _write_files(result: Mapping[str, Any], latex: str | None, png: str | None, overwrite: bool) -> None:

@@ -4,15 +4,24 @@ import csv
 import io
 import json
 import math
+import re
+import shlex
+from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
+from rrg_rewards.analysis import DatasetChoice
+from rrg_rewards.data import ANNOTATED_SETS, read_annotated_set
 from rrg_rewards.functional import agreement_interval, perm_both_test, williams_test
 from rrg_rewards.metrics import ROUGE, ReportCRG, score_references
+from tests.helpers.annotated_files import WRITERS, write_radevalx_tables
 
+ROOT = Path(__file__).resolve().parents[2]
+DATASETS = get_args(get_args(get_type_hints(DatasetChoice)["dataset"])[0])
 HEADER = ["study", "hospital", "prediction", "reference", "rating", "errors", "rouge", "crepe"]
 ROWS = [
     ("a", "x", "Small effusion.", "Pleural effusion.", "3", "1", "0.7", "1.2"),
@@ -287,3 +296,82 @@ def test_batches_change_nothing(run, rated):
     whole, _ = result_of(run, rated, *COLUMNS, *FEW, "--unit", "study", "--group", "hospital")
     parts, _ = result_of(run, rated, *COLUMNS, *FEW, "--unit", "study", "--group", "hospital", "--batch-size", "3")
     assert whole == parts
+
+
+def documented_commands():
+    text = (ROOT / "docs" / "agreement.md").read_text(encoding="utf-8").partition("## Annotated data sets")[2]
+    block = re.search(r"```\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    return [shlex.split(line)[1:] for line in block[1].splitlines()]
+
+
+@pytest.fixture
+def annotated_files(tmp_path, monkeypatch):
+    """Small files of the data sets in the working folder, under the names that the documentation has."""
+    for name, (write, file) in WRITERS.items():
+        assert write(tmp_path / file).exists(), name
+    write_radevalx_tables(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_documented_commands_name_every_data_set():
+    found = {command[command.index("--dataset") + 1] for command in documented_commands()}
+    assert found == set(ANNOTATED_SETS) == set(DATASETS)
+
+
+@pytest.mark.filterwarnings("default::rrg_rewards.data.AnnotationWarning")
+@pytest.mark.parametrize("command", documented_commands(), ids=" ".join)
+def test_documented_commands_of_data_sets_run(run, annotated_files, command):
+    found, messages = result_of(run, *command[1:], *FEW)
+    name = command[command.index("--dataset") + 1]
+    assert (found["dataset"], found["unit"]) == (name, "study")
+    human = found["groups"]["all"]["human"]
+    if "--human" not in command:
+        assert [*human] == [ANNOTATED_SETS[name].judgement]
+    assert set(found["lower_is_better"]) == {column for column in human if column != "rating"}
+    for entry in human.values():
+        # The candidates of the small files have more errors the fewer words they share with the reference.
+        assert entry["agreement"]["kendall"]["rouge"]["value"] > 0.4
+        assert entry["units"] == 4
+    assert f"{name}: {found['rows']} report pairs of 4 studies; judgement:" in messages
+    assert ("counts are empty; they are read as no error" in messages) == ("rad-eval-x-1.0.0" in command)
+
+
+def test_help_names_the_default_judgement_of_each_data_set(run):
+    listed = run("agreement", "--help").out.partition("judgement without --human")[2].partition("Other judgements")[0]
+    rows = {line.split()[0]: line for line in listed.splitlines() if line.startswith("  ") and line[2] != " "}
+    for name, one in ANNOTATED_SETS.items():
+        assert re.search(rf"\b{one.judgement}\b", rows[name]), name
+
+
+def test_data_set_intervals_are_those_of_studies(run, annotated_files):
+    found, _ = result_of(run, "gold_pairs.parquet", "--dataset", "chest2error", "--metrics", "rouge", *FEW)
+    records = read_annotated_set("chest2error", "gold_pairs.parquet")
+    scores = ROUGE().score([one.candidate for one in records], [one.reference for one in records]).value
+    errors = -torch.tensor([one.judgement("significant") for one in records], dtype=torch.float64)
+    units = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3])
+    entry = found["groups"]["all"]["human"]["significant"]["agreement"]["kendall"]["rouge"]
+    ends = agreement_interval(scores, errors, "kendall", units, num_resamples=20, seed=0)
+    assert (entry["low"], entry["high"]) == pytest.approx(ends)
+    assert entry["value"] == pytest.approx(stats.kendalltau(scores, errors).statistic)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pairs.json", "--metrics", "rouge"], "the following arguments are required: --human (or --dataset)"),
+        (["pairs.json", "--dataset", "radpref"], "one of --scores and --metrics is needed"),
+        (["pairs.json", "--dataset", "radpref", "--metrics", "rouge", "--counts", "x"], "radpref has no second file"),
+        (["pairs.json", "--metrics", "rouge", "--human", "x", "--counts", "x"], "--counts: needs --dataset radevalx"),
+        (
+            ["pairs.json", "--dataset", "radpref", "--metrics", "rouge", "--candidates", "_1,_2"],
+            "--candidates: a row of a data set has one candidate",
+        ),
+        (["pairs.json", "--dataset", "radpref", "--metrics", "rouge", "--human", "ratings"], "did you mean 'rating'"),
+        (["pairs.json", "--dataset", "refisco", "--metrics", "rouge"], "lacks annotator, source, impression_original"),
+    ],
+)
+def test_data_set_errors_name_what_is_wrong(run, annotated_files, arguments, message):
+    done = run("agreement", *arguments)
+    assert done.code != 0
+    assert message in done.err

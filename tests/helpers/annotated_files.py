@@ -158,6 +158,7 @@ def write_radpref(path: Path) -> Path:
     entries = [
         {
             "id": f"p{number}",
+            "PatientAge": "66",
             "ground_truth_report": reference,
             "C1_report": candidate,
             "C2_report": reference,

@@ -132,6 +132,7 @@ def _whole(cell: tuple[str, Any], where: str, first: int, last: int | None = Non
 # unspecific, overinterpretation, temporal).
 _RADPREF_LETTERS = {"location": "C", "severity": "D", "measurement": "D"}
 _RADPREF_CANDIDATES = ("C1", "C2")
+_RADPREF_CONTEXT = ("PatientAge", "PatientSex", "Indication")
 
 
 def read_radpref(path: str | Path, radiologist: int | None = None) -> list[ErrorRecord]:
@@ -141,7 +142,8 @@ def read_radpref(path: str | Path, radiologist: int | None = None) -> list[Error
     measurement as D. Each category counts at most once per finding. Significant and insignificant errors count.
     Errors in descriptor, certainty, specificity, interpretation and time have no category and do not count. E and F are
     None, because comparisons were not annotated. The rating ``rating`` is that of the whole candidate, 1 to 5, higher
-    is better; ``study`` is the ``id`` of the entry, if it has one, or its number.
+    is better; ``study`` is the ``id`` of the entry, if it has one, or its number. The attributes ``PatientAge``,
+    ``PatientSex`` and ``Indication`` are those of the entry.
 
     Args:
         path: Path of ``pairs.json``.
@@ -175,6 +177,7 @@ def _radpref_records(entry: Any, number: int, where: str, radiologist: int | Non
         if radiologist is not None and not 0 <= radiologist < len(judged):
             raise ValueError(f"radiologist must be below {len(judged)} in {where}, got {radiologist}")
         judged = judged if radiologist is None else [judged[radiologist]]
+        context = {name: str(entry[name]) for name in _RADPREF_CONTEXT if entry.get(name)}
         records = []
         for candidate in _RADPREF_CANDIDATES:
             counts = [_radpref_counts(judgement[candidate]) for judgement in judged]
@@ -188,7 +191,7 @@ def _radpref_records(entry: Any, number: int, where: str, radiologist: int | Non
                     (*means, None, None),
                     "radpref",
                     study=str(entry.get("id", number)),
-                    attributes={"candidate": candidate},
+                    attributes={"candidate": candidate, **context},
                     ratings={"rating": rating},
                 )
             )
