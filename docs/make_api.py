@@ -28,6 +28,7 @@ PACKAGES = (
 )
 # Constants and type aliases have no docstring.
 CONSTANTS = {
+    "data.ANNOTATED_SETS": "Public data sets of annotated report pairs, by name.",
     "questions.AnswerType": "Type of an answer: the values that `AttributeSpec.answer_type` takes.",
     "schemas.ATTRIBUTE_ERROR_TYPES": "CRIMSON's types of attribute errors.",
     "schemas.ATTRIBUTE_WEIGHTS": "CRIMSON's weight of each severity of an attribute error.",
