@@ -62,8 +62,7 @@ class RuleJudge(Judge):
         readings = dict.fromkeys((pair.candidate, prose(pair.candidate)))
         context = dict(pair.context)
         evaluations = [
-            _evaluation(compare_findings(pair.reference, text, context, open_findings=True, limit_credit=True))
-            for text in readings
+            _evaluation(compare_findings(pair.reference, text, context, open_findings=True)) for text in readings
         ]
         # Offsets in the candidate without braces are not those in the candidate.
         evaluations[1:] = [_without_predicted_spans(evaluation) for evaluation in evaluations[1:]]

@@ -16,6 +16,7 @@ from rrg_rewards.findings import extract_findings, get_engine
 from rrg_rewards.functional import CrimsonEvaluation, crimson_score, crimson_statistics
 from rrg_rewards.judges import ReportPair, RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
+from rrg_rewards.schemas import SIGNIFICANCE_WEIGHTS
 
 JUDGE = RuleJudge()
 FILES = ("lung_paraphrases.yaml", "body_paraphrases.yaml")
@@ -55,6 +56,16 @@ def weighed(reference, candidate):
     )
 
 
+def understates(reference, candidate):
+    """Whether a finding of the candidate matches a more significant one."""
+    evaluation = JUDGE.evaluation(ReportPair(reference, candidate))
+    weights = {
+        finding.id: SIGNIFICANCE_WEIGHTS[finding.clinical_significance]
+        for finding in (*evaluation.reference_findings, *evaluation.predicted_findings)
+    }
+    return any(weights[ours] > weights[theirs] for ours, theirs in evaluation.matched_findings)
+
+
 CANDIDATES = [
     "Granuloma.",
     "Atelectasis or consolidation.",
@@ -85,9 +96,35 @@ REFERENCES = [
 
 @pytest.mark.parametrize("reference", REFERENCES)
 @pytest.mark.parametrize("candidate", CANDIDATES)
-def test_rule_judge_findings_earn_at_most_what_they_cost(reference, candidate):
+def test_rule_judge_findings_earn_at_most_what_they_cost_unless_they_understate(reference, candidate):
     credit, cost = weighed(reference, candidate)
-    assert credit <= cost + 1e-12
+    assert credit <= cost + 1e-12 or understates(reference, candidate)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "credit", "cost"),
+    [
+        ("Pneumothorax.", "Minimal pneumothorax.", 1, 0.5),
+        ("Pneumothorax.", "Lucency.", 2 / 3, 0.5),
+        ("Tuberculosis.", "Atelectasis or consolidation.", 2 / 3, 0.5),
+        ("8 mm nodule.", "3 mm nodule.", 0.25, 0.25),
+        ("Enlarged lymph nodes.", "Tiny lymph nodes.", 0.5, 0),
+    ],
+)
+def test_rule_judge_findings_that_understate_can_earn_more_than_they_cost(reference, candidate, credit, cost):
+    assert weighed(reference, candidate) == (pytest.approx(credit), cost)
+
+
+def test_rule_judge_counts_one_discrepancy_as_one_error():
+    evaluation = JUDGE.evaluation(ReportPair("Pneumothorax.", "Lucency."))
+    (error,) = evaluation.attribute_errors
+    assert (error.error_types, error.severity) == (("unspecific",), "significant")
+    assert float(crimson_score(evaluation)) == pytest.approx(2 / 3)
+    statistics = crimson_statistics([evaluation])
+    assert (int(statistics.num_errors), float(statistics.error_weight)) == (1, 0.5)
+    # the name says the degree
+    evaluation = JUDGE.evaluation(ReportPair("Tension pneumothorax.", "Small pneumothorax."))
+    assert [error.error_types for error in evaluation.attribute_errors] == [("severity",)]
 
 
 def test_rule_judge_gives_alternatives_and_wider_names_a_share():
@@ -98,8 +135,6 @@ def test_rule_judge_gives_alternatives_and_wider_names_a_share():
         (("certainty",), "significant")
     ]
     assert weighed("Consolidation or atelectasis.", "Atelectasis or consolidation.") == (0.5, 0.5)
-    # Two errors limit the credit to the weight of a lucency, and one is that of the name.
-    assert weighed("Pneumothorax.", "Lucency.") == (pytest.approx(0.4), 0.5)
 
 
 def test_rule_judge_weights_do_not_depend_on_the_first_name():

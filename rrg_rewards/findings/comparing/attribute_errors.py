@@ -70,8 +70,8 @@ def attribute_discrepancies(
     - Certainty: possible instead of certain, or the reverse, is significant if the finding is urgent. Other differences
       are negligible.
 
-    Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Section 3.2. Rules that the paper does not give are in
-    ``knowledge/concepts.yaml``.
+    Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Section 3.2, and the prompt of the package ``crimson-score``.
+    Rules that neither gives are in ``knowledge/concepts.yaml``.
 
     Args:
         reference: Finding of the reference.
@@ -91,9 +91,10 @@ def attribute_discrepancies(
         explanation = f"{_words([candidate.concept])} without side and degree"
         errors.append(AttributeDiscrepancy("unspecific", True, explanation))
     errors += _location(reference, candidate)
-    errors += _severity(reference, candidate, significance)
+    if relation.kind != "severity":
+        errors += _severity(reference, candidate, significance)
     errors += _measurement(reference, candidate)
-    # A name and a form that contradict the reference's are one error.
+    # A name and a form that contradict the reference's are one error, as two names for two degrees are.
     named = bool(errors) and errors[0].type in ("descriptor", "unspecific", "overinterpretation")
     errors += [] if named else _morphology(ours, theirs)
     errors += _temporal(ours, theirs)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial, reduce
-from math import ceil
 from typing import Any
 
 from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy, attribute_discrepancies, stated_places
@@ -14,7 +13,7 @@ from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.engine import FindingEngine, get_engine
 from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
-from rrg_rewards.schemas.errors import ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS
+from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 
 # Findings of a report after this number match nothing, because the number of pairs grows with its square. Reports of
 # patients contain fewer than a hundred.
@@ -24,7 +23,6 @@ _MOST_FINDINGS = 300
 _REFERENCES = 1_024
 # Levels of clinical significance, the least significant first.
 _LEVELS = sorted(SIGNIFICANCE_WEIGHTS, key=SIGNIFICANCE_WEIGHTS.__getitem__)
-_SIGNIFICANT = ATTRIBUTE_WEIGHTS["significant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +114,9 @@ def compare_findings(
         context: ``age`` and ``indication`` of the patient, both optional.
         open_findings: Whether to compare also the abnormal statements of report texts that name no known concept; see
             :func:`rrg_rewards.findings.extract_findings`.
-        limit_credit: Whether a match must not earn more in CRIMSON than the weight of the candidate's finding. A
-            finding then matches none that is more significant by two levels, and a benign one none that has a weight.
-            Other matches with a more significant finding get the significant errors that limit their credit.
+        limit_credit: Whether a finding matches none that is more significant by two levels, and a benign one none that
+            has a weight. A match of two findings then earns in CRIMSON at most twice the weight of the
+            candidate's finding. CRIMSON itself has no such limit.
 
     Raises:
         TypeError: If a report is neither a string nor a sequence of findings.
@@ -145,12 +143,11 @@ def compare_findings(
                 tuple(of_ours),
                 tuple(of_theirs),
                 tuple(
-                    _discrepancies(
+                    attribute_discrepancies(
                         _united([ours[i] for i in of_ours]),
                         _united([theirs[i] for i in of_theirs]),
                         relation,
                         significance,
-                        (_greatest(levels[0], of_ours), _greatest(levels[1], of_theirs)) if limit_credit else None,
                     )
                 ),
             )
@@ -176,21 +173,6 @@ def _findings(name: str, report: str | Sequence[Finding], open_findings: bool) -
     if not all(isinstance(finding, Finding) for finding in findings):
         raise TypeError(f"{name} must be a report text or a list of findings, got {type(report).__name__}")
     return findings
-
-
-def _greatest(levels: Sequence[str], indices: Iterable[int]) -> str:
-    return max((levels[i] for i in indices), key=SIGNIFICANCE_WEIGHTS.__getitem__)
-
-
-def _discrepancies(
-    reference: Finding,
-    candidate: Finding,
-    relation: Relation,
-    significance: Callable[..., str],
-    levels: tuple[str, str] | None,
-) -> list[AttributeDiscrepancy]:
-    errors = attribute_discrepancies(reference, candidate, relation, significance)
-    return errors if levels is None else errors + _limiting_errors(errors, *levels, relation.kind)
 
 
 def _rest(size: int, taken: Iterable[int]) -> tuple[int, ...]:
@@ -286,39 +268,3 @@ def _may_match(reference: str, candidate: str) -> bool:
     """
     understated = _LEVELS.index(reference) - _LEVELS.index(candidate)
     return understated <= 0 or (understated == 1 and SIGNIFICANCE_WEIGHTS[candidate] > 0)
-
-
-def _limiting_errors(
-    errors: list[AttributeDiscrepancy], reference: str, candidate: str, kind: str
-) -> list[AttributeDiscrepancy]:
-    r"""Return the attribute errors that limit a match's credit to the candidate's own weight.
-
-    A false finding costs its own weight. If a match earned more than this, a finding of low weight that may match one
-    of high weight would pay without any image. With the weights :math:`w` of the reference's finding and :math:`v` of
-    the candidate's, these are the significant errors that the match lacks for
-
-    .. math::
-        \frac{w^2}{w + E_{attr}} \le v
-
-    where :math:`E_{attr}` leaves out the error of the name: another name than the reference's earns a share of
-    :math:`v`.
-
-    Args:
-        errors: Attribute errors of the match.
-        reference: Level of clinical significance of the reference's finding.
-        candidate: Level of the candidate's finding; see :func:`_may_match`.
-        kind: Kind of the relation of their concepts.
-
-    Example:
-        >>> _limiting_errors([], "actionable_not_urgent", "not_actionable_not_urgent", "same")[0].significant
-        True
-        >>> _limiting_errors([], "benign_expected", "urgent", "same")
-        []
-    """
-    ours, theirs = SIGNIFICANCE_WEIGHTS[reference], SIGNIFICANCE_WEIGHTS[candidate]
-    if ours <= theirs:
-        return []
-    wrong = sum(_SIGNIFICANT for error in errors if error.significant and error.type != kind)
-    lacking = max(0, ceil((ours**2 / theirs - ours - wrong) / _SIGNIFICANT))
-    explanation = f"{candidate} for {reference}".replace("_", " ")
-    return [AttributeDiscrepancy("severity" if kind == "same" else kind, True, explanation)] * lacking

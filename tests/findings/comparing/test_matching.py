@@ -195,6 +195,21 @@ def test_compare_findings_what_one_mention_covers(reference, candidate, matched)
     assert sum(max(len(match.reference), len(match.candidate)) for match in found.matches) == matched
 
 
+@pytest.mark.parametrize(
+    ("reference", "candidate", "limited"),
+    [
+        ("ETT in the right main bronchus.", "ETT.", 0),
+        ("Enlarged lymph nodes.", "Tiny lymph nodes.", 0),
+        # one level
+        ("Pneumothorax.", "Small pneumothorax.", 1),
+        ("Small pneumothorax.", "Pneumothorax.", 1),
+    ],
+)
+def test_compare_findings_limit_of_the_credit(reference, candidate, limited):
+    assert len(compare_findings(reference, candidate).matches) == 1
+    assert len(compare_findings(reference, candidate, limit_credit=True).matches) == limited
+
+
 def test_compare_findings_list_of_everything_matches_nothing_by_it():
     everything = "Opacity which may represent pneumonia, edema, atelectasis, effusion, mass or nodule."
     assert errors("Mass.", everything)[0] == ("unspecific", True)
