@@ -1,0 +1,35 @@
+"""CRIMSON by rules on the examples of the paper and of the published prompt, and the tables of docs/crimson.md."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+SCRIPT = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_crimson_examples.py"))
+KINDS = ("levels", "errors", "scores")
+# Examples by kind: a smaller number means that some were lost.
+NUMBERS = {"levels": 79, "errors": 86, "scores": 11}
+
+
+def test_crimson_examples_are_complete():
+    assert {kind: len(examples) for kind, examples in SCRIPT["read_examples"]().items()} == NUMBERS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_crimson_examples_without_a_note_are_judged_as_published(kind):
+    others = [example for example, verdict in SCRIPT["verdicts"](kind) if verdict.outcome != SCRIPT["EQUAL"]]
+    assert others == [example for example in SCRIPT["read_examples"]()[kind] if "note" in example]
+
+
+def test_crimson_examples_are_on_the_page():
+    assert SCRIPT["PAGE"].read_text(encoding="utf-8") == SCRIPT["page"](), "run: python docs/make_crimson_examples.py"
+
+
+def test_crimson_examples_have_the_published_words():
+    words = {"urgent", "actionable", "not actionable", "benign"}
+    for example in SCRIPT["read_examples"]()["levels"]:
+        level = example["level"]
+        assert words.issuperset([level] if isinstance(level, str) else level)
+    for example in SCRIPT["read_examples"]()["errors"]:
+        severity, _, kind = example["error"].partition(" ")
+        assert (severity, kind) == ("none", "") or severity in ("significant", "negligible")
