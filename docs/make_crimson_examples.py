@@ -131,8 +131,8 @@ def section() -> str:
     """Return the part of the page that this script writes."""
     counted = [verdict.outcome for kind in JUDGED for _, verdict in verdicts(kind)]
     summary = (
-        f"Of {len(counted)} examples, the rules agree on {counted.count(EQUAL)}, on {counted.count(SAME_SCORE)} more in "
-        f"the score only, and differ on {counted.count(DIFFERENT)}.\n"
+        f"Of {len(counted)} examples, the rules agree on {counted.count(EQUAL)}, on {counted.count(SAME_SCORE)} more "
+        f"in the score only, and differ on {counted.count(DIFFERENT)}.\n"
     )
     return "\n".join(
         [
