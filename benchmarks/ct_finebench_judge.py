@@ -31,6 +31,7 @@ from rrg_rewards.judges.tasks.finebench import (
     GradesTask,
     ItemsTask,
     Questions,
+    Refused,
     ReportFindings,
     TriplesTask,
 )
@@ -99,13 +100,15 @@ async def evaluate(judge: Judge, asked: dict[str, tuple[Any, list[Any]]]) -> lis
 
 
 def summary(results: list[Any]) -> dict[str, Any]:
-    """Count valid answers, and refused ones by reason."""
+    """Count valid answers, refused ones by reason, and single answers in other words in valid ones."""
     failures = Counter(f"{one.kind}: {one.reason}" for one in results if isinstance(one, JudgeFailure))
     valid = len(results) - failures.total()
+    listed = [one for result in results if isinstance(result, tuple) for one in result]
     return {
         "asked": len(results),
         "valid": valid,
         "share": round(valid / len(results), 3),
+        "not_verbatim": listed.count(Refused.NOT_VERBATIM),
         "failures": dict(failures.most_common()),
     }
 

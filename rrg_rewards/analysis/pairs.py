@@ -140,11 +140,14 @@ class PairReader:
             self.types = arrow_types(batch.table, self.types)
 
     def _reference_columns(self, table: Table) -> list[str]:
-        """Return the columns of reference texts; none if it is missing and every metric has reference labels."""
+        """Return the columns of reference texts; none if it is missing and no metric needs it."""
         named = self.columns.reference_columns
-        if not named and set(self._labels) == set(self.metrics) and "reference" not in table.columns:
-            return []
-        return named or ["reference"]
+        if named or "reference" in table.columns:
+            return named or ["reference"]
+        given = {
+            name: {*self._context[name], *(("target_labels",) if name in self._labels else ())} for name in self.metrics
+        }
+        return ["reference"] if any(one.needs_references(given[name]) for name, one in self.metrics.items()) else []
 
     def _by_column(self, batch: PairBatch) -> dict[str, Sequence[str | None]]:
         """Return the references of a batch by their column."""

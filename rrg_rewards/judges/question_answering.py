@@ -99,9 +99,9 @@ class Examiner(Backend):
         remembered: Number of reports whose questions are cached.
 
     Raises:
-        ValueError: For an unknown schema, grading or judge, for a schema that the engine cannot read although it builds
-            or answers questions, or for the judge ``rules``, which supports CRIMSON only; for a prompt file without a
-            judge that uses it, or with wrong placeholders.
+        ValueError: For an unknown schema, grading or judge, for a schema that the engine cannot read although it
+            answers questions (if it only makes them, when it makes the first one), or for the judge ``rules``, which
+            supports CRIMSON only; for a prompt file without a judge that uses it, or with wrong placeholders.
         OSError: If a prompt file cannot be read.
         TypeError: For an object that is not a judge, or an argument that the judge does not take.
 
@@ -130,7 +130,8 @@ class Examiner(Backend):
         self.builder = _judge("builder", builder)
         self.answerer = _judge("answerer", answerer)
         self.comparer = _judge("comparer", comparer)
-        if self.builder is None or self.answerer is None:
+        # The engine checks as a builder when it makes the first question; with given questions it makes none.
+        if self.answerer is None:
             check_readable(self.schema)
         self.remembered = remembered
         check_grading(grading, over_specified)

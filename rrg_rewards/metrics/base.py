@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, ClassVar
@@ -188,6 +188,14 @@ class ReportMetric(ScalarMetric, ABC):
             self.add_state("score_sum", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
             self.add_state("part_sums", torch.zeros(len(parts), dtype=torch.float64), dist_reduce_fx="sum")
             self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
+
+    def needs_references(self, context: Collection[str]) -> bool:
+        """Whether pairs without a reference report are unscorable.
+
+        Args:
+            context: Names of the context columns that the metric gets.
+        """
+        return "target_labels" not in context
 
     @classmethod
     def reward_defaults(cls, reads_references: bool) -> Mapping[str, Any]:  # noqa: ARG003 (for subclasses)

@@ -2,7 +2,7 @@
 
 import asyncio
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -319,6 +319,10 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         self.add_state("grade_sums", torch.zeros(table, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("item_counts", torch.zeros(table, dtype=torch.long), dist_reduce_fx="sum")
         self.add_state("answered_counts", torch.zeros(table, dtype=torch.long), dist_reduce_fx="sum")
+
+    def needs_references(self, context: Collection[str]) -> bool:
+        """Whether pairs without a reference report are unscorable: unless mode ``recall`` gets ``items``."""
+        return self.mode != "recall" or "items" not in context
 
     @classmethod
     def reward_defaults(cls, reads_references: bool) -> Mapping[str, Any]:

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import torch
+from answering_judge import AnsweringJudge
 from exam_judge import ExamJudge
 from torchmetrics import MetricCollection
 
 from rrg_rewards.data import phantom_studies
 from rrg_rewards.judges import JudgeFailure, RuleJudge, question_answering
 from rrg_rewards.metrics import CTFineBench, FineBenchScores
-from rrg_rewards.questions.schema import QAItem
+from rrg_rewards.questions.schema import AttributeSpec, FindingSpec, QAItem, QuestionSchema
 
 LEFT = "Nodule of 8 mm in the left upper lobe."
 RIGHT = "Nodule of 8 mm in the right upper lobe."
@@ -539,3 +540,26 @@ def test_ct_finebench_labels_limit_given_items_and_those_of_a_judge() -> None:
 def test_ct_finebench_labels_that_do_not_fit_name_their_row() -> None:
     with pytest.raises(ValueError, match=r"labels\[1\] must have 18 values"):
         CTFineBench().score([LEFT] * 2, [LEFT] * 2, labels=[labels_of(), [1, 0]])
+
+
+def test_ct_finebench_given_questions_need_a_schema_that_the_answerer_can_read_only() -> None:
+    spec = AttributeSpec("mood", "categorical", "What mood has the guitar?", "Mood.", ("sunny",))
+    schema = QuestionSchema("own", (FindingSpec("Air guitar", (spec,)),))
+    item = QAItem("air_guitar", "Mood", "What mood?", "sunny", "categorical")
+    with pytest.raises(ValueError, match="unknown label of lexicon chest_ct 'Air guitar'"):
+        CTFineBench(schema)
+    judge = AnsweringJudge(lambda asked: '{"answers": [{"question": "Q1", "answer": "sunny"}]}')
+    metric = CTFineBench(schema, answerer=judge)
+    assert metric.score(["A sunny guitar."], [None], items=[[item]]).value.tolist() == [1]
+    with pytest.raises(ValueError, match="unknown label of lexicon chest_ct 'Air guitar'"):
+        metric.score(["A sunny guitar."], ["A sunny guitar."])
+
+
+@pytest.mark.parametrize(
+    ("mode", "context", "needed"),
+    [("recall", ["items"], False), ("recall", [], True), ("recall", ["labels"], True), ("f1", ["items"], True)],
+)
+def test_ct_finebench_needs_references_unless_its_questions_are_given(
+    mode: Any, context: list[str], needed: bool
+) -> None:
+    assert CTFineBench(mode=mode).needs_references(context) is needed
