@@ -35,7 +35,7 @@ def is_compared(tokens: Sequence[str]) -> bool:
         >>> is_compared("larger than on the previous study".split()), is_compared("larger than 5 mm".split())
         (True, False)
     """
-    earlier = cue_words("comparisons", "earlier")
+    earlier = cue_words("comparisons", "earlier", "today")
     if earlier.isdisjoint(tokens):
         return False
     # "Compared to the left side"
@@ -87,8 +87,12 @@ def _is_amount(tokens: Sequence[str], modifier: Modifier) -> bool:
         return True
     if not any(token.startswith(_RELATIVE) for token in tokens[start:end]):
         return False
-    if tokens[end - 1] in _AMOUNT_NOUNS and tokens[end : end + 1] not in (["in"], ["of"]):
-        return True
+    following = tokens[end : end + 1]
+    if tokens[end - 1] in _AMOUNT_NOUNS:
+        if following not in (["in"], ["of"]):
+            return True
+    elif following == ["in"] and not cue_words("comparisons", "extents").isdisjoint(tokens[end + 1 : end + 2]):
+        return False
     codes, separators = _amounts(), cue_words("connectives", "separators")
     before = takewhile(lambda token: token not in separators, reversed(tokens[max(0, start - _BEFORE) : start]))
     after = takewhile(lambda token: token not in separators, tokens[end : end + _AFTER])

@@ -42,11 +42,14 @@ CHANGES = {
         Persistent but worsening edema.
         Small nodule. It has increased in size since the prior study.
         Heart size has increased since the prior radiograph.
+        The heart appears slightly more prominent in size than on the prior exam.
+        Interstitial opacities, more conspicuous today.
         Increased interstitial markings compared with the previous study.
     """,
     "decreased": """
         Improving pulmonary edema.
         The effusion has decreased.
+        Left effusion has decreased in volume.
         Interval improvement in the right consolidation.
         Resolving pneumonia.
         The consolidation has partially resolved.
