@@ -285,11 +285,18 @@ def _engine_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog)
 
 
 def _judged_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog) -> dict[str, tuple[QAItem, ...]]:
-    from rrg_rewards.judges.tasks.finebench import ItemsTask
+    from rrg_rewards.judges.tasks.finebench import ItemsTask, Refused
 
     task = ItemsTask(get_question_schema(settings.schema))
-    ids = list(reports.texts)
-    return {ids[row]: items for row, items in _ask(task, list(reports.texts.values()), reports, settings, log)}
+    ids, made = list(reports.texts), {}
+    refused: Counter[str] = Counter()
+    for row, items in _ask(task, list(reports.texts.values()), reports, settings, log):
+        refused.update(item.value for item in items if isinstance(item, Refused))
+        made[ids[row]] = tuple(item for item in items if not isinstance(item, Refused))
+    if refused:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in refused.items())
+        log.warn(f"{refused.total()} attributes that the judge stated have no question: their answer is {reasons}")
+    return made
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Examine a report with questions that are made from another report."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
-from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, remember_results
+from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, JudgeWarning, remember_results
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.finebench import (
@@ -77,6 +78,9 @@ class Examiner(Backend):
     report is asked again in a request of its own; if that answer is not either, or is invalid, the question has no
     answer (``None``) and is marked as ``not_verbatim``. A pair of answers whose grade is none of the three is likewise
     graded again; if that grade is invalid too, the report fails.
+
+    A judge that makes questions may state an attribute in other words than the report's. It then has no question, and a
+    warning counts such attributes.
 
     With prompts of the user, ``answer_prompt`` and ``grade_prompt``, each question and each pair is a request of its
     own, as in the paper, and answers need not be in the words of the report.
@@ -212,6 +216,7 @@ class Examiner(Backend):
             made: list[Any] = [build(report, self.schema) for report in unknown]
         else:
             made = await self.builder.evaluate(self._items_task, unknown) if unknown else []
+            made = _without_refused(made)
         found.update(zip(unknown, made, strict=True))
         if remember and not include_uncertain:
             remember_results(self._built, found, self.remembered)
@@ -299,6 +304,22 @@ class Examiner(Backend):
             else compare_answers(answer, item.answer, item.answer_type, self.grading, self.over_specified)
             for item, answer, is_chosen in zip(items, answers, chosen, strict=True)
         )
+
+
+def _without_refused(results: Sequence[Any]) -> list[Any]:
+    """Return the results of :class:`ItemsTask` without what is refused in them, and warn of its number."""
+    counts = [0 if isinstance(one, JudgeFailure) else sum(isinstance(item, Refused) for item in one) for one in results]
+    if any(counts):
+        warnings.warn(
+            f"{sum(counts)} attributes of {sum(map(bool, counts))} of {len(results)} reports have no question, because "
+            "the judge stated them in other words than the report's, or without a number",
+            JudgeWarning,
+            stacklevel=2,
+        )
+    return [
+        one if isinstance(one, JudgeFailure) else tuple(item for item in one if not isinstance(item, Refused))
+        for one in results
+    ]
 
 
 async def _evaluated(judge: Judge, task: JudgeTask[Any, Any], requests: Sequence[Any]) -> list[Any]:

@@ -1,6 +1,9 @@
 """Question items and mined attributes of reports."""
 
+import json
+
 import pytest
+from answering_judge import AnsweringJudge
 from exam_judge import ExamJudge
 from writing_judge import WritingJudge
 
@@ -197,3 +200,16 @@ def test_read_report_texts_with_labels_that_do_not_fit(tmp_path) -> None:
         read([("valid_1_a_1", row_of()), ("valid_1_a_1.nii.gz", row_of())])
     with pytest.raises(SettingError, match="labels of another table need --key"):
         QuestionSettings(labels="labels.csv")
+
+
+def test_attributes_in_other_words_have_no_item_and_are_counted(run_notes) -> None:
+    def answer(report):
+        stated = [{"attribute": "size", "answer": "5 mm"}, {"attribute": "location", "answer": "LUL"}]
+        found = {"finding": "Lung nodule", "quote": "Nodule of 5 mm", "attributes": stated}
+        return json.dumps({"findings": [found] if "Nodule" in report else []})
+
+    settings = QuestionSettings(judge=AnsweringJudge(answer))
+    items = build_question_items(ReportTexts.of(TEXTS), settings, run_notes)
+    assert [[item.attribute for item in row.items] for row in items.rows] == [["existence", "size"], [], [], []]
+    told = "1 attributes that the judge stated have no question: their answer is not in the words of the report 1"
+    assert told in run_notes.text

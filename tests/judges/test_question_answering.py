@@ -241,3 +241,16 @@ def test_ct_finebench_prompts_that_cannot_be_used(
         CTFineBench(**{name: prompts[name]}, **roles)  # type: ignore[arg-type]
     with pytest.raises(OSError, match="missing"):
         CTFineBench(answerer=_Named(), answer_prompt="missing.txt")
+
+
+def test_examiner_makes_no_question_of_an_attribute_in_other_words() -> None:
+    stated = [{"attribute": "size", "answer": "12 mm"}, {"attribute": "location", "answer": "RUL"}]
+    nodule = {"finding": "Lung nodule", "quote": "nodule of 12 mm", "attributes": stated}
+    judge = AnsweringJudge(lambda report: json.dumps({"findings": [nodule]}))
+    examiner = Examiner(builder=judge)
+    with pytest.warns(JudgeWarning, match="1 attributes of 1 of 1 reports have no question, because the judge stated"):
+        (items,) = examiner.build_now([REFERENCE])
+    assert [item.attribute for item in items] == ["existence", "size"]  # type: ignore[union-attr]
+    # The questions are kept for the next candidates, without another warning.
+    assert examiner.build_now([REFERENCE]) == [items]
+    assert len(judge.asked) == 1

@@ -71,6 +71,13 @@ class AnswerPairs:
     answers: tuple[str, ...]
 
 
+class Refused(Enum):
+    """Why a single answer is not used, although the judge's answer as a whole is valid."""
+
+    NOT_VERBATIM = "not in the words of the report"
+    NOT_NUMERIC = "no number with a known unit"
+
+
 class StatedAttribute(TypedDict):
     """An attribute of a finding that a report states."""
 
@@ -92,19 +99,20 @@ class ItemsForm(TypedDict):
     findings: list[StatedFinding]
 
 
-class ItemsTask(PromptTask[str, tuple[QAItem, ...]]):
+class ItemsTask(PromptTask[str, tuple[QAItem | Refused, ...]]):
     """List the findings and attributes that a report states, and make questions from them.
 
     The judge names findings and attributes of the schema and quotes the report. The schema contains the wording of
     the questions. An answer is valid if it is a JSON object of the form and
 
     - findings are in the schema, each named once, and attributes belong to their finding, each named once;
-    - quotes and answers are in the words of the report, and quotes do not deny the finding;
-    - the answer of a numeric attribute contains a number with a known unit.
+    - quotes are in the words of the report, and do not deny the finding.
 
-    An attribute is left out if its question already contains the words of the answer. Several lesions of a finding are
-    treated by the rule of the finding engine (:data:`rrg_rewards.questions.schema.SEVERAL_LESIONS`), which is part of
-    the prompt; of several numbers in an answer the greatest is kept.
+    An attribute has no question, and ``Refused`` in its place, if its answer is not in the words of the report, has
+    more than 30 words, or is numeric and contains no number with a known unit. An attribute is left out if its question
+    already contains the words of the answer. Several lesions of a finding are treated by the rule of the finding engine
+    (:data:`rrg_rewards.questions.schema.SEVERAL_LESIONS`), which is part of the prompt; of several numbers in an answer
+    the greatest is kept.
 
     Source: Yuan et al., "CT-FineBench", Section 3.2.
 
@@ -139,8 +147,8 @@ class ItemsTask(PromptTask[str, tuple[QAItem, ...]]):
         described = "\n".join(map(_described, self.questions.findings))
         return self._fill(findings=described, several=SEVERAL_LESIONS, report=quote_text(item))
 
-    def parse(self, item: str, answer: str) -> tuple[QAItem, ...]:
-        """Return the questions that follow from an answer, in the order of the schema."""
+    def parse(self, item: str, answer: str) -> tuple[QAItem | Refused, ...]:
+        """Return the questions that follow from an answer, in the order of the schema, and what is refused."""
         stated = _by_name("findings", self._read(answer)["findings"], "finding")
         _check_known("findings", stated, [finding.name for finding in self.questions.findings])
         words = report_words(item)
@@ -164,7 +172,7 @@ def _described(finding: FindingSpec) -> str:
     return f"- {finding.name}{lines}"
 
 
-def _items_of(finding: FindingSpec, stated: StatedFinding, words: ReportWords) -> list[QAItem]:
+def _items_of(finding: FindingSpec, stated: StatedFinding, words: ReportWords) -> list[QAItem | Refused]:
     """Make the questions on a finding that a report states."""
     where = f"findings of {finding.name}"
     if is_denial(stated["quote"]) or not words.contains_finding(stated["quote"]):
@@ -173,20 +181,29 @@ def _items_of(finding: FindingSpec, stated: StatedFinding, words: ReportWords) -
         )
     attributes = _by_name(where, stated["attributes"], "attribute")
     _check_known(where, attributes, [spec.name for spec in _attributes(finding)])
-    items = [_item(finding, spec, "yes") for spec in finding.attributes if spec.answer_type == EXISTENCE]
+    items: list[QAItem | Refused] = [
+        _item(finding, spec, "yes") for spec in finding.attributes if spec.answer_type == EXISTENCE
+    ]
     for spec in _attributes(finding):
         if spec.name not in attributes:
             continue
-        answer = _grounded(f"{where}, {spec.name}", attributes[spec.name]["answer"], words)
-        try:
-            compare_answers(answer, answer, spec.answer_type)
-        except ValueError:
-            raise AnswerError("inconsistent", f"{where}, {spec.name}: the answer is not {spec.answer_type}") from None
-        if spec.answer_type == "numeric":
-            answer = largest_measure(answer)
-        if not content_words(answer) or not content_words(answer) <= content_words(spec.question):
+        answer = _stated_answer(attributes[spec.name]["answer"].strip(), spec, words)
+        if isinstance(answer, Refused):
+            items.append(answer)
+        elif not content_words(answer) or not content_words(answer) <= content_words(spec.question):
             items.append(_item(finding, spec, answer))
     return items
+
+
+def _stated_answer(answer: str, spec: AttributeSpec, words: ReportWords) -> str | Refused:
+    if not _is_grounded(answer, words):
+        return Refused.NOT_VERBATIM
+    try:
+        compare_answers(answer, answer, spec.answer_type)
+    except ValueError:
+        # Only a number can be compared with itself in vain.
+        return Refused.NOT_NUMERIC
+    return largest_measure(answer) if spec.answer_type == "numeric" else answer
 
 
 def _item(finding: FindingSpec, spec: AttributeSpec, answer: str) -> QAItem:
@@ -206,12 +223,6 @@ class AnswersForm(TypedDict):
     """Answer of :class:`AnswersTask`."""
 
     answers: list[QuestionAnswer]
-
-
-class Refused(Enum):
-    """Why the answer to one question is not used, although the judge's answer as a whole is valid."""
-
-    NOT_VERBATIM = "not in the words of the report"
 
 
 Answer = str | None | Refused
@@ -271,7 +282,7 @@ def _answered(answer: str, item: QAItem, words: ReportWords) -> Answer:
     answer = answer.strip()
     if not answer:
         return None
-    if _ungrounded(answer, words):
+    if not _is_grounded(answer, words):
         return Refused.NOT_VERBATIM
     if item.answer_type == EXISTENCE:
         return "no" if is_denial(answer) else "yes"
@@ -361,19 +372,9 @@ class GradesTask(PromptTask[AnswerPairs, tuple[float | None, ...]]):
         return tuple(_GRADES.get(entry["grade"]) if isinstance(entry["grade"], str) else None for entry in given)
 
 
-def _grounded(where: str, answer: str, words: ReportWords) -> str:
-    """Return an answer without surrounding white space; raise if it is not in the words of the report."""
-    answer = answer.strip()
-    if problem := _ungrounded(answer, words):
-        raise AnswerError("inconsistent", f"{where}: {problem}")
-    return answer
-
-
-def _ungrounded(answer: str, words: ReportWords) -> str:
-    """Return why an answer is not in the words of the report, ``""`` if it is."""
-    if not answer or not words.contains_answer(answer):
-        return "the answer is not in the report's words"
-    return f"the answer has more than {_LONGEST_ANSWER} words" if len(answer.split()) > _LONGEST_ANSWER else ""
+def _is_grounded(answer: str, words: ReportWords) -> bool:
+    """Whether an answer is in the words of the report, and no longer than any answer needs to be."""
+    return bool(answer) and words.contains_answer(answer) and len(answer.split()) <= _LONGEST_ANSWER
 
 
 def _by_name(where: str, entries: Sequence[Any], key: str) -> dict[str, Any]:
