@@ -3,8 +3,8 @@
 ``python -m rrg_rewards.recipes.crimson.distill --config FILE [--key value ...]``
 
 The data set is a file that ``rrg-rewards judge label`` wrote. The prompt of a row is that of
-``CrimsonTask(task_prompt)``, and the completion is the evaluation in the form of this prompt. The keys of ``FILE`` are
-those of TRL's ``SFTConfig`` and ``ModelConfig``, and of :class:`DistillationArguments`.
+``CrimsonTask(task_prompt, task_checks)``, and the completion is the evaluation in the form of this prompt. The keys of
+``FILE`` are those of TRL's ``SFTConfig`` and ``ModelConfig``, and of :class:`DistillationArguments`.
 
 The script writes to ``output_dir`` the model (with ``use_peft`` its adapter, which ``rrg-rewards convert lora``
 merges), ``run.json`` (resolved configuration, versions, rows) and ``history.json`` (the trainer's log).
@@ -43,13 +43,27 @@ class DistillationArguments:
         default=None, metadata={"help": "File of held-out evaluations, whose loss eval_strategy computes."}
     )
     task_prompt: str = field(
-        default="compact", metadata={"help": "Prompt of CrimsonTask: own, guidelines, compact or crimson-score."}
+        default="compact",
+        metadata={
+            "help": "Prompt of CrimsonTask: own, guidelines, compact, crimson-score or crimson-score-guidelines."
+        },
+    )
+    task_checks: str | None = field(
+        default=None,
+        metadata={
+            "help": "Checks of CrimsonTask, strict or published; evaluations that they reject are left out. Default: "
+            "published for the prompts of crimson-score, else strict."
+        },
     )
     max_rows: int | None = field(default=None, metadata={"help": "Train on this number of rows, drawn at random."})
     rows_seed: int = field(default=0, metadata={"help": "Seed of the draw of rows."})
 
     def __post_init__(self) -> None:
-        CrimsonTask(self.task_prompt)  # type: ignore[arg-type]
+        self.task()
+
+    def task(self) -> CrimsonTask:
+        """Return the task that the judge is trained on."""
+        return CrimsonTask(self.task_prompt, self.task_checks)  # type: ignore[arg-type]
 
 
 _PARSER = RecipeParser(DistillationArguments, lambda _: SFTConfig, __doc__)
@@ -91,7 +105,7 @@ def _rejection(task: CrimsonTask, row: EvaluatedPair, answer: str) -> str | None
 
 
 def _load(recipe: DistillationArguments) -> RecipeData:
-    task, dropped = CrimsonTask(recipe.task_prompt), Counter[str]()  # type: ignore[arg-type]
+    task, dropped = recipe.task(), Counter[str]()
     train = load_examples(recipe.dataset, task, dropped)
     if recipe.max_rows is not None and recipe.max_rows < len(train):
         train = random.Random(recipe.rows_seed).sample(train, recipe.max_rows)

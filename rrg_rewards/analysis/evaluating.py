@@ -15,7 +15,7 @@ from rrg_rewards.analysis.answers import (
 )
 from rrg_rewards.analysis.judge_settings import EvaluationSettings
 from rrg_rewards.data.tables.table import Table
-from rrg_rewards.functional.crimson import CrimsonEvaluation
+from rrg_rewards.functional.crimson import CrimsonChecks, CrimsonEvaluation
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.rules import RuleJudge
@@ -53,6 +53,14 @@ def estimate_crimson(metric: CRIMSON, pairs: Iterable[ReportPair]) -> Estimate:
     return estimate_requests(prompts, answers, metric.judge.arguments(), metric.runs)
 
 
+def _make_task(prompt: CrimsonPrompt, checks: CrimsonChecks | None) -> CrimsonTask:
+    try:
+        return CrimsonTask(prompt, checks)
+    except ValueError as error:
+        name, _, reason = str(error).partition(" ")
+        raise SettingError(name, reason) from error
+
+
 class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
     """A run of :func:`label_pairs`.
 
@@ -60,7 +68,10 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
         pairs: The report pairs, or the source of each candidate by pair.
         output: JSON lines file to append to.
         judge: The judge.
-        settings: The settings; ``prompt`` is used.
+        settings: The settings; ``prompt`` and ``checks`` are used.
+
+    Raises:
+        SettingError: If the checks cannot be used with the prompt.
     """
 
     activity = "judging"
@@ -73,13 +84,14 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
         judge: Judge,
         settings: EvaluationSettings = EvaluationSettings(),
     ) -> None:
-        task = CrimsonTask(settings.prompt)
+        task = _make_task(settings.prompt, settings.checks)
         super().__init__(task, list(pairs), output, judge)
         self._crimson = task
         self._sources = pairs if isinstance(pairs, Mapping) else dict.fromkeys(pairs, "")
         self._signature = judge.signature
         # Rules query no model, so the prompt has no effect on them.
         self.prompt = "" if judge.is_immediate else task.prompt_signature
+        self.checks: CrimsonChecks = "strict" if judge.is_immediate else task.checks
 
     def _key(self, item: ReportPair) -> Hashable:
         return item
@@ -104,13 +116,14 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
         return f"{len(self.missing)} report pairs"
 
     def _record(self, item: ReportPair, result: CrimsonEvaluation, judge: str) -> Mapping[str, Any]:
-        return EvaluatedPair(item, result, judge, self.prompt, self._sources[item]).to_record()
+        return EvaluatedPair(item, result, judge, self.prompt, self._sources[item], self.checks).to_record()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts of the run."""
         return {
             "judge": self._signature,
             "prompt": self.prompt,
+            "checks": self.checks,
             "pairs": len(self.items),
             "held": self.num_held,
             "written": self.written,
@@ -143,14 +156,14 @@ def label_pairs(
         pairs: The report pairs, or the source of each candidate by pair; equal ones are evaluated once.
         judge: Judge, its name or its settings, as for :func:`~rrg_rewards.judges.get_judge`.
         output: JSON lines file to append to.
-        settings: The settings; ``prompt`` is used.
+        settings: The settings; ``prompt`` and ``checks`` are used.
         log: Receives notes, warnings and progress.
 
     Returns:
         The run, with its counts.
 
     Raises:
-        SettingError: If the judge is invalid.
+        SettingError: If the judge is invalid, or the checks cannot be used with the prompt.
         TableError: If the file has other content, or another process appends to it.
 
     Example:
@@ -213,6 +226,7 @@ class JudgeComparison:
     Args:
         judge: Signature of the judge.
         prompt: Name and hash of the prompt; empty if the judge uses none.
+        checks: Checks of its answers; empty if it uses no prompt.
         teachers: Signatures of the other judges.
         pairs: Number of pairs.
         valid: Number of pairs with an evaluation by the judge.
@@ -223,6 +237,7 @@ class JudgeComparison:
 
     judge: str
     prompt: str
+    checks: str
     teachers: list[str]
     pairs: int
     valid: int
@@ -238,6 +253,7 @@ def compare_judge(
     evaluations: Sequence[EvaluatedPair],
     judge: JudgeSetting,
     prompt: CrimsonPrompt = "own",
+    checks: CrimsonChecks | None = None,
     *,
     log: RunLog | None = None,
 ) -> JudgeComparison:
@@ -247,10 +263,11 @@ def compare_judge(
         evaluations: Evaluations by other judges, as :func:`~rrg_rewards.judges.evaluations.read_evaluations` returns.
         judge: Judge, its name or its settings.
         prompt: Prompt for a language model.
+        checks: Checks of its answers, as in :class:`~rrg_rewards.judges.tasks.crimson.CrimsonTask`.
         log: Receives the progress.
 
     Raises:
-        SettingError: If the judge is invalid.
+        SettingError: If the judge is invalid, or the checks cannot be used with the prompt.
 
     Example:
         >>> from rrg_rewards.judges import RuleJudge
@@ -260,7 +277,7 @@ def compare_judge(
         1.0
     """
     log = log or RunLog()
-    chosen, task = choose_judge(judge), CrimsonTask(prompt)
+    chosen, task = choose_judge(judge), _make_task(prompt, checks)
     results: list[CrimsonEvaluation | JudgeFailure] = []
     with log.progress("judging") as progress:
         progress(0, len(evaluations))
@@ -272,6 +289,7 @@ def compare_judge(
     return JudgeComparison(
         judge=chosen.signature,
         prompt="" if chosen.is_immediate else task.prompt_signature,
+        checks="" if chosen.is_immediate else task.checks,
         teachers=sorted({row.judge for row in evaluations}),
         **judge_agreement([row.evaluation for row in evaluations], results),
     )

@@ -125,6 +125,7 @@ class EvaluationSettings:
         source_column: Column that names the source of a candidate.
         context: Context columns by the name of their argument, such as ``{"age": "patient_age"}``.
         prompt: Prompt for a language model, as in :class:`~rrg_rewards.judges.tasks.crimson.CrimsonTask`.
+        checks: Checks of its answers, as in the same class.
     """
 
     reference_column: str = column_setting("references", "reference")
@@ -133,6 +134,11 @@ class EvaluationSettings:
     context: Mapping[str, str] = context_setting()
     prompt: Literal["own", "guidelines", "compact", "crimson-score", "crimson-score-guidelines"] = setting(
         "own", "prompt for a language model (default: own)"
+    )
+    checks: Literal["strict", "published"] | None = setting(
+        None,
+        "answers of a language model that are scored: strict, those that agree with themselves and the reports; "
+        "published, those that CRIMSON's published code scores (default: published for the prompts of crimson-score)",
     )
 
     def __post_init__(self) -> None:

@@ -118,7 +118,7 @@ def _add_judge_options(parser: argparse.ArgumentParser, default: str | None = No
     given = {"required": True} if default is None else {"default": default}
     text = f"rules, {LANGUAGE_MODEL}" + ("" if default is None else f" (default: {default})")
     parser.add_argument("--judge", metavar="JUDGE", help=text, **given)
-    add_settings(parser, EvaluationSettings, "prompt")
+    add_settings(parser, EvaluationSettings, "prompt", "checks")
 
 
 def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -160,7 +160,7 @@ def _compare(args: argparse.Namespace, terminal: Terminal) -> int:
     evaluations = read_evaluations(args.table)
     if not evaluations:
         raise UsageError(f"{args.table}: no evaluations")
-    compared = compare_judge(evaluations, args.judge, args.prompt, log=terminal)
+    compared = compare_judge(evaluations, args.judge, args.prompt, args.checks, log=terminal)
     outputs.write_summary({"version": __version__, "table": args.table, **compared.to_dict()})
     failed = ", ".join(f"{count} {kind}" for kind, count in compared.failures.items()) or "none"
     line = f"valid answers: {compared.valid} of {compared.pairs}; failed: {failed}"

@@ -3,14 +3,18 @@
 Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, 2026.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from rrg_rewards.schemas.errors import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS, UNKNOWN_WEIGHT
+
+CrimsonChecks = Literal["strict", "published"]
+"""``"strict"``: an evaluation must be consistent. ``"published"``: whatever the code of CRIMSON's authors scores is
+scored, with the same result."""
 
 # Keys of entries whose values, if present, must be texts.
 _TEXTS = ("id", "ref_id", "pred_id", "finding", "clinical_significance", "severity", "explanation")
@@ -81,12 +85,25 @@ class CrimsonEvaluation:
     attribute_errors: tuple[CrimsonAttributeError, ...] = ()
 
     @classmethod
-    def from_dict(cls, evaluation: Mapping[str, Any]) -> "CrimsonEvaluation":
+    def from_dict(cls, evaluation: Mapping[str, Any], checks: CrimsonChecks = "strict") -> "CrimsonEvaluation":
         """Build an evaluation from the published JSON form; missing keys are read as empty lists.
 
+        With ``checks="published"``, values of other types are read as the published code reads them, and become texts.
+        Ids that differ stay different (1 and ``"1"``), and equal ones (1, 1.0 and ``true``) become one. A text in place
+        of a list is a list of its characters, or, as ``error_types``, contains the types that are parts of it. An
+        object in place of a list is the list of its keys. A candidate id, a finding or an explanation that is neither
+        text nor number, which changes no score, becomes an empty text.
+
+        Args:
+            evaluation: The published JSON form.
+            checks: ``"strict"``, or ``"published"`` to read what the published code scores.
+
         Raises:
-            ValueError: If a value is not the required list or mapping, or an entry lacks a key.
+            ValueError: If a value is not the required list or mapping, or an entry lacks a key. With
+                ``checks="published"``, if the published code raises an error for the types or keys.
         """
+        if _is_published(checks):
+            return _published_evaluation(evaluation)
         _mapping("an evaluation", evaluation)
         errors = _mapping("errors", evaluation.get("errors", {}))
         return cls(
@@ -113,8 +130,8 @@ class CrimsonEvaluation:
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation in the published JSON form, which :meth:`from_dict` reads."""
         return {
-            "reference_findings": [_published(finding) for finding in self.reference_findings],
-            "predicted_findings": [_published(finding) for finding in self.predicted_findings],
+            "reference_findings": [_finding_record(finding) for finding in self.reference_findings],
+            "predicted_findings": [_finding_record(finding) for finding in self.predicted_findings],
             "matched_findings": [{"ref_id": ref_id, "pred_id": pred_id} for ref_id, pred_id in self.matched_findings],
             "errors": {
                 "false_findings": list(self.false_findings),
@@ -126,8 +143,14 @@ class CrimsonEvaluation:
         }
 
 
-def _published(finding: CrimsonFinding) -> dict[str, str]:
+def _finding_record(finding: CrimsonFinding) -> dict[str, str]:
     return {key: value for key, value in asdict(finding).items() if key != "spans"}
+
+
+def _is_published(checks: str) -> bool:
+    if checks not in get_args(CrimsonChecks):
+        raise ValueError(f"checks must be one of {', '.join(get_args(CrimsonChecks))}; got {checks!r}")
+    return checks == "published"
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
@@ -172,12 +195,109 @@ def _findings(name: str, evaluation: Mapping[str, Any]) -> tuple[CrimsonFinding,
     )
 
 
+def _published_evaluation(content: Any) -> CrimsonEvaluation:
+    """Read an evaluation as the published code does, which looks at the keys named here and at no other.
+
+    Ids and labels may be of any type that can be a key of a dictionary, because the published code looks them up.
+    """
+    errors = _mapping("errors", _mapping("an evaluation", content).get("errors", {}))
+    reference = _published_entries("reference_findings", content, ("id", "clinical_significance"))
+    predicted = _published_entries("predicted_findings", content, ("id", "clinical_significance"))
+    matched = _published_entries("matched_findings", content, ("ref_id",))
+    wrong = _published_entries("attribute_errors", errors, ("ref_id", "severity"))
+    false, missing = (_published_list(name, errors) for name in ("false_findings", "missing_findings"))
+    for name, unmatched in (("false_findings", false), ("missing_findings", missing)):
+        for index, id_ in enumerate(unmatched):
+            _check_key(f"{name}[{index}]", id_)
+    listed = [entry["id"] for entry in (*reference, *predicted)] + [entry["ref_id"] for entry in (*matched, *wrong)]
+    others = [entry.get("pred_id") for entry in (*matched, *wrong)]
+    ids = _texts_of_ids([*listed, *false, *missing, *(other for other in others if isinstance(other, Hashable))])
+
+    def pair(entry: Mapping[str, Any]) -> tuple[str, str]:
+        other = entry.get("pred_id")
+        return ids[entry["ref_id"]], ids[other] if other is not None and isinstance(other, Hashable) else ""
+
+    def findings(entries: Iterable[Mapping[str, Any]]) -> tuple[CrimsonFinding, ...]:
+        return tuple(
+            CrimsonFinding(ids[entry["id"]], _text(entry.get("finding")), _text(entry.get("clinical_significance")))
+            for entry in entries
+        )
+
+    return CrimsonEvaluation(
+        reference_findings=findings(reference),
+        predicted_findings=findings(predicted),
+        matched_findings=tuple(pair(entry) for entry in matched),
+        false_findings=tuple(ids[id_] for id_ in false),
+        missing_findings=tuple(ids[id_] for id_ in missing),
+        attribute_errors=tuple(
+            CrimsonAttributeError(
+                *pair(entry), _text(entry.get("severity")), _published_types(entry), _text(entry.get("explanation"))
+            )
+            for entry in wrong
+        ),
+    )
+
+
+def _published_list(name: str, owner: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the elements of what the published code iterates over: also the characters of a text."""
+    value = owner.get(name, ())
+    if not isinstance(value, list | tuple | str | Mapping):
+        raise ValueError(f"{name} must be a list, got {type(value).__name__}")
+    return tuple(value)
+
+
+def _published_entries(name: str, owner: Mapping[str, Any], keys: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the mappings of a list, each checked to contain the first key, and values that can be looked up."""
+    entries = [_mapping(f"{name}[{index}]", entry) for index, entry in enumerate(_published_list(name, owner))]
+    for index, entry in enumerate(entries):
+        if keys[0] not in entry:
+            raise ValueError(f"{name}[{index}] lacks {keys[0]!r}")
+        for key in keys:
+            _check_key(f"{name}[{index}][{key!r}]", entry.get(key))
+    return entries
+
+
+def _check_key(name: str, value: Any) -> None:
+    if not isinstance(value, Hashable):
+        raise ValueError(f"{name} must be a text or a number, got {type(value).__name__}")
+
+
+def _published_types(error: Mapping[str, Any]) -> tuple[str, ...]:
+    types = error.get("error_types", ())
+    if isinstance(types, str):
+        return tuple(name for name in ATTRIBUTE_ERROR_TYPES if name in types)
+    return tuple(map(_text, _published_list("error_types", error)))
+
+
+def _text(value: Any) -> str:
+    """Return a text or a number as text, and anything else as an empty text."""
+    # An unpaired surrogate cannot be written to a file.
+    text = value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _texts_of_ids(ids: Iterable[Hashable]) -> dict[Hashable, str]:
+    """Return a text for each id, different ones for different ids."""
+    texts: dict[Hashable, str] = {}
+    used: set[str] = set()
+    # Ids that are texts already keep them.
+    for id_ in sorted(ids, key=lambda id_: _text(id_) != id_):
+        if id_ not in texts:
+            text = _text(id_)
+            while text in used:
+                text += "'"
+            used.add(text)
+            texts[id_] = text
+    return texts
+
+
 class CrimsonStatistics(NamedTuple):
     r"""Statistics of ``N`` report pairs: float64 tensors ``(N,)``, and ``(N, 8)`` for error types.
 
     Attributes:
         credit: :math:`C`, summed weight of matches with partial credit.
-        reference_weight: :math:`W_{ref}`, summed weight of the reference findings.
+        reference_weight: :math:`W_{ref}`, summed weight of the reference findings; as in the published code, the number
+            of matches if there are no reference findings, which is 0 in a consistent evaluation.
         false_weight: :math:`E_{false}`, summed weight of false findings.
         missing_weight: Summed weight of missing findings.
         attribute_weight: Summed weight of attribute errors.
@@ -215,7 +335,9 @@ class CrimsonStatistics(NamedTuple):
         return self.false_weight + self.missing_weight + self.attribute_weight
 
 
-def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, Any]]) -> CrimsonStatistics:
+def crimson_statistics(
+    evaluations: Sequence[CrimsonEvaluation | Mapping[str, Any]], checks: CrimsonChecks = "strict"
+) -> CrimsonStatistics:
     r"""Compute weighted and unweighted counts of ``N`` evaluations.
 
     A matched reference finding of weight :math:`w_i` earns
@@ -227,13 +349,20 @@ def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, An
     finding that is matched several times earns credit once. The weights are 1 for urgent, 0.5 for actionable, 0.25 for
     not actionable and 0 for benign or expected findings. As in the published code, any other label has the weight 0.25.
 
+    With ``checks="published"``, an inconsistent evaluation has the statistics of the published code: an id that no
+    finding has is counted and weighs 0, each entry of a list is counted, and of several findings with the same id the
+    last one determines the weight of that id.
+
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Eq. 1 and Section 3.3.
 
     Args:
         evaluations: ``N`` evaluations, or mappings in the published JSON form.
+        checks: ``"strict"``, or ``"published"`` to accept what the published code scores; mappings are read as in
+            :meth:`CrimsonEvaluation.from_dict`.
 
     Raises:
-        ValueError: If an id is unknown or not unique, or an evaluation does not have the published form; names the row.
+        ValueError: If an evaluation does not have the published form; names the row. With ``checks="strict"`` also if
+            an id is unknown or not unique.
 
     Example:
         >>> finding = {"id": "R1", "finding": "mass", "clinical_significance": "actionable_not_urgent"}
@@ -242,10 +371,13 @@ def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, An
         (tensor([0.5000], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
     """
     rows = []
+    is_strict = not _is_published(checks)
     for row, evaluation in enumerate(evaluations):
         try:
             if not isinstance(evaluation, CrimsonEvaluation):
-                evaluation = CrimsonEvaluation.from_dict(evaluation)
+                evaluation = CrimsonEvaluation.from_dict(evaluation, checks)
+            if is_strict:
+                _check_ids(evaluation)
             rows.append(_statistics_row(evaluation))
         except ValueError as error:
             raise ValueError(f"evaluations[{row}]: {error}") from error
@@ -254,18 +386,11 @@ def crimson_statistics(evaluations: Sequence[CrimsonEvaluation | Mapping[str, An
     return CrimsonStatistics._make([*table[:, :scalars].unbind(1), table[:, scalars:]])
 
 
-def _weights(kind: str, findings: Sequence[CrimsonFinding]) -> dict[str, float]:
-    weights = {
-        finding.id: SIGNIFICANCE_WEIGHTS.get(finding.clinical_significance, UNKNOWN_WEIGHT) for finding in findings
-    }
-    if len(weights) < len(findings):
-        raise ValueError(f"{kind} must have different ids, got {[finding.id for finding in findings]}")
-    return weights
-
-
-def _check_ids(evaluation: CrimsonEvaluation, reference: Mapping[str, float], predicted: Mapping[str, float]) -> None:
+def _check_ids(evaluation: CrimsonEvaluation) -> None:
+    reference = _unique_ids("reference_findings", evaluation.reference_findings)
+    predicted = _unique_ids("predicted_findings", evaluation.predicted_findings)
     matches, errors = evaluation.matched_findings, evaluation.attribute_errors
-    for name, ids, weights in (
+    for name, ids, known in (
         ("matched_findings", [ref_id for ref_id, _ in matches], reference),
         ("matched_findings", [pred_id for _, pred_id in matches], predicted),
         ("attribute_errors", [error.ref_id for error in errors], reference),
@@ -273,17 +398,23 @@ def _check_ids(evaluation: CrimsonEvaluation, reference: Mapping[str, float], pr
         ("missing_findings", evaluation.missing_findings, reference),
         ("false_findings", evaluation.false_findings, predicted),
     ):
-        if unknown := [id_ for id_ in ids if id_ not in weights]:
+        if unknown := [id_ for id_ in ids if id_ not in known]:
             raise ValueError(
-                f"{name} has the id {unknown[0]!r}, which no finding has; known: {', '.join(map(str, weights))}"
+                f"{name} has the id {unknown[0]!r}, which no finding has; known: {', '.join(map(str, known))}"
             )
 
 
+def _unique_ids(kind: str, findings: Sequence[CrimsonFinding]) -> dict[str, None]:
+    ids = dict.fromkeys(finding.id for finding in findings)
+    if len(ids) < len(findings):
+        raise ValueError(f"{kind} must have different ids, got {[finding.id for finding in findings]}")
+    return ids
+
+
 def _statistics_row(evaluation: CrimsonEvaluation) -> list[float]:
-    reference = _weights("reference_findings", evaluation.reference_findings)
-    predicted = _weights("predicted_findings", evaluation.predicted_findings)
-    _check_ids(evaluation, reference, predicted)
-    matched = dict.fromkeys(ref_id for ref_id, _ in evaluation.matched_findings)
+    reference, predicted = _weights(evaluation.reference_findings), _weights(evaluation.predicted_findings)
+    matches = evaluation.matched_findings
+    matched = dict.fromkeys(ref_id for ref_id, _ in matches if ref_id in reference)
     wrong = dict.fromkeys(matched, 0.0)
     attribute_weight = 0.0
     types = [0] * len(ATTRIBUTE_ERROR_TYPES)
@@ -294,22 +425,34 @@ def _statistics_row(evaluation: CrimsonEvaluation) -> list[float]:
             wrong[error.ref_id] += weight
         for index, name in enumerate(ATTRIBUTE_ERROR_TYPES):
             types[index] += name in error.error_types
-    # A finding of weight 0 earns no credit.
-    credit = sum(reference[id_] ** 2 / (reference[id_] + wrong[id_]) for id_ in matched if reference[id_])
+    credit = 0.0
+    for id_ in matched:
+        # A finding of weight 0 earns no credit. Credits are added as in the published code, because a difference in the
+        # last bit can change the fourth digit, and sum() rounds in another way from Python 3.12 on.
+        credit += reference[id_] ** 2 / (reference[id_] + wrong[id_]) if reference[id_] else 0.0
+    listed = [_weight(finding) for finding in evaluation.reference_findings]
     return [
         credit,
-        sum(reference.values()),
-        sum(predicted[id_] for id_ in evaluation.false_findings),
-        sum(reference[id_] for id_ in evaluation.missing_findings),
+        sum(listed) if listed else len(matches),
+        sum(predicted.get(id_, 0.0) for id_ in evaluation.false_findings),
+        sum(reference.get(id_, 0.0) for id_ in evaluation.missing_findings),
         attribute_weight,
-        len(reference),
-        len(predicted),
+        len(evaluation.reference_findings),
+        len(evaluation.predicted_findings),
         len(matched),
         len(evaluation.false_findings),
         len(evaluation.missing_findings),
         len(evaluation.attribute_errors),
         *types,
     ]
+
+
+def _weight(finding: CrimsonFinding) -> float:
+    return SIGNIFICANCE_WEIGHTS.get(finding.clinical_significance, UNKNOWN_WEIGHT)
+
+
+def _weights(findings: Sequence[CrimsonFinding]) -> dict[str, float]:
+    return {finding.id: _weight(finding) for finding in findings}
 
 
 def crimson_score_from_statistics(credit: Tensor, reference_weight: Tensor, false_weight: Tensor) -> Tensor:
@@ -353,6 +496,7 @@ def crimson_score_from_statistics(credit: Tensor, reference_weight: Tensor, fals
 
 def crimson_score(
     evaluations: Sequence[CrimsonEvaluation | Mapping[str, Any]] | CrimsonEvaluation | Mapping[str, Any],
+    checks: CrimsonChecks = "strict",
 ) -> Tensor:
     r"""Compute CRIMSON of evaluated report pairs.
 
@@ -364,20 +508,26 @@ def crimson_score(
 
     Args:
         evaluations: ``N`` evaluations or mappings in the published JSON form, or a single one.
+        checks: ``"strict"``, or ``"published"`` to score whatever the published code scores, as it does; see
+            :func:`crimson_statistics`.
 
     Returns:
-        float64 tensor ``(N,)``, or a scalar for one evaluation; in (-1, 1], higher is better.
+        float64 tensor ``(N,)``, or a scalar for one evaluation; in (-1, 1], higher is better. The published code rounds
+        its scores to four digits.
 
     Raises:
-        ValueError: If an id is unknown or not unique, or an evaluation does not have the published form; names the row.
+        ValueError: If an evaluation does not have the published form; names the row. With ``checks="strict"`` also if
+            an id is unknown or not unique.
 
     Example:
         >>> from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score
         >>> mass = CrimsonFinding("R1", "right lung mass", "actionable_not_urgent")
         >>> crimson_score([CrimsonEvaluation((mass,), missing_findings=("R1",)), CrimsonEvaluation()])
         tensor([0., 1.], dtype=torch.float64)
+        >>> crimson_score(CrimsonEvaluation((mass,), false_findings=("P1",)), checks="published")
+        tensor(0., dtype=torch.float64)
     """
     if isinstance(evaluations, CrimsonEvaluation | Mapping):
-        return crimson_score([evaluations])[0]
-    statistics = crimson_statistics(evaluations)
+        return crimson_score([evaluations], checks)[0]
+    statistics = crimson_statistics(evaluations, checks)
     return crimson_score_from_statistics(*statistics[:3])

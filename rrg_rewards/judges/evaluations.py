@@ -12,6 +12,7 @@ from rrg_rewards.data.tables.appending import read_whole_lines
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.functional.agreement import agreement_interval, human_agreement
 from rrg_rewards.functional.crimson import (
+    CrimsonChecks,
     CrimsonEvaluation,
     crimson_score,
     crimson_score_from_statistics,
@@ -34,6 +35,8 @@ class EvaluatedPair:
         judge: Signature of the judge.
         prompt: Name and hash of the prompt; empty if the judge uses none.
         source: Source of the candidate, such as ``edited``.
+        checks: Checks that the evaluation has passed, by which its score is computed; see
+            :class:`rrg_rewards.judges.tasks.crimson.CrimsonTask`.
 
     Example:
         >>> pair = EvaluatedPair(ReportPair("Clear.", "Normal."), CrimsonEvaluation(), "rules")
@@ -46,6 +49,7 @@ class EvaluatedPair:
     judge: str
     prompt: str = ""
     source: str = ""
+    checks: CrimsonChecks = "strict"
 
     def to_record(self) -> dict[str, Any]:
         """Return one record of a JSON lines file: the pair, the evaluation in the published form, and its score."""
@@ -54,10 +58,11 @@ class EvaluatedPair:
             "candidate": self.pair.candidate,
             "context": dict(self.pair.context),
             "source": self.source,
-            "score": crimson_score(self.evaluation).item(),
+            "score": crimson_score(self.evaluation, self.checks).item(),
             "evaluation": self.evaluation.to_dict(),
             "judge": self.judge,
             "prompt": self.prompt,
+            "checks": self.checks,
         }
 
     @classmethod
@@ -65,11 +70,12 @@ class EvaluatedPair:
         """Read a record that :meth:`to_record` returned.
 
         Raises:
-            ValueError: If a value has another type, the evaluation does not have the published form, or it names a
-                finding that it does not list.
+            ValueError: If a value has another type, the evaluation does not have the published form, or, with strict
+                checks, it names a finding that it does not list.
         """
         evaluation = CrimsonEvaluation.from_dict(record["evaluation"])
-        crimson_score(evaluation)  # Checks the ids.
+        checks: CrimsonChecks = record.get("checks") or "strict"
+        crimson_score(evaluation, checks)  # Checks the ids.
         context = record["context"]
         if not isinstance(context, Mapping):
             raise ValueError(f"context must be a mapping, got {type(context).__name__}")
@@ -79,7 +85,7 @@ class EvaluatedPair:
         if wrong := [name for name, text in context.items() if not isinstance(text, str)]:
             raise ValueError(f"context: {wrong[0]!r} must be a text, got {type(context[wrong[0]]).__name__}")
         pair = ReportPair(record["reference"], record["candidate"], tuple(context.items()))
-        return cls(pair, evaluation, record["judge"], record["prompt"], record.get("source") or "")
+        return cls(pair, evaluation, record["judge"], record["prompt"], record.get("source") or "", checks)
 
 
 def read_evaluations(path: str | Path) -> list[EvaluatedPair]:
@@ -149,7 +155,8 @@ def judge_agreement(
 
 
 def _columns(evaluations: Sequence[CrimsonEvaluation]) -> dict[str, Tensor]:
-    statistics = crimson_statistics(evaluations)
+    # Evaluations were checked when they were made or read, and published checks accept those of strict ones.
+    statistics = crimson_statistics(evaluations, "published")
     return {
         # Scores are quotients of sums of weights; equal ones may differ by rounding, and are ties.
         "score": crimson_score_from_statistics(*statistics[:3]).round(decimals=_DIGITS),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.functional.crimson import (
+    CrimsonChecks,
     CrimsonEvaluation,
     CrimsonFinding,
     crimson_score_from_statistics,
@@ -92,7 +93,13 @@ def _first_evaluation(result: Any) -> CrimsonEvaluation | None:
 
 def _in_words(findings: Sequence[CrimsonFinding], chosen: Sequence[str]) -> str:
     by_id = {finding.id: finding for finding in findings}
-    return "; ".join(f"{by_id[id_].finding} ({by_id[id_].clinical_significance.replace('_', ' ')})" for id_ in chosen)
+    return "; ".join(
+        f"{by_id[id_].finding or id_} ({by_id[id_].clinical_significance.replace('_', ' ')})"
+        if id_ in by_id
+        # Published checks accept it.
+        else f"{id_} (in no list)"
+        for id_ in chosen
+    )
 
 
 def _misdescribed(evaluation: CrimsonEvaluation) -> str:
@@ -100,8 +107,9 @@ def _misdescribed(evaluation: CrimsonEvaluation) -> str:
     predicted = {finding.id: finding.finding for finding in evaluation.predicted_findings}
     described = []
     for error in evaluation.attribute_errors:
-        named = reference[error.ref_id]
-        what = f"{named}: {error.explanation}" if error.explanation else f"{predicted[error.pred_id]} for {named}"
+        named = reference.get(error.ref_id) or error.ref_id
+        other = predicted.get(error.pred_id) or error.pred_id
+        what = f"{named}: {error.explanation}" if error.explanation else f"{other} for {named}"
         described.append(f"{what} ({error.severity} {', '.join(error.error_types)})")
     return "; ".join(described)
 
@@ -138,11 +146,15 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         runs: Number of evaluations of each pair. The score and the details of a pair are means over the runs that did
             not fail; the pair is unscorable if all failed. A local judge must draw its answers at random
             (``temperature`` above 0); a server is asked again at any temperature.
+        checks: Which answers of a language model are scored: ``"strict"`` rejects answers that contradict themselves or
+            the reports, and ``"published"`` scores what the published code scores, as
+            :class:`rrg_rewards.judges.tasks.crimson.CrimsonTask` explains. ``None``: ``"published"`` for the prompts of
+            ``crimson-score``, else ``"strict"``.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: If the judge or the prompt is unknown, ``runs`` is not positive, or the judge would return the same
-            answers in each run.
+        ValueError: If the judge, the prompt or the checks are unknown or do not go together, ``runs`` is not positive,
+            or the judge would return the same answers in each run.
         TypeError: If ``judge`` is not a judge, or has an argument that the judge does not accept.
 
     Example:
@@ -173,9 +185,10 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         judge: str | Mapping[str, Any] | Judge = "rules",
         prompt: CrimsonPrompt = "own",
         runs: int = 1,
+        checks: CrimsonChecks | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(judge, CrimsonTask(prompt), **kwargs)
+        super().__init__(judge, CrimsonTask(prompt, checks), **kwargs)
         if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
             raise ValueError(f"runs must be a positive integer, got {runs!r}")
         self.runs = runs
@@ -191,9 +204,10 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
 
     @property
     def signature(self) -> str:
-        """Metric, judge and, for a language model, name and hash of the prompt, in one line."""
+        """Metric, judge and, for a language model, name and hash of the prompt and the checks, in one line."""
         # An immediate judge queries no language model, so the prompt has no effect.
-        prompt = {} if self.judge.is_immediate else {"prompt": self.task.prompt_signature}
+        task = self.task
+        prompt = {} if self.judge.is_immediate else {"prompt": task.prompt_signature, "checks": task.checks}
         runs = {} if self.runs == 1 else {"runs": self.runs}
         return format_signature("crimson", judge=f"{{{self.judge.signature}}}", **prompt, **runs)
 
@@ -258,7 +272,8 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
 
     def _score_results(self, results: Sequence[CrimsonEvaluation | JudgeFailure]) -> Scores:
         judged = torch.tensor([not isinstance(result, JudgeFailure) for result in results], dtype=torch.bool)
-        statistics = crimson_statistics([result for result in results if not isinstance(result, JudgeFailure)])
+        evaluations = [result for result in results if not isinstance(result, JudgeFailure)]
+        statistics = crimson_statistics(evaluations, self.task.checks)
         weights = [*statistics[: len(_WEIGHTS) - 1], statistics.error_weight]
         numbers = [*statistics[len(_WEIGHTS) - 1 : -1], *statistics.num_error_types.unbind(1), statistics.num_errors]
         details = dict(zip((*_WEIGHTS, *_COUNTS), (*weights, *numbers), strict=True))

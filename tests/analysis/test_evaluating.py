@@ -71,6 +71,26 @@ def test_another_judge_or_prompt_evaluates_again(output):
     assert EvaluationRun(PAIRS[1:2], output, judge).num_held == 1
 
 
+def test_other_checks_evaluate_again_and_are_recorded(output):
+    # No finding of a report with one: strict checks reject it.
+    judge = AnsweringJudge(lambda pair: json.dumps(make_answer(false="P9")))
+    with pytest.warns(RunWarning, match="1 failed with inconsistent"):
+        strict = label_pairs(PAIRS[:1], judge, output)
+    assert strict.to_dict()["failures"] == {"inconsistent": 1}
+    published = label_pairs(PAIRS[:1], judge, output, EvaluationSettings(checks="published"))
+    (row,) = read_evaluations(output)
+    assert (published.written, row.checks, row.evaluation.false_findings) == (1, "published", ("P9",))
+    assert EvaluationRun(PAIRS[:1], output, judge).num_held == 0
+    compared = compare_judge([row], judge, checks="published")
+    assert (compared.valid, compared.checks, compared.agreement["errors"]["equal"]) == (1, "published", 1)
+    for run in (
+        lambda: label_pairs(PAIRS, judge, output, EvaluationSettings(prompt="compact", checks="published")),
+        lambda: compare_judge([row], judge, "compact", "published"),
+    ):
+        with pytest.raises(SettingError, match="checks: must be 'strict' with prompt='compact'"):
+            run()
+
+
 def test_an_estimate_of_evaluations(output):
     run = EvaluationRun(PAIRS, output, AnsweringJudge(str))
     found = run.estimate(JudgeLimits(price_in=1, price_out=1))
@@ -125,4 +145,4 @@ def test_a_judge_agrees_with_itself_and_its_failures_are_counted():
     found = compare_judge(evaluations, ScriptedJudge(waits=True, fail_on={"scar": "malformed"}))
     assert (found.valid, found.failures) == (4, {"malformed": 2})
     assert found.prompt.startswith("own@")
-    assert list(found.to_dict()) == ["judge", "prompt", "teachers", "pairs", "valid", "failures", "agreement"]
+    assert list(found.to_dict()) == ["judge", "prompt", "checks", "teachers", "pairs", "valid", "failures", "agreement"]

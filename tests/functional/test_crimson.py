@@ -457,11 +457,87 @@ def test_equals_the_published_code_on_radiologists_annotations(radpref: list[Ans
 
 
 def test_where_the_published_code_forgives_ids_that_no_finding_has() -> None:
-    """The published code gives an unknown id the weight 0; the package raises an error."""
+    """The published code gives an unknown id the weight 0; strict checks raise an error."""
     answer = {**matched("urgent"), "errors": {"false_findings": ["P9"]}}
     assert published(answer)["crimson_score"] == 1
+    assert crimson_score(answer, checks="published") == 1
     with pytest.raises(ValueError, match="has the id 'P9'"):
         crimson_score(answer)
+
+
+@given(answers())
+def test_published_checks_change_no_consistent_evaluation(answer: Answer) -> None:
+    assert CrimsonEvaluation.from_dict(answer, checks="published") == CrimsonEvaluation.from_dict(answer)
+    assert crimson_score(answer, checks="published") == score(answer)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # By hand from the published formula: 1 of 1 credited, less the false weight, divided by the reference's weight.
+        ({"reference_findings": [finding("R", "urgent"), finding("R", "actionable_not_urgent")]}, 0.5 / 1.5),
+        ({"reference_findings": [finding("R", "actionable_not_urgent"), finding("R", "urgent")]}, 1 / 1.5),
+        ({"predicted_findings": [finding("P", "urgent")], "errors": {"false_findings": ["P0", "P0"]}}, -1 / 2),
+        ({"errors": {"false_findings": "P0"}}, 1),
+        ({"errors": {"false_findings": {"P0": None}}}, 0),
+        ({"reference_findings": []}, 0),
+        ({"reference_findings": [], "errors": {"false_findings": ["P0"]}}, -1 / 2),
+        ({"matched_findings": [{"ref_id": "R0"}]}, 1),
+        ({"matched_findings": [{"ref_id": 0, "pred_id": "P0"}]}, 0),
+        ({"errors": {"missing_findings": ["R0", "R0", "R7"]}}, 1),
+    ],
+)
+def test_published_checks_score_inconsistent_evaluations(changes: Answer, expected: float) -> None:
+    answer = {**matched("urgent"), **changes}
+    assert crimson_score(answer, checks="published").item() == pytest.approx(expected, abs=1e-15)
+    evaluation = CrimsonEvaluation.from_dict(answer, checks="published")
+    assert crimson_score(evaluation, checks="published") == crimson_score(answer, checks="published")
+    assert CrimsonEvaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
+
+
+def test_published_checks_keep_different_ids_apart() -> None:
+    ids = [1, "1", "1'", True, 1.0, None, "", "\ud800", 2.5]
+    answer = {"predicted_findings": [{"id": id_} for id_ in ids], "errors": {"false_findings": ids}}
+    found = CrimsonEvaluation.from_dict(answer, checks="published")
+    names = [entry.id for entry in found.predicted_findings]
+    assert names == list(found.false_findings) == ["1''", "1", "1'", "1''", "1''", "'", "", "\\ud800", "2.5"]
+    assert [entry.clinical_significance for entry in found.predicted_findings] == [""] * len(ids)
+
+
+def test_published_checks_count_as_the_published_code() -> None:
+    pair = {"ref_id": "R0", "pred_id": ["P0", "P1"]}
+    kinds = [["location", "other"], "dislocation, severity", {"temporal": 1}, [None, 3]]
+    errors = [{**pair, "severity": None, "error_types": kind, "explanation": 7} for kind in kinds]
+    answer = {**matched("urgent"), "errors": {"false_findings": ["P7"] * 3, "attribute_errors": errors}}
+    found = crimson_statistics([answer], checks="published")
+    assert (found.num_false.item(), found.false_weight.item()) == (3, 0)
+    assert (found.num_attribute.item(), found.attribute_weight.item(), found.credit.item()) == (4, 1, 0.5)
+    assert found.num_error_types[0].tolist() == [2, 1, 0, 0, 0, 0, 0, 1]
+    (first, *_) = CrimsonEvaluation.from_dict(answer, checks="published").attribute_errors
+    assert (first.pred_id, first.severity, first.error_types, first.explanation) == ("", "", ("location", "other"), "7")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"errors": None}, "errors must be a mapping, got NoneType"),
+        ({"errors": {"false_findings": None}}, "false_findings must be a list, got NoneType"),
+        ({"errors": {"missing_findings": [["R0"]]}}, r"missing_findings\[0\] must be a text or a number, got list"),
+        ({"matched_findings": [{"pred_id": "P0"}]}, r"matched_findings\[0\] lacks 'ref_id'"),
+        ({"reference_findings": ["mass"]}, r"reference_findings\[0\] must be a mapping, got str"),
+        ({"predicted_findings": [{"id": {}}]}, r"predicted_findings\[0\]\['id'\] must be a text or a number, got dict"),
+        ({"errors": {"attribute_errors": [{"ref_id": "R0", "error_types": 1}]}}, "error_types must be a list, got int"),
+    ],
+)
+def test_published_checks_raise_where_the_published_code_does(changes: Answer, message: str) -> None:
+    answer = {**matched("urgent"), **changes}
+    with pytest.raises(ValueError, match=rf"evaluations\[1\]: {message}"):
+        crimson_score([{}, answer], checks="published")
+
+
+def test_checks_must_be_known() -> None:
+    with pytest.raises(ValueError, match="checks must be one of strict, published; got 'lax'"):
+        crimson_score([], checks="lax")  # type: ignore[arg-type]
 
 
 def test_findings_are_plain_values() -> None:

@@ -35,6 +35,19 @@ def test_judge_agreement_over_the_valid_pairs() -> None:
     assert found["agreement"]["errors"]["tau"] == pytest.approx(1)
 
 
+def test_evaluated_pairs_keep_the_checks_that_their_evaluations_passed(tmp_path: Path) -> None:
+    evaluation = CrimsonEvaluation(TEACHER[0].reference_findings, false_findings=("P9",))
+    row = EvaluatedPair(PAIRS[0], evaluation, "a", "crimson-score@1", checks="published")
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row.to_record()) + "\n", encoding="utf-8")
+    assert read_evaluations(path) == [row]
+    assert judge_agreement([evaluation], [evaluation])["agreement"]["false_findings"]["equal"] == 1
+    for wrong, message in (("strict", "has the id 'P9'"), ("lax", "checks must be one of strict, published")):
+        path.write_text(json.dumps({**row.to_record(), "checks": wrong}) + "\n", encoding="utf-8")
+        with pytest.raises(TableError, match=message):
+            read_evaluations(path)
+
+
 def test_judge_agreement_is_none_where_undefined() -> None:
     nothing = judge_agreement(TEACHER[:2], [JudgeFailure("malformed", "a")] * 2)
     assert nothing["valid"] == 0

@@ -83,7 +83,7 @@ def test_injections_stay_data_in_the_prompt(attack: str) -> None:
                 assert user["content"].count(mark) == plain[1]["content"].count(mark), mark
 
 
-@pytest.mark.parametrize("task", [TASK, CrimsonTask("crimson-score")], ids=["own", "crimson-score"])
+@pytest.mark.parametrize("task", [TASK, CrimsonTask("crimson-score", "strict")], ids=["own", "crimson-score"])
 @pytest.mark.parametrize("case", PAIRS)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_injections_raise_no_score_with_an_obeying_judge(attack: str, case: str, task: CrimsonTask) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 import torch
+from answering_judge import AnsweringJudge
+from judge_answers import finding, make_answer
 from scripted_judge import ScriptedJudge, evaluate_words
 from torchmetrics import MetricCollection
 
@@ -225,7 +227,33 @@ def test_crimson_context_that_is_wrong() -> None:
 def test_crimson_signature_names_judge_and_prompt() -> None:
     assert metric().signature.startswith("crimson|judge:{scripted}|version:")
     asked = CRIMSON(ScriptedJudge(waits=True))
-    assert f"|judge:{{scripted}}|prompt:{asked.task.prompt_signature}|version:" in asked.signature
+    assert f"|judge:{{scripted}}|prompt:{asked.task.prompt_signature}|checks:strict|version:" in asked.signature
+    assert "|prompt:own@" in CRIMSON(ScriptedJudge(waits=True), checks="published").signature
+    assert "|checks:published|" in CRIMSON(ScriptedJudge(waits=True), checks="published").signature
+
+
+def test_crimson_with_published_checks_scores_ids_that_no_finding_has() -> None:
+    error = {"ref_id": "R1", "pred_id": "P9", "severity": "significant", "error_types": ["location"]}
+    content = make_answer([finding("R1", "", "urgent")], matched="R1-P9", false="P7", missing="R8", attributes=[error])
+    crimson = CRIMSON(AnsweringJudge(lambda _: json.dumps(content)), checks="published")
+    scores = crimson.score(["Normal."], ["Mass."])
+    assert scores.value.tolist() == pytest.approx([1 / 1.5])
+    assert {name: scores.details[name].item() for name in ("false_findings", "missing_findings", "errors")} == {
+        "false_findings": 1,
+        "missing_findings": 1,
+        "errors": 3,
+    }
+    assert scores.details["weighted_errors"].item() == 0.5
+    explained = {name: column[0] for name, column in scores.explanations.items()}
+    assert explained == {
+        "missed": "R8 (in no list)",
+        "invented": "P7 (in no list)",
+        "misdescribed": "P9 for R1 (significant location)",
+        "failure": "",
+    }
+    strict = CRIMSON(AnsweringJudge(lambda _: json.dumps(content)))
+    with pytest.warns(JudgeWarning):
+        assert strict.score(["Normal."], ["Mass."]).value.isnan().all()
 
 
 def test_crimson_pickles_are_small_and_copies_share_the_judge() -> None:
@@ -285,6 +313,8 @@ def test_crimson_judges_by_name_and_settings(monkeypatch: pytest.MonkeyPatch) ->
         CRIMSON(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="prompt must be one of"):
         CRIMSON("scripted", prompt="mine")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="checks must be 'strict' with prompt='compact'"):
+        CRIMSON("scripted", prompt="compact", checks="published")
 
 
 def test_crimson_plot() -> None:

@@ -1,5 +1,6 @@
 """CRIMSON's task for language models: prompt and checks of answers."""
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -11,10 +12,16 @@ from typing import Any, Literal, get_args
 from typing_extensions import TypedDict
 
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.functional.crimson import CrimsonChecks
 from rrg_rewards.judges.base import AnswerError, JudgeFailure, Message, ReportPair
 from rrg_rewards.judges.tasks.base import PromptTask, quote_text
 from rrg_rewards.judges.tasks.crimson_compact import CompactCrimsonAnswer, compact_answer, compact_evaluation
-from rrg_rewards.judges.tasks.crimson_published import find_control_text, published_messages, read_published_answer
+from rrg_rewards.judges.tasks.crimson_published import (
+    find_control_text,
+    published_messages,
+    read_published_answer,
+    read_repaired_answer,
+)
 from rrg_rewards.judges.tasks.grounding import content_words, report_words
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS, AttributeErrorType
 
@@ -92,15 +99,38 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     (:class:`rrg_rewards.judges.tasks.crimson_compact.CompactCrimsonAnswer`), which needs a third of the tokens. It is
     meant for small models that are trained on evaluations; errors have no explanations.
 
-    ``prompt="crimson-score"`` calls the package ``crimson-score`` to build exactly the messages that
-    ``rajpurkarlab/medgemma-4b-it-crimson`` was trained on. Reports are inserted unchanged. A pair with a special token
-    of a chat template, which could begin another message, is not sent and fails with ``status``. Answers may have the
-    errors that the published code accepts (:mod:`rrg_rewards.judges.tasks.crimson_published`), unknown labels of
-    significance and severity, and errors without an explanation. All other checks of answers are the same.
+    ``prompt="crimson-score"`` calls the package ``crimson-score`` to build exactly the messages that it sends to
+    ``rajpurkarlab/medgemma-4b-it-crimson``. Reports are inserted unchanged. A pair with a special token of a chat
+    template, which could begin another message, is not sent and fails with ``status``.
     ``prompt="crimson-score-guidelines"`` does the same with the package's prompt for strong models, which has examples
     and guidelines.
 
-    An answer is valid if it is a JSON object of the schema (:class:`CrimsonAnswer`, or the short form) and
+    ``checks`` decides which answers are scored. It is independent of the prompt, except that the published code cannot
+    read the answers of ``"compact"``.
+
+    ``checks="published"``, the default for the prompts of ``crimson-score``: an answer is valid if the code of the
+    package scores it, and gets the same score (which the package rounds to four digits). Neither the reports nor the
+    answer's consistency are considered:
+
+    - The text is parsed, and repaired if it is not JSON, as the package does it
+      (:func:`rrg_rewards.judges.tasks.crimson_published.read_published_answer`). A code fence, reasoning or any other
+      text around the JSON makes an answer ``malformed``, because the package does not remove it.
+    - A missing key is an empty list or label, so that ``{}`` is the answer of two normal reports and scores 1. Only
+      ``id`` of a finding, and ``ref_id`` of a match and an attribute error are required. Any other key is ignored,
+      also ``finding``, ``explanation`` and ``pred_id``.
+    - Ids may have any form. An id that no finding has counts in the numbers of errors and weighs 0. An id that is
+      listed several times as false or missing is counted each time; a reference finding that is matched several times
+      is credited once; one that is both matched and missing is credited. Of equal ids in a list of findings the last
+      determines the weight of the id, and each adds its weight to that of the reference.
+    - Findings of any levels match. An attribute error of a finding that is not matched is counted and has no effect on
+      the score.
+    - Unknown labels weigh 0.25, and unknown types of attribute errors are in no count by type.
+    - Matches without reference findings weigh nothing, but the score is 0 and not 1, if there is no false finding.
+    - Numbers, ``true``, ``false`` and ``null`` as ids or labels, and texts or objects in place of lists, are read as
+      the package reads them (:meth:`rrg_rewards.functional.CrimsonEvaluation.from_dict`).
+
+    ``checks="strict"``, the default for the other prompts: an answer is valid if it is a JSON object of the schema
+    (:class:`CrimsonAnswer`, or the short form), possibly in a code fence and after ``<think>...</think>``, and
 
     - ids are ``R1, R2, ...`` and ``P1, P2, ...``, unique, and every id in a match or an error is the id of a finding;
     - each reference finding is either matched, once or several times, or missing once; each candidate finding is either
@@ -115,15 +145,20 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     - each report's list covers at least half of what the rules find present in the report
       (:data:`rrg_rewards.judges.tasks.grounding.COVERAGE`).
 
+    With the prompts of ``crimson-score``, strict checks accept unknown labels of significance and severity, errors
+    without an explanation, and errors of JSON that can be repaired in one way only.
+
     Whether matches and levels of significance are correct is not checked.
 
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Sections 3.1 and 3.2.
 
     Args:
         prompt: ``"own"``, ``"guidelines"``, ``"compact"``, ``"crimson-score"`` or ``"crimson-score-guidelines"``.
+        checks: ``"published"`` or ``"strict"``; ``None``: ``"published"`` for the prompts of ``crimson-score``, else
+            ``"strict"``.
 
     Raises:
-        ValueError: For another prompt.
+        ValueError: For another prompt, other checks, or ``checks="published"`` with ``prompt="compact"``.
 
     Example:
         >>> import json
@@ -141,20 +176,38 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
 
     name = "crimson"
 
-    def __init__(self, prompt: CrimsonPrompt = "own") -> None:
+    def __init__(self, prompt: CrimsonPrompt = "own", checks: CrimsonChecks | None = None) -> None:
         if prompt not in get_args(CrimsonPrompt):
             raise ValueError(f"prompt must be one of {', '.join(get_args(CrimsonPrompt))}; got {prompt!r}")
-        self.prompt = prompt
+        if checks is not None and checks not in get_args(CrimsonChecks):
+            raise ValueError(f"checks must be one of {', '.join(get_args(CrimsonChecks))}; got {checks!r}")
         is_compact = prompt == "compact"
+        if is_compact and checks == "published":
+            raise ValueError(
+                "checks must be 'strict' with prompt='compact', whose answers the published code cannot read"
+            )
+        self.prompt = prompt
+        self.checks: CrimsonChecks = checks or ("published" if prompt in _PUBLISHED else "strict")
         self.template = "crimson_compact" if is_compact else "crimson"
         self.form = CompactCrimsonAnswer if is_compact else CrimsonAnswer
 
     def __repr__(self) -> str:
-        return f"CrimsonTask(prompt={self.prompt!r})"
+        return f"CrimsonTask(prompt={self.prompt!r}, checks={self.checks!r})"
+
+    @property
+    def prompt_hash(self) -> str:
+        """Hash of prompt and form as in the base class, and of the checks if they are not strict.
+
+        A judge asks again if the checks reject an answer. Answers that are kept by this hash therefore depend on them.
+        """
+        prompt = super().prompt_hash
+        return (
+            prompt if self.checks == "strict" else hashlib.sha256(f"{prompt} {self.checks}".encode()).hexdigest()[:12]
+        )
 
     @property
     def prompt_signature(self) -> str:
-        """Name of the prompt, and the hash that identifies its text and form."""
+        """Name of the prompt, and the hash that identifies its text, its form and the checks."""
         return f"{self.prompt}@{self.prompt_hash}"
 
     def _probes(self) -> Sequence[ReportPair]:
@@ -187,22 +240,28 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         """Return the answer that contains an evaluation, to train a model on it.
 
         Returns:
-            JSON of the prompt's form; ``None`` if the form cannot contain the evaluation
-            (:func:`rrg_rewards.judges.tasks.crimson_compact.compact_answer`).
+            JSON of the prompt's form, for the prompts of ``crimson-score`` in ASCII and without spaces, as their
+            authors train on it. ``None`` if the form cannot contain the evaluation
+            (:func:`rrg_rewards.judges.tasks.crimson_compact.compact_answer`), or if the published code, with
+            ``checks="published"``, would read another one because of its repairs.
         """
-        if self.prompt != "compact":
-            return json.dumps(evaluation.to_dict(), ensure_ascii=False)
-        content = compact_answer(evaluation)
-        # Without spaces, which saves a sixth of the tokens.
-        return None if content is None else json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        content = compact_answer(evaluation) if self.prompt == "compact" else evaluation.to_dict()
+        if content is None:
+            return None
+        # Without spaces, an answer has a sixth fewer tokens.
+        separators = (",", ":") if self.prompt == "compact" or self.prompt in _PUBLISHED else None
+        answer = json.dumps(content, ensure_ascii=self.prompt in _PUBLISHED, separators=separators)
+        return None if self.checks == "published" and not _is_read_as(answer, evaluation) else answer
 
     def parse(self, item: ReportPair, answer: str) -> CrimsonEvaluation:
         """Return the evaluation that an answer contains."""
+        if self.checks == "published":
+            return read_published_answer(answer)
         published = self.prompt in _PUBLISHED
         if self.prompt == "compact":
             evaluation = compact_evaluation(self._read(answer))
         else:
-            evaluation = _evaluation(read_published_answer(answer) if published else self._read(answer))
+            evaluation = _evaluation(read_repaired_answer(answer) if published else self._read(answer))
         reference = _ids("reference_findings", evaluation.reference_findings)
         predicted = _ids("predicted_findings", evaluation.predicted_findings)
         _check_references(evaluation, reference, predicted)
@@ -218,6 +277,13 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
 def _guidelines() -> str:
     path = resources.files("rrg_rewards.judges.tasks").joinpath("crimson_guidelines.md")
     return path.read_text(encoding="utf-8").strip()
+
+
+def _is_read_as(answer: str, evaluation: CrimsonEvaluation) -> bool:
+    try:
+        return read_published_answer(answer) == evaluation
+    except AnswerError:
+        return False
 
 
 def _evaluation(answer: Any) -> CrimsonEvaluation:

@@ -1,5 +1,6 @@
-"""The prompt and the answers of CRIMSON's published judge, as the package ``crimson-score`` builds and accepts them."""
+"""The prompt and the answers of CRIMSON's published judge, as the package ``crimson-score`` builds and reads them."""
 
+import json
 import re
 import unicodedata
 from collections.abc import Collection
@@ -8,6 +9,7 @@ from typing import Any
 
 from typing_extensions import NotRequired, TypedDict
 
+from rrg_rewards.functional import CrimsonEvaluation
 from rrg_rewards.judges.base import AnswerError, Message, ReportPair
 from rrg_rewards.judges.tasks.base import form_keys, read_answer
 from rrg_rewards.utilities.imports import require
@@ -20,6 +22,16 @@ _CONTROL = re.compile(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARRAY_AS_OBJECT = re.compile(r'\[""\s*:\s*\[')
 _WRONG_ESCAPE = re.compile(r'\\(?!["\\/bfnrtu])')
+# The published code escapes typographic quotes, with a backslash also before single ones, which is an error of its own.
+_TYPOGRAPHIC = str.maketrans({"\u201c": '\\"', "\u201d": '\\"', "\u2018": "\\'", "\u2019": "\\'"})
+# A word that a quote follows, after the end of a value and a comma, or after a brace. It may be in a text: "7, mass".
+_UNOPENED_KEY = re.compile(r'([\]}"0-9]\s*,\s*|\{\s*)([A-Za-z_][A-Za-z0-9_]*")')
+# A text without a colon between commas or braces. It may be in a list: ["P1","P2","P3"].
+_LONE_TEXT = re.compile(r',\s*"[^"]*"\s*(?=[,}])')
+_LONE_FIRST_TEXT = re.compile(r'\{\s*"[^"]*"\s*,\s*(?=")')
+# How often the published code escapes a quote, and how far before the position of an error it looks for one.
+_MOST_QUOTES = 50
+_REACH = 5
 # Findings and explanations are sentences. The limit keeps the time linear.
 _LONGEST = 2000
 _BARE_QUOTE = re.compile(r'(?<!\\)"')
@@ -132,8 +144,97 @@ def find_control_text(text: str) -> str | None:
     return "an unpaired surrogate" if _SURROGATE.search(text) else None
 
 
-def read_published_answer(answer: str) -> Any:
-    """Parse an answer of the published judge, with the repairs that the published code also makes if it is not JSON.
+def read_published_answer(answer: str) -> CrimsonEvaluation:
+    """Read an answer exactly as the published code does: the evaluation has the published score of the answer.
+
+    The published code replaces typographic quotes, removes ``"":[`` at the beginning of a list, and adds the missing
+    quote before a key. If the text is not JSON then, it tries the same text with one further change after the other:
+    without texts that are no values, with backslashes that escape nothing doubled, and with one quote after the other
+    escaped that is near an error and not next to punctuation of JSON. Its changes can also damage a correct answer; the
+    result is the same here. Fences and text around the JSON are not removed. Of equal keys of an object the first one
+    counts. :meth:`rrg_rewards.functional.CrimsonEvaluation.from_dict` says how the content is read.
+
+    Raises:
+        AnswerError: ``malformed``, if the published code scores no such answer; without text of the answer.
+
+    Example:
+        >>> read_published_answer('{"matched_findings": [{"ref_id": "R1"}], errors": {"false_findings": [7]}}')
+        CrimsonEvaluation(..., matched_findings=(('R1', ''),), false_findings=('7',), ...)
+    """
+    try:
+        return CrimsonEvaluation.from_dict(_published_json(answer), checks="published")
+    except json.JSONDecodeError as error:
+        reason = f"not JSON, also with the published repairs: {error.msg} at character {error.pos} of {len(error.doc)}"
+    except RecursionError:
+        reason = "JSON nested too deeply"
+    except ValueError as error:
+        # A number with too many digits, or the form of the content.
+        reason = str(error)
+    raise AnswerError("malformed", reason)
+
+
+def _published_json(answer: str) -> Any:
+    text = answer.translate(_TYPOGRAPHIC)
+    text = _UNOPENED_KEY.sub(r'\1"\2', _ARRAY_AS_OBJECT.sub("[", text))
+    escaped = _WRONG_ESCAPE.sub(r"\\\\", text)
+    error: ValueError | None = None
+    for changed in (text, _without_lone_texts(text), escaped):
+        try:
+            return _first_keys(changed)
+        except json.JSONDecodeError as failure:
+            error = error or failure
+    for changed in (text, escaped):
+        try:
+            return _with_escaped_quotes(changed)
+        except ValueError:
+            continue
+    assert error is not None
+    raise error
+
+
+def _first_keys(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+
+
+def _without_lone_texts(text: str) -> str:
+    return _LONE_FIRST_TEXT.sub("{", _LONE_TEXT.sub("", text))
+
+
+def _with_escaped_quotes(text: str) -> Any:
+    """Parse a text, and escape the last quote that is no delimiter before the position of each error.
+
+    Raises:
+        JSONDecodeError: If there is no such quote, or too many are needed.
+    """
+    for _ in range(_MOST_QUOTES):
+        try:
+            return _first_keys(text)
+        except json.JSONDecodeError as error:
+            failure = error
+        near = range(failure.pos, max(failure.pos - _REACH, 0) - 1, -1)
+        place = next((i for i in near if _is_bare_quote(text, i) and not _is_delimiter(text, i)), None)
+        if place is None:
+            break
+        text = f"{text[:place]}\\{text[place:]}"
+    raise failure
+
+
+def _is_bare_quote(text: str, place: int) -> bool:
+    return text[place : place + 1] == '"' and text[max(place - 1, 0) : place] != "\\"
+
+
+def _is_delimiter(text: str, place: int) -> bool:
+    """Whether the neighbours of a quote are those of the beginning or end of a JSON string."""
+    before, after = text[max(place - 2, 0) : place], text[place + 1 : place + 3]
+    if before.endswith((":", "[", "{")) or after.startswith((":", "]", "}")):
+        return True
+    if before.endswith(","):
+        return before[:-1] != "" and (before[0] in '"]}' or before[0].isdigit())
+    return after.startswith(",") and after[1:] != "" and (after[1] in '"[{' or after[1].isdigit())
+
+
+def read_repaired_answer(answer: str) -> Any:
+    """Parse an answer of the published judge for strict checks: repair what cannot be anything else, by the known keys.
 
     Raises:
         AnswerError: ``malformed``; see :func:`rrg_rewards.judges.tasks.base.read_answer`.
@@ -141,7 +242,7 @@ def read_published_answer(answer: str) -> Any:
     Example:
         >>> lists = '"reference_findings": [], "predicted_findings": [], "matched_findings": []'
         >>> errors = 'errors": {"false_findings": [], "missing_findings": [], "attribute_errors": []}'
-        >>> read_published_answer("{" + lists + ", " + errors + "}")["errors"]["false_findings"]
+        >>> read_repaired_answer("{" + lists + ", " + errors + "}")["errors"]["false_findings"]
         []
     """
     try:
@@ -154,7 +255,7 @@ def read_published_answer(answer: str) -> Any:
 
 
 def _repaired_json(text: str, keys: Collection[str], prose: Collection[str]) -> str:
-    r"""Return an answer without the errors that the published code also accepts.
+    r"""Return an answer without errors that the published code also repairs.
 
     These are a missing quote before a key, a word without a value between two keys, a backslash that escapes nothing,
     quotes inside a text, and an array with the beginning of an object. The positions are found by the known keys. A

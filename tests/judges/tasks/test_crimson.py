@@ -14,7 +14,13 @@ from rrg_rewards.functional import CrimsonEvaluation, crimson_score
 from rrg_rewards.judges import RuleJudge
 from rrg_rewards.judges.base import AnswerError, ReportPair
 from rrg_rewards.judges.tasks.base import form_keys, read_answer
-from rrg_rewards.judges.tasks.crimson import AttributeErrorAnswer, CrimsonAnswer, CrimsonTask, FindingAnswer
+from rrg_rewards.judges.tasks.crimson import (
+    AttributeErrorAnswer,
+    CrimsonAnswer,
+    CrimsonPrompt,
+    CrimsonTask,
+    FindingAnswer,
+)
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS
 
 TASK, GUIDED, COMPACT = (CrimsonTask(name) for name in ("own", "guidelines", "compact"))
@@ -87,6 +93,32 @@ def test_crimson_prompt_hashes_differ() -> None:
         match="prompt must be one of own, guidelines, compact, crimson-score, crimson-score-guidelines; got 'mine'",
     ):
         CrimsonTask("mine")
+
+
+@pytest.mark.parametrize("prompt", get_args(CrimsonPrompt))
+def test_crimson_checks_are_by_prompt_and_part_of_the_task(prompt: CrimsonPrompt) -> None:
+    task, strict = CrimsonTask(prompt), CrimsonTask(prompt, "strict")
+    published = prompt in ("crimson-score", "crimson-score-guidelines")
+    assert task.checks == ("published" if published else "strict")
+    assert (task == strict) == (not published)
+    assert repr(task) == f"CrimsonTask(prompt={prompt!r}, checks={task.checks!r})"
+    assert task.form == strict.form
+    if prompt == "compact":
+        with pytest.raises(ValueError, match="checks must be 'strict' with prompt='compact'"):
+            CrimsonTask(prompt, "published")
+        return
+    scored = CrimsonTask(prompt, "published")
+    assert scored == pickle.loads(pickle.dumps(scored))
+    if not published:
+        assert scored.messages(PAIR) == strict.messages(PAIR)
+        # Answers are kept by this hash, and asked again if the checks reject them.
+        assert scored.prompt_hash != strict.prompt_hash
+        assert scored.prompt_signature.startswith(f"{prompt}@")
+
+
+def test_crimson_checks_must_be_known() -> None:
+    with pytest.raises(ValueError, match="checks must be one of strict, published; got 'lax'"):
+        CrimsonTask(checks="lax")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

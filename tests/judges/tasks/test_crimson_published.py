@@ -1,22 +1,27 @@
-"""The prompt of CRIMSON's published judge, and the answers that the published code accepts."""
+"""The prompt of CRIMSON's published judge, and the answers that the published code scores."""
 
 import contextlib
 import json
 import sys
-from types import ModuleType, SimpleNamespace
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from crimson_answers import read_cases
+from crimson_package import install_stand_in
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_answers import HONEST, LOCATION, PAIRS, changed, text
+from judge_answers import HONEST, LOCATION, PAIRS, changed, make_answer, text
+from random_answers import random_answers
 
-from rrg_rewards.functional import CrimsonEvaluation, crimson_score
+from rrg_rewards.functional import CrimsonEvaluation, crimson_score, crimson_score_from_statistics, crimson_statistics
 from rrg_rewards.judges.base import AnswerError, ReportPair
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.judges.tasks.crimson_published import find_control_text
+from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 
-TASK, PUBLISHED = CrimsonTask(), CrimsonTask("crimson-score")
+TASK, PUBLISHED, STRICT = CrimsonTask(), CrimsonTask("crimson-score"), CrimsonTask("crimson-score", "strict")
 PAIR, ANSWER = PAIRS["one of two found"], HONEST["one of two found"]
 SECRET = "xylophone"
 
@@ -30,29 +35,14 @@ def test_published_messages_need_their_package(monkeypatch: pytest.MonkeyPatch) 
 def test_published_messages_are_those_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in with the package's two functions, for where it is not installed."""
 
-    class Scorer:
-        def _chat_completion(self, prompt: str) -> str:
-            conversation = [{"role": "system", "content": "Rate."}, {"role": "user", "content": prompt}]
-            outputs = self.llm.chat([conversation], sampling_params=self.sampling_params, use_tqdm=False)
-            return str(outputs[0].outputs[0].text)
-
-    def build_prompt(reference: str, predicted: str, **options: Any) -> str:
-        return json.dumps([reference, predicted, options])
-
-    package, parts = ModuleType("CRIMSON"), ModuleType("CRIMSON.prompt_parts")
-    vars(package).update(CRIMSONScore=Scorer, prompt_parts=parts)
-    vars(parts).update(build_prompt=build_prompt)
-    monkeypatch.setitem(sys.modules, "CRIMSON", package)
-    monkeypatch.setitem(sys.modules, "CRIMSON.prompt_parts", parts)
+    install_stand_in(monkeypatch)
     pair = ReportPair("A\n[b] < 2 mm", "C <end_of_turn>", (("age", "82"),))
     system, user = CrimsonTask("crimson-score").messages(pair)
     assert system == {"role": "system", "content": "Rate."}
-    reference, predicted, options = json.loads(user["content"])
-    assert (reference, predicted) == (pair.reference, pair.candidate), "the published messages are not changed"
-    assert options.pop("patient_context") == {"Age": "82"}
-    assert list(options.values()) == [False] * 3
+    expected = f"{{'Age': '82'}}\nReference: {pair.reference}\nCandidate: {pair.candidate}"
+    assert user["content"] == expected, "the published messages are not changed"
     strong = CrimsonTask("crimson-score-guidelines")
-    assert list(json.loads(strong.messages(pair)[1]["content"])[2].values())[1:] == [True] * 3
+    assert strong.messages(pair)[1]["content"] == "Guideline. " * 1000 + expected
     assert strong.refusal(pair).kind == "status"
 
 
@@ -78,12 +68,13 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("case", MALFORMED)
-def test_read_published_answer_accepts_what_the_published_code_accepts(case: str) -> None:
+def test_read_repaired_answer_repairs_what_the_published_code_repairs(case: str) -> None:
     answer = MALFORMED[case]
     assert answer != WITH_ERROR
     with pytest.raises(AnswerError):
         TASK.parse(PAIR, answer)
-    found = PUBLISHED.parse(PAIR, answer)
+    found = STRICT.parse(PAIR, answer)
+    assert PUBLISHED.parse(PAIR, answer) == found
     (error,) = found.attribute_errors
     assert (error.ref_id, error.pred_id) == ("R2", "P1")
     assert crimson_score(found) < 1
@@ -108,18 +99,90 @@ def test_read_published_answer_accepts_what_the_published_code_accepts(case: str
         WITH_ERROR.replace('"P1", "finding"', '"P1", "finding": "pneumothorax of the moon", "finding"'),
     ],
 )
-def test_read_published_answer_rejects_what_is_ambiguous(answer: str) -> None:
+def test_read_repaired_answer_rejects_what_is_ambiguous(answer: str) -> None:
     with pytest.raises(AnswerError) as raised:
-        PUBLISHED.parse(PAIR, answer)
+        STRICT.parse(PAIR, answer)
     assert SECRET not in str(raised.value)
 
 
 @given(st.text(alphabet='{}[]",:\\ \n"a', max_size=200))
-def test_read_published_answer_raises_only_answer_errors(noise: str) -> None:
-    with contextlib.suppress(AnswerError):
-        PUBLISHED.parse(PAIR, WITH_ERROR.replace("other side", noise))
-    with contextlib.suppress(AnswerError):
-        PUBLISHED.parse(PAIR, noise)
+def test_answers_of_the_published_judge_raise_only_answer_errors(noise: str) -> None:
+    for task in (PUBLISHED, STRICT):
+        for answer in (WITH_ERROR.replace("other side", noise), noise):
+            with contextlib.suppress(AnswerError):
+                task.parse(PAIR, answer)
+
+
+CASES = read_cases()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_published_checks_score_as_the_published_code(case: str) -> None:
+    """The expected scores are those of the package; a test below computes them again where it is installed."""
+    answer, expected = CASES[case]
+    if expected is not None:
+        assert round(crimson_score(PUBLISHED.parse(PAIR, answer), "published").item(), 4) == expected
+        return
+    with pytest.raises(AnswerError) as raised:
+        PUBLISHED.parse(PAIR, answer)
+    assert raised.value.kind == "malformed"
+    assert raised.value.__cause__ is raised.value.__context__ is None
+
+
+def test_published_checks_are_independent_of_the_prompt() -> None:
+    answer, expected = CASES["a missing finding in no list"]
+    assert crimson_score(CrimsonTask("own", "published").parse(PAIR, answer), "published").item() == pytest.approx(
+        expected, abs=5e-5
+    )
+    with pytest.raises(AnswerError, match="contains 1 ids that no finding has"):
+        STRICT.parse(PAIR, answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (f"The reports: {SECRET}", "not JSON, also with the published repairs: Expecting value at character 0 of 22"),
+        ("[" * 100_000, "JSON nested too deeply"),
+        (text({**ANSWER, "errors": [SECRET]}), "errors must be a mapping, got list"),
+        (text(changed(ANSWER, false_findings=[[SECRET]])), r"false_findings\[0\] must be a text or a number, got list"),
+        (text(changed(ANSWER, matched_findings=[{"pred_id": SECRET}])), r"matched_findings\[0\] lacks 'ref_id'"),
+    ],
+)
+def test_published_checks_reject_without_text_of_the_answer(answer: str, reason: str) -> None:
+    with pytest.raises(AnswerError, match=reason) as raised:
+        PUBLISHED.parse(PAIR, answer)
+    assert SECRET not in str(raised.value)
+
+
+def test_published_checks_let_a_candidate_be_paid_for_addressing_the_judge() -> None:
+    """A judge that obeys and lists nothing gives the best score; strict checks reject its answer."""
+    assert crimson_score(PUBLISHED.parse(PAIRS["all false"], text(make_answer())), "published") == 1
+    assert crimson_score(PUBLISHED.parse(PAIRS["all false"], "{}"), "published") == 1
+    for answer in (text(make_answer()), "{}"):
+        with pytest.raises(AnswerError):
+            STRICT.parse(PAIRS["all false"], answer)
+
+
+@pytest.mark.parametrize("prompt", ["crimson-score", "crimson-score-guidelines"])
+@pytest.mark.parametrize("case", HONEST)
+def test_published_answer_of_an_evaluation_is_what_the_authors_train_on(case: str, prompt: Any) -> None:
+    evaluation = CrimsonEvaluation.from_dict(HONEST[case])
+    answer = CrimsonTask(prompt).answer(evaluation)
+    assert answer == json.dumps(HONEST[case], separators=(",", ":"))
+    assert PUBLISHED.parse(PAIRS[case], answer) == STRICT.parse(PAIRS[case], answer) == evaluation
+
+
+def test_published_answer_is_none_if_the_published_code_reads_another_one() -> None:
+    for words, is_kept in (
+        ("patient\u2019s \u201cold\u201d scar", True),
+        ("fracture of T7 and T8", True),
+        ("fracture of T7, T8", False),
+    ):
+        content = changed(ANSWER, attribute_errors=[{**LOCATION, "explanation": words}])
+        answer = PUBLISHED.answer(CrimsonEvaluation.from_dict(content))
+        assert (answer is not None) == is_kept
+        if answer is not None:
+            assert PUBLISHED.parse(PAIR, answer).attribute_errors[0].explanation == words
 
 
 @pytest.mark.parametrize("place", ["reference", "candidate", "indication"])
@@ -136,12 +199,14 @@ def test_published_prompt_refuses_pairs_with_special_tokens(place: str) -> None:
     assert PUBLISHED.refusal(PAIR) is None
 
 
+@pytest.fixture
+def package() -> Any:
+    return pytest.importorskip("CRIMSON", reason="the published prompt needs: pip install --no-deps crimson-score")
+
+
+@pytest.mark.usefixtures("package")
 class TestPublishedPrompt:
     """Where the package that publishes it is installed."""
-
-    @pytest.fixture(autouse=True)
-    def package(self) -> None:
-        pytest.importorskip("CRIMSON", reason="the published prompt needs: pip install --no-deps crimson-score")
 
     def test_is_what_the_package_builds(self) -> None:
         from CRIMSON.prompt_parts import build_prompt
@@ -198,15 +263,89 @@ class TestPublishedPrompt:
         assert CrimsonTask("crimson-score-guidelines").messages(pair) == sent[0]["messages"]
         assert len(sent[0]["messages"][1]["content"]) > 10_000
 
-    def test_accepts_what_the_package_accepts(self) -> None:
-        from CRIMSON.utils import parse_json_response
-
-        for answer in MALFORMED.values():
-            assert CrimsonEvaluation.from_dict(parse_json_response(answer)) == PUBLISHED.parse(PAIR, answer)
-
     def test_has_its_own_hash(self) -> None:
         prompts = ("own", "crimson-score", "crimson-score-guidelines")
         assert len({CrimsonTask(prompt).prompt_hash for prompt in prompts}) == 3
+        assert STRICT.prompt_hash != PUBLISHED.prompt_hash
+
+
+def published_results(package: Any, answers: Sequence[str]) -> list[dict[str, Any] | None]:
+    """What the package makes of answers; ``None`` where it raises an error, as in its ``evaluate_batch``."""
+    # Skip the constructor, which would load the model.
+    scorer = package.CRIMSONScore.__new__(package.CRIMSONScore)
+    results: list[dict[str, Any] | None] = []
+    for answer in answers:
+        try:
+            results.append(scorer._calculate_crimson(scorer._parse_json_response(answer)))
+        except Exception:
+            results.append(None)
+    return results
+
+
+def parsed(answers: Sequence[str]) -> list[CrimsonEvaluation | None]:
+    results: list[CrimsonEvaluation | None] = []
+    for answer in answers:
+        try:
+            results.append(PUBLISHED.parse(PAIR, answer))
+        except AnswerError:
+            results.append(None)
+    return results
+
+
+def numbers_of(result: dict[str, Any]) -> list[float]:
+    """The score and all numbers of a result of the package."""
+    counts, weights, metrics = (result[name] for name in ("error_counts", "weighted_error_counts", "metrics"))
+    kinds = ("false_findings", "missing_findings", "attribute_errors")
+    by_type = [counts[f"{kind}_errors"] for kind in ATTRIBUTE_ERROR_TYPES]
+    sums = [*(weights[kind] for kind in kinds), metrics["N_G"], metrics["correct"]]
+    return [result["crimson_score"], *(counts[kind] for kind in kinds), *sums, *by_type]
+
+
+def numbers_of_evaluations(evaluations: Sequence[CrimsonEvaluation]) -> list[list[float]]:
+    """The same numbers, computed here; the scores rounded to the four digits of the package."""
+    found = crimson_statistics(evaluations, "published")
+    scores = [round(score, 4) for score in crimson_score_from_statistics(*found[:3]).tolist()]
+    counts = (found.num_false, found.num_missing, found.num_attribute)
+    weights = (found.false_weight, found.missing_weight, found.attribute_weight, found.reference_weight, found.credit)
+    columns = [scores, *(column.tolist() for column in (*counts, *weights, *found.num_error_types.unbind(1)))]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def assert_equal_to_the_package(package: Any, answers: Sequence[str]) -> int:
+    """Compare answers, and return how many the package scores."""
+    theirs, ours = published_results(package, answers), parsed(answers)
+    for answer, result, evaluation in zip(answers, theirs, ours, strict=True):
+        assert (result is None) == (evaluation is None), answer
+    scored = [row for row, result in enumerate(theirs) if result is not None]
+    found = numbers_of_evaluations([one for one in ours if one is not None])
+    for row, numbers in zip(scored, found, strict=True):
+        assert numbers == numbers_of(theirs[row] or {}), answers[row]
+    return len(scored)
+
+
+class TestPublishedAnswers:
+    """Compared with the package itself, where it is installed."""
+
+    def test_hand_made_ones_have_the_published_result(self, package: Any) -> None:
+        answers, expected = zip(*CASES.values(), strict=True)
+        results = published_results(package, answers)
+        assert [result and result["crimson_score"] for result in results] == list(expected)
+        assert assert_equal_to_the_package(package, answers) == 189
+        assert len(CASES) >= 200
+
+    def test_random_ones_have_the_published_result(self, package: Any) -> None:
+        answers = list(random_answers(10_000, seed=0))
+        assert 4_500 < assert_equal_to_the_package(package, answers) < 6_000
+
+    def test_malformed_ones_have_the_published_result(self, package: Any) -> None:
+        assert assert_equal_to_the_package(package, list(MALFORMED.values())) == len(MALFORMED)
+
+    def test_any_text_has_the_published_result(self, package: Any) -> None:
+        @given(st.text(alphabet='{}[]",:\\ \n"a7', max_size=60))
+        def compare(noise: str) -> None:
+            assert_equal_to_the_package(package, [WITH_ERROR.replace("other side", noise), noise])
+
+        compare()
 
 
 @pytest.mark.parametrize(

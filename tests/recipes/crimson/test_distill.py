@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from crimson_package import install_stand_in
 from tokenizers import ByteLevelBPETokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -16,7 +17,7 @@ from rrg_rewards.judges import LocalJudge, ReportPair, RuleJudge
 from rrg_rewards.judges.candidates import make_candidates
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
-from rrg_rewards.recipes.crimson.distill import load_examples, parse, run
+from rrg_rewards.recipes.crimson.distill import DistillationArguments, load_examples, parse, run
 from rrg_rewards.recipes.crimson.prepare import prepare
 
 TEMPLATE = (
@@ -37,7 +38,7 @@ def write_evaluations(path: Path, reports: list[str], seed: int = 0) -> list[Eva
     return rows
 
 
-def save_judge(folder: Path, texts: list[str], size: int) -> Path:
+def save_judge(folder: Path, texts: list[str], size: int, context: int = 1024) -> Path:
     """A model of random weights, whose tokenizer is trained on the texts."""
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator(texts, vocab_size=700, special_tokens=["<pad>", "<end>"], show_progress=False)
@@ -51,7 +52,7 @@ def save_judge(folder: Path, texts: list[str], size: int) -> Path:
         intermediate_size=2 * size,
         num_hidden_layers=2,
         num_attention_heads=4,
-        max_position_embeddings=1024,
+        max_position_embeddings=context,
         pad_token_id=0,
         bos_token_id=None,
         eos_token_id=1,
@@ -76,8 +77,8 @@ def train(folder: Path, model: Path, **options: Any) -> Any:
     return run(*parse([part for name, value in keys.items() for part in (f"--{name}", str(value))]))
 
 
-def texts_of(path: Path) -> list[str]:
-    examples = load_examples(str(path), TASK, Counter())
+def texts_of(path: Path, task: CrimsonTask = TASK) -> list[str]:
+    examples = load_examples(str(path), task, Counter())
     return [message["content"] for one in examples for message in (*one["prompt"], *one["completion"])]
 
 
@@ -130,6 +131,66 @@ def test_distill_a_run_writes_a_judge_that_answers(tmp_path: Path) -> None:
     judge = LocalJudge(str(tmp_path / "judge"), device="cpu", max_new_tokens=8, constrained=False)
     found = judge_agreement([row.evaluation for row in rows], judge.evaluate_now(TASK, [row.pair for row in rows]), 10)
     assert found["failures"] == {"malformed": 2}
+
+
+@pytest.fixture(params=["stand-in", "package"])
+def published_prompt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prompt of crimson-score, built by a stand-in or by the package itself."""
+    if request.param == "stand-in":
+        install_stand_in(monkeypatch)
+    else:
+        pytest.importorskip("CRIMSON", reason="the published prompt needs: pip install --no-deps crimson-score")
+
+
+@pytest.mark.usefixtures("published_prompt")
+@pytest.mark.parametrize("prompt", ["crimson-score", "crimson-score-guidelines"])
+def test_distill_on_the_published_prompt_has_the_messages_and_answers_of_inference(tmp_path: Path, prompt: Any) -> None:
+    rows = write_evaluations(tmp_path / "train.jsonl", ["Nodule of 8 mm in the left upper lobe.", "Hiatal hernia."])
+    recipe = DistillationArguments(dataset=str(tmp_path / "train.jsonl"), task_prompt=prompt)
+    examples = load_examples(recipe.dataset, recipe.task(), Counter())
+    inference = CrimsonTask(prompt)
+    for row, example in zip(rows, examples, strict=True):
+        assert example["prompt"] == inference.messages(row.pair)
+        (completion,) = example["completion"]
+        assert inference.parse(row.pair, completion["content"]) == row.evaluation
+        assert json.loads(completion["content"]) == row.evaluation.to_dict()
+
+
+@pytest.mark.usefixtures("published_prompt")
+def test_distill_on_the_published_prompt_trains_on_the_tokens_of_inference(tmp_path: Path) -> None:
+    task = CrimsonTask("crimson-score")
+    rows = write_evaluations(tmp_path / "train.jsonl", ["Nodule of 8 mm in the left upper lobe.", "Hiatal hernia."])
+    model = save_judge(tmp_path / "model", texts_of(tmp_path / "train.jsonl", task), size=16, context=8192)
+    trainer = train(tmp_path, model, max_steps=1, per_device_train_batch_size=2, task_prompt="crimson-score")
+    judge = LocalJudge(str(tmp_path / "judge"), device="cpu", max_new_tokens=4, constrained=False)
+    results = judge.evaluate_now(task, [row.pair for row in rows])
+    assert [result.kind for result in results] == ["malformed"] * 2, "the prompts were answered"
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(model)
+    for row, example in zip(rows, trainer.train_dataset, strict=True):
+        trained = example["input_ids"]
+        asked = tokenizer.apply_chat_template(
+            task.messages(row.pair), add_generation_prompt=True, tokenize=True, return_dict=True
+        )["input_ids"]
+        assert trained[: len(asked)] == asked
+        assert tokenizer.decode(trained[len(asked) :]) == f"{task.answer(row.evaluation)}<end>"
+        labels = trainer.data_collator([example])["labels"][0].tolist()
+        assert labels == [-100] * len(asked) + trained[len(asked) :], "the loss is that of the answer"
+    assert json.loads((tmp_path / "judge" / "run.json").read_text())["config"]["task_prompt"] == "crimson-score"
+
+
+def test_distill_checks_decide_which_evaluations_are_left_out(tmp_path: Path) -> None:
+    pair = ReportPair("The heart is enlarged.", "Normal.")
+    finding = CrimsonFinding("R1", "cardiomegaly", "actionable_not_urgent")
+    row = EvaluatedPair(pair, CrimsonEvaluation((finding,), missing_findings=("R1",)), "another judge")
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row.to_record()) + "\n", encoding="utf-8")
+    strict = DistillationArguments(dataset=str(path), task_prompt="own")
+    with pytest.raises(ValueError, match=r"no usable row among 1.*rejected answer: inconsistent"):
+        load_examples(str(path), strict.task(), Counter())
+    published = DistillationArguments(dataset=str(path), task_prompt="own", task_checks="published")
+    assert len(load_examples(str(path), published.task(), Counter())) == 1
+    with pytest.raises(ValueError, match="checks must be one of"):
+        DistillationArguments(dataset=str(path), task_checks="lax")
 
 
 @pytest.mark.slow
