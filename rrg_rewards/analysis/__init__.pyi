@@ -76,6 +76,7 @@ from rrg_rewards.analysis.settings import PairColumns as PairColumns
 from rrg_rewards.analysis.settings import PreferenceSettings as PreferenceSettings
 from rrg_rewards.analysis.settings import RewardChoice as RewardChoice
 from rrg_rewards.analysis.settings import ScoreSettings as ScoreSettings
+from rrg_rewards.analysis.settings import VLM3DSettings as VLM3DSettings
 from rrg_rewards.analysis.system_tables import TableComparison as TableComparison
 from rrg_rewards.analysis.system_tables import compare_tables as compare_tables
 from rrg_rewards.analysis.tables import agreement_grids as agreement_grids
@@ -85,6 +86,10 @@ from rrg_rewards.analysis.tables import comparison_grids as comparison_grids
 from rrg_rewards.analysis.tables import comparison_latex as comparison_latex
 from rrg_rewards.analysis.tables import comparison_markdown as comparison_markdown
 from rrg_rewards.analysis.tables import score_grids as score_grids
+from rrg_rewards.analysis.tables import vlm3d_grids as vlm3d_grids
+from rrg_rewards.analysis.vlm3d import VLM3DCounts as VLM3DCounts
+from rrg_rewards.analysis.vlm3d import VLM3DEvaluation as VLM3DEvaluation
+from rrg_rewards.analysis.vlm3d import evaluate_vlm3d as evaluate_vlm3d
 from rrg_rewards.utilities.run_log import RunLog as RunLog
 from rrg_rewards.utilities.run_log import RunWarning as RunWarning
 from rrg_rewards.utilities.settings import SettingError as SettingError

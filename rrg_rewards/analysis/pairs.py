@@ -78,6 +78,9 @@ class PairReader:
         self._context = _context_columns(self.columns, self.metrics)
         self._labels = _label_columns(self.columns, self.metrics)
         _check_several_references(self.columns, self.metrics)
+        named = [self.columns.prediction_column, *self.columns.reference_columns]
+        if self.columns.missing_section is not None and not any("{" in name for name in named):
+            raise SettingError("missing_section", "needs a template of predictions or references, as in '{findings}'")
 
     def __iter__(self) -> Iterator[PairBatch]:
         """Yield all pairs; there may be a batch without pairs.

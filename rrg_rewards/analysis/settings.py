@@ -280,6 +280,46 @@ class ScoreSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VLM3DSettings:
+    """Files and labeler of :func:`~rrg_rewards.analysis.evaluate_vlm3d`.
+
+    Args:
+        references: The reference reports, ``ground_truth.json``.
+        label_table: The reference labels, ``ground_truth.csv``: ``AccessionNo`` and the 18 labels of CT-RATE.
+        prediction_label_table: Labels of the predictions in the same form, such as the official ``inferred.csv``.
+        labeler: Labeler of the predictions without such a table, as in :func:`~rrg_rewards.labelers.get_labeler`. The
+            official one is ``radbert:CHECKPOINT``.
+        judge: Judge of a labeler that needs one.
+        batch_size: Number of reports that are labelled together.
+    """
+
+    references: str | Path
+    label_table: str | Path = setting(
+        help="table of the reference labels: AccessionNo and the 18 labels (ground_truth.csv)", metavar="TABLE"
+    )
+    prediction_label_table: str | Path | None = setting(
+        None, "labels of the predictions in the same form, instead of --labeler", metavar="TABLE"
+    )
+    labeler: Any = None
+    judge: Any = None
+    batch_size: int = batch_size_setting()
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        for name, file in (("references", "ground_truth.json"), ("label_table", "ground_truth.csv")):
+            if getattr(self, name) is None:
+                raise SettingError(name, f"the layout needs it: --{name.replace('_', '-')} {file}")
+        if self.labeler is None and self.prediction_label_table is None:
+            raise SettingError(
+                "labeler",
+                "the layout needs one: radbert:CHECKPOINT, as the official evaluation, or another, such as "
+                "rules:ct_rate, for other numbers; or labels of the predictions: --prediction-label-table inferred.csv",
+            )
+        if self.labeler is not None and self.prediction_label_table is not None:
+            raise SettingError("labeler", "cannot be combined with --prediction-label-table")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompareSettings:
     """Settings of :func:`~rrg_rewards.analysis.compare_tables`.
 

@@ -19,6 +19,8 @@ from rrg_rewards.analysis.comparison import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from rrg_rewards.analysis.vlm3d import VLM3DEvaluation
+
 
 def score_grids(summary: Mapping[str, Any]) -> "list[RenderableType]":
     """Return the summary of :func:`~rrg_rewards.analysis.score_table` as tables of rich.
@@ -80,6 +82,28 @@ def _short(value: float | None) -> str:
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.4f}"
+
+
+def vlm3d_grids(found: "VLM3DEvaluation") -> "list[RenderableType]":
+    """Return an evaluation of the VLM3D challenge as tables of rich: the metrics, and the statistics of each label."""
+    metrics, counts = found.metrics, found.counts
+    overview = Grid(title=f"{counts.scored_texts} of {counts.references} reports", title_justify="left")
+    overview.add_column("metric")
+    overview.add_column("value", justify="right")
+    macro = {f"{name}, mean over labels": value for name, value in metrics["classification"]["macro"].items()}
+    for name, value in {**metrics["generation"], **macro, "CRG": metrics["crg"]["CRG"]}.items():
+        overview.add_row(name, _short(value))
+    labels = Grid(title=f"{counts.labelled_studies} labelled studies", title_justify="left")
+    labels.add_column("label")
+    entries = metrics["classification"]["per_pathology"]
+    statistics = [name for name in entries[0] if name != "name"]
+    for name in statistics:
+        labels.add_column(name, justify="right")
+    for entry in entries:
+        labels.add_row(entry["name"], *(_short(entry[name]) for name in statistics))
+    numbers = (f"{name} {_short(metrics['crg'][name])}" for name in ("TP", "FN", "FP", "X", "A"))
+    labels.caption = f"all labels: {', '.join(numbers)}"
+    return [overview, labels, f"labels of predictions: {found.labeler}"]
 
 
 _HEADINGS = ("metric", "system", "value", "difference", "p", "p, Holm", "p, bootstrap", "wins/ties/losses")

@@ -16,6 +16,7 @@ from rrg_rewards.cli.options import (
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.settings import SettingError
 
 _DESCRIPTION = """\
 Write a model as a Hugging Face folder, which transformers, PEFT and TRL load, or reports as the JSON document of a
@@ -128,6 +129,8 @@ def _write_reports(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.data.tables.json_documents import write_report_document
     from rrg_rewards.data.tables.writers import check_output
 
+    if args.missing_section is not None and "{" not in args.prediction_column:
+        raise SettingError("missing_section", "needs a template of predictions, as in '{findings}'")
     check_output(args.output, args.overwrite)
     write_report_document(
         read_input(args, terminal),

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
-from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings
+from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings, VLM3DSettings
 from rrg_rewards.cli.options import (
     Outputs,
     PageOptions,
@@ -47,6 +47,10 @@ except by 8 bytes for each row and metric, from which the interval is computed. 
 scored; for crg without a prior it is written at the end, because contributions depend on all references. If the run
 fails, the rows scored so far are kept in NAME.partial.csv. - reads standard input and writes standard output.
 
+--layout vlm3d evaluates the predictions.json of the VLM3D challenge as its official scripts do, without --metrics:
+--references is ground_truth.json, --label-table ground_truth.csv, and --labeler radbert:CHECKPOINT labels the
+predictions. --json writes the official metrics.json, and --output the labels of the predictions.
+
 --html writes a page that opens offline, with intervals, distributions, a table of all pairs and a view of each pair. It
 contains no report text without --with-text. The scores of all pairs, and the texts, then stay in memory.
 
@@ -61,6 +65,10 @@ examples:
   rrg-rewards score pairs.jsonl --metrics crg --set crg.prior=0.2 --bootstrap 0
   rrg-rewards score submission.json --prediction-column report --references truth.csv --reference-column Findings_EN \\
       --key input_image_name=VolumeName --metrics crg
+  rrg-rewards score predictions.json --prediction-column model_prediction --metrics bleu --missing-section None \\
+      --reference-column "Findings: {section_findings} Impression: {section_impression}"
+  rrg-rewards score predictions.json --layout vlm3d --references ground_truth.json --label-table ground_truth.csv \\
+      --labeler radbert:radbert_local --json metrics.json
   generate-reports | rrg-rewards score - --format jsonl --metrics bleu,rouge --output - | head
   rrg-rewards score pairs.csv --metrics crg,crimson --context age=PatientAge --context indication=Indication
   rrg-rewards score pairs.csv --metrics crimson \\
@@ -149,7 +157,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``score`` to the command line."""
     parser = add_command_parser(commands, "score", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "report pairs")
-    add_settings(parser, MetricChoice, "metrics", metrics={"required": True})
+    add_settings(parser, MetricChoice, "metrics")
     parser.add_argument(
         "--list", action=_ListAction, help="show the metrics, what each needs, its context and its options, and exit"
     )
@@ -166,6 +174,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, ScoreSettings, "batch_size", "seed")
     parser.add_argument("--dry-run", action="store_true", help="send nothing; estimate the requests of crimson")
     add_settings(parser, PageOptions)
+    challenge = parser.add_argument_group("evaluation of the VLM3D challenge")
+    challenge.add_argument("--layout", choices=("vlm3d",), help="evaluate a file of predictions as its challenge does")
+    tables = {"label_table": {"required": False, "default": None}}
+    add_settings(challenge, VLM3DSettings, "label_table", "prediction_label_table", **tables)
     add_settings(parser.add_argument_group("scoring on several machines (extra ray)"), _Engine)
 
 
@@ -178,6 +190,13 @@ def add_metric_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
+    if args.layout is not None:
+        return _evaluate_vlm3d(args, terminal)
+    if not args.metrics:
+        raise UsageError("the following arguments are required: --metrics")
+    for option in ("label_table", "prediction_label_table"):
+        if getattr(args, option) is not None:
+            raise SettingError(option, "requires --layout vlm3d")
     from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.pairs import PairReader, join_references
     from rrg_rewards.analysis.scoring import TableScoring
@@ -215,6 +234,30 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
                     for name, rescale in scoring.rescaling().items():
                         rows.rescale(name, rescale)
                     page.write(score_page(summary, rows), outputs.overwrite)
+    return 0
+
+
+# The options of an evaluation with a layout; the others belong to scores of pairs.
+_LAYOUT_OPTIONS = {
+    *("table", "layout", "references", "label_table", "prediction_label_table", "labeler", "judge", "batch_size"),
+    *("output", "json", "format", "overwrite", "quiet", "traceback", "run", "parser", "more"),
+}
+
+
+def _evaluate_vlm3d(args: argparse.Namespace, terminal: Terminal) -> int:
+    from rrg_rewards.analysis.tables import vlm3d_grids
+    from rrg_rewards.analysis.vlm3d import evaluate_vlm3d
+
+    for option, value in vars(args).items():
+        if option not in _LAYOUT_OPTIONS and value != args.parser.get_default(option):
+            raise SettingError(option, f"does not apply to --layout {args.layout}")
+    if args.table == "-":
+        raise UsageError("argument PAIRS: must be a file with --layout, got -")
+    outputs = settings_from(args, Outputs)
+    outputs.check()
+    found = evaluate_vlm3d(args.table, settings_from(args, VLM3DSettings), terminal)
+    terminal.show(*vlm3d_grids(found), stderr=outputs.hides_results)
+    outputs.write(found.labels, found.metrics)
     return 0
 
 

@@ -14,6 +14,7 @@ from rrg_rewards.metrics.label_f1 import LabelF1, LabelF1Scores
 from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore, ChrF
 from rrg_rewards.metrics.references import score_references
 from rrg_rewards.metrics.registry import available_metrics, make_metric
+from rrg_rewards.metrics.rexrank import ReXrankBLEU
 from rrg_rewards.metrics.scores import Scores
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "LabelF1Scores",
     "LabelScores",
     "MultiLevelCRGScore",
+    "ReXrankBLEU",
     "ReportCRG",
     "ReportMetric",
     "Scores",

@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
 from rrg_rewards.analysis import PairColumns, ScoreSettings, score_table
 from rrg_rewards.analysis.pairs import PairReader, join_references
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.metrics import ROUGE
+from rrg_rewards.utilities.settings import SettingError
 
 QUICK = ScoreSettings(bootstrap=0)
 
@@ -74,3 +77,8 @@ def test_pair_reader_several_templates_are_several_references(tmp_path):
     with BatchedTable(write_rexrank(tmp_path / "rexrank.json")) as batches:
         (batch,) = PairReader(columns, batches, {"rouge": ROUGE()})
     assert batch.references[1] == ["None", "Findings: None Impression: Nodule."]
+
+
+def test_pair_reader_missing_section_needs_a_template():
+    with pytest.raises(SettingError, match="missing_section: needs a template"):
+        PairReader(PairColumns(missing_section="None"), [], {"rouge": ROUGE()})

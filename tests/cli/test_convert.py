@@ -139,6 +139,8 @@ def test_reports_are_joined_from_sections(run, write_csv, tmp_path):
     template = ["--prediction-column", "Findings: {findings} Impression: {impression}"]
     missing = run("convert", "reports", table, *options, *template)
     assert "data row 2 (line 3), column 'Findings: {findings} Impression: {impression}': is missing" in missing.err
+    plain = run("convert", "reports", table, *options, "--missing-section", "None")
+    assert "argument --missing-section: needs a template" in plain.err
     assert run("convert", "reports", table, *options, *template, "--missing-section", "None").code == 0
     assert read_table(output).columns == {
         "input_image_name": ["s1", "s2"],

@@ -125,6 +125,7 @@ SUBJECTS = {
     "bleu": lambda _: Subject(lambda: make_metric("bleu", n_gram=2)),
     "callable": lambda _: Subject(lambda: CallableMetric("functions:word_overlap", value="f1", parts=["recall"])),
     "chrf": lambda _: Subject(lambda: make_metric("chrf")),
+    "rexrank_bleu": lambda _: Subject(lambda: make_metric("rexrank_bleu")),
     "label_f1": lambda _: Subject(lambda: make_metric("label_f1", average="macro")),
     "rouge": lambda _: Subject(lambda: make_metric("rouge")),
     "crg": lambda _: Subject(lambda: make_metric("crg")),
