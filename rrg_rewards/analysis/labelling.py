@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from rrg_rewards.analysis.metric_choice import choose_labeler
 from rrg_rewards.analysis.pairs import with_new_columns
 from rrg_rewards.analysis.settings import LabelSettings
+from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.labelers.base import Labeler, LabelledReports, label_reports
@@ -31,6 +32,7 @@ class LabelledTable:
         labelled: Number of labelled reports.
         failed: Number of reports on which a judge failed, by kind of failure.
         positives: Number of reports with each label.
+        left_out: Rows of the input that are not in the table, by reason.
     """
 
     table: Table
@@ -39,6 +41,7 @@ class LabelledTable:
     labelled: int
     failed: Mapping[str, int]
     positives: Mapping[str, int]
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain data."""
@@ -51,12 +54,16 @@ class LabelledTable:
             "labelled": self.labelled,
             "unscorable": len(self.table) - self.labelled,
             **({"failed": dict(self.failed)} if self.failed else {}),
+            **({"left_out": dict(self.left_out)} if self.left_out else {}),
             "positives": dict(self.positives),
         }
 
 
 def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None) -> LabelledTable:
     """Label the reports of a table. A missing or blank report has no labels, nor has one on which a judge fails.
+
+    With ``settings.one_per_scan``, only one reconstruction of each scan of CT-RATE is kept, so that ``positives``
+    counts scans (:func:`rrg_rewards.data.ct_rate_scans`). A note says how many rows are left out.
 
     Args:
         table: The table, as :func:`~rrg_rewards.data.read_table` returns it.
@@ -74,6 +81,17 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
         ([1, 0], 1)
     """
     log = log or RunLog()
+    left_out: dict[str, int] = {}
+    if settings.one_per_scan is not None:
+        table, counts = ct_rate_scans(table, settings.one_per_scan, settings.no_chest)
+        left_out = {
+            "other_reconstructions": counts.other_reconstructions,
+            "without_chest": counts.without_chest,
+        }
+        log.note(
+            f"{counts.kept} scans of {counts.rows} volumes; left out: {counts.other_reconstructions} other "
+            f"reconstructions, {counts.without_chest} volumes without a chest"
+        )
     texts = table.texts(settings.text_column)
     reports = {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
     labeler = _labeler(settings)
@@ -99,6 +117,7 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
         len(reports) - failed.total(),
         dict(sorted(failed.items())),
         dict(zip(labeler.labels, found.labels.sum(0).tolist(), strict=True)),
+        left_out,
     )
 
 

@@ -226,6 +226,8 @@ class LabelSettings:
         judge: Judge of a labeler that needs one, as in :func:`~rrg_rewards.judges.get_judge`.
         prefix: Text before the names of new columns.
         batch_size: Maximum number of reports in a batch.
+        one_per_scan: For CT-RATE, the column of the volumes: only one reconstruction of each scan is kept.
+        no_chest: With ``one_per_scan``, CT-RATE's lists of volumes that do not show the chest, which are left out.
     """
 
     text_column: str = setting(help="column of the report texts", metavar="NAME")
@@ -247,9 +249,21 @@ class LabelSettings:
     )
     prefix: str = setting("", _PREFIX, metavar="TEXT")
     batch_size: int = batch_size_setting()
+    one_per_scan: str | None = setting(
+        None,
+        "for CT-RATE: keep one reconstruction of each scan; COLUMN has the names of the volumes, such as VolumeName",
+        metavar="COLUMN",
+    )
+    no_chest: Sequence[str | Path] = setting(
+        (),
+        "with --one-per-scan, leave out the volumes in CT-RATE's list no_chest_valid.txt; may be repeated",
+        metavar="FILE",
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.no_chest and self.one_per_scan is None:
+            raise SettingError("no_chest", "needs --one-per-scan COLUMN")
         # Imported here, because label sets are read from files.
         from rrg_rewards.schemas import get_label_schema
 

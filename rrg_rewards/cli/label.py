@@ -21,11 +21,16 @@ The label cells of a missing or blank report are empty, not 0. So are those of a
 language model labels the reports (--labeler judge:SCHEMA). The file name ending determines the format: CSV, JSON
 lines or Parquet. The output file is written only if the run succeeds.
 
+The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
+written, so that the counts of --json are those of scans.
+
 examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards label reports.jsonl --text-column report --schema chexbert --output labels.parquet --json summary.json
   cat reports.csv | rrg-rewards label - --text-column report_text --prefix pred_ > labels.csv
   rrg-rewards label reports.csv --text-column report_text --labeler my_lexicon.yaml --output labels.csv
+  rrg-rewards label validation_reports.csv --text-column Findings_EN --one-per-scan VolumeName \\
+      --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
   rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --output labels.csv \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
 """
@@ -35,7 +40,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``label`` to the command line."""
     parser = add_command_parser(commands, "label", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "REPORTS", "reports")
-    add_settings(parser, LabelSettings, "text_column", "schema", "labeler", "judge")
+    add_settings(parser, LabelSettings, "text_column", "schema", "labeler", "judge", "one_per_scan", "no_chest")
     add_shared_options(parser, "output", "json", "format")
     add_settings(parser, LabelSettings, "prefix")
     add_shared_options(parser, "overwrite")

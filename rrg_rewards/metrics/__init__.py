@@ -11,6 +11,7 @@ from rrg_rewards.metrics.ct_finebench import CTFineBench, FineBenchScores
 from rrg_rewards.metrics.er2score import ER2Score, ER2Scores
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.label_f1 import LabelF1, LabelF1Scores
+from rrg_rewards.metrics.labelled import LabelerWarning
 from rrg_rewards.metrics.nlg import BLEU, ROUGE, BERTScore, ChrF
 from rrg_rewards.metrics.references import score_references
 from rrg_rewards.metrics.registry import available_metrics, make_metric
@@ -38,6 +39,7 @@ __all__ = [
     "LabelF1",
     "LabelF1Scores",
     "LabelScores",
+    "LabelerWarning",
     "MultiLevelCRGScore",
     "ReXrankBLEU",
     "ReportCRG",

@@ -224,6 +224,9 @@ class ReportCRG(CRGMetric, LabelledMetric):
             ``labels``. References need a text, also with ``target_labels``, which replace the first level only.
         level_schema: Name or YAML file of a question schema whose findings are labels of the labeler; determines the
             structured labels.
+        reference_labeler: Who made the labels of ``target_labels``, for the signature: a text, such as the name or the
+            signature of a labeler. A warning says if it is not ``labeler``, because two labelers differ on the same
+            text.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -254,10 +257,11 @@ class ReportCRG(CRGMetric, LabelledMetric):
         min_prevalence: float = 0.0,
         levels: Sequence[str] | None = None,
         level_schema: str | Path | QuestionSchema = "ct_rate",
+        reference_labeler: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(parts=None, **kwargs)
-        self._set_labeler(labeler)
+        self._set_labeler(labeler, reference_labeler)
         self._columns = [column for column, label in enumerate(self.labeler.labels) if not is_no_abnormality(label)]
         if not self._columns:
             raise ValueError(f"labeler has no label of an abnormality, only {', '.join(self.labeler.labels)}")
@@ -298,11 +302,11 @@ class ReportCRG(CRGMetric, LabelledMetric):
 
     @property
     def settings(self) -> dict[str, object]:
-        """Labeler, labels left out and average, as fields of a signature."""
+        """Labeler of each side, labels left out and average, as fields of a signature."""
         labels = self.labeler.labels
         left_out = ",".join(label for column, label in enumerate(labels) if column not in self._columns)
         return {
-            "labeler": f"{{{self.labeler.signature}}}",
+            **self.labeler_fields,
             **({"left_out": left_out} if left_out else {}),
             **({} if self.level_reader is None else {"levels": f"{ABNORMALITY},{self.level_reader.signature}"}),
             **average_fields(self.average, self.min_prevalence),

@@ -76,6 +76,8 @@ class LabelF1(LabelledMetric):
         labels: ``"all"`` labels of the labeler, as CheXbert F1-14, also "No Finding"; ``"chexbert_5"``, the five labels
             of CheXbert F1-5; or a list of names.
         average: ``"micro"`` or ``"macro"``.
+        reference_labeler: Who made the labels of ``target_labels``, for the signature: a text, such as the name or the
+            signature of a labeler. A warning says if it is not ``labeler``.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -100,12 +102,13 @@ class LabelF1(LabelledMetric):
         *,
         labels: str | Sequence[str] = "all",
         average: F1Average = "micro",
+        reference_labeler: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(parts=None, **kwargs)
         if average not in get_args(F1Average):
             raise ValueError(f"average must be 'micro' or 'macro', got {average!r}")
-        self._set_labeler(labeler)
+        self._set_labeler(labeler, reference_labeler)
         self.average = average
         self.labels = _chosen_labels(labels, self.labeler.labels)
         self._columns = [self.labeler.labels.index(label) for label in self.labels]
@@ -115,7 +118,7 @@ class LabelF1(LabelledMetric):
     def signature(self) -> str:
         """Metric, version, labeler, labels and average in one line."""
         labels = {} if self.labels == self.labeler.labels else {"labels": ",".join(self.labels)}
-        return format_signature("label_f1", labeler=f"{{{self.labeler.signature}}}", **labels, average=self.average)
+        return format_signature("label_f1", **self.labeler_fields, **labels, average=self.average)
 
     def extra_repr(self) -> str:
         """Labeler and average."""

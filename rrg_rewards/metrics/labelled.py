@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torchmetrics.utilities import rank_zero_warn
 from typing_extensions import Self
 
 from rrg_rewards.findings.reading.modality import Modality
@@ -73,6 +74,10 @@ class LabelledScores(Scores):
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
 
 
+class LabelerWarning(UserWarning):
+    """The labels of references and of predictions come from different labelers."""
+
+
 class LabelCountsMetric(ScalarMetric):
     """Base of metrics of labels, whose states are confusion counts: four int64 tensors of constant size."""
 
@@ -105,6 +110,9 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
     (:class:`rrg_rewards.labelers.FallibleLabeler`), its pair has no score. It is counted in ``num_unscorable`` and, by
     kind of failure, in ``num_failed``, and a :class:`~rrg_rewards.judges.base.JudgeWarning` reports the number of such
     pairs.
+
+    The signature says where the labels of the references come from (:attr:`labeler_fields`). If they are given, and not
+    made by the labeler that labels the predictions, a :class:`LabelerWarning` says so once.
     """
 
     context = ("target_labels",)
@@ -114,8 +122,12 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         labeler: Labeler
     num_failed: Tensor
 
-    def _set_labeler(self, labeler: LabelerSetting) -> None:
+    def _set_labeler(self, labeler: LabelerSetting, reference_labeler: str | None = None) -> None:
         self.labeler = get_labeler(labeler)
+        self.reference_labeler = reference_labeler
+        # Where reference labels came from since the last reset: from the column (True), or from the labeler (False).
+        self._given: set[bool] = set()
+        self._is_new_corpus = self._has_warned_of_labelers = False
         if isinstance(self.labeler, FallibleLabeler):
             self.add_state("num_failed", torch.zeros(len(FAILURE_KINDS), dtype=torch.long), dist_reduce_fx="sum")
 
@@ -135,10 +147,53 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         scores = self._score_labels(ours[rows], theirs[rows], (texts[0], texts[1])).expand(rows)
         return replace(scores, outcomes=failures)
 
+    def reset(self) -> None:
+        """Reset the states to their defaults. The signature stays that of the last scores until there are new ones."""
+        super().reset()
+        self._is_new_corpus = True
+
+    @property
+    def labeler_fields(self) -> dict[str, str]:
+        """Where the labels come from, as fields of a signature.
+
+        ``labeler`` if the labeler labels both sides. If the labels of references were given, in the column
+        ``target_labels``, ``reference`` is ``given``, with ``reference_labeler`` if it is set, and ``prediction`` is
+        the labeler.
+        """
+        labeler = f"{{{self.labeler.signature}}}"
+        if True not in self._given:
+            return {"labeler": labeler}
+        given = "given" if self.reference_labeler is None else f"given by {{{self.reference_labeler}}}"
+        return {"reference": f"{given},{labeler}" if False in self._given else given, "prediction": labeler}
+
+    def expect_given_labels(self) -> None:
+        """Let the signature say that the labels of references are given, before the first scores."""
+        self._given.add(True)
+
+    def _note_given(self, given: bool) -> None:
+        """Remember where the labels of references come from, and warn once if two labelers made those of a pair."""
+        if self._is_new_corpus:
+            self._given, self._is_new_corpus = set(), False
+        self._given.add(given)
+        if not given or self._has_warned_of_labelers:
+            return
+        self._has_warned_of_labelers = True
+        other, own = self.reference_labeler, self.labeler.signature
+        if other is None or own not in (other, _signature_of(other)):
+            rank_zero_warn(
+                f"{self.name}: the labels of references are given{'' if other is None else f' by {other}'}, and those "
+                f"of predictions made by {own}. Labelers differ on the same text: CT-RATE's published labels and "
+                "RadBERT do so on 131 of 3,039 validation volumes. Use one labeler for both sides; if it is the same, "
+                "name it as reference_labeler",
+                LabelerWarning,
+            )
+
     def _pair_labels(
         self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]
     ) -> tuple[Tensor, Tensor, tuple[JudgeFailure | None, ...] | None]:
         """Return the label matrices ``(N, L)`` of scorable predictions and references, and the failures by pair."""
+        if preds:
+            self._note_given("target_labels" in context)
         if "target_labels" in context:
             rows = [[bool(label) for label in labels] for labels in context["target_labels"]]
             known = torch.tensor(rows, dtype=torch.bool).view(len(rows), len(self.labeler.labels))
@@ -189,3 +244,11 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
                     f"target_labels[{row}] must be {width} values of 0 or 1, one for each of "
                     f"{', '.join(self.labeler.labels)}; got {list(labels)}"
                 )
+
+
+def _signature_of(name: str) -> str | None:
+    """Return the signature of the labeler with a name, ``None`` if the name is that of no labeler, such as a person."""
+    try:
+        return get_labeler(name).signature
+    except (ValueError, TypeError, ImportError, OSError):
+        return None

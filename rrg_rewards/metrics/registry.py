@@ -97,7 +97,7 @@ def metric_maker(name: str) -> MetricMaker:
         >>> maker.cls.__name__, maker.context, maker.required
         ('ReportCRG', ('target_labels',), ())
         >>> maker.options
-        ('labeler', 'prior', 'average', 'min_prevalence', 'levels', 'level_schema')
+        ('labeler', 'prior', 'average', 'min_prevalence', 'levels', 'level_schema', 'reference_labeler')
         >>> metric_maker("bertscore").required
         ('model',)
     """

@@ -74,7 +74,8 @@ class CRGReward(MetricReward):
             the levels, and a prior has one prevalence for each level.
         level_schema: As in :class:`rrg_rewards.metrics.ReportCRG`.
         label_column: Column of known reference labels: lists of ``L`` values 0 or 1 in the order of the labeler. If
-            given, the labeler is not applied to references.
+            given, the labeler is not applied to references, and the signature says so.
+        reference_labeler: Who made the labels of that column, as in :class:`rrg_rewards.metrics.ReportCRG`.
         reference_column: Column of reference reports; may be ``None`` if ``label_column`` is given.
         name: Name under which trainers log the reward.
         log_explanations: Add the missed and invented labels to the trainer's table of completions.
@@ -108,6 +109,7 @@ class CRGReward(MetricReward):
         levels: Sequence[str] | None = None,
         level_schema: str | Path | QuestionSchema = "ct_rate",
         label_column: str | None = None,
+        reference_labeler: str | None = None,
         reference_column: str | None = "reference",
         name: str | None = None,
         log_explanations: bool = False,
@@ -124,12 +126,15 @@ class CRGReward(MetricReward):
                 min_prevalence=min_prevalence,
                 levels=levels,
                 level_schema=level_schema,
+                reference_labeler=reference_labeler,
             ),
             name=name,
             reference_column=reference_column,
             context_columns={} if label_column is None else {"target_labels": label_column},
             log_explanations=log_explanations,
         )
+        if label_column is not None:
+            self.metric.expect_given_labels()
         self.prior_mode = prior if isinstance(prior, str) else "fixed"
         # Positive references of all labels, of each level or, with average="macro", of each label; and the number of
         # labels, or with levels or "macro" of references, that were counted.

@@ -217,6 +217,11 @@ def test_reference_labels_take_the_place_of_the_reference_text(words, run, write
     metric = make_metric("crg")
     metric.update(*zip(*PAIRS, strict=True))
     assert (entry["value"], entry["scored"], entry["unscorable"]) == (float(metric.compute()), 5, 1)
+    assert "|reference:given|prediction:{words|schema:ct_rate}|" in entry["signature"]
+    warned = run("score", path, "--metrics", "crg", "--json", "-", "--batch-size", "2", *option).err
+    assert warned.count("the labels of references are given, and those of predictions made by words|schema") == 1
+    told = ["--labeler", "rules:ct_rate", "--set", "crg.reference_labeler=rules:ct_rate"]
+    assert "labels of references are given" not in run("score", path, "--metrics", "crg", *option, *told).err
     result = run("score", path, "--metrics", "crg", "--reference-label-prefix", "no_")
     assert result.code == 1
     assert "unknown column 'no_Medical material'" in result.err
@@ -312,7 +317,7 @@ def test_metrics_are_listed_with_what_they_need(run):
     assert "bertscore\n  needs    --set bertscore.model=...\n" in result.out
     assert (
         "crg\n  needs    a labeler\n  context  target_labels\n"
-        "  options  labeler, prior, average, min_prevalence, levels, level_schema\n" in result.out
+        "  options  labeler, prior, average, min_prevalence, levels, level_schema, reference_labeler\n" in result.out
     )
 
 

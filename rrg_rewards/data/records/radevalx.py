@@ -54,7 +54,7 @@ def read_radevalx(
         errors: Table of counts, if ``reports`` is a table.
         significant: True to count only clinically significant errors, False to count only insignificant ones, None to
             count both; the significant errors are then in ``ErrorRecord.significant`` and ``significant_other``.
-        blank: What an empty cell is. The release does not say it. ``"zero"``: no error of this category, as public
+        blank: What an empty cell is; no documentation of it was seen. ``"zero"``: no error of this category, as public
             scripts read it. ``"missing"``: unknown; a total that contains it is missing too.
 
     Returns:
