@@ -24,7 +24,7 @@ from judge_answers import PAIRS, SeenTask, bounded
 from tiny_policy import save_tiny_policy
 
 from rrg_rewards.judges import JudgeFailure, OpenAIJudge
-from rrg_rewards.judges.base import Message
+from rrg_rewards.judges.base import JudgeWarning, Message
 from rrg_rewards.judges.tasks.base import read_answer
 from rrg_rewards.judges.tasks.crimson import CrimsonAnswer, CrimsonTask
 from rrg_rewards.judges.tasks.finebench import (
@@ -275,31 +275,32 @@ def test_llama_server_with_mining_and_rewriting(base_url: str, answers: dict[str
     assert (smollm2.usage.calls, smollm2.usage.cached) == (3, 3)
 
 
-@pytest.mark.filterwarnings("ignore:ct_finebench. the judge failed")
 def test_llama_server_with_the_metric_ct_finebench(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
     """The server can give one answer only, so that the metric's value is known."""
     answers["schemas"] = narrowed(lambda *texts: one_of(texts[0]))
     smollm2 = judge(base_url, max_tokens=200, cache=tmp_path)
     metric = CTFineBench(builder=smollm2, answerer=smollm2, comparer=smollm2)
-    scores = metric.score([NODULE, SMALLER], [NODULE, NODULE])
+    with pytest.warns(JudgeWarning, match="answered 1 questions on 1 of 2 report pairs in other words"):
+        scores = metric.score([NODULE, SMALLER], [NODULE, NODULE])
     # There is a nodule, and its size is right in part, says the judge.
     assert scores.value[0] == 0.75
-    (examination, _) = scores.examinations
+    (examination, smaller) = scores.examinations
     assert examination is not None
+    assert smaller is not None
     assert [(one.item.attribute, one.answer, one.grade) for one in examination.recall] == [
         ("existence", "yes", 1),
         ("size", "8 mm", 0.5),
     ]
-    # The other report does not say so.
-    assert torch.isnan(scores.value[1])
-    assert scores.failures["inconsistent"].tolist() == [False, True]
-    assert smollm2.usage.calls == 4
+    # The other report does not state this size, and the second answer, to this question alone, is invalid.
+    assert scores.value[1] == 0.5
+    assert [(one.answer, one.grade, one.not_verbatim) for one in smaller.recall] == [("yes", 1, False), (None, 0, True)]
+    assert smollm2.usage.calls == 5
     # Good answers are in the cache, and the questions are remembered.
     metric.update([NODULE], [NODULE])
     assert metric.compute() == 0.75
-    assert (smollm2.usage.calls, smollm2.usage.cached) == (4, 2)
+    assert (smollm2.usage.calls, smollm2.usage.cached) == (5, 2)
     metric.add_scores(scores)
-    assert metric.counts()["failed_inconsistent"] == 1
+    assert metric.counts()["not_verbatim"] == 1
 
 
 def test_llama_server_counts_errors(base_url: str, tmp_path: Path) -> None:

@@ -131,3 +131,20 @@ def test_read_prompt_file(tmp_path: Path) -> None:
     path.write_text(" \n")
     with pytest.raises(ValueError, match=r"prompt.txt: is blank"):
         read_prompt_file(path)
+
+
+def test_prompt_file_tasks_accept_the_printed_prompts(shared_data: Path) -> None:
+    page = shared_data.parent / "papers" / "ct_finebench.md"
+    if not page.exists():
+        pytest.skip(f"{page} is absent: the text of the paper is not part of the repository")
+    names = "Prompt for Question Answering\n", "Prompt for Answer Scoring\n", "Prompt for Adversarial Report\n"
+    text = page.read_text(encoding="utf-8")
+    first, second, third = map(text.index, names)
+    answers, grades = text[first + len(names[0]) : second], text[second + len(names[1]) : third]
+    asked = content(AnswerPromptTask(answers), Questions("Clear lungs.", (SIZE,)))
+    for told in ("Clear lungs.", SIZE.question, "the size of Lung nodule", "Measure.", "4 mm, 1 cm", "'no answer'"):
+        assert told in asked
+    assert re.findall(r"<[a-z ]+>", asked.replace(SIZE.question, "")) == []
+    told = content(GradePromptTask(grades), PAIR)
+    assert told.startswith(grades.rstrip())
+    assert told.endswith("Predict answer: 8 mm <question>\n")
