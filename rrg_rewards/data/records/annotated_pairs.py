@@ -32,14 +32,14 @@ Counts = dict[int, dict[bool, float]]
 
 
 def read_rexval(folder: str | Path, significant: bool | None = None, rater: int | None = None) -> list[ErrorRecord]:
-    """Read ReXVal: 50 chest X-ray references with four candidates each, and error counts of six radiologists.
+    r"""Read ReXVal: 50 chest X-ray references with four candidates each, and error counts of six radiologists.
 
-    The data set is available to credentialed users of PhysioNet. This reader follows its public description. It was
-    tested on files in this layout, but not on the data. ``50_samples_gt_and_candidates.csv`` has one row per study, in
-    the order of ``study_number``: the reference in ``gt_report`` and one column per candidate type.
-    ``6_valid_raters_per_rater_error_categories.csv`` (or ``..._error_counts.csv``) has one row for each
-    ``study_number``, ``candidate_type``, ``error_category`` (1 to 6), ``clinically_significant`` and ``rater_index``,
-    with the count in ``num_errors``.
+    The data set is available to credentialed users of PhysioNet (rexval-dataset 1.0.0). This reader follows its public
+    description and public scripts that read it. It was tested on files in this layout, but not on the data.
+    ``50_samples_gt_and_candidates.csv`` has one row per study, in the order of ``study_number``: the reference in
+    ``gt_report`` and one column per candidate type. ``6_valid_raters_per_rater_error_categories.csv`` (or
+    ``..._error_counts.csv``) has one row for each ``study_number``, ``candidate_type``, ``error_category`` (1 to 6),
+    ``clinically_significant`` and ``rater_index``, with the count in ``num_errors``.
 
     Args:
         folder: Folder with both files.
@@ -48,11 +48,22 @@ def read_rexval(folder: str | Path, significant: bool | None = None, rater: int 
         rater: Rater whose counts are used. Default: the mean over all raters.
 
     Returns:
-        One record for each study and candidate type, in order. The count of a category without a row is None.
+        One record for each study and candidate type, in order. The count of a category without a row is None. ``study``
+        is ``study_number``, and the attribute ``candidate_type`` the type.
 
     Raises:
         TableError: If a file or column is missing, a cell is malformed, or a count is repeated.
         ValueError: If the rater does not exist. The message lists the raters.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     reports, errors = (Path(folder) / name for name in (_REXVAL_REPORTS, _REXVAL_ERRORS[0]))
+        ...     _ = reports.write_text("gt_report,radgraph\nClear lungs.,Edema.\n")
+        ...     _ = errors.write_text(",".join(_RATER_COLUMNS) + "\n0,radgraph,1,True,0,1\n0,radgraph,1,True,1,0\n")
+        ...     (record,) = read_rexval(folder)
+        >>> record.candidate, record.counts[0], record.total_significant
+        ('Edema.', 0.5, 0.5)
     """
     folder = Path(folder)
     errors = next((folder / name for name in _REXVAL_ERRORS if (folder / name).exists()), folder / _REXVAL_ERRORS[0])
@@ -136,7 +147,11 @@ _RADPREF_CONTEXT = ("PatientAge", "PatientSex", "Indication")
 
 
 def read_radpref(path: str | Path, radiologist: int | None = None) -> list[ErrorRecord]:
-    """Read RadPref: chest X-ray references with two candidates each, annotated by radiologists.
+    """Read RadPref: chest X-ray references with two candidates each, annotated by three radiologists.
+
+    The data set is part of CRIMSON's repository (MIT). The reader is tested on 50 of its entries, which have
+    ``ground_truth_report``, ``C1_report``, ``C2_report`` and ``radiologists``, a list of objects with the annotations
+    of ``C1`` and ``C2``: ``finding_errors``, ``missing_findings`` and ``rating``.
 
     A false finding counts as an error A, a missing finding as B, a wrong location as C, and a wrong severity or
     measurement as D. Each category counts at most once per finding. Significant and insignificant errors count.
@@ -155,6 +170,18 @@ def read_radpref(path: str | Path, radiologist: int | None = None) -> list[Error
     Raises:
         TableError: If the file is malformed. The message names the entry.
         ValueError: If an entry lacks this radiologist.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> errors = {"finding_errors": {"0": {"error_type": "false"}}, "missing_findings": {}, "rating": 3}
+        >>> none = {"finding_errors": {}, "missing_findings": {}, "rating": 5}
+        >>> reports = {"ground_truth_report": "Clear.", "C1_report": "Edema.", "C2_report": "Clear lungs."}
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "pairs.json"
+        ...     _ = path.write_text(json.dumps([{**reports, "radiologists": [{"C1": errors, "C2": none}]}]))
+        ...     first, second = read_radpref(path)
+        >>> first.counts, first.judgement("rating"), second.judgement("rating")
+        ((1.0, 0.0, 0.0, 0.0, None, None), 3.0, 5.0)
     """
     try:
         entries = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -219,7 +246,8 @@ def read_rate_eval(
 ) -> list[ErrorRecord]:
     """Read the sentence-level human ratings of RaTE-Eval: sentence pairs of nine imaging modalities.
 
-    The reader was tested on files in the layout below, but not on the data, whose keys may differ. The file is JSON: a
+    The layout is this package's reading of the paper and **not verified**: the published task (``Angelakeke/RaTE-Eval``
+    on Hugging Face, CC BY 4.0) has two JSON files and a CSV file, whose columns were not seen. The file here is JSON: a
     list of objects, or an object of objects by id. Each object has the reference sentence ``gt``, the candidate
     sentence ``pred``, the numbers of errors of the six categories of ReXVal in ``errors`` (a list of six, or an
     object by letter A to F or number 1 to 6, 0 for absent ones), and the number of possible errors in
@@ -238,6 +266,14 @@ def read_rate_eval(
     Raises:
         TableError: If the file is no JSON of this layout. The message names the entry and all missing keys.
         ValueError: If ``columns`` has an unknown key.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "sentences.json"
+        ...     _ = path.write_text('[{"gt": "No edema.", "pred": "Edema.", "errors": {"A": 1}}]')
+        ...     read_rate_eval(path)[0].counts
+        (1, 0, 0, 0, 0, 0)
     """
     names = _column_names(_RATE_EVAL_KEYS, columns)
     try:

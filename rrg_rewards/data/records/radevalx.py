@@ -144,7 +144,8 @@ def _read_release(folder: Path) -> list[_Pair]:
     for study, row in rows[True].items():
         other = rows[False][study]
         reference, candidate = (column[row] for column in texts[True])
-        if (reference, candidate) != tuple(column[other] for column in texts[False]):
+        words = [reference.split(), candidate.split()]
+        if words != [column[other].split() for column in texts[False]]:
             raise TableError(f"{tables[False].where(other)}: the reports of {study!r} differ from {_FILES[True]}")
         counts = {kind: _row_counts(table, rows[kind][study], _NUMBERS) for kind, table in tables.items()}
         pairs.append(_Pair(study, reference, candidate, counts))

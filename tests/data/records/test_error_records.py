@@ -78,6 +78,48 @@ class TestReadErrorRecordsOptionalColumns:
         write_error_records(records, tmp_path / "pairs.jsonl")
         assert read_error_records(tmp_path / "pairs.jsonl") == records
 
+    def test_study_attributes_and_ratings_come_back(self, tmp_path):
+        further = {
+            "study": "s7",
+            "attributes": {"annotator": "r1"},
+            "ratings": {"errors": None, "weighted_error": 0.25},
+        }
+        none = (None,) * 6
+        records = [
+            ErrorRecord("a", "b", none, "x", other=0.0, significant_other=0.0, **further),
+            ErrorRecord("c", "d", none),
+        ]
+        write_error_records(records, tmp_path / "pairs.jsonl")
+        assert read_error_records(tmp_path / "pairs.jsonl") == records
+        assert hash(records[0]) == hash(read_error_records(tmp_path / "pairs.jsonl")[0])
+
+    def test_judgements_are_ratings_or_sums_of_counts(self):
+        record = ErrorRecord(
+            "", "", (2, 1, 0, 0, 0, None), significant=(1, 1, 0, 0, 0, None), other=1, ratings={"x": 4}
+        )
+        assert [record.judgement(name) for name in ("errors", "significant", "insignificant", "x")] == [4, 2, 2, 4]
+        assert (record.total_significant, ErrorRecord("", "", (1,) * 6, significant_other=2).total_significant) == (
+            2,
+            2,
+        )
+        assert math.isnan(ErrorRecord("", "", (1,) * 6, ratings={"errors": None}).judgement("errors"))
+        with pytest.raises(KeyError):
+            record.judgement("y")
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"attributes": "r1"}, "column 'attributes': is no JSON object"),
+            ({"attributes": ["r1"]}, "column 'attributes': must be an object, got list"),
+            ({"ratings": {"x": "high"}}, "column 'ratings': a rating must be a finite number or null, got 'high'"),
+            ({"significant_other": -1}, "column 'significant_other': a count must be a number from 0 on"),
+        ],
+    )
+    def test_a_bad_optional_cell_is_named(self, tmp_path, change, message):
+        path = write_lines(tmp_path / "pairs.jsonl", LINE, {**LINE, **change})
+        with pytest.raises(TableError, match=message):
+            read_error_records(path)
+
     @pytest.mark.parametrize(
         ("field", "message"),
         [
