@@ -44,12 +44,17 @@ CHANGES = {
         Heart size has increased since the prior radiograph.
         The heart appears slightly more prominent in size than on the prior exam.
         Interstitial opacities, more conspicuous today.
+        Increased size of the left pneumothorax.
+        Increase in the number and size of the nodules.
+        The left effusion has reaccumulated.
         Increased interstitial markings compared with the previous study.
     """,
     "decreased": """
         Improving pulmonary edema.
         The effusion has decreased.
         Left effusion has decreased in volume.
+        The previously described effusion is smaller.
+        Edema, slightly better than yesterday.
         Interval improvement in the right consolidation.
         Resolving pneumonia.
         The consolidation has partially resolved.
@@ -108,6 +113,7 @@ CHANGES = {
         Cardiomegaly is better seen on the lateral view.
         Wall thickness of the bronchi is increased compared to the left side.
         Nodules increasing in number towards the bases.
+        Increased number of nodules in the right lung.
         Effusion in a newborn.
         Progressive massive fibrosis.
         Opacity, recommend follow-up to resolution.
