@@ -184,8 +184,8 @@ class QuestionSettings:
     """Settings of :func:`~rrg_rewards.analysis.build_question_items`.
 
     Args:
-        text_column: Column of the report texts, or several separated by commas, such as
-            ``Findings_EN,Impressions_EN``, whose texts are joined by a line break.
+        text_column: Column of the report texts, or a template of several, such as ``{Findings_EN} {Impressions_EN}``
+            (:meth:`rrg_rewards.data.Table.texts`).
         id_column: Column of report ids. Default: ``key``, or else row numbers.
         schema: Question schema: ``ct_rate``, ``merlin``, the path of a YAML file, or a
             :class:`~rrg_rewards.questions.QuestionSchema`.
@@ -204,7 +204,7 @@ class QuestionSettings:
     """
 
     text_column: str = setting(
-        "report", "column of the report texts, or several separated by commas, whose texts are joined", metavar="NAME"
+        "report", 'column of the report texts, or a template such as "{findings} {impression}"', metavar="NAME"
     )
     id_column: str | None = setting(None, "column of report ids (default: --key, or else row numbers)", metavar="NAME")
     schema: Any = setting(

@@ -89,7 +89,7 @@ def read_report_texts(
     """
     log = log or RunLog()
     table = _chosen_volumes(table, settings, log)
-    texts = _joined_texts(table, settings.text_column)
+    texts = table.texts(settings.text_column)
     ids = [str(row + 1) for row in range(len(table))]
     if (column := settings.id_column or settings.key) is not None:
         ids = [str(cell) for cell in table.column(column)]
@@ -120,17 +120,6 @@ def _chosen_volumes(table: Table, settings: QuestionSettings, log: RunLog) -> Ta
         f"{counts.other_reconstructions} are other reconstructions of a scan"
     )
     return chosen
-
-
-def _joined_texts(table: Table, names: str) -> list[str | None]:
-    """Return the texts of a column, or of several columns joined by line breaks, without blank ones."""
-    if names in table.columns or "," not in names:
-        return table.texts(names)
-    columns = [table.texts(name.strip()) for name in names.split(",")]
-    return [
-        "\n".join(text.strip() for text in row if text is not None and text.strip()) or None
-        for row in zip(*columns, strict=True)
-    ]
 
 
 def _labels(

@@ -43,7 +43,7 @@ findings of the schema, ignoring case and underscores.
 examples:
   rrg-rewards finebench build reports.csv --text-column report_text --id-column AccessionNo --output items.jsonl
   rrg-rewards finebench build reports.csv --text-column report_text --labels --output items.jsonl
-  rrg-rewards finebench build validation_reports.csv --text-column Findings_EN,Impressions_EN --key VolumeName \\
+  rrg-rewards finebench build validation_reports.csv --text-column "{Findings_EN} {Impressions_EN}" --key VolumeName \\
       --labels valid_predicted_labels.csv --one-per-scan --no-chest no_chest_valid.txt --output items.jsonl
   rrg-rewards finebench build reports.csv --text-column findings --schema merlin --output items.parquet \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"

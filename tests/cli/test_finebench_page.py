@@ -1,4 +1,4 @@
-"""The commands of docs/ct_finebench_benchmark.md, word for word, on small files in the layouts of the data sets."""
+"""Commands of docs/ct_finebench_benchmark.md and docs/published_numbers.md, word for word, on small files."""
 
 import json
 import re
@@ -17,14 +17,14 @@ from rrg_rewards.questions import get_question_schema
 from rrg_rewards.questions.engine import build_items
 from rrg_rewards.schemas import CT_RATE, MERLIN
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "ct_finebench_benchmark.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def commands(heading: str) -> list[list[str]]:
-    """Return the commands of the bash blocks of a section."""
-    text = PAGE.read_text(encoding="utf-8")
+def commands(heading: str, page: str = "ct_finebench_benchmark.md", language: str = "bash") -> list[list[str]]:
+    """Return the commands of the blocks of a section."""
+    text = (DOCS / page).read_text(encoding="utf-8")
     section = re.split(r"\n#{2,3} ", text[text.index(heading) :], maxsplit=2)
-    blocks = re.findall(r"```bash\n(.*?)```", "".join(section[:1]), re.DOTALL)
+    blocks = re.findall(rf"```{language}\n(.*?)```", "".join(section[:1]), re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
     return [shlex.split(line) for line in lines]
 
@@ -71,7 +71,7 @@ def test_commands_for_ct_rate(run: Any, write_csv: Any, folder: Path) -> None:
         ("valid_1_a_1.nii.gz", {"Lung nodule"}),
         ("valid_3_a_1.nii.gz", {"Pleural effusion"}),
     ]
-    assert found[0].report == "Nodule of 5 mm in the left lung.\nNodule."
+    assert found[0].report == "Nodule of 5 mm in the left lung. Nodule."
 
 
 @pytest.mark.parametrize("is_workbook", [True, False])
@@ -129,17 +129,9 @@ def answered(item: Any) -> str:
     return {"How large is the nodule?": "Score: 0.5", "Is there a nodule?": "1", "How is it tuned?": "0"}[question]
 
 
-def test_commands_for_the_authors_release(
-    run: Any, write_csv: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = commands("## The authors' release")
-    assert [line[1:3] for line in lines] == [
-        ["finebench", "schema"],
-        ["finebench", "questions"],
-        ["score", "predictions.csv"],
-        ["finebench", "schema"],
-        ["finebench", "build"],
-    ]
+@pytest.fixture
+def release(write_csv: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files in the layouts of the release, and a server that answers."""
     write_csv("ctrate_attributes.csv", ["Finding", "Feature", "Explanation", "Examples"], *ATTRIBUTES)
     (folder / "ctrate_qa_test.json").write_text(json.dumps(QUESTIONS))
     predictions = [("valid_1_a_1.nii.gz", "Nodule."), ("valid_2_a_1.nii.gz", "Normal.")]
@@ -154,6 +146,17 @@ def test_commands_for_the_authors_release(
     monkeypatch.setitem(sys.modules, "answering_server", server)
     monkeypatch.setitem(registry._JUDGES, "openai", ("answering_server", "Server"))
 
+
+@pytest.mark.usefixtures("release")
+def test_commands_for_the_authors_release(run: Any) -> None:
+    lines = commands("## The authors' release")
+    assert [line[1:3] for line in lines] == [
+        ["finebench", "schema"],
+        ["finebench", "questions"],
+        ["score", "predictions.csv"],
+        ["finebench", "schema"],
+        ["finebench", "build"],
+    ]
     converted, questions, _, readable, _ = run_all(run, lines)
     assert "1 of 2 findings are no label of the lexicon chest_ct and need a judge" in converted.err
     assert "air guitar" in converted.err
@@ -171,3 +174,13 @@ def test_commands_for_the_authors_release(
     (row,) = read_question_items("items.jsonl")
     assert row.items == build_items("Nodule of 5 mm in the left lung.", "readable.yaml")
     assert len(row.items) == 3
+
+
+@pytest.mark.usefixtures("release")
+def test_commands_for_published_numbers(run: Any) -> None:
+    lines = commands("## CT-FineBench", "published_numbers.md", "")
+    assert [line[1:3] for line in lines][2:] == [["score", "predictions.csv"]]
+    run_all(run, lines)
+    summary = json.loads(Path("summary.json").read_text())
+    # Both reports: 0.5, 0 for no answer, and 1; then 0.
+    assert summary["metrics"]["ct_finebench"]["value"] == 0.25
