@@ -82,7 +82,8 @@ def judge_errors(example: Mapping[str, Any]) -> Verdict:
     ours = ", ".join(errors) or "none"
     if ours == example["error"]:
         return Verdict(ours, EQUAL)
-    weighed = [sum(text.startswith("significant") for text in texts) for texts in (errors, [example["error"]])]
+    published = example["error"].split(", ")
+    weighed = [sum(text.startswith("significant") for text in texts) for texts in (errors, published)]
     return Verdict(ours, SAME_SCORE if weighed[0] == weighed[1] else DIFFERENT)
 
 
