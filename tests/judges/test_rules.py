@@ -108,7 +108,7 @@ def test_rule_judge_findings_earn_at_most_what_they_cost_unless_they_understate(
         ("Pneumothorax.", "Lucency.", 2 / 3, 0.5),
         ("Tuberculosis.", "Atelectasis or consolidation.", 2 / 3, 0.5),
         ("8 mm nodule.", "3 mm nodule.", 0.25, 0.25),
-        ("Enlarged lymph nodes.", "Tiny lymph nodes.", 0.5, 0),
+        ("Scoliosis.", "Mild scoliosis.", 0.25, 0),
     ],
 )
 def test_rule_judge_findings_that_understate_can_earn_more_than_they_cost(reference, candidate, credit, cost):

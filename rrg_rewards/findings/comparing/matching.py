@@ -104,9 +104,10 @@ def compare_findings(
     Findings match if their concepts are equal or if one concept is a kind of the other, and if they are in one organ.
     Open findings, which no concept names, match by organ and words. The closest pairs match first. Findings on opposite
     sides or in different lobes match with an error. They do not match if one is a well placed device and the other a
-    malpositioned one, or if one is wider than the other and in another place. A bilateral finding matches one finding
-    on each side, and several nodules match each nodule that is neither larger nor more significant. Of each report,
-    only the first 300 findings match.
+    malpositioned one, if one is wider than the other and in another place, or if the candidate's is benign, the
+    reference's is not, and their names are only similar. A bilateral finding matches one finding on each side, and
+    several nodules match each nodule that is neither larger nor more significant. Of each report, only the first 300
+    findings match.
 
     Args:
         reference: Reference report, or its findings.
@@ -208,12 +209,16 @@ def _groups(
     """Return the groups of matched findings, as indices in both reports, and the relation of their concepts."""
     pairs = []
     considered = frozenset(concept for finding in ours for concept in finding.alternatives)
+    is_weighty = [SIGNIFICANCE_WEIGHTS[level] > 0 for level in our_levels]
     for i, reference in enumerate(ours[:_MOST_FINDINGS]):
         for j, candidate in enumerate(theirs[:_MOST_FINDINGS]):
             if limit_credit and not _may_match(our_levels[i], their_levels[j]):
                 continue
             relation = relation_of(reference, candidate, considered)
-            if relation is not None and not are_apart(reference, candidate, relation):
+            if relation is None or are_apart(reference, candidate, relation):
+                continue
+            # A tortuous aorta is no aneurysm.
+            if relation.kind != "descriptor" or SIGNIFICANCE_WEIGHTS[their_levels[j]] or not is_weighty[i]:
                 pairs.append((match_cost(reference, candidate, relation), i, j, relation))
     pairs.sort(key=lambda pair: pair[:3])
     groups: list[tuple[list[int], list[int], Relation]] = []
