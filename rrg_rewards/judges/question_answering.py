@@ -38,6 +38,9 @@ JudgeSetting = str | Mapping[str, Any] | Judge
 """``"engine"``, or a judge as :func:`rrg_rewards.judges.get_judge` accepts it."""
 
 _REMEMBERED = 1024
+# Failures of a judge that answered.
+_INVALID = ("malformed", "inconsistent")
+_UNGRADED = JudgeFailure("inconsistent", "a grade is none of right, partial and wrong, also when asked for alone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,16 +358,12 @@ async def _again(
     answers = await _evaluated(judge, task, [parts[row][index] for row, index in places])
     for (row, index), answer in zip(places, answers, strict=True):
         given = found[row]
-        if not isinstance(answer, JudgeFailure):
-            if isinstance(given, list):
-                (given[index],) = answer
-        elif answer.kind not in _INVALID:
-            found[row] = answer
+        if isinstance(answer, JudgeFailure):
+            found[row] = given if answer.kind in _INVALID else answer
+        elif isinstance(given, list):
+            # Not if another question of the report has failed.
+            (given[index],) = answer
     return [one if isinstance(one, JudgeFailure) else tuple(one) for one in found]
-
-
-_INVALID = ("malformed", "inconsistent")
-_UNGRADED = JudgeFailure("inconsistent", "a grade is none of right, partial and wrong, also when asked for alone")
 
 
 def _first_failure(results: Sequence[Any]) -> JudgeFailure | None:

@@ -93,10 +93,11 @@ def load_question_items(
     revision: str | None = None,
     answer_types: Mapping[str, str] | None = None,
 ) -> list[ReportItems]:
-    """Read question items from a local data set or a data set on the Hugging Face Hub, such as ``csyrf/CT-FineBench``.
+    """Read question items from a local data set or a data set on the Hugging Face Hub.
 
-    No code of the data set is executed. If its columns differ from those of :func:`read_question_items`, the error
-    message lists them, so that you can pass ``columns``.
+    The JSON files of CT-FineBench, ``csyrf/CT-FineBench``, are read by :func:`read_released_questions`, after their
+    download. No code of the data set is executed. If its columns differ from those of :func:`read_question_items`, the
+    error message lists them, so that you can pass ``columns``.
 
     Args:
         name: Name on the Hub, or the path of a local folder.
