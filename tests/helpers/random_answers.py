@@ -194,6 +194,9 @@ def _inserted(*texts: str) -> Callable[[random.Random, str], str]:
     return change
 
 
+# Neighbours of a quote within a text, which may look like those of a JSON string.
+_BEFORE_QUOTE = ("", " ", ":", "[", "{", ",", "7,", "],", "},", '",', r"\\")
+_AFTER_QUOTE = ("", " ", ":", "]", "}", ",", ",7", ',"', ",[", ",{", r"\\")
 # What the published code repairs, often or always.
 _REPAIRED: tuple[Callable[[random.Random, str], str], ...] = (
     _replaced(r'(?<=[,{] )"(?=\w+"\s*:)|(?<=[,{])"(?=\w+"\s*:)', ""),
@@ -204,6 +207,7 @@ _REPAIRED: tuple[Callable[[random.Random, str], str], ...] = (
         r"(?<=\w) (?=\w)",
         lambda draw: draw.choice((r" \\_", r" \\\\\\ ", ' "', '" ', ' "x" ', '", ', "\u2019", " \u201cy\u201d")),
     ),
+    _replaced(r"(?<=\w) (?=\w)", lambda draw: f'{draw.choice(_BEFORE_QUOTE)}"{draw.choice(_AFTER_QUOTE)}'),
     _replaced(r'\\"', '"'),
     _replaced(r'"(\w+)"\s*:\s*("[^"]*")', r'"\1": \2, "\1": "other"'),
     _replaced(r'"(\w+)"\s*:\s*("[^"]*")', r'"\1": "R1", "\1": \2'),

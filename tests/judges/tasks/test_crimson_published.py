@@ -330,8 +330,8 @@ class TestPublishedAnswers:
         answers, expected = zip(*CASES.values(), strict=True)
         results = published_results(package, answers)
         assert [result and result["crimson_score"] for result in results] == list(expected)
-        assert assert_equal_to_the_package(package, answers) == 189
-        assert len(CASES) >= 200
+        assert assert_equal_to_the_package(package, answers) == sum(score is not None for score in expected)
+        assert len(CASES) >= 300
 
     def test_random_ones_have_the_published_result(self, package: Any) -> None:
         answers = list(random_answers(10_000, seed=0))
