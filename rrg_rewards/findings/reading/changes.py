@@ -29,7 +29,7 @@ _PLURAL = frozenset({"are", "were", "have", "remain", "persist", "appear"})
 
 
 def is_compared(tokens: Sequence[str]) -> bool:
-    """Whether a sentence names an earlier examination.
+    """Whether a sentence names an earlier examination, or says that something is so now.
 
     Example:
         >>> is_compared("larger than on the previous study".split()), is_compared("larger than 5 mm".split())
