@@ -100,6 +100,7 @@ class PairReader:
     def check(self, log: RunLog) -> None:
         """Read all pairs once, so that every error in the data is raised before anything is scored.
 
+        Metrics whose scores depend on the corpus are replaced in ``metrics``; for them, the pairs are read once more.
         Sets ``rows``, ``reference_columns`` and, for Parquet output, the ``types`` of the columns. Warns of missing
         predictions and of texts that stand for a missing report.
         """
@@ -123,6 +124,12 @@ class PairReader:
         for column, one in words.items():
             if one.found:
                 log.warn(placeholder_message(f"column {column!r}", one.found, rows, one.example, EMPTY_CELL))
+        self.metrics = {
+            name: metric.in_corpus((batch.predictions, batch.references) for batch in self)
+            if metric.depends_on_corpus
+            else metric
+            for name, metric in self.metrics.items()
+        }
         if missing:
             log.warn(
                 f"{missing} of {rows} predictions ({self.columns.prediction_column}) are missing and left out of the "

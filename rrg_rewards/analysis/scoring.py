@@ -397,8 +397,10 @@ class MetricTotals:
         """
         assert self._last is not None
         value = low = high = float("nan")
+        parts: dict[str, Tensor] = {}
         if self.scored:
             statistics = self.statistics
+            parts = self._last.corpus_parts(*statistics)
             value = float(self._last.aggregate(*statistics))
             if num_resamples:
                 low, high = bootstrap_interval(self._last.aggregate, statistics, num_resamples, CONFIDENCE, seed)
@@ -411,6 +413,8 @@ class MetricTotals:
             "means": {name: total / count if count else None for name, (total, count) in self._means.items()},
             "signature": self._metric.signature,
         }
+        if parts:
+            summary["corpus"] = {name: float(part) for name, part in parts.items()}
         if self.failed:
             summary["failed"] = dict(self.failed)
         if self._labels is not None and isinstance(self._last, LabelScores):

@@ -41,7 +41,9 @@ def score_grids(summary: Mapping[str, Any]) -> "list[RenderableType]":
         if "labels" in entry:
             tables.append(_label_grid(name, entry))
         elif any(mean is not None for mean in entry["means"].values()):
-            tables.append(_means_grid(name, entry["means"]))
+            tables.append(_parts_grid(f"{name}, mean of a report", entry["means"]))
+        if "corpus" in entry:
+            tables.append(_parts_grid(f"{name}, of the corpus", entry["corpus"]))
         tables.append(entry["signature"])
     return tables
 
@@ -67,14 +69,14 @@ def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
     return grid
 
 
-def _means_grid(name: str, means: Mapping[str, float | None]) -> Grid:
-    """Return a table of the mean parts of a score, without zeros."""
-    grid = Grid(title=f"{name}, mean of a report", title_justify="left")
+def _parts_grid(title: str, parts: Mapping[str, float | None]) -> Grid:
+    """Return a table of the parts of a score, without zeros."""
+    grid = Grid(title=title, title_justify="left")
     grid.add_column("part")
-    grid.add_column("mean", justify="right")
-    for part, mean in means.items():
-        if mean:
-            grid.add_row(part.replace("_", " "), _short(mean))
+    grid.add_column("value", justify="right")
+    for part, value in parts.items():
+        if value:
+            grid.add_row(part.replace("_", " "), _short(value))
     return grid
 
 

@@ -206,9 +206,9 @@ def _green_counts(model: Any, scores: Sequence[Any]) -> dict[str, list[Any]]:
         model: The metric with its model.
         scores: Scores of these reports; a report without a score has no counts.
     """
-    table = getattr(getattr(model, "_scorer", None), "error_counts", None)
     # A data frame with a column for each category and one for matched findings.
-    columns = [] if table is None else list(table)
+    table: Any = getattr(getattr(model, "_scorer", None), "error_counts", ())
+    columns = list(table)
     if len(columns) != len(_GREEN_COUNTS):
         return {}
     return {

@@ -3,6 +3,8 @@
 from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.callable import CallableMetric
+from rrg_rewards.metrics.cider import CIDEr
+from rrg_rewards.metrics.coco import CocoBLEU, CocoMETEOR, CocoROUGE
 from rrg_rewards.metrics.crepe import CREPE, CrepeScores
 from rrg_rewards.metrics.crg import LabelScores, ReportCRG
 from rrg_rewards.metrics.crg_labels import CRGScore, MultiLevelCRGScore
@@ -24,10 +26,14 @@ __all__ = [
     "CRIMSON",
     "ROUGE",
     "BERTScore",
+    "CIDEr",
     "CRGScore",
     "CTFineBench",
     "CallableMetric",
     "ChrF",
+    "CocoBLEU",
+    "CocoMETEOR",
+    "CocoROUGE",
     "CrepeScores",
     "CrimsonScores",
     "ER2Score",

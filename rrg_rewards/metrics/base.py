@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, ClassVar
@@ -210,6 +210,19 @@ class ReportMetric(ScalarMetric, ABC):
     def compares_across_batches(self) -> bool:
         """Whether scores from different calls of :meth:`score` are on the same scale."""
         return True
+
+    @property
+    def depends_on_corpus(self) -> bool:
+        """Whether the score of a pair depends on the references of all pairs, which :meth:`in_corpus` reads."""
+        return False
+
+    def in_corpus(self, pairs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> "ReportMetric":  # noqa: ARG002 (for subclasses)
+        """Return a metric whose scores are those of pairs in a corpus; by default, this metric.
+
+        Args:
+            pairs: Predictions and references of the corpus in batches; a reference is a text, or a list of texts.
+        """
+        return self
 
     def extra_repr(self) -> str:
         """Return the settings that say what the metric is, for its representation."""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from rrg_rewards.metrics.base import Column, ReportMetric, read_column
+from rrg_rewards.metrics.coco import CocoMetric
 from rrg_rewards.metrics.nlg import BLEU
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.checks import check_reports, check_same_length
@@ -26,6 +27,7 @@ def score_references(
 
     - BLEU is computed as published: the count of an n-gram is clipped to its maximum in a reference, and the length is
       that of the reference whose length is closest.
+    - So are the metrics of the COCO caption evaluation (:mod:`rrg_rewards.metrics.coco`, CIDEr).
     - ROUGE, chrF and BERTScore take the best reference of each report, as published.
     - The other metrics are defined for one reference. With ``best=True``, they take the reference of each report with
       the best ``value``; sub-scores and explanations are those of this reference.
@@ -60,7 +62,7 @@ def score_references(
     check_references(metric, best)
     _check_texts(preds, target)
     kept = [[text for text in texts if text is not None and text.strip()] for texts in target]
-    if isinstance(metric, BLEU):
+    if isinstance(metric, BLEU | CocoMetric):
         rows = torch.tensor([pred is not None and bool(texts) for pred, texts in zip(preds, kept, strict=True)])
         chosen = rows.nonzero().flatten().tolist()
         scores = metric.score_references([preds[row] or "" for row in chosen], [kept[row] for row in chosen])
@@ -120,7 +122,7 @@ def signature_with_references(metric: ReportMetric, best: bool | None) -> str:
 
 def _has_published_rule(metric: ReportMetric) -> bool:
     """Return whether the publication of a metric defines its score for several references."""
-    return metric.best_of_references or isinstance(metric, BLEU)
+    return metric.best_of_references or isinstance(metric, BLEU | CocoMetric)
 
 
 def check_references(metric: ReportMetric, best: bool) -> None:
@@ -141,5 +143,5 @@ def check_references(metric: ReportMetric, best: bool) -> None:
         )
     if metric.higher_is_better is None:
         raise ValueError(f"{metric.name} has no best reference: set its higher_is_better to true or false")
-    if not metric.compares_across_batches:
+    if not (metric.compares_across_batches or metric.depends_on_corpus):
         raise ValueError(f"scores of {metric.name} depend on the other references; set the option prior to a number")

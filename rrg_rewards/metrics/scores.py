@@ -106,6 +106,10 @@ class Scores:
         """
         return sums[0] / num_scored
 
+    def corpus_parts(self, *sufficient_statistics: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 (for subclasses)
+        """Return further values of the corpus by name, from :attr:`sufficient_statistics` of at least one pair."""
+        return {}
+
     def aggregate(self, *sufficient_statistics: Tensor) -> Tensor:
         """Compute the corpus value from :attr:`sufficient_statistics`: a scalar, NaN if it is undefined.
 

@@ -344,6 +344,11 @@ class MetricReward(Reward):
             raise TypeError(f"metric must be a report metric, got {type(metric).__name__}")
         if metric.higher_is_better is None:
             raise ValueError(f"{type(metric).__name__} cannot be a reward: it does not define whether higher is better")
+        if metric.depends_on_corpus:
+            raise ValueError(
+                f"{metric.name} cannot be a reward: the score of a report depends on the others of its batch; set "
+                "documents to the references of the training set"
+            )
         super().__init__(name or metric.name, log_explanations, log_details)
         self.metric = metric
         self.reference_column = reference_column

@@ -1,0 +1,357 @@
+"""BLEU, ROUGE-L and METEOR as the COCO caption evaluation and the VLM3D challenge compute them."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from rrg_rewards.functional.captions import (
+    N_GRAMS,
+    BleuCounts,
+    bleu_counts,
+    caption_bleu,
+    combined_rouge,
+)
+from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.coco_java import MeteorJar, package_version, ptb_tokenize, summable
+from rrg_rewards.metrics.nlg import longest_common_subsequence
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.signature import format_signature
+
+Preparation = Literal["vlm3d", "ptb", "none"]
+"""``"vlm3d"``: replacements of the VLM3D challenge. ``"ptb"``: tokens of the Penn Treebank, as for COCO captions."""
+
+# What the official script replaces before it scores: in both texts, and in predictions only before that.
+_LINE, _PREDICTION_MARKS, _STOPS = "\n", ("<|eot_id|>", '"', "_"), (" . ", " .")
+
+
+class CocoMetric(ReportMetric):
+    """A metric of prepared texts, with one or several references for each report.
+
+    Args:
+        text: How texts are prepared.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+    """
+
+    context = ()
+    plot_lower_bound = 0.0
+    plot_upper_bound: float = 1.0
+
+    def __init__(self, text: Preparation = "vlm3d", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if text not in get_args(Preparation):
+            raise ValueError(f"text must be one of {', '.join(get_args(Preparation))}, got {text!r}")
+        self.text: Preparation = text
+
+    def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
+        return self.score_references(preds, [[text] for text in target])
+
+    def score_references(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> Scores:
+        """Score scorable reports against one or several references each, as published."""
+        prepared = prepare_texts(preds, self.text, is_prediction=True)
+        flat = prepare_texts([text for texts in target for text in texts], self.text, is_prediction=False)
+        remaining = iter(flat)
+        return self._score_prepared(prepared, [[next(remaining) for _ in texts] for texts in target])
+
+    @abstractmethod
+    def _score_prepared(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> Scores:
+        """Score prepared texts."""
+
+
+def prepare_texts(texts: Sequence[str], preparation: Preparation, is_prediction: bool) -> list[str]:
+    r"""Return texts as a metric compares them.
+
+    Example:
+        >>> prepare_texts(["Small \"effusion\" .\nNo mass_ ."], "vlm3d", is_prediction=True)
+        ['Small effusion.No mass.']
+    """
+    if preparation == "ptb":
+        return ptb_tokenize(texts)
+    return [_without_marks(text, is_prediction) if preparation == "vlm3d" else text for text in texts]
+
+
+def _without_marks(text: str, is_prediction: bool) -> str:
+    text = text.replace(_LINE, "")
+    for mark in _PREDICTION_MARKS if is_prediction else ():
+        text = text.replace(mark, "")
+    for stop in _STOPS:
+        text = text.replace(stop, ".")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CocoBLEUScores(Scores):
+    """BLEU of each report pair, with the counts of n-grams.
+
+    Args:
+        value: BLEU of the pair, float64 tensor ``(N,)``.
+        counts: For each pair the counts of :class:`~rrg_rewards.functional.captions.BleuCounts` in their order, int64
+            tensor ``(N, 10)``; 0 if unscorable.
+        n_gram: :math:`N`, or ``"mean"``.
+    """
+
+    counts: Tensor
+    n_gram: int | str
+
+    @property
+    def sufficient_statistics(self) -> tuple[Tensor, ...]:
+        """Counts of the scored pairs, ``(M, 10)``."""
+        return (self.counts[self.scored],)
+
+    def corpus_value(self, num_scored: Tensor, *sums: Tensor) -> Tensor:
+        """BLEU of the summed counts; NaN without a pair."""
+        value = _chosen_bleu(caption_bleu(_unpacked(sums[0])), self.n_gram)
+        return value.masked_fill(num_scored == 0, float("nan"))
+
+    def corpus_parts(self, *sufficient_statistics: Tensor) -> dict[str, Tensor]:
+        """``bleu_1`` to ``bleu_4`` and ``bleu_mean`` of the corpus."""
+        return _named_bleu(caption_bleu(_unpacked(sufficient_statistics[0].sum(0))))
+
+    def expand(self, rows: Tensor) -> Self:
+        """Return scores of ``N`` pairs: these scores where ``rows`` is true, else NaN and counts of 0."""
+        counts = self.counts.new_zeros(len(rows), self.counts.shape[1])
+        counts[rows] = self.counts
+        return replace(self, value=super().expand(rows).value, counts=counts)
+
+    def take(self, rows: Tensor) -> Self:
+        """Return the scores of the pairs with the indices ``rows``, in this order."""
+        return replace(self, value=self.value[rows], counts=self.counts[rows])
+
+
+def _unpacked(packed: Tensor) -> BleuCounts:
+    lengths = packed[..., 2 * N_GRAMS :]
+    return BleuCounts(packed[..., :N_GRAMS], packed[..., N_GRAMS : 2 * N_GRAMS], *lengths.unbind(-1))
+
+
+def _named_bleu(bleu: Tensor) -> dict[str, Tensor]:
+    return {**{f"bleu_{order + 1}": one for order, one in enumerate(bleu)}, "bleu_mean": bleu.mean()}
+
+
+def _chosen_bleu(bleu: Tensor, n_gram: int | str) -> Tensor:
+    return bleu.mean(-1) if isinstance(n_gram, str) else bleu[..., n_gram - 1]
+
+
+class CocoBLEU(CocoMetric):
+    r"""BLEU as pycocoevalcap computes it: of the counts of n-grams of the whole corpus.
+
+    The formula is that of :func:`rrg_rewards.functional.captions.caption_bleu`. The corpus value is BLEU of the sums of
+    the counts; it is not the mean of the reports' values, which are BLEU of their own counts. In [0, 1], higher is
+    better. Words are separated by blanks.
+
+    Source: Papineni et al., "BLEU", 2002; the script of the challenge, github.com/forithmus/VLM3D-Dockers.
+
+    Args:
+        n_gram: :math:`N`, 1 to 4, or ``"mean"`` for the mean of the four.
+        text: How texts are prepared (:data:`Preparation`).
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> from rrg_rewards.metrics.coco import CocoBLEU
+        >>> metric = CocoBLEU(n_gram=2)
+        >>> metric.update(["small pleural effusion", "no mass"], ["small left pleural effusion", "no mass is seen"])
+        >>> metric.compute()
+        tensor(0.4481, dtype=torch.float64)
+        >>> {name: round(float(value), 3) for name, value in metric.statistics().items()}
+        {'bleu_1': 0.549, 'bleu_2': 0.448, 'bleu_3': 0.0, 'bleu_4': 0.0, 'bleu_mean': 0.249}
+    """
+
+    name = "coco_bleu"
+
+    counts: Tensor
+
+    def __init__(self, n_gram: int | Literal["mean"] = 4, text: Preparation = "vlm3d", **kwargs: Any) -> None:
+        super().__init__(text, parts=None, **kwargs)
+        if n_gram not in (*range(1, N_GRAMS + 1), "mean"):
+            raise ValueError(f"n_gram must be 1, 2, 3, 4 or 'mean', got {n_gram!r}")
+        self.n_gram = n_gram
+        self.add_state("counts", torch.zeros(2 * N_GRAMS + 2, dtype=torch.long), dist_reduce_fx="sum")
+        self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
+
+    @property
+    def signature(self) -> str:
+        """Metric, version and settings in one line."""
+        return format_signature("coco_bleu", n_gram=self.n_gram, text=self.text, of="corpus")
+
+    def _score_prepared(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> CocoBLEUScores:
+        counted = [
+            bleu_counts(pred.split(), [text.split() for text in texts])
+            for pred, texts in zip(preds, target, strict=True)
+        ]
+        packed = [torch.cat([one.correct, one.guessed, torch.stack(one[2:])]) for one in counted]
+        counts = torch.stack(packed) if packed else torch.zeros(0, 2 * N_GRAMS + 2, dtype=torch.long)
+        value = _chosen_bleu(caption_bleu(_unpacked(counts)), self.n_gram)
+        return CocoBLEUScores(value, counts=counts, n_gram=self.n_gram)
+
+    def _accumulate(self, scores: Scores) -> None:
+        assert isinstance(scores, CocoBLEUScores)
+        self.counts = self.counts + scores.counts.sum(0).to(self.device)
+        self.num_scored = self.num_scored + int(scores.scored.sum())
+
+    def compute(self) -> Tensor:
+        """BLEU of the corpus so far: float64 scalar; NaN if no pair is scored."""
+        return _chosen_bleu(self._bleu(), self.n_gram)
+
+    def _bleu(self) -> Tensor:
+        return (
+            caption_bleu(_unpacked(self.counts)) if self.num_scored else torch.full((N_GRAMS,), float("nan")).double()
+        )
+
+    def statistics(self) -> dict[str, Tensor]:
+        """``bleu_1`` to ``bleu_4`` and ``bleu_mean`` of the corpus, synced over processes as in ``compute``."""
+        with self._synced():
+            bleu = self._bleu()
+        return _named_bleu(bleu)
+
+
+class CocoROUGE(CocoMetric):
+    r"""ROUGE-L as pycocoevalcap computes it, with :math:`\beta = 1.2`.
+
+    .. math::
+        F = \frac{(1 + \beta^2) P R}{R + \beta^2 P}, \qquad P = \frac{\mathrm{LCS}(c, r)}{|c|}, \qquad
+        R = \frac{\mathrm{LCS}(c, r)}{|r|}
+
+    The corpus value is the mean over reports. In [0, 1], higher is better. With several references, precision and
+    recall are each the greatest one. Words are separated by single blanks: two blanks enclose an empty word.
+
+    Source: Lin, "ROUGE", 2004; the script of the challenge, github.com/forithmus/VLM3D-Dockers.
+
+    Args:
+        text: How texts are prepared (:data:`Preparation`).
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Example:
+        >>> from rrg_rewards.metrics.coco import CocoROUGE
+        >>> metric = CocoROUGE()
+        >>> metric.update(["Small pleural effusion."], ["Small left pleural effusion."])
+        >>> metric.compute()
+        tensor(0.8356, dtype=torch.float64)
+    """
+
+    name = "coco_rouge"
+
+    @property
+    def signature(self) -> str:
+        """Metric, version and settings in one line."""
+        return format_signature("coco_rouge", beta=1.2, text=self.text, of="report")
+
+    def _score_prepared(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> Scores:
+        values = []
+        for pred, texts in zip(preds, target, strict=True):
+            ours = pred.split(" ")
+            found = []
+            for text in texts:
+                theirs = text.split(" ")
+                common = longest_common_subsequence(ours, theirs)
+                found.append((common / len(ours), common / len(theirs)))
+            values.append(combined_rouge(found))
+        return Scores(torch.tensor(values, dtype=torch.float64))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MeteorScores(Scores):
+    """METEOR of each report pair, with its statistics.
+
+    Args:
+        value: METEOR, float64 tensor ``(N,)``.
+        counts: Statistics of METEOR 1.5, float64 tensor ``(N, 23)``; 0 if unscorable.
+        jar: The program.
+    """
+
+    counts: Tensor
+    jar: MeteorJar
+
+    @property
+    def sufficient_statistics(self) -> tuple[Tensor, ...]:
+        """Statistics of the scored pairs, ``(M, 23)``."""
+        return (self.counts[self.scored],)
+
+    def corpus_value(self, num_scored: Tensor, *sums: Tensor) -> Tensor:
+        """METEOR of the summed statistics; NaN without a pair."""
+        rows = sums[0].double().reshape(-1, sums[0].shape[-1])
+        values = self.jar.evaluate(rows.tolist())
+        found = torch.tensor(values, dtype=torch.float64).reshape(sums[0].shape[:-1])
+        return found.masked_fill(num_scored.cpu() == 0, float("nan"))
+
+    def expand(self, rows: Tensor) -> Self:
+        """Return scores of ``N`` pairs: these scores where ``rows`` is true, else NaN and statistics of 0."""
+        counts = self.counts.new_zeros(len(rows), self.counts.shape[1])
+        counts[rows] = self.counts
+        return replace(self, value=super().expand(rows).value, counts=counts)
+
+    def take(self, rows: Tensor) -> Self:
+        """Return the scores of the pairs with the indices ``rows``, in this order."""
+        return replace(self, value=self.value[rows], counts=self.counts[rows])
+
+
+class CocoMETEOR(CocoMetric):
+    """METEOR 1.5 as pycocoevalcap computes it, by the authors' program in Java.
+
+    Words are matched by form, stem, synonym and paraphrase; recall weighs more than precision, and matches that are not
+    in the same order cost. The program separates words and punctuation itself. The corpus value is METEOR of the summed
+    statistics; it is not the mean of the reports' values. In [0, 1], higher is better.
+
+    Requires the extra ``coco`` and Java. The program starts at the first score, once for all copies of the metric in a
+    process, takes about 5 s, and may use 2 GB of memory.
+
+    Source: Denkowski and Lavie, "Meteor Universal", WMT 2014; the script of the challenge,
+    github.com/forithmus/VLM3D-Dockers.
+
+    Args:
+        text: How texts are prepared (:data:`Preparation`).
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ModuleNotFoundError: When scoring, if pycocoevalcap is not installed, naming the pip command.
+        FileNotFoundError: When scoring, if there is no Java.
+
+    Example:
+        >>> from rrg_rewards.metrics.coco import CocoMETEOR
+        >>> metric = CocoMETEOR()
+        >>> metric.update(["Small effusion."], ["Small pleural effusion."])          # doctest: +SKIP
+        >>> metric.compute()                                                        # doctest: +SKIP
+        tensor(0.4268, dtype=torch.float64)
+    """
+
+    name = "coco_meteor"
+
+    counts: Tensor
+
+    def __init__(self, text: Preparation = "vlm3d", **kwargs: Any) -> None:
+        super().__init__(text, parts=None, **kwargs)
+        self.jar = MeteorJar()
+        zeros = torch.zeros(self.jar.num_statistics, dtype=torch.float64)
+        self.add_state("counts", zeros, dist_reduce_fx="sum")
+        self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
+
+    @property
+    def signature(self) -> str:
+        """Metric, version, program with its package, and settings in one line."""
+        program = {"program": "meteor-1.5", "package": package_version()}
+        return format_signature("coco_meteor", **program, text=self.text, of="corpus")
+
+    def _score_prepared(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> MeteorScores:
+        found = self.jar.statistics(preds, target)
+        value = torch.tensor(self.jar.evaluate(found), dtype=torch.float64)
+        counts = torch.tensor([summable(row) for row in found], dtype=torch.float64)
+        return MeteorScores(value, counts=counts.reshape(len(preds), self.jar.num_statistics), jar=self.jar)
+
+    def _accumulate(self, scores: Scores) -> None:
+        assert isinstance(scores, MeteorScores)
+        self.counts = self.counts + scores.counts.sum(0).to(self.device)
+        self.num_scored = self.num_scored + int(scores.scored.sum())
+
+    def compute(self) -> Tensor:
+        """METEOR of the corpus so far: float64 scalar; NaN if no pair is scored."""
+        values = self.jar.evaluate([self.counts.tolist()]) if self.num_scored else [float("nan")]
+        return torch.tensor(values[0], dtype=torch.float64, device=self.device)
+
+    def statistics(self) -> dict[str, Tensor]:
+        """Return nothing: METEOR has no parts."""
+        return {}
