@@ -183,6 +183,58 @@ def test_prepare_texts_has_the_tokens_of_pycocoevalcap() -> None:
     assert exact.value.tolist() == pytest.approx([1.0], abs=1e-8)
 
 
+class RecordedMeteor:
+    """Answers of METEOR 1.5 to the first three pairs."""
+
+    STATISTICS = (
+        "10.0 13.0 3.0 4.0 7.0 7.0 3.0 3.0" + " 0.0" * 12 + " 4.0 10.0 10.0",
+        "3.0 3.0 1.0 1.0 2.0 2.0 1.0 1.0" + " 0.0" * 12 + " 1.0 3.0 3.0",
+        "0.0 2.0 0.0 1.0" + " 0.0" * 19,
+    )
+    VALUES = (0.4010428652224717, 1.0, 0.0)
+    TOTAL = "13.0 18.0 4.0 6.0 9.0 9.0 4.0 4.0" + " 0.0" * 12 + " 4.0 13.0 13.0"
+    CORPUS = 0.40411715821408933
+
+    def __init__(self) -> None:
+        self.meteor_p = self.stdin = self.stdout = self
+        self.answers: list[str] = []
+        self.lines: list[str] = []
+
+    def write(self, content: bytes) -> None:
+        line = content.decode().rstrip("\n")
+        self.lines.append(line)
+        if line.startswith("SCORE"):
+            self.answers.append(self.STATISTICS[sum(one.startswith("SCORE") for one in self.lines) - 1])
+        else:
+            known = {**dict(zip(self.STATISTICS, self.VALUES, strict=True)), self.TOTAL: self.CORPUS}
+            self.answers += [str(known[line.removeprefix("EVAL ||| ")])] * 2
+
+    def flush(self) -> None:
+        pass
+
+    def readline(self) -> bytes:
+        return f"{self.answers.pop(0)}\n".encode() if self.answers else b""
+
+
+def test_coco_meteor_sums_the_statistics_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = RecordedMeteor()
+    module = type("Module", (), {"Meteor": lambda: program})
+    monkeypatch.setattr("rrg_rewards.metrics.coco_java.require", lambda *_, **__: module)
+    metric = CocoMETEOR()
+    scores = metric.score([*PREDS[:3], None], [*TARGET[:3], "a"])
+    assert scores.value.nan_to_num(-1).tolist() == [*RecordedMeteor.VALUES, -1]
+    assert program.lines[0] == (
+        "SCORE ||| Findings: Small left pleural effusion.No mass.The heart is of normal size. ||| "
+        "Findings: Small left effusion.No mass.The heart is normal."
+    )
+    metric.add_scores(scores)
+    assert float(metric.compute()) == RecordedMeteor.CORPUS, "the chunk of equal texts does not count"
+    assert float(scores.aggregate(*scores.sufficient_statistics)) == RecordedMeteor.CORPUS
+    program.answers, program.write = [], lambda _: None  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="METEOR's program ended"):
+        metric.score(["a"], ["a"])
+
+
 def test_coco_meteor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     metric = CocoMETEOR()
     for module_name in ("pycocoevalcap", "pycocoevalcap.meteor", "pycocoevalcap.meteor.meteor"):
