@@ -304,6 +304,7 @@ class VLM3DSettings:
         labeler: Labeler of the predictions without such a table, as in :func:`~rrg_rewards.labelers.get_labeler`. The
             official one is ``radbert:CHECKPOINT``.
         judge: Judge of a labeler that needs one.
+        no_meteor: Leave METEOR out, whose program needs Java, memory and time.
         batch_size: Number of reports that are labelled together.
     """
 
@@ -316,6 +317,7 @@ class VLM3DSettings:
     )
     labeler: Any = None
     judge: Any = None
+    no_meteor: bool = setting(False, "leave METEOR out, whose program needs Java, 2 GB of memory and seconds to start")
     batch_size: int = batch_size_setting()
 
     def __post_init__(self) -> None:

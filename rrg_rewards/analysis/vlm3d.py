@@ -16,25 +16,18 @@ from rrg_rewards.data.tables.json_documents import IMAGE_COLUMN, read_report_lis
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError, study_name
 from rrg_rewards.functional.label_counts import label_counts, label_statistics
-from rrg_rewards.metrics.registry import available_metrics, make_metric
+from rrg_rewards.metrics.registry import make_metric
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
 _STUDY, _REPORT = "AccessionNo", "report"
+_METEOR = "METEOR"
 _STATISTICS = ("precision", "recall", "f1", "accuracy")
-# Replacements in texts, in the order of the official script, which matters.
-_IN_REFERENCES = (("\n", ""), (" . ", "."), (" .", "."))
-_IN_PREDICTIONS = (("\n", ""), ("<|eot_id|>", ""), ('"', ""), ("_", ""), (" . ", "."), (" .", "."))
 # What the official scripts remove from names: those of the classification, and that of CRG.
 _CLASSIFIED_PREDICTION, _CLASSIFIED_REFERENCE, _CRG = (".npz",), (".nii.gz",), (".nii.gz", ".npz", "_embedded")
-# Official name, metric and options.
-_TEXT_METRICS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-    *((f"BLEU_{n}", "coco_bleu", {"n_gram": n}) for n in (1, 2, 3, 4)),
-    ("ROUGE_L", "coco_rouge", {}),
-    ("CIDEr", "cider", {}),
-    ("METEOR", "coco_meteor", {}),
-)
+# Official name of each text metric but BLEU.
+_TEXT_METRICS = {"ROUGE_L": "coco_rouge", "CIDEr": "cider", _METEOR: "coco_meteor"}
 
 
 @dataclass(frozen=True)
@@ -118,8 +111,8 @@ def evaluate_vlm3d(predictions: str | Path, settings: VLM3DSettings, log: RunLog
         ...     write_report_document(predictions, files[0], "vlm3d-predictions", study_column="study")
         ...     write_report_document(references, files[1], "vlm3d", study_column="study")
         ...     write_table(Table({"AccessionNo": ["s1"], **labels}), files[2])
-        ...     settings = VLM3DSettings(references=files[1], label_table=files[2], labeler="rules:ct_rate")
-        ...     found = evaluate_vlm3d(files[0], settings)
+        ...     options = {"references": files[1], "label_table": files[2], "labeler": "rules:ct_rate"}
+        ...     found = evaluate_vlm3d(files[0], VLM3DSettings(**options, no_meteor=True))
         >>> found.metrics["crg"]["CRG"], found.counts.scored_texts
         (1.0, 1)
     """
@@ -127,11 +120,13 @@ def evaluate_vlm3d(predictions: str | Path, settings: VLM3DSettings, log: RunLog
     reports, ignored_jobs = _first_reports(predictions, log)
     truth = _reference_reports(settings.references)
     target = _read_labels(settings.label_table)
-    predicted, labeler = _predicted_labels(reports, settings, log)
     references, candidates = _texts(truth, log), _texts(reports, log)
     shared = sorted(references.keys() & candidates.keys())
+    _report_unmatched(references, candidates, settings.references, log)
+    predicted, labeler = _predicted_labels(reports, settings, log)
     classified, missing = _aligned(predicted, target, _CLASSIFIED_PREDICTION, _CLASSIFIED_REFERENCE)
     weighed, missing_in_crg = _aligned(predicted, target, _CRG, _CRG)
+    _report_missing_labels(target, missing, missing_in_crg, log)
     counts = VLM3DCounts(
         references=len(references),
         predictions=len(candidates),
@@ -141,14 +136,10 @@ def evaluate_vlm3d(predictions: str | Path, settings: VLM3DSettings, log: RunLog
         ignored_predictions=len(candidates) - len(shared),
         ignored_jobs=ignored_jobs,
     )
-    _report_unmatched(references, candidates, settings.references, log)
-    _report_missing_labels(target, missing, missing_in_crg, log)
+    text_metrics = [key for key in _TEXT_METRICS if key != _METEOR or not settings.no_meteor]
+    texts = [candidates[name] for name in shared], [references[name] for name in shared]
     metrics = {
-        "generation": _generation(
-            [_cleaned(candidates[name], _IN_PREDICTIONS) for name in shared],
-            [_cleaned(references[name], _IN_REFERENCES) for name in shared],
-            log,
-        ),
+        "generation": _generation(*texts, text_metrics, log),
         "classification": _classification(classified, target),
         "crg": _crg(weighed, target),
     }
@@ -179,21 +170,16 @@ def _texts(table: Table, log: RunLog) -> dict[str, str]:
     texts = dict(zip(names, table.required_texts(_REPORT), strict=True))
     if repeated := [name for name, times in Counter(names).items() if times > 1]:
         log.warn(
-            f"{table.source}: {_named(repeated)} stand more than once; the last report counts, as in the official "
+            f"{table.source}: more than one report of {_named(repeated)}; the last one counts, as in the official "
             "evaluation"
         )
     return texts
 
 
-def _cleaned(text: str, replacements: Sequence[tuple[str, str]]) -> str:
-    for old, new in replacements:
-        text = text.replace(old, new)
-    return text
-
-
 def _named(names: Sequence[str]) -> str:
     """Return the number of names and the first of them."""
-    return f"{len(names)} studies ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+    shown = f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
+    return f"{len(names)} {'study' if len(names) == 1 else 'studies'} ({shown})"
 
 
 def _report_unmatched(
@@ -215,11 +201,11 @@ def _report_unmatched(
         raise TableError(f"no prediction is of a study of {path}; predicted are {_named(further)}{hint}")
     if missing:
         log.warn(
-            f"{_named(missing)} of {len(references)} in {path} have no prediction; the text metrics leave them out, as "
-            "the official evaluation does"
+            f"no prediction for {_named(missing)} of {len(references)} in {path}: the text metrics leave them out, as "
+            "in the official evaluation"
         )
     if further:
-        log.warn(f"the predictions of {_named(further)} are ignored, because {path} has no such studies{hint}")
+        log.warn(f"predictions without a reference report in {path} are ignored: {_named(further)}{hint}")
 
 
 @dataclass(frozen=True)
@@ -263,6 +249,8 @@ def _predicted_labels(reports: Table, settings: VLM3DSettings, log: RunLog) -> t
     if tuple(labeler.labels) != CT_RATE.labels:
         raise SettingError("labeler", f"must have the labels of CT-RATE, got {', '.join(labeler.labels)}")
     texts = reports.required_texts(_REPORT)
+    names = [PurePosixPath(name).stem for name in reports.required_texts(IMAGE_COLUMN)]
+    _rows(names, reports, ())
     if blank := sum(not text.strip() for text in texts):
         log.warn(f"{blank} of {len(texts)} predictions are blank: they have no positive label")
     found = label_in_batches(labeler, texts, settings.batch_size, log)
@@ -271,9 +259,28 @@ def _predicted_labels(reports: Table, settings: VLM3DSettings, log: RunLog) -> t
             f"{reports.source}: the labeler failed on {failed} of {len(texts)} reports; label them with rrg-rewards "
             "label, and pass the complete table with --prediction-label-table"
         )
-    names = [PurePosixPath(name).stem for name in reports.required_texts(IMAGE_COLUMN)]
     columns = dict(zip(CT_RATE.labels, found.labels.int().T.tolist(), strict=True))
     return _Labels(Table({_STUDY: names, **columns}, reports.source), names, found.labels), labeler.signature
+
+
+def _rows(names: Sequence[str], table: Table, removed: Sequence[str]) -> dict[str, int]:
+    """Return the row of each prediction by its name without some texts; raise if a study has two."""
+    rows: dict[str, int] = {}
+    for row, name in enumerate(names):
+        study = _without(name, removed)
+        if study in rows:
+            raise TableError(
+                f"{table.where(row)}: {study!r} is also in {table.where(rows[study])}; the official evaluation stops "
+                "at a study with two predictions"
+            )
+        rows[study] = row
+    return rows
+
+
+def _without(name: str, removed: Sequence[str]) -> str:
+    for text in removed:
+        name = name.replace(text, "")
+    return name
 
 
 def _aligned(
@@ -287,19 +294,11 @@ def _aligned(
         of_prediction: Texts to remove from the names of predictions.
         of_target: Texts to remove from the names of the target.
     """
-    rows: dict[str, int] = {}
-    for row, name in enumerate(predicted.names):
-        study = _cleaned(name, [(text, "") for text in of_prediction])
-        if study in rows:
-            raise TableError(
-                f"{predicted.table.where(row)}: {study!r} is also in {predicted.table.where(rows[study])}; the "
-                "official evaluation stops at a study with two predictions"
-            )
-        rows[study] = row
+    rows = _rows(predicted.names, predicted.table, of_prediction)
     values = torch.zeros_like(target.values)
     missing = []
     for place, name in enumerate(target.names):
-        found = rows.get(_cleaned(name, [(text, "") for text in of_target]))
+        found = rows.get(_without(name, of_target))
         if found is None:
             missing.append(name)
         else:
@@ -310,13 +309,15 @@ def _aligned(
 def _report_missing_labels(target: _Labels, missing: Sequence[str], missing_in_crg: Sequence[str], log: RunLog) -> None:
     """Say which labelled studies have no prediction, and which stand more than once."""
     if repeated := [name for name, times in Counter(target.names).items() if times > 1]:
-        log.warn(f"{target.table.source}: {_named(repeated)} stand more than once; each row counts")
-    parts = {"the labels": missing} if list(missing) == list(missing_in_crg) else {}
-    for part, names in (parts or {"the classification": missing, "CRG": missing_in_crg}).items():
+        log.warn(f"{target.table.source}: more than one row of {_named(repeated)}; each row counts")
+    both = {"classification and CRG": missing}
+    for part, names in (
+        both if missing == missing_in_crg else {"classification": missing, "CRG": missing_in_crg}
+    ).items():
         if names:
             log.warn(
-                f"{_named(names)} of {len(target.names)} in {target.table.source} have no prediction: in {part} they "
-                "count as studies without any positive label, as in the official evaluation"
+                f"no labels of a prediction for {_named(names)} of {len(target.names)} in {target.table.source}: in "
+                f"{part} all their labels count as negative, as in the official evaluation"
             )
 
 
@@ -355,13 +356,20 @@ def _crg(predicted: Tensor, target: _Labels) -> dict[str, Any]:
     }
 
 
-def _generation(predictions: Sequence[str], references: Sequence[str], log: RunLog) -> dict[str, float]:
+def _generation(
+    predictions: Sequence[str], references: Sequence[str], keys: Sequence[str], log: RunLog
+) -> dict[str, float]:
     """Return the corpus values of the text metrics by their official names."""
-    values: dict[str, float] = {}
-    for key, name, options in _TEXT_METRICS:
-        if name not in available_metrics():
-            log.note(f"{key} is left out: there is no metric {name}")
-            continue
-        scores = make_metric(name, **options).score(predictions, references)
-        values[key] = float(scores.aggregate(*scores.sufficient_statistics))
+    if blank := sum(not text.strip() for text in references):
+        log.warn(f"{blank} reference reports are blank: the text metrics leave them out")
+    bleu = make_metric("coco_bleu").score(predictions, references)
+    values = {f"BLEU{name[4:]}": float(value) for name, value in bleu.corpus_parts(*bleu.sufficient_statistics).items()}
+    for key in keys:
+        try:
+            scores = make_metric(_TEXT_METRICS[key]).score(predictions, references)
+            values[key] = float(scores.aggregate(*scores.sufficient_statistics))
+        except (FileNotFoundError, ModuleNotFoundError) as error:
+            if key != _METEOR:
+                raise
+            log.warn(f"{key} is left out, as in the official evaluation without Java: {error}")
     return values

@@ -177,7 +177,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     challenge = parser.add_argument_group("evaluation of the VLM3D challenge")
     challenge.add_argument("--layout", choices=("vlm3d",), help="evaluate a file of predictions as its challenge does")
     tables = {"label_table": {"required": False, "default": None}}
-    add_settings(challenge, VLM3DSettings, "label_table", "prediction_label_table", **tables)
+    add_settings(challenge, VLM3DSettings, "label_table", "prediction_label_table", "no_meteor", **tables)
     add_settings(parser.add_argument_group("scoring on several machines (extra ray)"), _Engine)
 
 
@@ -194,8 +194,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         return _evaluate_vlm3d(args, terminal)
     if not args.metrics:
         raise UsageError("the following arguments are required: --metrics")
-    for option in ("label_table", "prediction_label_table"):
-        if getattr(args, option) is not None:
+    for option in ("label_table", "prediction_label_table", "no_meteor"):
+        if getattr(args, option):
             raise SettingError(option, "requires --layout vlm3d")
     from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.pairs import PairReader, join_references
@@ -240,7 +240,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 # The options of an evaluation with a layout; the others belong to scores of pairs.
 _LAYOUT_OPTIONS = {
     *("table", "layout", "references", "label_table", "prediction_label_table", "labeler", "judge", "batch_size"),
-    *("output", "json", "format", "overwrite", "quiet", "traceback", "run", "parser", "more"),
+    *("no_meteor", "output", "json", "format", "overwrite", "quiet", "traceback", "run", "parser", "more"),
 }
 
 

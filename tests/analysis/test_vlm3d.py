@@ -6,6 +6,7 @@ from a run of ``nlg_metrics.py``, ``calc_scores.py`` and ``crg_score.py`` on the
 
 import json
 import random
+import shutil
 from dataclasses import asdict
 from pathlib import PurePosixPath
 
@@ -19,6 +20,7 @@ from vlm3d_files import (
     REFERENCE_LABELS,
     REFERENCES,
     job,
+    leave_out_meteor,
     report_list,
     write_labels,
     write_vlm3d_files,
@@ -29,8 +31,19 @@ from rrg_rewards.data import write_table
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.labelers import RadBertLabeler, RuleLabeler
 from rrg_rewards.schemas import CT_RATE
+from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.settings import SettingError
 
+OFFICIAL_TEXTS = {
+    "BLEU_1": 0.5028317942122387,
+    "BLEU_2": 0.42523348845854264,
+    "BLEU_3": 0.35894869629230575,
+    "BLEU_4": 0.2753151181488498,
+    "BLEU_mean": 0.3905822742779842,
+    "ROUGE_L": 0.630073921336764,
+    "CIDEr": 3.0222622738308784,
+}
+OFFICIAL_METEOR = 0.3165061373142777
 OFFICIAL_CRG = {
     "TP": 2,
     "FN": 3,
@@ -56,6 +69,12 @@ def folder(tmp_path):
     return write_vlm3d_files(tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def without_java(request, monkeypatch):
+    if request.node.get_closest_marker("slow") is None:
+        leave_out_meteor(monkeypatch)
+
+
 def settings(folder, **changes):
     given = {"prediction_label_table": folder / "inferred.csv"} if "labeler" not in changes else {}
     files = {"references": folder / "ground_truth.json", "label_table": folder / "ground_truth.csv"}
@@ -64,7 +83,9 @@ def settings(folder, **changes):
 
 def evaluate(folder, **changes):
     log = RunNotes()
-    return evaluate_vlm3d(folder / "predictions.json", settings(folder, **changes), log), log.warnings
+    found = evaluate_vlm3d(folder / "predictions.json", settings(folder, **changes), log)
+    assert log.warnings.pop() == "METEOR is left out, as in the official evaluation without Java: there is no Java"
+    return found, log.warnings
 
 
 def test_evaluate_vlm3d_label_metrics_are_those_of_the_official_scripts(folder):
@@ -80,6 +101,38 @@ def test_evaluate_vlm3d_label_metrics_are_those_of_the_official_scripts(folder):
     assert list(found.metrics["classification"]["macro"].values()) == pytest.approx(OFFICIAL_MACRO, abs=1e-15)
 
 
+def test_evaluate_vlm3d_text_metrics_are_those_of_the_official_script(folder):
+    """Without Java, METEOR is left out, as in the official script."""
+    found, _ = evaluate(folder)
+    assert list(found.metrics["generation"]) == list(OFFICIAL_TEXTS)
+    assert found.metrics["generation"] == pytest.approx(OFFICIAL_TEXTS, abs=1e-12)
+
+
+def test_evaluate_vlm3d_meteor_is_left_out_on_request(folder):
+    log = RunNotes()
+    found = evaluate_vlm3d(folder / "predictions.json", settings(folder, no_meteor=True), log)
+    assert list(found.metrics["generation"]) == list(OFFICIAL_TEXTS)
+    assert not any("METEOR" in text for text in log.warnings)
+
+
+@pytest.mark.slow
+def test_evaluate_vlm3d_meteor_is_that_of_the_official_script(folder):
+    pytest.importorskip("pycocoevalcap", reason="METEOR needs the extra coco")
+    if shutil.which("java") is None:
+        pytest.skip("METEOR needs Java")
+    with pytest.warns(RunWarning):
+        found = evaluate_vlm3d(folder / "predictions.json", settings(folder))
+    generation = dict(found.metrics["generation"])
+    assert list(generation) == [*OFFICIAL_TEXTS, "METEOR"]
+    assert generation["METEOR"] == pytest.approx(OFFICIAL_METEOR, abs=1e-12)
+
+
+def test_evaluate_vlm3d_blank_references_are_said(folder):
+    (folder / "ground_truth.json").write_text(json.dumps(report_list({**REFERENCES, "s2.mha": ""})))
+    _, warnings = evaluate(folder)
+    assert "1 reference reports are blank: the text metrics leave them out" in warnings
+
+
 def test_evaluate_vlm3d_says_what_is_unmatched(folder):
     found, warnings = evaluate(folder)
     assert asdict(found.counts) == {
@@ -92,11 +145,11 @@ def test_evaluate_vlm3d_says_what_is_unmatched(folder):
         "ignored_jobs": 0,
     }
     texts, ignored, labels = warnings
-    assert texts.startswith("2 studies (s3, 1.2.840.5.6_B_Toraks) of 4 in ")
+    assert texts.startswith("no prediction for 2 studies (s3, 1.2.840.5.6_B_Toraks) of 4 in ")
     assert "the text metrics leave them out" in texts
-    assert ignored.startswith("the predictions of 2 studies (1.2.840.5, s9) are ignored")
-    assert labels.startswith("2 studies (s3, 1.2.840.5.6_B_Toraks) of 4 in ")
-    assert "they count as studies without any positive label" in labels
+    assert ignored.endswith("are ignored: 2 studies (1.2.840.5, s9)")
+    assert labels.startswith("no labels of a prediction for 2 studies (s3, 1.2.840.5.6_B_Toraks) of 4 in ")
+    assert "in classification and CRG all their labels count as negative" in labels
 
 
 def labels_of(generator, names):
@@ -137,7 +190,8 @@ def test_evaluate_vlm3d_ending_of_names_differs_between_classification_and_crg(f
     assert found.metrics["crg"]["CRG"] == 1.0
     assert found.metrics["classification"]["macro"]["recall"] == 0.0
     assert found.counts.without_labels == 4
-    assert "have no prediction: in the classification they count" in warnings[-1]
+    assert "no labels of a prediction for 4 studies" in warnings[-1]
+    assert "in classification all their labels count as negative" in warnings[-1]
 
 
 def test_evaluate_vlm3d_labeler_reads_predictions_as_they_are(folder):
@@ -199,8 +253,8 @@ def test_evaluate_vlm3d_repeated_studies(folder):
     found, warnings = evaluate(folder)
     assert (found.counts.references, found.counts.labelled_studies) == (4, 5)
     assert found.metrics["crg"]["A"] == 7
-    assert "1 studies (s2) stand more than once; the last report counts" in warnings[0]
-    assert "1 studies (s1) stand more than once; each row counts" in warnings[-2]
+    assert "more than one report of 1 study (s2); the last one counts" in warnings[0]
+    assert "more than one row of 1 study (s1); each row counts" in warnings[-2]
 
 
 def test_evaluate_vlm3d_two_predictions_of_a_study_are_refused(folder):

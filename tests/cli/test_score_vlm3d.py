@@ -3,14 +3,15 @@
 import json
 
 import pytest
-from vlm3d_files import write_vlm3d_files
+from vlm3d_files import leave_out_meteor, write_vlm3d_files
 
 from rrg_rewards.analysis import VLM3DSettings, evaluate_vlm3d
 from rrg_rewards.data import read_table
 
 
 @pytest.fixture
-def command(tmp_path):
+def command(tmp_path, monkeypatch):
+    leave_out_meteor(monkeypatch)
     folder = write_vlm3d_files(tmp_path)
     files = ["--references", folder / "ground_truth.json", "--label-table", folder / "ground_truth.csv"]
     return ["score", folder / "predictions.json", "--layout", "vlm3d", *files]
@@ -28,15 +29,17 @@ def test_score_layout_writes_the_official_metrics_and_the_labels(run, command, t
     assert labels.labels(labels.names[1:]) == expected.labels.labels(labels.names[1:])
     assert "2 of 4 reports" in result.out
     assert f"CRG                         │ {expected.metrics['crg']['CRG']:.4f}" in result.out
-    assert "have no prediction; the text metrics leave them out" in result.err
-    assert "count as studies without any positive label" in result.err
+    assert "the text metrics leave them out" in result.err
+    assert "METEOR is left out, as in the official evaluation without Java: there is no Java" in result.err
+    assert "all their labels count as negative" in result.err
 
 
 def test_score_layout_takes_labels_of_the_predictions(run, command, tmp_path):
-    result = run(*command, "--prediction-label-table", tmp_path / "inferred.csv", "--json", "-")
+    result = run(*command, "--prediction-label-table", tmp_path / "inferred.csv", "--no-meteor", "--json", "-")
     assert result.code == 0, result.err
     assert json.loads(result.out)["crg"]["CRG"] == 0.45454545454545453
     assert "labels of predictions" in result.err
+    assert "METEOR" not in result.err
 
 
 @pytest.mark.parametrize(

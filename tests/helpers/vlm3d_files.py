@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rrg_rewards.data import Table, write_table
 from rrg_rewards.schemas import CT_RATE
 
@@ -56,3 +58,12 @@ def write_vlm3d_files(folder: Path) -> Path:
     write_labels(folder / "ground_truth.csv", REFERENCE_LABELS)
     write_labels(folder / "inferred.csv", PREDICTION_LABELS)
     return folder
+
+
+def leave_out_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let METEOR fail as on a machine without Java; its program takes many seconds to start."""
+
+    def no_java(*_: Any) -> None:
+        raise FileNotFoundError("there is no Java")
+
+    monkeypatch.setattr("rrg_rewards.metrics.coco.CocoMETEOR.score_references", no_java)
