@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -119,11 +119,13 @@ def evaluate_vlm3d(predictions: str | Path, settings: VLM3DSettings, log: RunLog
     log = log or RunLog()
     reports, ignored_jobs = _first_reports(predictions, log)
     truth = _reference_reports(settings.references)
-    target = _read_labels(settings.label_table)
+    target = _reference_labels(settings.label_table)
+    names = [PurePosixPath(name).stem for name in reports.required_texts(IMAGE_COLUMN)]
+    _rows(names, reports, ())
     references, candidates = _texts(truth, log), _texts(reports, log)
     shared = sorted(references.keys() & candidates.keys())
     _report_unmatched(references, candidates, settings.references, log)
-    predicted, labeler = _predicted_labels(reports, settings, log)
+    predicted, labeler = _predicted_labels(reports, names, settings, log)
     classified, missing = _aligned(predicted, target, _CLASSIFIED_PREDICTION, _CLASSIFIED_REFERENCE)
     weighed, missing_in_crg = _aligned(predicted, target, _CRG, _CRG)
     _report_missing_labels(target, missing, missing_in_crg, log)
@@ -223,44 +225,51 @@ class _Labels:
     values: Tensor
 
 
-def _read_labels(path: str | Path) -> _Labels:
+def _reference_labels(path: str | Path) -> _Labels:
     table = read_table(path)
-    names = table.required_texts(_STUDY)
+    table.column(_STUDY)
     further = [name for name in table.names if name not in (_STUDY, *CT_RATE.labels)]
     if further:
         raise TableError(
             f"{path}: has the column {further[0]!r}, which the official evaluation takes for a label; the columns must "
             f"be {_STUDY} and the 18 labels of CT-RATE"
         )
+    return _labels(table)
+
+
+def _labels(table: Table) -> _Labels:
+    names = table.required_texts(_STUDY)
     rows = table.labels(CT_RATE.labels)
     for row, labels in enumerate(rows):
         if labels is None:
             raise TableError(f"{table.where(row)}: has no labels")
     if not rows:
-        raise TableError(f"{path}: has no rows")
+        raise TableError(f"{table.source}: has no rows")
     return _Labels(table, names, torch.tensor(rows, dtype=torch.bool))
 
 
-def _predicted_labels(reports: Table, settings: VLM3DSettings, log: RunLog) -> tuple[_Labels, str]:
+def _predicted_labels(
+    reports: Table, names: Sequence[str], settings: VLM3DSettings, log: RunLog
+) -> tuple[_Labels, str]:
     """Return the labels of the predictions, from their table or the labeler, and what labelled them."""
     if settings.prediction_label_table is not None:
-        return _read_labels(settings.prediction_label_table), str(settings.prediction_label_table)
+        given = read_table(settings.prediction_label_table)
+        columns = {name: given.column(name) for name in (_STUDY, *CT_RATE.labels)}
+        return _labels(replace(given, columns=columns)), given.source
     labeler = choose_labeler(settings.labeler, settings.judge)
     if tuple(labeler.labels) != CT_RATE.labels:
         raise SettingError("labeler", f"must have the labels of CT-RATE, got {', '.join(labeler.labels)}")
     texts = reports.required_texts(_REPORT)
-    names = [PurePosixPath(name).stem for name in reports.required_texts(IMAGE_COLUMN)]
-    _rows(names, reports, ())
     if blank := sum(not text.strip() for text in texts):
         log.warn(f"{blank} of {len(texts)} predictions are blank: they have no positive label")
     found = label_in_batches(labeler, texts, settings.batch_size, log)
     if failed := sum(failure is not None for failure in found.failures or ()):
         raise TableError(
             f"{reports.source}: the labeler failed on {failed} of {len(texts)} reports; label them with rrg-rewards "
-            "label, and pass the complete table with --prediction-label-table"
+            f"label, and pass the complete table, with a column {_STUDY}, as --prediction-label-table"
         )
-    columns = dict(zip(CT_RATE.labels, found.labels.int().T.tolist(), strict=True))
-    return _Labels(Table({_STUDY: names, **columns}, reports.source), names, found.labels), labeler.signature
+    labels = dict(zip(CT_RATE.labels, found.labels.int().T.tolist(), strict=True))
+    return _Labels(Table({_STUDY: names, **labels}, reports.source), names, found.labels), labeler.signature
 
 
 def _rows(names: Sequence[str], table: Table, removed: Sequence[str]) -> dict[str, int]:

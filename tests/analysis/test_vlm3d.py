@@ -264,8 +264,18 @@ def test_evaluate_vlm3d_two_predictions_of_a_study_are_refused(folder):
     ):
         evaluate(folder)
     (folder / "predictions.json").write_text(json.dumps([job({"s1.mha": "Normal.", "a/s1.mha": "Normal."})]))
-    with pytest.raises(TableError, match="'s1' is also in"):
-        evaluate(folder, labeler="rules:ct_rate")
+    for changes in ({"labeler": "rules:ct_rate"}, {}):
+        with pytest.raises(TableError, match="job 1, output 1: data row 2: 's1' is also in"):
+            evaluate(folder, **changes)
+
+
+def test_evaluate_vlm3d_further_columns_of_predicted_labels_are_ignored(folder):
+    expected, _ = evaluate(folder)
+    lines = (folder / "inferred.csv").read_text().splitlines()
+    (folder / "inferred.csv").write_text("\n".join(f"{line},{row}" for row, line in enumerate(lines)) + "\n")
+    found, _ = evaluate(folder)
+    assert found.metrics == expected.metrics
+    assert found.labels.names == expected.labels.names
 
 
 def test_evaluate_vlm3d_other_columns_and_missing_labels_are_refused(folder):
