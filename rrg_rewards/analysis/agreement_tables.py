@@ -264,7 +264,7 @@ class _Reading:
         with self.log.progress("scoring") as progress:
             progress(0, len(metrics) * len(readers))
             for name, metric in metrics.items():
-                sides = [_scored(reader, name, reader.metrics[name], self.pairs.best, progress) for reader in readers]
+                sides = [_scored(reader, name, metric, self.pairs.best, progress) for reader in readers]
                 values = sides[0] if len(sides) == 1 else sides[0] - sides[1]
                 scores[name] = values if metric.higher_is_better else -values
         return scores

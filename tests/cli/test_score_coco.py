@@ -65,7 +65,7 @@ def test_score_has_several_references_of_cider(run, table, tmp_path):
 
 
 def test_agreement_counts_document_frequencies_of_the_whole_table(run, table, tmp_path):
-    """The table is read in batches of 256 rows, and the first rows occur again and again."""
+    """More rows than score reads at a time, of which the first ones occur again and again."""
     with table.open("a", newline="") as file:
         csv.writer(file).writerows(ROWS[index % 2] for index in range(300))
     scores, agreement = tmp_path / "scores.csv", tmp_path / "agreement.json"
