@@ -91,10 +91,11 @@ def attribute_discrepancies(
         explanation = f"{_words([candidate.concept])} without side and degree"
         errors.append(AttributeDiscrepancy("unspecific", True, explanation))
     errors += _location(reference, candidate)
+    # Names that state two degrees are one error with the words for these degrees.
     if relation.kind != "severity":
         errors += _severity(reference, candidate, significance)
     errors += _measurement(reference, candidate)
-    # A name and a form that contradict the reference's are one error, as two names for two degrees are.
+    # A name and a form that contradict the reference's are one error.
     named = bool(errors) and errors[0].type in ("descriptor", "unspecific", "overinterpretation")
     errors += [] if named else _morphology(ours, theirs)
     errors += _temporal(ours, theirs)

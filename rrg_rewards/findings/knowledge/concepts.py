@@ -11,7 +11,7 @@ from rrg_rewards.utilities.names import unknown_name_message
 
 Kind = Literal["same", "unspecific", "overinterpretation", "severity", "descriptor", "certainty"]
 
-# Relations of two concepts that hold in both directions. `interprets` is one for the lookup, and has a direction.
+# Relations that are looked up from both concepts. `interprets` has a direction, see `ConceptGraph.relation`.
 _RELATIONS = ("same_as", "degree_of", "near", "kin", "interprets")
 
 
