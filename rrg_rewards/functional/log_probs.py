@@ -7,6 +7,9 @@ from torch import Tensor
 
 KLEstimator = Literal["k1", "k2", "k3"]
 
+# Number of logits that are converted to float32 at once: 16 MiB.
+_BLOCK = 2**22
+
 
 def token_log_probs(logits: Tensor, tokens: Tensor, temperature: float = 1.0) -> Tensor:
     r"""Compute the log-probabilities of given tokens.
@@ -38,12 +41,11 @@ def token_log_probs(logits: Tensor, tokens: Tensor, temperature: float = 1.0) ->
         raise ValueError(
             f"logits must have shape (N, T, V) for tokens {tuple(tokens.shape)}, got {tuple(logits.shape)}"
         )
-    # Row by row, because a float32 copy of all logits would be the largest tensor of a training step.
-    rows = [
-        (row := own.float() / temperature).gather(-1, ids.unsqueeze(-1)).squeeze(-1) - row.logsumexp(-1)
-        for own, ids in zip(logits, tokens, strict=True)
+    parts = [
+        (part := _scaled(own, temperature)).gather(-1, ids.unsqueeze(-1)).squeeze(-1) - part.logsumexp(-1)
+        for own, ids in zip(_blocks(logits, logits), _blocks(tokens, logits), strict=True)
     ]
-    return torch.stack(rows) if rows else logits.new_zeros(tokens.shape, dtype=torch.float32)
+    return torch.cat(parts)
 
 
 def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
@@ -69,8 +71,18 @@ def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
     """
     if temperature <= 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
-    log_probs = (logits.float() / temperature).log_softmax(-1)
-    return -(log_probs.exp() * log_probs).sum(-1)
+    parts = (_scaled(own, temperature).log_softmax(-1) for own in _blocks(logits, logits))
+    return torch.cat([-(part.exp() * part).sum(-1) for part in parts])
+
+
+def _blocks(values: Tensor, logits: Tensor) -> tuple[Tensor, ...]:
+    """Divide values into blocks of rows, because a float32 copy of all logits would be the largest tensor of a step."""
+    return values.split(max(1, _BLOCK // max(logits[:1].numel(), 1)))
+
+
+def _scaled(logits: Tensor, temperature: float) -> Tensor:
+    # A division by 1 would copy the logits.
+    return logits.float() if temperature == 1 else logits.float() / temperature
 
 
 def kl_estimate(log_probs: Tensor, reference_log_probs: Tensor, estimator: KLEstimator = "k3") -> Tensor:

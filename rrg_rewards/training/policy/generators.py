@@ -102,8 +102,7 @@ class TokenScores:
         entropies = None
         if torch.is_grad_enabled():
             with torch.no_grad():
-                # Process single rows, because a float32 copy of all logits would be the largest tensor of the step.
-                entropies = torch.stack([token_entropies(row, temperature) for row in logits.detach()])
+                entropies = token_entropies(logits.detach(), temperature)
         return cls(token_log_probs(logits, completions.tokens, temperature), entropies, hidden)
 
     @classmethod

@@ -160,7 +160,7 @@ class CausalLMGenerator(_Generator):
             logits = prompts.read(self.model, cache).index_select(0, prompts.index)
             completions = sample_completions(
                 self.model,
-                prompts.copies(cache, torch.arange(len(prompts.index), device=logits.device)),
+                prompts.extensible_copies(cache),
                 logits,
                 prompts.mask,
                 max_new_tokens=self.max_new_tokens,

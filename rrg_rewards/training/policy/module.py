@@ -213,6 +213,12 @@ class PolicyModule(SamplingModule):
                 f"minibatches * epochs = {self.steps_per_rollout}, rows must come from PolicyDataModule"
             )
 
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Move a batch to the device. On the CPU, skip the search for tensors in columns of lists."""
+        if device.type == "cpu":
+            return batch
+        return super().transfer_batch_to_device(batch, device, dataloader_idx)
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:  # noqa: ARG002 (Lightning's)
         """Return the loss on the next minibatch of the rollout."""
         assert self.rollout is not None

@@ -8,6 +8,7 @@ computation on whole rows, up to rounding.
 import copy
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from rrg_rewards.training.policy.generators import Completions
 
 # Rows that have ended are removed from the batch when they are at least this fraction of it.
 _ENDED = 1 / 8
+# Number of tokens for which keys and values get room at once.
+_ROOM = 16
 
 
 def sample_completions(
@@ -36,7 +39,7 @@ def sample_completions(
 
     Args:
         model: A causal language model.
-        cache: Keys and values of the prompts, one row per completion.
+        cache: Keys and values of the prompts, one row per completion, as :meth:`Prompts.extensible_copies` returns.
         logits: Logits ``(N, V)`` after the prompts.
         mask: ``(N, P)``, 0 at padding of the prompts.
         max_new_tokens: Maximum length of a completion.
@@ -52,7 +55,8 @@ def sample_completions(
     positions = mask.sum(1)
     for step in range(max_new_tokens):
         new, scores = sample_tokens(logits, temperature)
-        tokens[rows[going], step], log_probs[rows[going], step] = new[going], scores[going]
+        # Rows that have ended and are still in the batch get tokens, too. They are removed below.
+        tokens[rows, step], log_probs[rows, step] = new, scores
         going &= ~torch.isin(new, ends)
         left = int(going.sum())
         if not left or step == max_new_tokens - 1:
@@ -71,7 +75,12 @@ def sample_completions(
         ).logits[:, -1]
         positions = positions + 1
     completions = Completions.until_end(tokens[:, : step + 1], end_token_ids)
-    return Completions(completions.tokens, completions.mask, completions.finished, log_probs[:, : step + 1])
+    padding = completions.mask == 0
+    return replace(
+        completions,
+        tokens=completions.tokens.masked_fill(padding, pad_token_id),
+        log_probs=log_probs[:, : step + 1].masked_fill(padding, 0.0),
+    )
 
 
 def sample_tokens(logits: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -127,6 +136,45 @@ def new_cache(model: Any) -> DynamicCache | None:
     return cache if all(type(layer) is DynamicLayer for layer in cache.layers) else None
 
 
+class _ExtensibleLayer(DynamicLayer):
+    """Keys and values of a layer with room for further tokens.
+
+    ``DynamicLayer`` copies all keys and values for each token. This layer copies them once for ``_ROOM`` tokens.
+    Gradients cannot be computed, because tokens are written in place.
+
+    Args:
+        keys: ``(N, heads, T, width)``.
+        values: ``(N, heads, T, width)``.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.keys, self.values = keys, values
+        # Tensors whose first tokens are the keys and values.
+        self._rooms = [keys, values]
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Append the keys and values of new tokens, and return all."""
+        start = self.keys.shape[-2]
+        end = start + key_states.shape[-2]
+        if end > self._rooms[0].shape[-2]:
+            shape = (*self.keys.shape[:-2], end + _ROOM)
+            self._rooms = [own.new_empty(*shape, own.shape[-1]) for own in (self.keys, self.values)]
+            for room, own in zip(self._rooms, (self.keys, self.values), strict=True):
+                room[..., :start, :] = own
+        for room, new in zip(self._rooms, (key_states, value_states), strict=True):
+            room[..., start:end, :] = new
+        self.keys, self.values = (room[..., :end, :] for room in self._rooms)
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep some rows."""
+        length = self.keys.shape[-2]
+        self._rooms = [room.index_select(0, indices) for room in self._rooms]
+        self.keys, self.values = (room[..., :length, :] for room in self._rooms)
+
+
 class Prompts:
     """The distinct prompts of a batch.
 
@@ -160,6 +208,12 @@ class Prompts:
         output = model(**self.inputs, position_ids=positions, past_key_values=cache, use_cache=True, **keep)
         logits: Tensor = output.logits[:, -1]
         return logits
+
+    def extensible_copies(self, cache: DynamicCache) -> DynamicCache:
+        """Return a cache for all rows of the batch to which tokens are appended, without gradient."""
+        copied = self.copies(cache, torch.arange(len(self.index), device=self.index.device))
+        copied.layers = [_ExtensibleLayer(layer.keys, layer.values) for layer in copied.layers]
+        return copied
 
     def copies(self, cache: DynamicCache, rows: Tensor) -> DynamicCache:
         """Return a cache for some rows of the batch, from the cache that :meth:`read` has filled."""
@@ -219,18 +273,18 @@ def _without_common_padding(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _distinct(inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Return the first row of each distinct prompt, and the number of the prompt of each row."""
-    first: list[int] = []
-    index: list[int] = []
-    by_tokens: dict[tuple[Any, ...], list[int]] = {}
-    ids, mask = inputs["input_ids"].tolist(), inputs["attention_mask"].tolist()
-    others = [column for name, column in inputs.items() if name not in ("input_ids", "attention_mask")]
-    for row, key in enumerate(zip(map(tuple, ids), map(tuple, mask), strict=True)):
-        candidates = by_tokens.setdefault(key, [])
-        number = next((n for n in candidates if all(torch.equal(part[row], part[first[n]]) for part in others)), None)
-        if number is None:
-            number = len(first)
-            first.append(row)
-            candidates.append(number)
-        index.append(number)
-    device = inputs["input_ids"].device
-    return torch.tensor(first, device=device), torch.tensor(index, device=device)
+    columns = [column.flatten(1) for column in inputs.values()]
+    device = columns[0].device
+    # In a rollout, the copies of a prompt are consecutive. Compare neighbours first, in one operation per column.
+    is_new = torch.ones(len(columns[0]), dtype=torch.bool, device=device)
+    is_new[1:] = torch.stack([(column[1:] != column[:-1]).any(1) for column in columns]).any(0)
+    heads = is_new.nonzero().squeeze(1)
+    run = is_new.cumsum(0) - 1
+    # The number of the first run that is equal to each run.
+    equal = torch.ones(len(heads), len(heads), dtype=torch.bool, device=device)
+    for column in columns:
+        own = column[heads]
+        equal &= torch.stack([(own == other).all(1) for other in own])
+    first = equal.long().argmax(1)
+    kept, number = first.unique(return_inverse=True)
+    return heads[kept], number[run]
