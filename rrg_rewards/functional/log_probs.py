@@ -77,7 +77,7 @@ def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
 def _blocks(values: Tensor, logits: Tensor) -> tuple[Tensor, ...]:
     """Divide values into blocks of rows, because a float32 copy of all logits would be the largest tensor of a step."""
-    return values.split(max(1, _BLOCK // max(logits[:1].numel(), 1)))
+    return torch.split(values, max(1, _BLOCK // max(logits[:1].numel(), 1)))
 
 
 def _scaled(logits: Tensor, temperature: float) -> Tensor:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
-from rrg_rewards.functional import kl_estimate, policy_loss, token_entropies, token_log_probs, value_loss
+from rrg_rewards.functional import kl_estimate, log_probs, policy_loss, token_entropies, token_log_probs, value_loss
 
 trl = pytest.importorskip("trl")
 
@@ -217,6 +217,24 @@ def test_log_probs_and_entropies_are_those_of_a_categorical(seed, temperature):
     oracle = torch.distributions.Categorical(logits=logits / temperature)
     torch.testing.assert_close(token_log_probs(logits, tokens, temperature), oracle.log_prob(tokens))
     torch.testing.assert_close(token_entropies(logits, temperature), oracle.entropy())
+
+
+@pytest.mark.parametrize("block", [1, 30, 2**22])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_log_probs_and_entropies_do_not_depend_on_the_blocks(monkeypatch, block, temperature):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(5, 3, 4, generator=generator, dtype=torch.bfloat16).requires_grad_()
+    tokens = torch.randint(4, (5, 3), generator=generator)
+    scaled = logits.float() / temperature
+    expected = scaled.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - scaled.logsumexp(-1)
+    monkeypatch.setattr(log_probs, "_BLOCK", block)
+    found = token_log_probs(logits, tokens, temperature)
+    assert torch.equal(found, expected)
+    gradients = [torch.autograd.grad(value.square().sum(), logits)[0] for value in (found, expected)]
+    assert torch.equal(*gradients)
+    by_row = torch.stack([token_entropies(row.unsqueeze(0), temperature)[0] for row in logits])
+    assert torch.equal(token_entropies(logits, temperature), by_row)
+    assert token_log_probs(logits[:0], tokens[:0]).shape == (0, 3)
 
 
 def test_estimates_of_the_divergence():

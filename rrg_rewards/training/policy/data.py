@@ -112,6 +112,12 @@ class PolicyDataModule(ResumableDataModule):
             num_workers=self.num_workers,
         )
 
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Move a batch to the device. On the CPU, skip the search for tensors in columns of lists."""
+        if device.type == "cpu":
+            return batch
+        return super().transfer_batch_to_device(batch, device, dataloader_idx)
+
 
 class PromptBatches(DistributedSampler[Any]):
     """Samples lists of rows, each followed by empty lists. Processes get different rows.

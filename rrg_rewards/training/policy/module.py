@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
+from lightning.pytorch import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 
@@ -15,6 +16,7 @@ from rrg_rewards.functional.log_probs import KLEstimator
 from rrg_rewards.functional.policy_losses import ImportanceMode, importance_weights
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName
 from rrg_rewards.training.policy.adapters import has_adapters
+from rrg_rewards.training.policy.reward_workers import CloseRewards, OverlapName, RewardClock, check_overlap
 from rrg_rewards.training.policy.rewards import RewardSet
 from rrg_rewards.training.policy.rollouts import Rollout
 from rrg_rewards.training.policy.sampling import SamplingModule, get_algorithm
@@ -106,6 +108,11 @@ class PolicyModule(SamplingModule):
             noise changes the probability ratios. Hugging Face models also require it for gradient checkpointing. By
             default, the generator is always in evaluation mode.
         reference_column: Column of the reference reports, which validation returns.
+        overlap_rewards: Compute rewards in the background as soon as the completions are sampled, while the policy
+            computes the greedy completions of ``scst``, log-probabilities, values, and, with one minibatch, the forward
+            pass of the first step. ``"thread"`` is for judges and functions that release Python's global lock,
+            ``"process"`` for rules in Python, whose functions must be picklable. Results are the same, unless a reward
+            function draws from global random generators. Default: rewards are computed after the policy's scores.
         seed: Seed of sampling, minibatches and the value head.
 
     Raises:
@@ -163,6 +170,7 @@ class PolicyModule(SamplingModule):
         schedule: ScheduleName = "constant",
         train_mode: bool = False,
         reference_column: str = "reference",
+        overlap_rewards: OverlapName | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(OptimizerSettings(learning_rate, weight_decay, warmup_ratio, schedule, seed))
@@ -173,7 +181,9 @@ class PolicyModule(SamplingModule):
         if self.algorithm.baseline in ("group", "leave_one_out") and num_generations < 2:
             raise ValueError(f"num_generations must be at least 2 for {algorithm}, got {num_generations}")
         self.generator = generator
+        check_overlap(overlap_rewards)
         self.rewards = RewardSet(rewards, weights)
+        self.overlap_rewards, self._reward_clock = overlap_rewards, RewardClock()
         self.num_generations, self.minibatches, self.epochs = num_generations, minibatches, epochs
         self.beta, self.kl_estimator, self.kl_correction = beta, kl_estimator, kl_correction
         self.gamma, self.lam, self.value_weight, self.value_clip = gamma, lam, value_weight, value_clip
@@ -185,6 +195,10 @@ class PolicyModule(SamplingModule):
         self.reference = _make_reference(generator, beta, reference)
         self.value_head = _make_value_head(generator, seed) if self.algorithm.baseline == "value" else None
         self.rollout: Rollout | None = None
+
+    def configure_callbacks(self) -> list[Callback]:
+        """Return a callback that ends the worker of the rewards, if there is one."""
+        return [CloseRewards()] if self.overlap_rewards else []
 
     def on_train_start(self) -> None:
         """Set the mode of the generator, update its engine, and move a resumed rollout to the device."""
@@ -213,18 +227,16 @@ class PolicyModule(SamplingModule):
                 f"minibatches * epochs = {self.steps_per_rollout}, rows must come from PolicyDataModule"
             )
 
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Move a batch to the device. On the CPU, skip the search for tensors in columns of lists."""
-        if device.type == "cpu":
-            return batch
-        return super().transfer_batch_to_device(batch, device, dataloader_idx)
-
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:  # noqa: ARG002 (Lightning's)
         """Return the loss on the next minibatch of the rollout."""
         assert self.rollout is not None
         epoch, index = divmod(batch_idx % self.steps_per_rollout, self.minibatches)
+        if self.minibatches > 1:
+            self.finish_rollout()
         part = self.rollout if self.minibatches == 1 else self.rollout.rows(self._minibatch(batch_idx, epoch, index))
         scores = self.generator.log_probs(part.batch, part.completions)
+        # The forward pass of the first step needs no rewards.
+        self.finish_rollout()
         old = scores.log_probs.detach() if part.old_log_probs is None else part.old_log_probs
         kl = None
         if part.reference_log_probs is not None:

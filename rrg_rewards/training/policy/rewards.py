@@ -106,6 +106,30 @@ class RewardSet:
             ValueError: If a function returns a wrong number of rewards or an infinite reward, or a column has the name
                 of an argument of the trainer.
         """
+        return self.score(self.arguments(batch, completions, texts, state))
+
+    def arguments(
+        self, batch: Batch, completions: Completions, texts: Sequence[str], state: TrainerState
+    ) -> dict[str, Any]:
+        """Return the arguments of the functions, without ``log_metric`` and ``log_extra``.
+
+        Raises:
+            ValueError: If a column has the name of an argument of the trainer.
+        """
+        return {
+            **_columns(batch),
+            "prompts": list(batch.get("prompt", [None] * len(texts))),
+            "completions": _as_completions(batch, texts),
+            "completion_ids": completions.token_lists(),
+            "trainer_state": state,
+        }
+
+    def score(self, arguments: Mapping[str, Any]) -> RewardTable:
+        """Call the functions with :meth:`arguments`.
+
+        Raises:
+            ValueError: If a function returns a wrong number of rewards or an infinite reward.
+        """
         logged: dict[str, tuple[float, int]] = {}
         extras: dict[str, list[Any]] = {}
 
@@ -114,19 +138,14 @@ class RewardSet:
                 total, count = logged.get(name, (0.0, 0))
                 logged[name] = (total + float(value), count + 1)
 
-        arguments = {
-            **_columns(batch),
-            "prompts": list(batch.get("prompt", [None] * len(texts))),
-            "completions": _as_completions(batch, texts),
-            "completion_ids": completions.token_lists(),
-            "trainer_state": state,
-            "log_metric": log_metric,
-            "log_extra": lambda name, values: extras.__setitem__(name, list(values)),
-        }
-        given = [function(**arguments) for function in self.functions]
+        def log_extra(name: str, values: Sequence[Any]) -> None:
+            extras[name] = list(values)
+
+        given = [function(**arguments, log_metric=log_metric, log_extra=log_extra) for function in self.functions]
         given = run_coroutine(_all_of(given)) if any(map(inspect.isawaitable, given)) else given
+        count = len(arguments["completions"])
         values = torch.stack(
-            [_as_tensor(rewards, name, len(texts)) for rewards, name in zip(given, self.names, strict=True)], dim=1
+            [_as_tensor(rewards, name, count) for rewards, name in zip(given, self.names, strict=True)], dim=1
         )
         # Functions with weight 0 are only logged. Their missing rewards do not affect the sum.
         weights = torch.tensor(self.weights)

@@ -1,8 +1,9 @@
 """Rollouts: algorithms by name, advantages, and the base class of policy modules that samples completions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -29,6 +30,7 @@ from rrg_rewards.training.policy.generators import (
     repeat_rows,
     take_rows,
 )
+from rrg_rewards.training.policy.reward_workers import OverlapName, RewardClock, RewardWorker
 from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, TrainerState
 from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
 from rrg_rewards.utilities.names import unknown_name_message
@@ -146,6 +148,10 @@ class SamplingModule(TrainingModule):
     algorithm: Algorithm
     reference: Any
     value_head: nn.Sequential | None
+    overlap_rewards: OverlapName | None
+    _reward_clock: RewardClock
+    _reward_worker: RewardWorker | None = None
+    _finish: Callable[[], None] | None = None
     # The number of optimiser steps at which the generator's engine got the weights.
     _engine_step: int | None = None
 
@@ -189,33 +195,51 @@ class SamplingModule(TrainingModule):
             )
         rows = repeat_rows(batch, self.num_generations)
         self.update_engine()
+        if self.overlap_rewards is None:
+            self._reward_clock.count_rollout()
         with self._sampling():
             completions = self.generator.sample(rows)
-            greedy = self.generator.sample(batch, greedy=True) if self.algorithm.baseline == "greedy" else None
+            texts = list(self.generator.decode(completions))
+            rewarded = [self._start_rewards(rows, completions, texts)]
+            if self.algorithm.baseline == "greedy":
+                greedy = self.generator.sample(batch, greedy=True)
+                rewarded.append(self._start_rewards(batch, greedy, self.generator.decode(greedy)))
             scored = self._scores_of_sampling(rows, completions)
-        texts = list(self.generator.decode(completions))
-        table = self._rewarded(rows, completions, texts)
+        unknown = torch.full((len(texts), len(self.rewards.names)), torch.nan)
         rollout = Rollout(
             rows,
             completions,
             texts,
-            rewards=table.values,
-            total=table.total,
+            rewards=unknown,
+            total=unknown[:, 0],
             mask=completions.mask,
-            advantages=table.total.new_zeros(len(texts)),
-            extras=table.extras,
+            advantages=unknown.new_zeros(len(texts)),
             old_log_probs=scored.get("old_log_probs"),
             values=scored.get("values"),
             reference_log_probs=scored.get("reference_log_probs"),
         )
-        self._set_advantages(rollout, batch, greedy)
+        self._finish = partial(self._add_rewards, rollout, rewarded)
+        if self.overlap_rewards is None:
+            self.finish_rollout()
+        return rollout
+
+    def finish_rollout(self) -> None:
+        """Wait for the rewards of the rollout, and set what depends on them. Every process must call it."""
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
+
+    @torch.no_grad()
+    def _add_rewards(self, rollout: Rollout, rewarded: Sequence[Callable[[], RewardTable]]) -> None:
+        table, *greedy = [self._reward_clock.time(wait) for wait in rewarded]
+        rollout.rewards, rollout.total, rollout.extras = table.values, table.total, table.extras
+        self._set_advantages(rollout, greedy[0].total if greedy else None)
         self.rewards.synchronize()
         tokens = gather_objects(int(rollout.mask.sum()))
         rollout.tokens_per_step = max(sum(tokens), 1) / (len(tokens) * self.minibatches)
-        rollout.statistics = rollout_statistics(table, completions, self.rewards.names, self.num_generations)
-        return rollout
+        rollout.statistics = rollout_statistics(table, rollout.completions, self.rewards.names, self.num_generations)
 
-    def _set_advantages(self, rollout: Rollout, batch: Batch, greedy: Completions | None) -> None:
+    def _set_advantages(self, rollout: Rollout, greedy_total: Tensor | None) -> None:
         baseline = self.algorithm.baseline
         if baseline == "group":
             _against_group(rollout, self.num_generations, self.scale)
@@ -224,15 +248,28 @@ class SamplingModule(TrainingModule):
         elif baseline == "value":
             _against_values(rollout, self.beta, self.gamma, self.lam)
         else:
-            assert greedy is not None
-            _against_greedy(rollout, self._rewarded(batch, greedy, self.generator.decode(greedy)).total)
+            assert greedy_total is not None
+            _against_greedy(rollout, greedy_total)
 
-    def _rewarded(self, batch: Batch, completions: Completions, texts: Sequence[str]) -> RewardTable:
+    def _start_rewards(self, batch: Batch, completions: Completions, texts: Sequence[str]) -> Callable[[], RewardTable]:
+        """Return a function that returns the rewards. A worker, if there is one, starts to compute them."""
         trainer = self.trainer
         epoch = self.current_epoch + trainer.fit_loop.epoch_loop.batch_progress.current.completed / max(
             trainer.num_training_batches, 1
         )
-        return self.rewards(batch, completions, texts, TrainerState(self.global_step, trainer.max_steps, epoch))
+        state = TrainerState(self.global_step, trainer.max_steps, epoch)
+        if self.overlap_rewards is None:
+            return partial(self.rewards, batch, completions, texts, state)
+        if self._reward_worker is None:
+            self._reward_worker = RewardWorker(self.rewards, self.overlap_rewards)
+        return self._reward_worker.submit(self.rewards.arguments(batch, completions, texts, state))
+
+    def close_rewards(self) -> None:
+        """End the worker of the rewards. The next rollout starts another one."""
+        worker, self._reward_worker = self._reward_worker, None
+        self._finish = None
+        if worker is not None:
+            worker.close()
 
     def _scores_of_sampling(self, rows: Batch, completions: Completions) -> dict[str, Tensor]:
         """Return those log-probabilities and values of new completions that training steps and advantages require."""

@@ -136,7 +136,7 @@ def new_cache(model: Any) -> DynamicCache | None:
     return cache if all(type(layer) is DynamicLayer for layer in cache.layers) else None
 
 
-class _ExtensibleLayer(DynamicLayer):
+class _ExtensibleLayer(DynamicLayer):  # type: ignore[misc]  # transformers is an optional dependency
     """Keys and values of a layer with room for further tokens.
 
     ``DynamicLayer`` copies all keys and values for each token. This layer copies them once for ``_ROOM`` tokens.
@@ -286,5 +286,5 @@ def _distinct(inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         own = column[heads]
         equal &= torch.stack([(own == other).all(1) for other in own])
     first = equal.long().argmax(1)
-    kept, number = first.unique(return_inverse=True)
+    kept, number = torch.unique(first, return_inverse=True)
     return heads[kept], number[run]

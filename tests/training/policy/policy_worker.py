@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 # As pytest has it, by its setting `pythonpath`.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "helpers"))
 
-from tiny_generator import PlainSteps, tiny_rows, train, weights, word_value
+from tiny_generator import AboveAverage, PlainSteps, tiny_rows, train, weights, word_value
 from tiny_policy import tiny_model, tiny_tokenizer
 
 from rrg_rewards.training import CausalLMGenerator, Completions, PolicyDataModule
@@ -35,29 +35,6 @@ class WritesByRow(CausalLMGenerator):
             rows.append(torch.randint(4, 14, (length,), generator=generator))
         mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         return Completions(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), mask)
-
-
-class AboveAverage:
-    """A reward with a state: the value of a report above the mean of all reports so far."""
-
-    __name__ = "above_average"
-
-    def __init__(self) -> None:
-        self.total, self.count = 0.0, 0
-
-    def __call__(self, completions: list[str], **columns: Any) -> list[float | None]:
-        """Value above the mean."""
-        values = word_value(completions)
-        self.total, self.count = self.total + sum(values), self.count + len(values)
-        return [(value - self.total / self.count) * self.count**0.5 for value in values]
-
-    def state_dict(self) -> dict[str, float]:
-        """What was seen."""
-        return {"total": self.total, "count": self.count}
-
-    def load_state_dict(self, state: dict[str, float]) -> None:
-        """What was seen before."""
-        self.total, self.count = state["total"], int(state["count"])
 
 
 class KilledBefore(Callback):

@@ -96,6 +96,41 @@ def test_causal_lm_generator_the_samplers_probabilities_are_those_of_the_scores(
     assert generator.sample(rows, greedy=True).token_lists() == greedy.token_lists()
 
 
+@pytest.mark.parametrize("room", [0, 1, 3])
+def test_sample_completions_keys_and_values_with_room_give_the_tokens_of_a_cache_without(made, monkeypatch, room):
+    generator, batch = made
+    generator.merge_adapters, generator.temperature, generator.max_new_tokens = True, 3.0, 12
+    rows = repeat_rows(batch, 8)
+
+    def sampled():
+        torch.manual_seed(3)
+        return generator.sample(rows)
+
+    monkeypatch.setattr(shared_prompts, "_ROOM", room)
+    found = sampled()
+    monkeypatch.setattr(
+        Prompts, "extensible_copies", lambda self, cache: self.copies(cache, torch.arange(len(self.index)))
+    )
+    expected = sampled()
+    # Some rows end early and are removed from the batch.
+    assert found.lengths.min() < found.tokens.shape[1]
+    assert torch.equal(found.tokens, expected.tokens)
+    torch.testing.assert_close(found.log_probs, expected.log_probs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_prompts_number_the_distinct_rows_in_the_order_of_their_first_row(seed):
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(1, 3, (24, 2), generator=generator)
+    pixels = torch.randint(0, 2, (24, 1, 2), generator=generator).float()
+    prompts = Prompts({"input_ids": ids, "attention_mask": torch.ones_like(ids), "pixel_values": pixels})
+    keys = [(tuple(own), tuple(pixel)) for own, pixel in zip(ids.tolist(), pixels.flatten(1).tolist(), strict=True)]
+    known = list(dict.fromkeys(keys))
+    assert prompts.index.tolist() == [known.index(key) for key in keys]
+    assert prompts.inputs["input_ids"].tolist() == [list(key[0]) for key in known]
+    assert prompts.inputs["pixel_values"].flatten(1).tolist() == [list(key[1]) for key in known]
+
+
 def test_sample_tokens_samples_have_the_frequencies_of_the_model():
     generator, batch = _text()
     generator.eval()
