@@ -25,7 +25,6 @@ OWN_FILES = {
     "rrg_rewards.judges.tasks.crimson_compact": "one form of CRIMSON's answers",
     "rrg_rewards.metrics.coco_java": "programs in Java, which know no metrics",
     "rrg_rewards.models.ct_chat.llava": "checkpoints of another code",
-    "rrg_rewards.training.policy.shared_prompts": "attention over a prompt that is computed once, which knows no texts",
     "rrg_rewards.watch.attack.search": "search of texts, which knows no held-out references",
 }
 
