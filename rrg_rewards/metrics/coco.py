@@ -199,9 +199,8 @@ class CocoBLEU(CocoMetric):
         return _chosen_bleu(self._bleu(), self.n_gram)
 
     def _bleu(self) -> Tensor:
-        return (
-            caption_bleu(_unpacked(self.counts)) if self.num_scored else torch.full((N_GRAMS,), float("nan")).double()
-        )
+        bleu = caption_bleu(_unpacked(self.counts))
+        return bleu if self.num_scored else torch.full_like(bleu, float("nan"))
 
     def statistics(self) -> dict[str, Tensor]:
         """``bleu_1`` to ``bleu_4`` and ``bleu_mean`` of the corpus, synced over processes as in ``compute``."""
