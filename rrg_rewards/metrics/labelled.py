@@ -18,6 +18,7 @@ from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
 from rrg_rewards.metrics.base import ReportMetric, ScalarMetric
 from rrg_rewards.metrics.judged import FAILURE_KINDS, failed_by_kind, failure_texts, place_results, warn_of_failures
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.yaml_files import is_yaml_path
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -167,8 +168,9 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         return {"reference": f"{given},{labeler}" if False in self._given else given, "prediction": labeler}
 
     def expect_given_labels(self) -> None:
-        """Let the signature say that the labels of references are given, before the first scores."""
+        """Let the signature say that the labels of references are given, before the first scores, without a warning."""
         self._given.add(True)
+        self._has_warned_of_labelers = True
 
     def _note_given(self, given: bool) -> None:
         """Remember where the labels of references come from, and warn once if two labelers made those of a pair."""
@@ -179,7 +181,7 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
             return
         self._has_warned_of_labelers = True
         other, own = self.reference_labeler, self.labeler.signature
-        if other is None or own not in (other, _signature_of(other)):
+        if other is None or not _names_labeler(other, own):
             rank_zero_warn(
                 f"{self.name}: the labels of references are given{'' if other is None else f' by {other}'}, and those "
                 f"of predictions made by {own}. Labelers differ on the same text: CT-RATE's published labels and "
@@ -246,9 +248,14 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
                 )
 
 
-def _signature_of(name: str) -> str | None:
-    """Return the signature of the labeler with a name, ``None`` if the name is that of no labeler, such as a person."""
+def _names_labeler(text: str, signature: str) -> bool:
+    """Whether a text is the signature of a labeler, or the name of a labeler with this signature."""
+    if text == signature:
+        return True
+    # A labeler of another kind is not made: it may read or download a model.
+    if not is_yaml_path(text) and text.partition(":")[0] != signature.partition("|")[0]:
+        return False
     try:
-        return get_labeler(name).signature
+        return get_labeler(text).signature == signature
     except (ValueError, TypeError, ImportError, OSError):
-        return None
+        return False

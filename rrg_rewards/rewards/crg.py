@@ -74,7 +74,8 @@ class CRGReward(MetricReward):
             the levels, and a prior has one prevalence for each level.
         level_schema: As in :class:`rrg_rewards.metrics.ReportCRG`.
         label_column: Column of known reference labels: lists of ``L`` values 0 or 1 in the order of the labeler. If
-            given, the labeler is not applied to references, and the signature says so.
+            given, the labeler is not applied to references, and the signature says so. A metric would warn of two
+            labelers; the reward does not, because the column is named on purpose.
         reference_labeler: Who made the labels of that column, as in :class:`rrg_rewards.metrics.ReportCRG`.
         reference_column: Column of reference reports; may be ``None`` if ``label_column`` is given.
         name: Name under which trainers log the reward.

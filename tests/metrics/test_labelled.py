@@ -82,12 +82,23 @@ def test_labelled_metric_says_nothing_if_one_labeler_made_the_labels(make: Make)
     assert "|reference:given by {rules:ct_rate}|prediction:{" in rules.signature
 
 
-@pytest.mark.filterwarnings("ignore::rrg_rewards.metrics.LabelerWarning")
-def test_crg_reward_signature_says_that_reference_labels_are_given() -> None:
+@BOTH
+def test_labelled_metric_makes_no_labeler_of_another_kind_to_compare_names(make: Make, monkeypatch) -> None:
+    made = []
+    monkeypatch.setattr("rrg_rewards.metrics.labelled.get_labeler", lambda labeler: made.append(labeler) or LABELER)
+    metric = make(LABELER, reference_labeler="radbert:folder")
+    with pytest.warns(LabelerWarning, match="are given by radbert:folder"):
+        metric.update(PREDS, TARGET, target_labels=LABELS)
+    assert made == [LABELER]
+
+
+def test_crg_reward_says_in_its_signature_that_reference_labels_are_given_and_does_not_warn() -> None:
     reward = CRGReward(LABELER, label_column="labels", reference_labeler="ct_rate", reference_column=None)
     expected = f"|reference:given by {{ct_rate}}|prediction:{OWN}|"
     assert expected in reward.signature
-    reward.fit(labels=LABELS)
-    reward(completions=PREDS, labels=LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reward.fit(labels=LABELS)
+        reward(completions=PREDS, labels=LABELS)
     assert expected in reward.signature
     assert f"|labeler:{OWN}|" in CRGReward(LABELER).signature
