@@ -9,7 +9,7 @@ from rrg_rewards.analysis.judge_settings import MiningSettings, QuestionSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.records.question_items import ReportItems
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, TableError, study_name
+from rrg_rewards.data.tables.table import Table, rows_by_study
 from rrg_rewards.findings import abnormal_findings, extract_findings
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.questions.engine import build_items
@@ -151,15 +151,10 @@ def _of_studies(
     rows: Sequence[tuple[int, ...] | None], labels: Table, reports: Table, key: str, log: RunLog
 ) -> list[tuple[int, ...] | None]:
     """Return the row of each report's study, ``None`` for a study that the table of labels does not have."""
-    found: dict[str, tuple[int, ...] | None] = {}
-    for study, row in labels.row_by_name(key).items():
-        if study_name(study) in found:
-            raise TableError(f"{labels.where(row)}, column {key!r}: {study!r} is repeated; keep one of its rows")
-        found[study_name(study)] = rows[row]
-    studies = [study_name(study) for study in reports.row_by_name(key)]
-    if unused := len(found.keys() - set(studies)):
-        log.note(f"{unused} of {len(found)} studies of {labels.source} have no report")
-    return [found.get(study) for study in studies]
+    places, studies = rows_by_study(labels, key), rows_by_study(reports, key)
+    if unused := len(places.keys() - studies.keys()):
+        log.note(f"{unused} of {len(places)} studies of {labels.source} have no report")
+    return [rows[places[study]] if study in places else None for study in studies]
 
 
 def choose_reader(judge: "JudgeSetting") -> "Judge":

@@ -1,6 +1,5 @@
 """Readers of public annotations of report pairs as error records: ReXVal, RadPref and RaTE-Eval."""
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,6 +8,7 @@ from typing import Any
 
 from rrg_rewards.data.records.annotation_cells import check_names, parse_number
 from rrg_rewards.data.records.error_records import ErrorRecord, parse_count
+from rrg_rewards.data.tables.json_documents import read_json_document
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.findings.editing.injected_report import LETTERS
@@ -172,6 +172,7 @@ def read_radpref(path: str | Path, radiologist: int | None = None) -> list[Error
         ValueError: If an entry lacks this radiologist.
 
     Example:
+        >>> import json
         >>> from tempfile import TemporaryDirectory
         >>> errors = {"finding_errors": {"0": {"error_type": "false"}}, "missing_findings": {}, "rating": 3}
         >>> none = {"finding_errors": {}, "missing_findings": {}, "rating": 5}
@@ -183,10 +184,7 @@ def read_radpref(path: str | Path, radiologist: int | None = None) -> list[Error
         >>> first.counts, first.judgement("rating"), second.judgement("rating")
         ((1.0, 0.0, 0.0, 0.0, None, None), 3.0, 5.0)
     """
-    try:
-        entries = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise TableError(f"{path}: not a readable JSON file: {error}") from None
+    entries = read_json_document(path)
     if not isinstance(entries, list):
         raise TableError(f"{path}: must be a list of entries, got {type(entries).__name__}")
     return [
@@ -276,10 +274,7 @@ def read_rate_eval(
         (1, 0, 0, 0, 0, 0)
     """
     names = _column_names(_RATE_EVAL_KEYS, columns)
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise TableError(f"{path}: not a readable JSON file: {error}") from None
+    content = read_json_document(path)
     if not isinstance(content, Mapping | list):
         raise TableError(f"{path}: must be a list or an object of entries, got {type(content).__name__}")
     entries = content.items() if isinstance(content, Mapping) else enumerate(content, start=1)

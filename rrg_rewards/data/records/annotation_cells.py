@@ -44,12 +44,20 @@ def number_cell(table: Table, row: int, name: str) -> float | None:
         >>> number_cell(Table({"count": ["2", None]}), 0, "count"), number_cell(Table({"count": [" "]}), 0, "count")
         (2.0, None)
     """
-    value = table.column(name)[row]
-    return (
-        None
-        if is_missing(value) or not str(value).strip()
-        else parse_number(value, f"{table.where(row)}, column {name!r}")
-    )
+    text = cell_text(table, row, name)
+    return parse_number(table.column(name)[row], f"{table.where(row)}, column {name!r}") if text else None
+
+
+def cell_text(table: Table, row: int, name: str) -> str:
+    """Return a cell as text without surrounding spaces, ``""`` if it is missing.
+
+    Example:
+        >>> table = Table({"study": [" s1 ", 7, None, float("nan")]})
+        >>> [cell_text(table, row, "study") for row in range(len(table))]
+        ['s1', '7', '', '']
+    """
+    cell = table.column(name)[row]
+    return "" if is_missing(cell) else str(cell).strip()
 
 
 def parse_number(value: Any, where: str) -> float:

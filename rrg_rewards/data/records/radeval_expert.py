@@ -5,10 +5,9 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rrg_rewards.data.records.annotation_cells import AnnotationWarning, check_names, sum_if_complete
+from rrg_rewards.data.records.annotation_cells import AnnotationWarning, cell_text, check_names, sum_if_complete
 from rrg_rewards.data.records.error_records import ErrorRecord
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.findings.editing.injected_report import LETTERS
 
 _SLOTS = (1, 2, 3)
@@ -70,11 +69,12 @@ def read_radeval_expert(path: str | Path) -> list[ErrorRecord]:
     slots = [f"{kind}{slot}" for kind in ("prediction", "annotation") for slot in _SLOTS]
     check_names(table.names, [*_TEXTS, "ground_truth", *slots], table.source)
     references = table.required_texts("ground_truth")
+    columns = {name: [text or "" for text in table.texts(name)] for name in slots}
     records, unread, cells = [], 0, 0
     for row, reference in enumerate(references):
-        texts = {name: str(table.column(name)[row] or "") for name in _TEXTS}
+        texts = {name: cell_text(table, row, name) for name in _TEXTS}
         for slot in _SLOTS:
-            candidate, annotation = (_text(table, row, f"{kind}{slot}") for kind in ("prediction", "annotation"))
+            candidate, annotation = (columns[f"{kind}{slot}"][row] for kind in ("prediction", "annotation"))
             if not candidate.strip() and not annotation.strip():
                 continue
             counts = parse_expert_annotation(annotation)
@@ -113,13 +113,6 @@ def parse_expert_annotation(text: str) -> Counts:
                 counts[part][place] = None if (part, place) in seen else float(found[3])
                 seen.add((part, place))
     return counts
-
-
-def _text(table: Table, row: int, name: str) -> str:
-    cell = table.column(name)[row]
-    if cell is not None and not isinstance(cell, str):
-        raise TableError(f"{table.where(row)}, column {name!r}: must be a text, got {type(cell).__name__} {cell!r}")
-    return cell or ""
 
 
 def _record(reference: str, candidate: str, counts: Counts, study: str, attributes: Mapping[str, str]) -> ErrorRecord:

@@ -4,9 +4,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from rrg_rewards.data.records.annotation_cells import AnnotationWarning, check_names
+from rrg_rewards.data.records.annotation_cells import AnnotationWarning, cell_text, check_names
 from rrg_rewards.data.records.error_records import ErrorRecord
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
@@ -176,7 +175,7 @@ def _annotations(table: Table, layout: _Layout, severities: Mapping[str, int]) -
     for row in range(len(table)):
         key = tuple(_name(table, row, name) for name in layout.keys)
         study = _name(table, row, layout.study)
-        attributes = {name: str(table.column(name)[row] or "") for name in layout.attributes}
+        attributes = {name: cell_text(table, row, name) for name in layout.attributes}
         one = found.setdefault(key, _Annotation(study, attributes))
         if one.study != study:
             raise TableError(
@@ -190,17 +189,17 @@ def _annotations(table: Table, layout: _Layout, severities: Mapping[str, int]) -
 
 
 def _name(table: Table, row: int, name: str) -> str:
-    cell = table.column(name)[row]
-    if cell is None or not str(cell).strip():
+    text = cell_text(table, row, name)
+    if not text:
         raise TableError(f"{table.where(row)}, column {name!r}: is empty; each row needs it")
-    return str(cell).strip()
+    return text
 
 
 def _corrected(table: Table, row: int, original: str, correction: str, layout: _Layout) -> str:
     """Return the line after its correction; ``""`` if it is deleted."""
-    if _DELETION in correction:
+    if _DELETION in correction.lower():
         return ""
-    if correction == _UNCHANGED or (not correction and (layout.empty_is_unchanged or not original)):
+    if correction.lower() == _UNCHANGED or (not correction and (layout.empty_is_unchanged or not original)):
         return original
     if not correction:
         raise TableError(
@@ -210,8 +209,8 @@ def _corrected(table: Table, row: int, original: str, correction: str, layout: _
 
 
 def _severity(table: Table, row: int, name: str, severities: Mapping[str, int]) -> int | None:
-    cell = table.column(name)[row]
-    if cell is None or not str(cell).strip():
+    cell = cell_text(table, row, name)
+    if not cell:
         return None
     grade = _grade_name(cell)
     number = severities.get(grade)
@@ -225,8 +224,8 @@ def _severity(table: Table, row: int, name: str, severities: Mapping[str, int]) 
     return number
 
 
-def _grade_name(cell: Any) -> str:
-    return " ".join(str(cell).lower().replace("-", " ").replace("_", " ").split())
+def _grade_name(cell: str) -> str:
+    return " ".join(cell.lower().replace("-", " ").replace("_", " ").split())
 
 
 def _warn_of_contradictions(lines: Sequence[_Line], path: str | Path) -> None:

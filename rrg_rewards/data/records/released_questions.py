@@ -1,13 +1,12 @@
 """Read the question files that the authors of CT-FineBench released, such as ``ctrate_qa_test.json``."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rrg_rewards.data.records.question_items import ReportItems
-from rrg_rewards.data.tables.json_documents import unique_keys
+from rrg_rewards.data.tables.json_documents import read_json_document
 from rrg_rewards.data.tables.table import TableError, study_name
 from rrg_rewards.questions.grading import compare_answers
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_schema, name_key
@@ -91,6 +90,7 @@ def read_released_questions(
         OSError: If the file cannot be read.
 
     Example:
+        >>> import json
         >>> from tempfile import TemporaryDirectory
         >>> asked = {"finding": "lung_nodule", "attribute": "Size", "question": "How large is it?", "answer": "12 mm"}
         >>> with TemporaryDirectory() as folder:
@@ -103,7 +103,7 @@ def read_released_questions(
     schema, keys = get_question_schema(schema), _Keys(columns or {})
     rows: dict[str, list[QAItem]] = {}
     num_not_numeric = 0
-    for study, record, where in _questions(_read_json(path), str(path), keys):
+    for study, record, where in _questions(read_json_document(path), str(path), keys):
         items = rows.setdefault(study, [])
         if record is not None:
             item, is_numeric = _item(record, schema, keys, where)
@@ -148,13 +148,6 @@ class _Keys:
         )
 
 
-def _read_json(path: str | Path) -> Any:
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise TableError(f"{path}: not a JSON document: {error}") from None
-
-
 def _questions(document: Any, source: str, keys: _Keys) -> Iterator[tuple[str, Any, str]]:
     """Yield the study, the record and the location of each question; a study without questions has no record."""
     if isinstance(document, Mapping):
@@ -196,7 +189,7 @@ def _item(record: Any, schema: QuestionSchema, keys: _Keys, where: str) -> tuple
     if missing := [part for part, key in found.items() if key is None]:
         raise keys.missing(missing, record, where)
     values = {part: record[key] for part, key in found.items() if key is not None}
-    if wrong := [part for part, value in values.items() if not isinstance(value, str | int | float) or value is True]:
+    if wrong := [part for part, value in values.items() if type(value) not in (str, int, float)]:
         raise TableError(f"{where}: {wrong[0]} must be a text, got {type(values[wrong[0]]).__name__}")
     texts = {part: str(value).strip() for part, value in values.items()}
     if name_key(texts["attribute"]) in EXISTENCE_NAMES:

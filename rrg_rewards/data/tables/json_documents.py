@@ -28,7 +28,7 @@ def parse_json(file: BinaryIO, source: str, rows: int | None = None) -> Iterator
 
     A document is one of the following. The keys of the objects are the columns.
 
-    - A list of objects, one for each row. A cell may be a list, such as that of the images of a study, but no object.
+    - A list of objects, one for each row.
     - An object of objects by the name of the study, as ReXrank's. The names are the column ``study_id``.
     - An object with a list ``generated_reports`` of objects with the keys ``input_image_name`` and ``report``, as an
       algorithm of VLM3D writes it, and the ground truth.
@@ -68,6 +68,17 @@ def parse_json(file: BinaryIO, source: str, rows: int | None = None) -> Iterator
         yield Table(part, source, first=first)
 
 
+def read_json_document(path: str | Path) -> Any:
+    """Return the content of a JSON file.
+
+    Raises:
+        TableError: If the file is not JSON, or an object has a key twice.
+        OSError: If the file cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        return _document(file, str(path))
+
+
 def _document(file: BinaryIO, source: str) -> Any:
     try:
         return json.loads(file.read().decode("utf-8-sig"), object_pairs_hook=unique_keys)
@@ -94,11 +105,11 @@ def _records(document: Any, source: str) -> list[dict[str, Any]]:
     records = []
     for row, entry in enumerate(document, start=1):
         record = _record(entry, f"{source}: data row {row}")
-        nested = next((key for key, cell in record.items() if isinstance(cell, dict)), None)
+        nested = next((key for key, cell in record.items() if isinstance(cell, dict) and _REPORTS in cell), None)
         if nested is not None:
             raise TableError(
-                f"{source}: data row {row}: the value of {nested!r} is an object, which is no cell of a table; a list "
-                f"of jobs with generated reports has the keys {_OUTPUTS!r} and {_VALUE!r}, as in [{{'outputs': "
+                f"{source}: data row {row}: the value of {nested!r} has generated reports; a list of jobs with such "
+                f"reports has the keys {_OUTPUTS!r} and {_VALUE!r}, as in [{{'outputs': "
                 "[{'value': {'generated_reports': [...]}}]}]"
             )
         records.append(record)
@@ -185,8 +196,7 @@ def read_report_lists(path: str | Path) -> list[Table]:
         ...     [table.columns for table in read_report_lists(path)]
         [{'input_image_name': ['s1.mha'], 'report': ['Normal.']}]
     """
-    with Path(path).open("rb") as file:
-        document = _document(file, str(path))
+    document = read_json_document(path)
     if not _has_jobs(document) and not (isinstance(document, dict) and _REPORTS in document):
         raise TableError(
             f"{path}: is no document of VLM3D: an object with the key {_REPORTS!r}, or a list of jobs with such objects"

@@ -73,7 +73,7 @@ class TestRaTEEval:
         with pytest.raises(TableError, match="lacks potential_errors"):
             read_rate_eval(path, normalise=True)
         path.write_text("{")
-        with pytest.raises(TableError, match="not a readable JSON file"):
+        with pytest.raises(TableError, match="not a JSON document"):
             read_rate_eval(path)
 
 
@@ -216,7 +216,7 @@ class TestRadPref:
         with pytest.raises(TableError, match="entry 1: has no radiologist"):
             read_radpref(path)
         (tmp_path / "text.json").write_text("no JSON")
-        with pytest.raises(TableError, match="not a readable JSON file"):
+        with pytest.raises(TableError, match="not a JSON document"):
             read_radpref(tmp_path / "text.json")
 
     def test_the_published_annotations(self, shared_data):

@@ -76,5 +76,5 @@ def test_read_radeval_expert_names_what_is_wrong(tmp_path):
         read_radeval_expert(path)
     path = tmp_path / "study.jsonl"
     path.write_text(json.dumps({**dict.fromkeys(HEADER, "text"), "prediction2": 1}))
-    with pytest.raises(TableError, match="column 'prediction2': must be a text, got int 1"):
+    with pytest.raises(TableError, match="column 'prediction2': must be a report text, got int 1"):
         read_radeval_expert(path)

@@ -1,5 +1,6 @@
 """ReFiSco, on small files in the layouts of both versions."""
 
+import json
 import math
 
 import pytest
@@ -105,3 +106,14 @@ def test_read_refisco_names_studies_that_differ_and_missing_columns(tmp_path):
 
 def test_read_refisco_reads_each_annotation_of_the_small_file(tmp_path):
     assert [record.total for record in read_refisco(write_refisco(tmp_path / "v0.csv"))] == [1.0, 2.0, 3.0, 0.0]
+
+
+def test_read_refisco_reads_nan_as_a_missing_cell_and_tags_in_any_case(tmp_path):
+    rows = [(*V0_ROWS[0][:3], "[No Edit]", math.nan, "r1", "X-REM"), (*V0_ROWS[1][:3], "[DELETE]", 2.0, "r1", "X-REM")]
+    path = tmp_path / "refisco.jsonl"
+    path.write_text("\n".join(json.dumps(dict(zip(V0.split(","), row, strict=True))) for row in rows))
+    (record,) = read_refisco(path)
+    assert (record.reference, record.total, record.ratings["max_severity"]) == ("No edema.", 1.0, 2.0)
+    path.write_text(path.read_text().replace('"r1"', "NaN", 1))
+    with pytest.raises(TableError, match="column 'annotator': is empty; each row needs it"):
+        read_refisco(path)

@@ -95,6 +95,7 @@ def test_read_released_questions_number_in_words_is_categorical(tmp_path: Path) 
             "question 1: has no finding, attribute, question, answer; keys found: 'Q'",
         ),
         ({"a": [{**SIZE, "answer": None}]}, "question 1: answer must be a text, got NoneType"),
+        ({"a": [{**SIZE, "answer": False}]}, "question 1: answer must be a text, got bool"),
         ({"a": [{**SIZE, "answer": " "}]}, "question 1: answer must be a text, got ''"),
         ({"a": [{**SIZE, "finding": "lung nodul"}]}, "unknown finding 'lung nodul'; did you mean 'Lung nodule'"),
         ({"a": [{**SIZE, "attribute": "sizes"}]}, "unknown attribute of Lung nodule 'sizes'; did you mean 'size'"),
