@@ -57,7 +57,7 @@ class Estimate:
     most_cost: float | None = None
 
     def __str__(self) -> str:
-        cost = "cost: unknown without --price-in and --price-out, or price in the settings of the judge"
+        cost = "cost: unknown without a price, in the settings of the judge or as --price-in and --price-out"
         if self.cost is not None:
             cost = f"estimated cost: {_money(self.cost)}, without repeated requests"
         time = "time: unknown without a rate limit"

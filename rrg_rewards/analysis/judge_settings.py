@@ -3,13 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from rrg_rewards.analysis.settings import (
     LANGUAGE_MODEL,
     batch_size_setting,
+    check_scan_settings,
     column_setting,
     context_setting,
+    no_chest_setting,
+    one_per_scan_setting,
     seed_setting,
 )
 from rrg_rewards.utilities.settings import SettingError, check_settings, setting
@@ -220,23 +224,15 @@ class QuestionSettings:
     key: str | None = setting(
         None, "column of the names of studies in the tables of reports and of labels", metavar="NAME"
     )
-    one_per_scan: bool = setting(
-        False, "use one reconstruction of each scan of CT-RATE, by the names in --key or --id-column"
-    )
-    no_chest: Sequence[str] = setting(
-        (), "list of volumes of CT-RATE to leave out, such as no_chest_valid.txt; may be repeated", metavar="FILE"
-    )
+    one_per_scan: bool = one_per_scan_setting("--key or --id-column")
+    no_chest: Sequence[str | Path] = no_chest_setting()
     batch_size: int = batch_size_setting()
 
     def __post_init__(self) -> None:
         check_settings(self)
         if isinstance(self.labels, str) and self.key is None:
             raise SettingError("labels", "labels of another table need --key, the column of the names of studies")
-        if isinstance(self.no_chest, str):
-            raise SettingError("no_chest", f"must be a sequence of files, got the text {self.no_chest!r}")
-        for name in ("one_per_scan", "no_chest"):
-            if getattr(self, name) and self.key is None and self.id_column is None:
-                raise SettingError(name, "needs --key or --id-column, the column of the names of the volumes")
+        check_scan_settings(self.one_per_scan, self.no_chest, self.key or self.id_column, "--key or --id-column")
 
     @property
     def has_labels(self) -> bool:

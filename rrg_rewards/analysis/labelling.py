@@ -63,7 +63,8 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
     """Label the reports of a table. A missing or blank report has no labels, nor has one on which a judge fails.
 
     With ``settings.one_per_scan``, only one reconstruction of each scan of CT-RATE is kept, so that ``positives``
-    counts scans (:func:`rrg_rewards.data.ct_rate_scans`). A note says how many rows are left out.
+    counts scans (:func:`rrg_rewards.data.ct_rate_scans`). A note says how many rows this and ``settings.no_chest``
+    leave out.
 
     Args:
         table: The table, as :func:`~rrg_rewards.data.read_table` returns it.
@@ -82,16 +83,13 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
     """
     log = log or RunLog()
     left_out: dict[str, int] = {}
-    if settings.one_per_scan is not None:
-        table, counts = ct_rate_scans(table, settings.one_per_scan, settings.no_chest)
+    if settings.key is not None and (settings.one_per_scan or settings.no_chest):
+        table, counts = ct_rate_scans(table, settings.key, settings.no_chest, settings.one_per_scan)
         left_out = {
             "other_reconstructions": counts.other_reconstructions,
             "without_chest": counts.without_chest,
         }
-        log.note(
-            f"{counts.kept} scans of {counts.rows} volumes; left out: {counts.other_reconstructions} other "
-            f"reconstructions, {counts.without_chest} volumes without a chest"
-        )
+        log.note(str(counts))
     texts = table.texts(settings.text_column)
     reports = {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
     labeler = _labeler(settings)

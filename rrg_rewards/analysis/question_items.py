@@ -115,10 +115,7 @@ def _chosen_volumes(table: Table, settings: QuestionSettings, log: RunLog) -> Ta
     column = settings.key or settings.id_column
     assert column is not None
     chosen, counts = ct_rate_scans(table, column, settings.no_chest, settings.one_per_scan)
-    log.note(
-        f"{counts.kept} of {counts.rows} volumes are used; {counts.without_chest} do not show the chest, "
-        f"{counts.other_reconstructions} are other reconstructions of a scan"
-    )
+    log.note(str(counts))
     return chosen
 
 

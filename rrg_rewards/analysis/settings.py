@@ -39,6 +39,26 @@ def seed_setting() -> Any:
     return setting(0, "random seed (default: 0)")
 
 
+def one_per_scan_setting(columns: str) -> Any:
+    """Return the setting of one volume for each scan of CT-RATE; ``columns`` are the options that name the volumes."""
+    return setting(False, f"use one reconstruction of each scan of CT-RATE, by the names in {columns}")
+
+
+def no_chest_setting() -> Any:
+    """Return the setting of lists of volumes of CT-RATE to leave out."""
+    help_text = "list of volumes of CT-RATE to leave out, such as no_chest_valid.txt; may be repeated"
+    return setting((), help_text, metavar="FILE")
+
+
+def check_scan_settings(one_per_scan: bool, no_chest: object, column: str | None, columns: str) -> None:
+    """Raise a SettingError if volumes are chosen without a column that names them."""
+    if isinstance(no_chest, str):
+        raise SettingError("no_chest", f"must be a sequence of files, got the text {no_chest!r}")
+    for name, value in (("one_per_scan", one_per_scan), ("no_chest", no_chest)):
+        if value and column is None:
+            raise SettingError(name, f"needs {columns}, the column of the names of the volumes")
+
+
 def _columns(help: str, default: Any = ()) -> Any:  # noqa: A002 (as in argparse)
     return setting(default, help, metavar="COLUMN[,COLUMN...]", separator=",")
 
@@ -226,8 +246,9 @@ class LabelSettings:
         judge: Judge of a labeler that needs one, as in :func:`~rrg_rewards.judges.get_judge`.
         prefix: Text before the names of new columns.
         batch_size: Maximum number of reports in a batch.
-        one_per_scan: For CT-RATE, the column of the volumes: only one reconstruction of each scan is kept.
-        no_chest: With ``one_per_scan``, CT-RATE's lists of volumes that do not show the chest, which are left out.
+        key: For CT-RATE, the column of the names of volumes.
+        one_per_scan: Keep one reconstruction of each scan of CT-RATE, by the names in ``key``.
+        no_chest: Lists of volumes of CT-RATE that are left out, such as ``no_chest_valid.txt``.
     """
 
     text_column: str = setting(help="column of the report texts", metavar="NAME")
@@ -249,21 +270,15 @@ class LabelSettings:
     )
     prefix: str = setting("", _PREFIX, metavar="TEXT")
     batch_size: int = batch_size_setting()
-    one_per_scan: str | None = setting(
-        None,
-        "for CT-RATE: keep one reconstruction of each scan; COLUMN has the names of the volumes, such as VolumeName",
-        metavar="COLUMN",
+    key: str | None = setting(
+        None, "for CT-RATE: column of the names of the volumes, such as VolumeName", metavar="NAME"
     )
-    no_chest: Sequence[str | Path] = setting(
-        (),
-        "with --one-per-scan, leave out the volumes in CT-RATE's list no_chest_valid.txt; may be repeated",
-        metavar="FILE",
-    )
+    one_per_scan: bool = one_per_scan_setting("--key")
+    no_chest: Sequence[str | Path] = no_chest_setting()
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.no_chest and self.one_per_scan is None:
-            raise SettingError("no_chest", "needs --one-per-scan COLUMN")
+        check_scan_settings(self.one_per_scan, self.no_chest, self.key, "--key")
         # Imported here, because label sets are read from files.
         from rrg_rewards.schemas import get_label_schema
 

@@ -29,8 +29,8 @@ examples:
   rrg-rewards label reports.jsonl --text-column report --schema chexbert --output labels.parquet --json summary.json
   cat reports.csv | rrg-rewards label - --text-column report_text --prefix pred_ > labels.csv
   rrg-rewards label reports.csv --text-column report_text --labeler my_lexicon.yaml --output labels.csv
-  rrg-rewards label validation_reports.csv --text-column Findings_EN --one-per-scan VolumeName \\
-      --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
+  rrg-rewards label validation_reports.csv --text-column Findings_EN --key VolumeName \\
+      --one-per-scan --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
   rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --output labels.csv \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
 """
@@ -40,7 +40,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``label`` to the command line."""
     parser = add_command_parser(commands, "label", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "REPORTS", "reports")
-    add_settings(parser, LabelSettings, "text_column", "schema", "labeler", "judge", "one_per_scan", "no_chest")
+    add_settings(parser, LabelSettings, "text_column", "schema", "labeler", "judge", "key", "one_per_scan", "no_chest")
     add_shared_options(parser, "output", "json", "format")
     add_settings(parser, LabelSettings, "prefix")
     add_shared_options(parser, "overwrite")

@@ -214,6 +214,12 @@ class ScanCounts:
     without_chest: int
     other_reconstructions: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.kept} of {self.rows} volumes are used; left out: {self.without_chest} that do not show the chest, "
+            f"{self.other_reconstructions} other reconstructions of a scan"
+        )
+
 
 def ct_rate_scans(
     table: Table,

@@ -131,7 +131,7 @@ def test_read_report_texts_of_scans(tmp_path, run_notes) -> None:
     settings = QuestionSettings(text_column="Findings_EN", key="VolumeName", one_per_scan=True, no_chest=[str(path)])
     reports = read_report_texts(CT_RATE_REPORTS, settings, run_notes)
     assert list(reports.texts) == ["valid_1_a_1.nii.gz"]
-    assert "2 of 4 volumes are used; 1 do not show the chest, 1 are other reconstructions of a scan" in run_notes.text
+    assert "2 of 4 volumes are used; left out: 1 that do not show the chest, 1 other" in run_notes.text
     for wrong in ({"one_per_scan": True}, {"no_chest": [str(path)]}):
         with pytest.raises(SettingError, match="needs --key or --id-column"):
             QuestionSettings(**wrong)

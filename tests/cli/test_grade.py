@@ -83,7 +83,7 @@ def test_a_dry_run_needs_no_judge(run, reports, output):
     result = run("grade", reports, "--output", output, "--dry-run", "--system", "mrscore", "--tokens-per-minute", 1000)
     assert result.code == 0
     assert "3 of 70 to 100" in result.out
-    assert "cost: unknown without --price-in and --price-out" in result.out
+    assert "cost: unknown without a price" in result.out
     # Nine prompts of some 1,300 tokens at 1,000 a minute.
     assert "minimum time at the rate limits: 1" in result.out
 
