@@ -64,7 +64,7 @@ def test_commands_for_ct_rate(run: Any, write_csv: Any, folder: Path) -> None:
 
     line, _ = commands("### Findings with a positive label")
     (result,) = run_all(run, [line])
-    assert "2 of 4 volumes are used; left out: 1 that do not show the chest, 1 other reconstructions of a scan" in result.err
+    assert "2 of 4 volumes are used; left out: 1 that do not show the chest, 1 other reconstructions" in result.err
     assert "2 of 2 positive labels have an item" in result.err
     found = read_question_items("ct_rate_items.jsonl")
     assert [(row.report_id, {item.finding for item in row.items}) for row in found] == [
