@@ -392,13 +392,17 @@ class ReportMetric(ScalarMetric, ABC):
 
     def compute(self) -> Tensor:
         """Mean score of the pairs scored so far: float64 scalar; NaN, with a warning, if all pairs are unscorable."""
+        self._warn_if_unscored()
+        return self.score_sum / self.num_scored
+
+    def _warn_if_unscored(self) -> None:
+        """Warn if all pairs are unscorable."""
         if not self.num_scored and self.num_unscorable:
             rank_zero_warn(
                 f"{self.name} is NaN, because none of {int(self.num_unscorable)} report pairs could be scored: "
                 f"{self._unscorable_reasons()}",
                 UserWarning,
             )
-        return self.score_sum / self.num_scored
 
     def _unscorable_reasons(self) -> str:
         """Describe why pairs are unscorable, for the warning."""

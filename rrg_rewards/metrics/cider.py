@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,8 +39,11 @@ class Documents(Backend):
         text: How texts are prepared.
     """
 
-    def __init__(self, reports: Sequence[str] | str, column: str = "reference", text: Preparation = "vlm3d") -> None:
-        self.reports = reports if isinstance(reports, str) else list(reports)
+    def __init__(
+        self, reports: Sequence[str] | str | Path, column: str = "reference", text: Preparation = "vlm3d"
+    ) -> None:
+        # Absolute, because worker processes may have another working folder.
+        self.reports = str(Path(reports).resolve()) if isinstance(reports, str | Path) else list(reports)
         self.column = column
         self.text: Preparation = text
         self._found: DocumentFrequencies | None = None
@@ -151,13 +155,13 @@ class CIDEr(CocoMetric):
 
     def __init__(
         self,
-        documents: Sequence[str] | str | None = None,
+        documents: Sequence[str] | str | Path | None = None,
         documents_column: str = "reference",
         text: Preparation = "vlm3d",
         **kwargs: Any,
     ) -> None:
         super().__init__(text, **kwargs)
-        if documents is not None and not isinstance(documents, str):
+        if documents is not None and not isinstance(documents, str | Path):
             check_reports("documents", documents)
         self.documents: Documents | _Collected | None = None
         if documents is not None:

@@ -195,7 +195,8 @@ class CocoBLEU(CocoMetric):
         self.num_scored = self.num_scored + int(scores.scored.sum())
 
     def compute(self) -> Tensor:
-        """BLEU of the corpus so far: float64 scalar; NaN if no pair is scored."""
+        """BLEU of the corpus so far: float64 scalar; NaN, with a warning, if all pairs are unscorable."""
+        self._warn_if_unscored()
         return _chosen_bleu(self._bleu(), self.n_gram)
 
     def _bleu(self) -> Tensor:
@@ -347,7 +348,8 @@ class CocoMETEOR(CocoMetric):
         self.num_scored = self.num_scored + int(scores.scored.sum())
 
     def compute(self) -> Tensor:
-        """METEOR of the corpus so far: float64 scalar; NaN if no pair is scored."""
+        """METEOR of the corpus so far: float64 scalar; NaN, with a warning, if all pairs are unscorable."""
+        self._warn_if_unscored()
         values = self.jar.evaluate([self.counts.tolist()]) if self.num_scored else [float("nan")]
         return torch.tensor(values[0], dtype=torch.float64, device=self.device)
 

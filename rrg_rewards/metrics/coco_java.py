@@ -81,16 +81,23 @@ class MeteorJar(Backend):
     def _ask(self, line: str) -> str:
         if self._owner != os.getpid():
             self._meteor, self._owner = _start(), os.getpid()
-        self._meteor.meteor_p.stdin.write(f"{line}\n".encode())
-        self._meteor.meteor_p.stdin.flush()
+        try:
+            self._meteor.meteor_p.stdin.write(f"{line}\n".encode())
+            self._meteor.meteor_p.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._ended() from error
         return self._read()
 
     def _read(self) -> str:
         answer = self._meteor.meteor_p.stdout.readline().decode().strip()
         if not answer:
-            self._owner = 0
-            raise RuntimeError("METEOR's program ended; does it have 2 GB of memory?")
+            raise self._ended()
         return str(answer)
+
+    def _ended(self) -> RuntimeError:
+        """Return the error for a program that has ended; the next request starts another one."""
+        self._owner = 0
+        return RuntimeError("METEOR's program ended; does it have 2 GB of memory?")
 
 
 def summable(statistics: Sequence[float]) -> list[float]:

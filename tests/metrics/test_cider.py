@@ -48,7 +48,7 @@ def test_cider_of_several_updates_is_that_of_one_call() -> None:
     assert not fixed.depends_on_corpus
 
 
-def test_cider_with_documents_scores_each_report_alone(tmp_path: Path) -> None:
+def test_cider_with_documents_scores_each_report_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metric = CIDEr(documents=TARGET)
     together = metric.score(PREDS, TARGET).value
     alone = torch.cat([metric.score([pred], [target]).value for pred, target in zip(PREDS, TARGET, strict=True)])
@@ -56,7 +56,9 @@ def test_cider_with_documents_scores_each_report_alone(tmp_path: Path) -> None:
     path = tmp_path / "train.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([["report"], *([text] for text in TARGET), [""]])
-    read = CIDEr(documents=str(path), documents_column="report")
+    monkeypatch.chdir(tmp_path)
+    read = CIDEr(documents=Path(path.name), documents_column="report")
+    monkeypatch.undo()
     assert read.score(PREDS, TARGET).value.tolist() == alone.tolist()
     assert read.signature == metric.signature
     assert "documents:6@" in metric.signature
