@@ -220,7 +220,7 @@ def test_reference_labels_take_the_place_of_the_reference_text(words, run, write
     assert "|reference:given|prediction:{words|schema:ct_rate}|" in entry["signature"]
     warned = run("score", path, "--metrics", "crg", "--json", "-", "--batch-size", "2", *option).err
     assert warned.count("the labels of references are given, and those of predictions made by words|schema") == 1
-    told = ["--labeler", "rules:ct_rate", "--set", "crg.reference_labeler=rules:ct_rate"]
+    told = ["--labeler", "rules:ct_rate", "--set", "crg.reference_labeler=words|schema:ct_rate"]
     assert "labels of references are given" not in run("score", path, "--metrics", "crg", *option, *told).err
     result = run("score", path, "--metrics", "crg", "--reference-label-prefix", "no_")
     assert result.code == 1

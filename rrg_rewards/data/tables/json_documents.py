@@ -28,7 +28,7 @@ def parse_json(file: BinaryIO, source: str, rows: int | None = None) -> Iterator
 
     A document is one of the following. The keys of the objects are the columns.
 
-    - A list of objects, one for each row.
+    - A list of objects, one for each row. A cell may be a list, such as that of the images of a study, but no object.
     - An object of objects by the name of the study, as ReXrank's. The names are the column ``study_id``.
     - An object with a list ``generated_reports`` of objects with the keys ``input_image_name`` and ``report``, as an
       algorithm of VLM3D writes it, and the ground truth.
@@ -105,12 +105,12 @@ def _records(document: Any, source: str) -> list[dict[str, Any]]:
     records = []
     for row, entry in enumerate(document, start=1):
         record = _record(entry, f"{source}: data row {row}")
-        nested = next((key for key, cell in record.items() if isinstance(cell, dict) and _REPORTS in cell), None)
+        nested = next((key for key, cell in record.items() if isinstance(cell, dict)), None)
         if nested is not None:
             raise TableError(
-                f"{source}: data row {row}: the value of {nested!r} has generated reports; a list of jobs with such "
-                f"reports has the keys {_OUTPUTS!r} and {_VALUE!r}, as in [{{'outputs': "
-                "[{'value': {'generated_reports': [...]}}]}]"
+                f"{source}: data row {row}: the value of {nested!r} is an object, which is no cell of a table; write "
+                f"its values as keys of the row. A list of jobs with generated reports has the keys {_OUTPUTS!r} and "
+                f"{_VALUE!r}, as in [{{'outputs': [{{'value': {{'generated_reports': [...]}}}}]}}]"
             )
         records.append(record)
     return records
