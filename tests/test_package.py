@@ -96,6 +96,17 @@ def test_recipes_of_trl_need_no_lightning():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_labelling_a_table_does_not_import_torchmetrics():
+    """It takes longer to import than a thousand reports take to be labelled."""
+    code = (
+        "import sys; from rrg_rewards.analysis import label_table; from rrg_rewards.data import Table; "
+        "from rrg_rewards.analysis import LabelSettings; "
+        "label_table(Table({'report': ['Cardiomegaly.']}), LabelSettings(text_column='report', schema='ct_rate')); "
+        "assert 'torchmetrics' not in sys.modules and 'scipy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_importing_the_top_level_imports_no_library():
     code = "import json, sys, rrg_rewards; dir(rrg_rewards); print(json.dumps(sorted(sys.modules)))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -17,18 +17,15 @@ from typing import Any, ClassVar, Generic
 
 from typing_extensions import Self
 
+from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
 from rrg_rewards.analysis.judge_settings import JudgeLimits
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result
-from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.server.rate_limit import estimated_tokens
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
-
-JudgeSetting = str | Mapping[str, Any] | Judge
-"""A judge, its name, or its settings."""
 
 # Number of items of an immediate judge in a batch.
 _BATCH = 64
@@ -408,26 +405,6 @@ class _Keeper(Generic[Item, Result]):
         result = self._parse(item, answer)
         self.keep(item, result)
         return result
-
-
-def choose_judge(setting: JudgeSetting, **further: Any) -> Judge:
-    """Return the judge of a setting ``judge``.
-
-    Args:
-        setting: Name, settings as a YAML mapping or as text of one, or a judge.
-        **further: Arguments of the judge from other settings; they override those of the mapping.
-
-    Raises:
-        SettingError: For an unknown name or invalid settings.
-
-    Example:
-        >>> choose_judge("{name: rules}").is_immediate
-        True
-    """
-    try:
-        return get_judge(setting, **further)
-    except (ValueError, TypeError) as error:
-        raise SettingError("judge", str(error)) from error
 
 
 def choose_model(judge: JudgeSetting, limits: JudgeLimits, lacks: str) -> Judge:

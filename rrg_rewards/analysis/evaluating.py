@@ -5,14 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.analysis.answers import (
-    AnswerRun,
-    Estimate,
-    HeldAnswers,
-    JudgeSetting,
-    choose_judge,
-    estimate_requests,
-)
+from rrg_rewards.analysis.answers import AnswerRun, Estimate, HeldAnswers, estimate_requests
+from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
 from rrg_rewards.analysis.judge_settings import EvaluationSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.functional.crimson import CrimsonChecks, CrimsonEvaluation

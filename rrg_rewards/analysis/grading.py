@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, JudgeSetting, choose_model
+from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, choose_model
+from rrg_rewards.analysis.judge_choice import JudgeSetting
 from rrg_rewards.analysis.judge_settings import GradingSettings, JudgeLimits
 from rrg_rewards.data.records.graded_reports import GradedReport, read_graded_reports
 from rrg_rewards.data.tables.table import Table, TableError

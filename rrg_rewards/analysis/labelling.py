@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from rrg_rewards.analysis.metric_choice import choose_labeler
-from rrg_rewards.analysis.pairs import with_new_columns
+from rrg_rewards.analysis.input_tables import with_new_columns
+from rrg_rewards.analysis.judge_choice import choose_labeler
 from rrg_rewards.analysis.settings import LabelSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.tables.table import Table

@@ -1,40 +1,17 @@
-"""Metrics, rewards, labelers and judges from names and settings; what is wrong is a :class:`SettingError`."""
+"""Metrics and rewards from names and settings; what is wrong is a :class:`SettingError`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rrg_rewards.analysis.answers import choose_judge
+from rrg_rewards.analysis.judge_choice import choose_judge, choose_labeler
 from rrg_rewards.analysis.settings import MetricChoice, RewardChoice
 from rrg_rewards.data.tables.table import Table
-from rrg_rewards.judges.base import Judge
-from rrg_rewards.labelers.base import Labeler
-from rrg_rewards.labelers.registry import LabelerSetting, get_labeler, needs_judge
+from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.registry import make_metric, metric_maker
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.registry import make_reward
 from rrg_rewards.utilities.settings import SettingError
-
-
-def choose_labeler(setting: LabelerSetting, judge: str | Mapping[str, Any] | Judge | None = None) -> Labeler:
-    """Return the labeler of a setting ``labeler``.
-
-    Args:
-        setting: Name or settings of the labeler, or a labeler.
-        judge: Setting ``judge``, for a labeler with a judge.
-
-    Raises:
-        SettingError: For an unknown name, or a labeler that needs a judge and gets none.
-    """
-    further = {}
-    if needs_judge(setting):
-        if judge is None:
-            raise SettingError("labeler", f"{setting} needs a language model: --judge openai:MODEL or local:MODEL")
-        further["judge"] = choose_judge(judge)
-    try:
-        return get_labeler(setting, **further)
-    except (ValueError, TypeError) as error:
-        raise SettingError("labeler", str(error)) from error
 
 
 def choose_reward(choice: RewardChoice) -> Reward:

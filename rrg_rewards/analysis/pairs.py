@@ -271,15 +271,3 @@ def join_references(
     named = columns.reference_columns or [name for name in ["reference"] if name in truth.columns]
     joined = [truth.renamed_texts(name, lambda column: JoinedTable.column(column, first)) for name in named]
     return replace(columns, reference_column=joined or None), JoinedTable(batches, truth, key, other_key)
-
-
-def with_new_columns(table: Table, columns: Mapping[str, Sequence[Any]], prefix: str, log: RunLog | None) -> Table:
-    """Return the table with columns added as ``prefix`` + name; tell a log if they replace input columns."""
-    named = {prefix + name: cells for name, cells in columns.items()}
-    replaced = [name for name in named if name in table.columns]
-    if replaced and log is not None:
-        log.warn(
-            f"the output replaces {len(replaced)} input column(s) of the same name: {', '.join(replaced)}; "
-            "--prefix TEXT keeps both"
-        )
-    return table.with_columns(named)

@@ -26,7 +26,7 @@ from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
 if TYPE_CHECKING:
-    from rrg_rewards.analysis.answers import JudgeSetting
+    from rrg_rewards.analysis.judge_choice import JudgeSetting
     from rrg_rewards.judges.base import Item, Judge, JudgeTask, Result
 
 # Modules of judges are imported where they are used: they import torch, which the finding engine does not need.
@@ -160,7 +160,7 @@ def choose_reader(judge: "JudgeSetting") -> "Judge":
     Raises:
         SettingError: For an unknown judge, or the judge ``rules``, which evaluates CRIMSON only.
     """
-    from rrg_rewards.analysis.answers import choose_judge
+    from rrg_rewards.analysis.judge_choice import choose_judge
     from rrg_rewards.judges.rules import RuleJudge
 
     chosen = choose_judge(judge)

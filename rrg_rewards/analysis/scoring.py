@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrg_rewards.analysis.input_tables import with_new_columns
 from rrg_rewards.analysis.metric_choice import metrics_by_name
-from rrg_rewards.analysis.pairs import PairBatch, PairReader, join_references, located, with_new_columns
+from rrg_rewards.analysis.pairs import PairBatch, PairReader, join_references, located
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import STANDARD, Table, table_format

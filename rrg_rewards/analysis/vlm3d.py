@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrg_rewards.analysis.judge_choice import choose_labeler
 from rrg_rewards.analysis.labelling import label_in_batches
-from rrg_rewards.analysis.metric_choice import choose_labeler
 from rrg_rewards.analysis.settings import VLM3DSettings
 from rrg_rewards.data.tables.json_documents import IMAGE_COLUMN, read_report_lists
 from rrg_rewards.data.tables.readers import read_table

@@ -67,7 +67,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, outputs = settings_from(args, GenerationSettings), settings_from(args, Outputs)
     outputs.check()
     require("transformers", extra="models")
-    from rrg_rewards.analysis.pairs import with_new_columns
+    from rrg_rewards.analysis.input_tables import with_new_columns
 
     table = read_input(args, terminal)
     if args.limit is not None:

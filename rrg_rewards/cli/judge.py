@@ -134,8 +134,9 @@ def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _label(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.analysis.answers import choose_judge, stop_at_interrupt
+    from rrg_rewards.analysis.answers import stop_at_interrupt
     from rrg_rewards.analysis.evaluating import EvaluationRun, read_sourced_pairs
+    from rrg_rewards.analysis.judge_choice import choose_judge
 
     outputs, settings = settings_from(args, Outputs, is_appended=True), settings_from(args, EvaluationSettings)
     outputs.check()

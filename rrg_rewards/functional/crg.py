@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torchmetrics.utilities import rank_zero_warn
 
 from rrg_rewards.functional.label_counts import LabelCounts, check_label_pair, label_counts, label_statistics
 
@@ -196,10 +195,9 @@ def warn_if_undefined(counts: LabelCounts) -> None:
         if named:
             problems.append(f"no {kind} label" + (f" in level {named}" if len(levels) > 1 else ""))
     if problems:
-        rank_zero_warn(
+        _warn(
             f"CRG is undefined and returned as NaN: the reference labels hold {' and '.join(problems)}, so the weights "
-            "(T - A) / (2A) have no meaning. Per-report contributions stay defined.",
-            UserWarning,
+            "(T - A) / (2A) have no meaning. Per-report contributions stay defined."
         )
 
 
@@ -213,10 +211,9 @@ def warn_if_undefined_macro(counts: LabelCounts, level: int | None = None) -> No
     shares = prevalences(counts)
     if not bool(((shares > 0) & (shares < 1)).any()):
         where = "" if level is None else f" in level {level}"
-        rank_zero_warn(
+        _warn(
             f"CRG with average='macro' is undefined and returned as NaN: no label{where} has both a positive and a "
-            "negative reference. Per-report contributions stay defined.",
-            UserWarning,
+            "negative reference. Per-report contributions stay defined."
         )
 
 
@@ -492,3 +489,10 @@ def macro_contributions(preds: Tensor, target: Tensor, prior: Tensor | None, min
     # Without positives, `found` is 0; without negatives, `invented` is 0. The term is then 0 instead of 0/0.
     terms = torch.where(prior > 0, found / prior, 0.0) - torch.where(prior < 1, 2 * invented / (1 - prior), 0.0)
     return (terms * weights).sum(1) / weights.sum()
+
+
+def _warn(message: str) -> None:
+    # Imported here, because it takes longer than labelling some reports, which needs other functions of this package.
+    from torchmetrics.utilities import rank_zero_warn
+
+    rank_zero_warn(message, UserWarning)

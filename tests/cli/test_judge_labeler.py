@@ -18,7 +18,7 @@ def judge(monkeypatch):
     """Replace the judge of ``--judge`` by one that answers from rules and fails on one report."""
     made = LabelJudge({"spiculated": "inconsistent"})
     monkeypatch.setattr(
-        "rrg_rewards.analysis.metric_choice.choose_judge", lambda setting: RuleJudge() if setting == "rules" else made
+        "rrg_rewards.analysis.judge_choice.choose_judge", lambda setting: RuleJudge() if setting == "rules" else made
     )
     return made
 
