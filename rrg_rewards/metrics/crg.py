@@ -1,6 +1,6 @@
 """CRG on report text, through a labeler, and its scores of report pairs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -284,6 +284,10 @@ class ReportCRG(CRGMetric, LabelledMetric):
                 "labeler with the labels of the schema, or set level_schema"
             )
         return reader
+
+    def needs_references(self, context: Collection[str]) -> bool:
+        """Whether pairs without a reference report are unscorable: with levels also if the labels are given."""
+        return self.level_reader is not None or super().needs_references(context)
 
     def _checked_prior(self, prior: float | Sequence[float] | str) -> CRGPrior:
         if isinstance(prior, str):

@@ -18,7 +18,6 @@ from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
 from rrg_rewards.metrics.base import ReportMetric, ScalarMetric
 from rrg_rewards.metrics.judged import FAILURE_KINDS, failed_by_kind, failure_texts, place_results, warn_of_failures
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.utilities.yaml_files import is_yaml_path
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -252,8 +251,8 @@ def _names_labeler(text: str, signature: str) -> bool:
     """Whether a text is the signature of a labeler, or the name of a labeler with this signature."""
     if text == signature:
         return True
-    # A labeler of another kind is not made: it may read or download a model.
-    if not is_yaml_path(text) and text.partition(":")[0] != signature.partition("|")[0]:
+    # The signature of a RadBERT needs its weights, which other labelers do not.
+    if text.startswith("radbert:") and not signature.startswith("radbert|"):
         return False
     try:
         return get_labeler(text).signature == signature

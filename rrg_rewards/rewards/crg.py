@@ -77,7 +77,8 @@ class CRGReward(MetricReward):
             given, the labeler is not applied to references, and the signature says so. A metric would warn of two
             labelers; the reward does not, because the column is named on purpose.
         reference_labeler: Who made the labels of that column, as in :class:`rrg_rewards.metrics.ReportCRG`.
-        reference_column: Column of reference reports; may be ``None`` if ``label_column`` is given.
+        reference_column: Column of reference reports; may be ``None`` if ``label_column`` is given and there are no
+            levels.
         name: Name under which trainers log the reward.
         log_explanations: Add the missed and invented labels to the trainer's table of completions.
 
@@ -119,6 +120,8 @@ class CRGReward(MetricReward):
             raise ValueError(f"prior must be 'dataset', 'running' or a number in (0, 1), got {prior!r}")
         if reference_column is None and label_column is None:
             raise ValueError("crg needs a reference_column or a label_column")
+        if reference_column is None and levels is not None:
+            raise ValueError("crg with levels needs a reference_column, from whose reports the levels are read")
         super().__init__(
             ReportCRG(
                 labeler,

@@ -6,8 +6,10 @@ import pytest
 
 from rrg_rewards.analysis import PairColumns, ScoreSettings, score_table
 from rrg_rewards.analysis.pairs import PairReader, join_references
+from rrg_rewards.data import Table, TableError
 from rrg_rewards.data.tables.readers import BatchedTable
-from rrg_rewards.metrics import ROUGE
+from rrg_rewards.metrics import ROUGE, ReportCRG
+from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.settings import SettingError
 
 QUICK = ScoreSettings(bootstrap=0)
@@ -82,3 +84,11 @@ def test_pair_reader_several_templates_are_several_references(tmp_path):
 def test_pair_reader_missing_section_needs_a_template():
     with pytest.raises(SettingError, match="missing_section: needs a template"):
         PairReader(PairColumns(missing_section="None"), [], {"rouge": ROUGE()})
+
+
+def test_pair_reader_references_are_needed_for_levels_of_given_labels():
+    labels = {label: [0] for label in CT_RATE.labels}
+    table, columns = Table({"prediction": ["Normal."], **labels}), PairColumns(reference_labels=True)
+    assert len(list(PairReader(columns, [table], {"crg": ReportCRG()}))) == 1
+    with pytest.raises(TableError, match="unknown column 'reference'"):
+        list(PairReader(columns, [table], {"crg": ReportCRG(levels=["abnormality", "side"])}))

@@ -83,7 +83,7 @@ def test_labelled_metric_says_nothing_if_one_labeler_made_the_labels(make: Make)
 
 
 @BOTH
-def test_labelled_metric_makes_no_labeler_of_another_kind_to_compare_names(make: Make, monkeypatch) -> None:
+def test_labelled_metric_reads_no_weights_to_compare_names_with_another_labeler(make: Make, monkeypatch) -> None:
     made = []
     monkeypatch.setattr("rrg_rewards.metrics.labelled.get_labeler", lambda labeler: made.append(labeler) or LABELER)
     metric = make(LABELER, reference_labeler="radbert:folder")

@@ -98,6 +98,8 @@ def test_crg_reward_label_column_takes_the_place_of_the_text() -> None:
 def test_crg_reward_neither_column_raises() -> None:
     with pytest.raises(ValueError, match="reference_column or a label_column"):
         CRGReward(LABELER, reference_column=None)
+    with pytest.raises(ValueError, match="crg with levels needs a reference_column"):
+        CRGReward(reference_column=None, label_column="labels", levels=["abnormality", "side"])
 
 
 @pytest.mark.parametrize("prior", ["batch", 0.0, 1.0, -0.5])
