@@ -157,12 +157,9 @@ def agreement_of_set(
         raise SettingError("dataset", f"must be one of {', '.join(ANNOTATED_SETS)}")
     if columns.candidates is not None:
         raise SettingError("candidates", "a row of a data set has one candidate; leave out --candidates")
-    try:
-        records = read_annotated_set(choice.dataset, path, choice.counts)
-    except TableError:
-        raise
-    except ValueError as error:
-        raise SettingError("counts", str(error)) from error
+    if choice.counts is not None and not ANNOTATED_SETS[choice.dataset].takes_counts:
+        raise SettingError("counts", f"{choice.dataset} has no second file with counts")
+    records = read_annotated_set(choice.dataset, path, choice.counts)
     table = judgement_table(records, str(path))
     human = tuple(columns.human) or (ANNOTATED_SETS[choice.dataset].judgement,)
     columns = replace(columns, human=human, unit=columns.unit or "study")
