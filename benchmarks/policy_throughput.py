@@ -1,6 +1,7 @@
 """Compare the tokens per second and the memory of GRPO in PolicyModule and in TRL, on the same policy and rows.
 
 python benchmarks/policy_throughput.py --mini runs/mini_ct_chat [--steps 20] [--rounds 3]
+python benchmarks/policy_throughput.py --mini runs/mini_ct_chat --scaling [--minutes 10]
 python benchmarks/policy_throughput.py --smollm2 runs/smollm2-135m-instruct --reports runs/ct_rate_impressions.csv
 
 ``--mini`` is the output of ``rrg_rewards.recipes.ct_chat.phantom`` and of the recipe ``ct_chat/mini_sft``; a step
@@ -9,6 +10,9 @@ generates 128 completions and trains on them. ``--smollm2`` and ``--reports`` ar
 with LoRA. The script runs both sides in turn, each in a process of its own; a round is one run of each side. The rate
 is the number of completion tokens per second from the end of the first step to the end of the last. The memory is the
 largest resident memory of the process.
+
+``--scaling`` measures one step of different sizes instead. The model cannot end a completion, so that all have the
+maximum length. Sizes that do not fit the time limit are left out and named in the results.
 """
 
 import argparse
@@ -19,15 +23,18 @@ import resource
 import statistics
 import subprocess
 import sys
+import time
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from policy_runs import COMMON, GENERATIONS, GRPO, ROWS, mini_generator, options, read, with_lightning, with_trl
+from policy_runs import COMMON, GENERATIONS, GRPO, ROWS, TOKENS, mini_generator, options, read, with_lightning, with_trl
 
 from rrg_rewards.data import write_json
+from rrg_rewards.models import CTChatForConditionalGeneration
 from rrg_rewards.recipes import grpo, policy
 from rrg_rewards.recipes._data import load_recipe_data
 from rrg_rewards.recipes._outputs import versions
@@ -36,6 +43,10 @@ from rrg_rewards.training import PolicyModule
 
 RESULTS = Path(__file__).parent / "results"
 SIDES = ("trl", "lightning")
+# Numbers of completions and tokens of --scaling, from the smallest step to the largest.
+SIZES = ((64, 64), (64, 128), (128, 64), (64, 256), (256, 64), (64, 512))
+# Steps of a size; the first one is not measured.
+SCALING_STEPS = 2
 SMOLLM2 = {"rows": 2, "generations": 8, "tokens": 64}
 
 
@@ -47,8 +58,28 @@ def rate(steps: list[dict[str, float]], completions: int) -> float:
 
 def mini_options(arguments: Any, output: str) -> dict[str, Any]:
     """Return the options of a run of the mini CT-CHAT."""
-    more = {"heldout_rows": 0, "max_steps": arguments.steps, "seed": arguments.seed}
+    more = {
+        "heldout_rows": 0,
+        "max_steps": arguments.steps,
+        "seed": arguments.seed,
+        "per_device_train_batch_size": arguments.completions,
+        "max_completion_length": arguments.tokens,
+    }
     return options(arguments.mini, Path(output), **more)
+
+
+def never_end() -> None:
+    """Make the end-of-sequence token of CT-CHAT improbable, on both sides."""
+    forward = CTChatForConditionalGeneration.forward
+
+    @wraps(forward)
+    def without_end(self: Any, *inputs: Any, **named: Any) -> Any:
+        output = forward(self, *inputs, **named)
+        end = torch.arange(output.logits.shape[-1]) == self.config.text_config.eos_token_id
+        output.logits = output.logits.masked_fill(end, -1e4)
+        return output
+
+    CTChatForConditionalGeneration.forward = without_end
 
 
 def smollm2_options(arguments: Any, output: str) -> dict[str, Any]:
@@ -98,13 +129,18 @@ def run_side(arguments: Any) -> float:
     """Run one side in this process and return its rate."""
     with TemporaryDirectory() as output:
         if arguments.mini is not None:
-            completions = ROWS * GENERATIONS
+            completions = arguments.completions
+            if arguments.scaling:
+                never_end()
             if arguments.side == "trl":
                 steps = with_trl(mini_options(arguments, output))
             else:
                 data, reward = read(arguments.mini, Path(output), heldout_rows=0)
-                module = PolicyModule(mini_generator(arguments.mini), reward, **GRPO, **COMMON, seed=arguments.seed)
-                steps = with_lightning(module, data.train, arguments.steps, arguments.seed)
+                generator = mini_generator(arguments.mini)
+                generator.max_new_tokens = arguments.tokens
+                module = PolicyModule(generator, reward, **GRPO, **COMMON, seed=arguments.seed)
+                rows = completions // GENERATIONS
+                steps = with_lightning(module, data.train, arguments.steps, arguments.seed, rows)
         else:
             completions = SMOLLM2["rows"] * SMOLLM2["generations"]
             chosen = smollm2_options(arguments, output)
@@ -118,12 +154,55 @@ def run_side(arguments: Any) -> float:
     return rate(steps, completions)
 
 
-def measure(side: str, seed: int) -> dict[str, float]:
+def measure(side: str, seed: int, *more: str, timeout: float | None = None) -> dict[str, float]:
     """Run one side in a new process and return its rate and its memory in GiB."""
-    command = [sys.executable, __file__, *sys.argv[1:], "--side", side, "--seed", str(seed)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    command = [sys.executable, __file__, *sys.argv[1:], "--side", side, "--seed", str(seed), *more]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout).stdout
     result: dict[str, float] = json.loads(output.splitlines()[-1])
     return result
+
+
+def scale(minutes: float) -> dict[str, Any]:
+    """Run both sides with steps of different sizes, until the time is over."""
+    deadline = time.monotonic() + 60 * minutes
+    rows: list[dict[str, Any]] = []
+    left_out: list[dict[str, int]] = []
+    for completions, tokens in SIZES:
+        size = {"completions": completions, "tokens": tokens}
+        more = ("--completions", str(completions), "--tokens", str(tokens), "--steps", str(SCALING_STEPS))
+        try:
+            runs = {side: measure(side, 0, *more, timeout=max(deadline - time.monotonic(), 0)) for side in SIDES}
+        except subprocess.TimeoutExpired:
+            left_out.append(size)
+            continue
+        seconds = {side: round(completions * tokens / run["rate"], 2) for side, run in runs.items()}
+        rows.append(
+            {
+                **size,
+                "seconds_per_step": seconds,
+                "memory_gib": {side: round(run["gib"], 2) for side, run in runs.items()},
+                "lightning_to_trl": round(seconds["trl"] / seconds["lightning"], 2),
+            }
+        )
+        print(rows[-1], flush=True)
+    return {"measured_steps": SCALING_STEPS - 1, "minutes": minutes, "sizes": rows, "left_out": left_out}
+
+
+def compare(name: str, rounds: int, steps: int) -> dict[str, Any]:
+    """Run both sides in turn."""
+    runs: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
+    for seed in range(rounds):
+        for side in SIDES:
+            runs[side].append(measure(side, seed))
+            print(name, seed, side, runs[side][-1], flush=True)
+    ratios = [own["rate"] / other["rate"] for own, other in zip(runs["lightning"], runs["trl"], strict=True)]
+    return {
+        "steps": steps,
+        "tokens_per_second": {side: [round(run["rate"], 1) for run in runs[side]] for side in SIDES},
+        "memory_gib": {side: round(max(run["gib"] for run in runs[side]), 2) for side in SIDES},
+        "ratios": [round(ratio, 3) for ratio in ratios],
+        "lightning_to_trl": round(statistics.median(ratios), 3),
+    }
 
 
 def main() -> None:
@@ -135,35 +214,35 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20, help="steps of a run (default: 20)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side (default: 3)")
     parser.add_argument("--output", type=Path, help="file to write (default: in results)")
+    parser.add_argument("--scaling", action="store_true", help="measure steps of different sizes, with --mini")
+    parser.add_argument("--minutes", type=float, default=10, help="time limit of --scaling (default: 10)")
+    parser.add_argument("--completions", type=int, default=ROWS * GENERATIONS, help=argparse.SUPPRESS)
+    parser.add_argument("--tokens", type=int, default=TOKENS, help=argparse.SUPPRESS)
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if (arguments.mini is None) == (arguments.smollm2 is None) or (arguments.smollm2 and not arguments.reports):
         parser.error("give either --mini, or --smollm2 and --reports")
+    if arguments.scaling and arguments.mini is None:
+        parser.error("--scaling needs --mini")
     if arguments.side:
         own = run_side(arguments)
         print(json.dumps({"rate": own, "gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}))
         return
     name = "mini" if arguments.mini else "smollm2"
-    runs: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
-    for seed in range(arguments.rounds):
-        for side in SIDES:
-            runs[side].append(measure(side, seed))
-            print(name, seed, side, runs[side][-1], flush=True)
-    ratios = [own["rate"] / other["rate"] for own, other in zip(runs["lightning"], runs["trl"], strict=True)]
+    load = os.getloadavg()[0]
+    found = scale(arguments.minutes) if arguments.scaling else compare(name, arguments.rounds, arguments.steps)
     result = {
         "machine": {
             "processor": platform.processor() or platform.machine(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
+            "load_average": [round(load, 1), round(os.getloadavg()[0], 1)],
         },
         "versions": versions(),
-        "steps": arguments.steps,
-        "tokens_per_second": {side: [round(run["rate"], 1) for run in runs[side]] for side in SIDES},
-        "memory_gib": {side: round(max(run["gib"] for run in runs[side]), 2) for side in SIDES},
-        "ratios": [round(ratio, 3) for ratio in ratios],
-        "lightning_to_trl": round(statistics.median(ratios), 3),
+        **found,
     }
+    name += "_scaling" * arguments.scaling
     write_json(result, arguments.output or RESULTS / f"policy_throughput_{name}.json", overwrite=True)
     print(json.dumps(result, indent=2))
 
