@@ -20,7 +20,8 @@ _OF_PAIR = ("question", "reference answer", "predict answer")
 # The prompt for grades in the paper's appendix has no placeholders.
 _PAIR = "\n\nQuestion: <question>\n\nReference answer: <reference answer>\n\nPredict answer: <predict answer>\n"
 _UNANSWERED = frozenset({"no answer", "null"})
-_SCORE = re.compile(r"\W*(?:score\W*)?(0(?:\.0)?|0?\.5|1(?:\.0)?)\W*", re.IGNORECASE)
+# Not the digits of -1 or .1.
+_SCORE = re.compile(r"\W*(?:score\W*)?(?<![-\u2212.])(0(?:\.0)?|0?\.5|1(?:\.0)?)\W*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

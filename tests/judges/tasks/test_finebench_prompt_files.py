@@ -81,7 +81,8 @@ def test_grade_prompt_task_reads_the_score_of_the_last_line(answer: str, grade: 
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "0.7", "10", "1 or 0", "Score 1: it is right", "right", "1\nIt is right.", "-0.25"]
+    "answer",
+    ["", "0.7", "10", "1 or 0", "Score 1: it is right", "right", "1\nIt is right.", "-0.25", "-1", "Score: -0.5", ".1"],
 )
 def test_grade_prompt_task_rejects_what_is_no_score(answer: str) -> None:
     with pytest.raises(AnswerError, match=r"no score of 0, 0\.5 or 1") as caught:
