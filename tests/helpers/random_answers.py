@@ -6,17 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-LEVELS = ("urgent", "actionable_not_urgent", "not_actionable_not_urgent", "benign_expected")
-TYPES = (
-    "location",
-    "severity",
-    "descriptor",
-    "measurement",
-    "certainty",
-    "unspecific",
-    "overinterpretation",
-    "temporal",
-)
+from rrg_rewards.schemas.errors import ATTRIBUTE_ERROR_TYPES, SIGNIFICANCE_WEIGHTS
+
+LEVELS, TYPES = tuple(SIGNIFICANCE_WEIGHTS), tuple(ATTRIBUTE_ERROR_TYPES)
 # Findings and explanations, some of which the repairs of the published code change.
 TEXTS = (
     "small left effusion",
