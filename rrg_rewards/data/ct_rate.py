@@ -284,6 +284,8 @@ def read_no_chest(paths: str | Path | Sequence[str | Path]) -> frozenset[str]:
                 name = parse_ct_rate_name(line.strip().replace("\\", "/").rpartition("/")[2])
             except ValueError as error:
                 raise TableError(f"{path}: line {number}: {error}") from None
+            if not name.reconstruction:
+                raise TableError(f"{path}: line {number}: {name.volume!r} is no volume, such as train_1_a_1.nii.gz")
             volumes.add(name.volume)
     return frozenset(volumes)
 

@@ -283,6 +283,9 @@ def test_read_ct_rate_volumes_without_a_chest_are_left_out_and_counted(files, tm
     lists[0].write_text("train_1_b_1\nhead.nii\n")
     with pytest.raises(TableError, match=r"no_chest_train\.txt: line 2: must be the name of a CT-RATE volume"):
         read_ct_rate(files[0], no_chest=lists)
+    lists[0].write_text("train_1_b\n")
+    with pytest.raises(TableError, match=r"no_chest_train\.txt: line 1: 'train_1_b' is no volume"):
+        read_ct_rate(files[0], no_chest=lists)
 
 
 def test_ct_rate_scans_keeps_one_reconstruction_of_each_scan(tmp_path):
