@@ -174,7 +174,10 @@ class PairReader:
             # The first pass counts such texts and warns once.
             warnings.simplefilter("ignore", PlaceholderWarning)
             section = self.columns.missing_section
+            _check_named(table, self.columns.prediction_column, "--prediction-column")
             predictions = table.texts(self.columns.prediction_column, section)
+            for column in columns:
+                _check_named(table, column, "--reference-column")
             texts = [table.texts(column, section) for column in columns] or [[None] * len(table)]
         references: Sequence[Any] = texts[0] if len(texts) == 1 else [list(row) for row in zip(*texts, strict=True)]
         if self.columns.missing_prediction == "score":
@@ -186,6 +189,14 @@ class PairReader:
         for name, labels in self._labels.items():
             context[name]["target_labels"] = table.labels(labels)
         return PairBatch(table, predictions, references, context)
+
+
+def _check_named(table: Table, column: str, option: str) -> None:
+    """Check that the table has the column, which may be a default that the user has not named."""
+    try:
+        table.text_columns(column)
+    except TableError as error:
+        raise TableError(f"{error}. {option} names the column") from error
 
 
 def _context_columns(columns: PairColumns, metrics: Mapping[str, ReportMetric]) -> dict[str, dict[str, str]]:
@@ -267,7 +278,7 @@ def join_references(
     truth = read_table(columns.references, None, delimiter)
     first = next(iter(batches))
     # A column of the other table would become the prediction, and references would be scored as predictions.
-    first.text_columns(columns.prediction_column)
+    _check_named(first, columns.prediction_column, "--prediction-column")
     named = columns.reference_columns or [name for name in ["reference"] if name in truth.columns]
     joined = [truth.renamed_texts(name, lambda column: JoinedTable.column(column, first)) for name in named]
     return replace(columns, reference_column=joined or None), JoinedTable(batches, truth, key, other_key)

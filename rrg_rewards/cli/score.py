@@ -279,8 +279,9 @@ def _show_estimates(
             sent = [] if address is None else [f"reports would be sent to {address.host}"]
             terminal.show(f"{name}: {expected[name].requests:,} requests", str(expected[name]), *sent)
         else:
-            terminal.show(f"{name}: no estimate, because it is not crimson with a language model")
-    outputs.write_summary({name: asdict(one) for name, one in expected.items()})
+            terminal.show(f"{name}: no estimate; there is one only for crimson with a language model")
+    if expected:
+        outputs.write_summary({name: asdict(one) for name, one in expected.items()})
     terminal.note("nothing was scored or sent")
     return 0
 

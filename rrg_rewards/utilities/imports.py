@@ -8,12 +8,13 @@ from types import ModuleType
 from typing import Any
 
 
-def require(module: str, extra: str) -> ModuleType:
+def require(module: str, extra: str, package: str | None = None) -> ModuleType:
     """Import an optional module, or raise an error that gives the pip command.
 
     Args:
         module: Dotted name of the module.
         extra: Extra of this package that installs the module.
+        package: Package that has the module, if pip can install it alone, without its dependencies.
 
     Raises:
         ModuleNotFoundError: If the module is not installed. The message gives the pip command.
@@ -27,8 +28,10 @@ def require(module: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise
+        alone = "" if package is None else f"--no-deps {package}, or, with its dependencies: python -m pip install "
         raise ModuleNotFoundError(
-            f"{error.name} is not installed; run: python -m pip install 'rrg-rewards[{extra}]'", name=error.name
+            f"{package or error.name} is not installed; run: python -m pip install {alone}'rrg-rewards[{extra}]'",
+            name=error.name,
         ) from error
 
 

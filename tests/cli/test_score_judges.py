@@ -263,3 +263,10 @@ def test_score_page_downloads_the_files_that_the_package_serves(folder, monkeypa
     pattern = download[download.index("--exclude") + 1]
     kept = huggingface_hub.utils.filter_repo_objects(names, ignore_patterns=[pattern])
     assert sorted(kept) == served == ["config.json", "model.safetensors", "tokenizer.json"]
+
+
+def test_score_dry_run_without_an_estimate_writes_no_summary(folder, run):
+    command = ("score", "pairs.csv", "--metrics", "rouge", "--json", "summary.json")
+    assert "rouge: no estimate" in run(*command, "--dry-run").out
+    assert not Path("summary.json").exists()
+    assert run(*command).code == 0

@@ -133,7 +133,10 @@ class _Pair:
 
 def _read_release(folder: Path) -> list[_Pair]:
     if folder.is_file():
-        raise TableError(f"{folder}: must be the folder of the release; or give the table of counts as errors")
+        raise TableError(
+            f"{folder}: must be the folder of the release, or a table of reports together with the table of counts "
+            "(errors; on the command line --counts FILE)"
+        )
     tables = {kind: read_table(folder / name) for kind, name in _FILES.items()}
     for table in tables.values():
         check_names(table.names, [_STUDY, _REFERENCE, _CANDIDATE, *_NUMBERS], table.source)

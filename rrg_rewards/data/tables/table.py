@@ -51,7 +51,10 @@ def table_format(path: str | Path, fallback: str | None = None) -> str:
     known = FORMATS.get(ending, fallback)
     if known is None:
         kind = f"the ending {ending!r}" if ending else "no ending"
-        raise TableError(f"{path}: {kind} does not tell the table's format; use one of {', '.join(FORMATS)}")
+        raise TableError(
+            f"{path}: {kind} does not tell the table's format; use one of {', '.join(FORMATS)} (.json and .xlsx are "
+            "read, not written)"
+        )
     return known
 
 

@@ -291,7 +291,7 @@ class ChatClient:
                 raise _refused(error) from None
             except openai.APIStatusError as error:
                 admission.settle(0)
-                raise _status_error(error) from None
+                raise _status_error(error, self.settings) from None
             except openai.APIConnectionError as error:
                 if isinstance(error.__cause__, ReplyRefusedError):
                     raise _refused(error.__cause__) from None
@@ -315,12 +315,16 @@ class ChatClient:
         )
         return openai.AsyncOpenAI(
             # The client requires a key, even if the server needs none.
-            api_key=settings.api_key or os.environ.get(settings.api_key_variable) or "none",
+            api_key=_api_key(settings) or "none",
             base_url=settings.base_url,
             timeout=None,
             max_retries=0,
             http_client=http_client,
         )
+
+
+def _api_key(settings: ServerSettings) -> str | None:
+    return settings.api_key or os.environ.get(settings.api_key_variable)
 
 
 def _stopped() -> CallError:
@@ -331,7 +335,7 @@ def _refused(error: ReplyRefusedError) -> CallError:
     return CallError("status", str(error), passing=False)
 
 
-def _status_error(error: Any) -> CallError:
+def _status_error(error: Any, settings: ServerSettings) -> CallError:
     """Describe a reply with an HTTP status other than 200."""
     status, code = error.status_code, error.code
     # Do not quote the server's message, which may repeat the request.
@@ -339,6 +343,8 @@ def _status_error(error: Any) -> CallError:
     if 300 <= status < 400:
         named = " (a redirect, which is not followed)"
     reason = f"the server answered HTTP {status}{named}"
+    if status == 401 and not _api_key(settings):
+        reason += f"; {settings.api_key_variable} is not set"
     if is_format_refusal(status, error.body):
         return _FormatError("status", reason, passing=False)
     passing = status in _PASSING_STATUSES or status >= 500

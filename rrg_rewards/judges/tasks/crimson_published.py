@@ -93,8 +93,8 @@ def published_messages(pair: ReportPair, guidelines: bool = False) -> list[Messa
     Raises:
         ModuleNotFoundError: If ``crimson-score`` is not installed, naming the pip command.
     """
-    package = require("CRIMSON", extra="crimson")
-    build = require("CRIMSON.prompt_parts", extra="crimson").build_prompt
+    package = require("CRIMSON", extra="crimson", package="crimson-score")
+    build = require("CRIMSON.prompt_parts", extra="crimson", package="crimson-score").build_prompt
     prompt = build(
         pair.reference,
         pair.candidate,

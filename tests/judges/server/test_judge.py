@@ -124,7 +124,8 @@ LASTING = {
 
 
 @pytest.mark.parametrize("name", LASTING)
-def test_openai_judge_fails_only_the_item_of_a_lasting_failure(name, tmp_path):
+def test_openai_judge_fails_only_the_item_of_a_lasting_failure(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
     fault, kind, reason, attempts = LASTING[name]
     with FaultServer({"bb": [fault] * 9}) as server:
         slow = name in ("hangs", "drips")
@@ -137,6 +138,14 @@ def test_openai_judge_fails_only_the_item_of_a_lasting_failure(name, tmp_path):
         assert judge.usage.failures == {kind: 1}
         assert judge.usage.calls == attempts + 3
     assert cached_answers(tmp_path) == sorted(good_answer(item) for item in ("a", "ccc", "dddd"))
+
+
+def test_openai_judge_says_that_a_refused_request_had_no_key(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with FaultServer({"bb": [status(401)] * 2}) as server:
+        without, named = (evaluate(make_judge(server, **options), ["bb"]) for options in ({}, {"api_key": "key"}))
+    assert without[0].reason == "the server answered HTTP 401 (some_code); OPENAI_API_KEY is not set"
+    assert named[0].reason == "the server answered HTTP 401 (some_code)"
 
 
 def test_openai_judge_requests_another_answer_for_a_rejected_one(tmp_path):
