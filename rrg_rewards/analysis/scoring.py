@@ -188,7 +188,7 @@ class TableScoring:
                 kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
                 self._log.warn(
                     f"the judge of {name} failed on {sum(failed.values())} of {totals.pairs} report pairs ({kinds}); "
-                    f"the column {name}_failure of --output gives the reasons"
+                    f"the first: {totals.first_failure}; the column {name}_failure of --output gives all reasons"
                 )
         bootstrap, seed = self._settings.bootstrap, self._settings.seed
         columns = self._pairs.reference_columns
@@ -364,6 +364,7 @@ class MetricTotals:
         self.pairs = 0
         self.scored = 0
         self.failed: Counter[str] = Counter()
+        self.first_failure = ""
 
     def add(self, scores: Scores) -> None:
         """Add the scores of a batch."""
@@ -371,6 +372,8 @@ class MetricTotals:
         self.scored += int(scores.scored.sum())
         # `update` also adds 0, so that every kind of failure has a count.
         self.failed.update({kind: int(rows.sum()) for kind, rows in scores.failures.items()})
+        if not self.first_failure and any(self.failed.values()):
+            self.first_failure = next(filter(None, scores.explanations.get("failure", ())), "")
         for name, values in scores.details.items():
             total, count = self._means.get(name, (0.0, 0))
             self._means[name] = total + float(values.double().nansum()), count + int((~values.isnan()).sum())

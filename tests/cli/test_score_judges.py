@@ -199,7 +199,7 @@ def test_score_names_the_limit_that_reasoning_used_up(run):
     failure = rows("scores_gpt5.csv")[0]["crimson_failure"]
     assert "all its tokens went to reasoning" in failure
     assert "max_completion_tokens" in failure
-    assert "failed on 4 of 4 report pairs (malformed 4)" in scored.err
+    assert "failed on 4 of 4 report pairs (malformed 4); the first: malformed: " in scored.err
 
 
 def test_score_with_the_defaults_is_refused_by_gpt_5(run):
