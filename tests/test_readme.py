@@ -25,7 +25,6 @@ def test_page_of_a_metric_begins_with_its_scope(page):
 def test_table_of_needs_has_a_cell_for_each_column():
     section = README.split("### What each metric needs")[1].split("\n\n")[1]
     head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]
-    assert len(rows) == 11
     assert all(len(row) == len(head) and all(row) for row in rows)
     named = {row[0].split(",")[0] for row in rows}
     assert {"CRG", "CRIMSON", "CREPE", "ER²Score", "CT-FineBench", "BERTScore"} <= named

@@ -47,7 +47,9 @@ def test_grpo_two_rewards_train_and_log_under_two_names(
 
     described = read(folder, "run.json")
     assert [(reward["name"], reward["weight"]) for reward in described["rewards"]] == [("crg", 1), ("crg_running", 0.5)]
-    assert described["rewards"][0]["signature"].startswith("crg|labeler:{words:edema,effusion,nodule}|prior:0.")
+    assert described["rewards"][0]["signature"].startswith(
+        "crg|reference:given|prediction:{words:edema,effusion,nodule}|prior:0."
+    )
     assert described["rows"]["train"] + described["rows"]["heldout"] == 12
     assert described["config"]["algorithm"] == algorithm
 
