@@ -184,8 +184,8 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
             rank_zero_warn(
                 f"{self.name}: the labels of references are given{'' if other is None else f' by {other}'}, and those "
                 f"of predictions made by {own}. Labelers differ on the same text: CT-RATE's published labels and "
-                "RadBERT do so on 131 of 3,039 validation volumes. Use one labeler for both sides; if it is the same, "
-                "name it as reference_labeler",
+                "RadBERT do so on 131 of 3,039 validation volumes. Use one labeler for both sides, unless "
+                "people set the given labels; if it is the same, name it as reference_labeler",
                 LabelerWarning,
             )
 

@@ -76,6 +76,7 @@ def read_rexval(folder: str | Path, significant: bool | None = None, rater: int 
     if rater is not None and rater not in raters:
         raise ValueError(f"rater must be one of {', '.join(map(str, raters))}, got {rater}")
     kinds = (True, False) if significant is None else (significant,)
+    candidates = {kind: texts.required_texts(kind) for kind in {kind for _, kind in by_pair}}
     records = []
     for (study, kind), by_rater in sorted(by_pair.items()):
         chosen = [numbers for index, numbers in by_rater.items() if rater in (None, index)]
@@ -86,7 +87,7 @@ def read_rexval(folder: str | Path, significant: bool | None = None, rater: int 
         records.append(
             ErrorRecord(
                 references[study],
-                texts.required_texts(kind)[study],
+                candidates[kind][study],
                 found,
                 "rexval",
                 significant=weighty if significant is None else None,
