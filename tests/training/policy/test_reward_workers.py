@@ -4,7 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import threading
-import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from tiny_generator import AboveAverage, says_edema, tiny_generator, train, weig
 
 from rrg_rewards.training import PolicyModule
 from rrg_rewards.training.policy import reward_workers
-from rrg_rewards.training.policy.reward_workers import RewardWorker
+from rrg_rewards.training.policy.reward_workers import RewardClock, RewardWorker
 from rrg_rewards.training.policy.rewards import RewardSet
 
 
@@ -100,7 +100,10 @@ def test_policy_module_the_worker_of_the_rewards_ends_with_the_run(overlap, erro
     with pytest.raises((SystemExit, type(error))):
         train(module, 2, callbacks=[Interrupts(error)])
     assert module._reward_worker is None
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("rewards")]
+    for thread in [thread for thread in threading.enumerate() if thread.name.startswith("rewards")]:
+        # A call that has begun is completed.
+        thread.join(30)
+        assert not thread.is_alive()
     assert not [child for child in multiprocessing.active_children() if child.name == "rewards"]
 
 
@@ -110,22 +113,24 @@ def test_policy_module_an_error_of_a_reward_in_the_background_ends_the_run():
         train(module, 1)
 
 
-def test_policy_module_rewards_in_the_background_run_during_the_first_forward_pass():
-    seconds = 0.2
-    times = {}
-    for overlap in (None, "thread"):
-        module = PolicyModule(tiny_generator(), TakesTime(seconds), overlap_rewards=overlap)
-        scores = module.generator.log_probs
+@pytest.mark.parametrize("overlap", [None, "thread"])
+def test_policy_module_rewards_in_the_background_run_during_the_first_forward_pass(overlap):
+    forward, overlapped = threading.Event(), []
 
-        def slow(*arguments, of=scores):
-            time.sleep(seconds)
-            return of(*arguments)
+    def waits_for_the_forward_pass(completions, **columns):
+        overlapped.append(forward.wait(0 if overlap is None else 30))
+        return word_value(completions)
 
-        module.generator.log_probs = slow
-        start = time.perf_counter()
-        train(module, 4)
-        times[overlap] = time.perf_counter() - start
-    assert times[None] - times["thread"] > 2 * seconds
+    module = PolicyModule(tiny_generator(), waits_for_the_forward_pass, overlap_rewards=overlap)
+    scores = module.generator.log_probs
+
+    def log_probs(*arguments):
+        forward.set()
+        return scores(*arguments)
+
+    module.generator.log_probs = log_probs
+    train(module, 1)
+    assert overlapped == [overlap is not None]
 
 
 @pytest.fixture
@@ -164,12 +169,29 @@ def test_policy_module_settings_of_the_overlap_are_checked():
         PolicyModule(tiny_generator(), says_edema, overlap_rewards="threads")
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0.05, 1), (0.0, 0)])
-def test_policy_module_expensive_rewards_are_mentioned_once(monkeypatch, seconds, said):
+@pytest.mark.parametrize(("share", "said"), [(0.0, 1), (1.0, 0)])
+def test_policy_module_expensive_rewards_are_mentioned_once(monkeypatch, share, said):
     told = []
     monkeypatch.setattr(reward_workers, "rank_zero_info", told.append)
-    monkeypatch.setattr(reward_workers, "_SHARE", 0.2)
-    train(PolicyModule(tiny_generator(), TakesTime(seconds)), 12)
+    monkeypatch.setattr(reward_workers, "_SHARE", share)
+    train(PolicyModule(tiny_generator(), says_edema), 12)
     assert len(told) == said
     if said:
         assert "overlap_rewards='thread'" in told[0]
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.02, ["2%"]), (0.005, [])])
+def test_reward_clock_leaves_out_the_first_rollout(monkeypatch, seconds, said):
+    now, told = [0.0], []
+    monkeypatch.setattr(reward_workers, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(reward_workers, "rank_zero_info", told.append)
+
+    def passes(duration):
+        now[0] += duration
+
+    clock = RewardClock()
+    for rollout in range(9):
+        clock.count_rollout()
+        clock.time(lambda: passes(seconds if rollout else 10.0))  # noqa: B023
+        passes(1 - seconds)
+    assert [text.split()[2] for text in told] == said
