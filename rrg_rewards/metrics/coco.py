@@ -84,32 +84,20 @@ def _without_marks(text: str, is_prediction: bool) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CocoBLEUScores(Scores):
-    """BLEU of each report pair, with the counts of n-grams.
+class CountedScores(Scores):
+    """Scores of report pairs with counts, whose sums determine the corpus value.
 
     Args:
-        value: BLEU of the pair, float64 tensor ``(N,)``.
-        counts: For each pair the counts of :class:`~rrg_rewards.functional.captions.BleuCounts` in their order, int64
-            tensor ``(N, 10)``; 0 if unscorable.
-        n_gram: :math:`N`, or ``"mean"``.
+        value: Scores of the pairs, float64 tensor ``(N,)``.
+        counts: Counts of each pair, tensor ``(N, K)``; 0 if unscorable.
     """
 
     counts: Tensor
-    n_gram: int | str
 
     @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
-        """Counts of the scored pairs, ``(M, 10)``."""
+        """Counts of the scored pairs, ``(M, K)``."""
         return (self.counts[self.scored],)
-
-    def corpus_value(self, num_scored: Tensor, *sums: Tensor) -> Tensor:
-        """BLEU of the summed counts; NaN without a pair."""
-        value = _chosen_bleu(caption_bleu(_unpacked(sums[0])), self.n_gram)
-        return value.masked_fill(num_scored == 0, float("nan"))
-
-    def corpus_parts(self, *sufficient_statistics: Tensor) -> dict[str, Tensor]:
-        """``bleu_1`` to ``bleu_4`` and ``bleu_mean`` of the corpus."""
-        return _named_bleu(caption_bleu(_unpacked(sufficient_statistics[0].sum(0))))
 
     def expand(self, rows: Tensor) -> Self:
         """Return scores of ``N`` pairs: these scores where ``rows`` is true, else NaN and counts of 0."""
@@ -120,6 +108,51 @@ class CocoBLEUScores(Scores):
     def take(self, rows: Tensor) -> Self:
         """Return the scores of the pairs with the indices ``rows``, in this order."""
         return replace(self, value=self.value[rows], counts=self.counts[rows])
+
+
+class CountedMetric(CocoMetric):
+    """A metric whose corpus value is that of the sums of its counts.
+
+    Args:
+        zeros: Counts of no report, in their type.
+        text: How texts are prepared.
+        kwargs: Further arguments of :class:`torchmetrics.Metric`.
+    """
+
+    counts: Tensor
+
+    def __init__(self, zeros: Tensor, text: Preparation, **kwargs: Any) -> None:
+        super().__init__(text, parts=None, **kwargs)
+        self.add_state("counts", zeros, dist_reduce_fx="sum")
+        self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
+
+    def _accumulate(self, scores: Scores) -> None:
+        assert isinstance(scores, CountedScores)
+        self.counts = self.counts + scores.counts.sum(0).to(self.device)
+        self.num_scored = self.num_scored + int(scores.scored.sum())
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CocoBLEUScores(CountedScores):
+    """BLEU of each report pair, with the counts of n-grams.
+
+    Args:
+        value: BLEU of the pair, float64 tensor ``(N,)``.
+        counts: For each pair the counts of :class:`~rrg_rewards.functional.captions.BleuCounts` in their order, int64
+            tensor ``(N, 10)``; 0 if unscorable.
+        n_gram: :math:`N`, or ``"mean"``.
+    """
+
+    n_gram: int | str
+
+    def corpus_value(self, num_scored: Tensor, *sums: Tensor) -> Tensor:
+        """BLEU of the summed counts; NaN without a pair."""
+        value = _chosen_bleu(caption_bleu(_unpacked(sums[0])), self.n_gram)
+        return value.masked_fill(num_scored == 0, float("nan"))
+
+    def corpus_parts(self, *sufficient_statistics: Tensor) -> dict[str, Tensor]:
+        """``bleu_1`` to ``bleu_4`` and ``bleu_mean`` of the corpus."""
+        return _named_bleu(caption_bleu(_unpacked(sufficient_statistics[0].sum(0))))
 
 
 def _unpacked(packed: Tensor) -> BleuCounts:
@@ -135,7 +168,7 @@ def _chosen_bleu(bleu: Tensor, n_gram: int | str) -> Tensor:
     return bleu.mean(-1) if isinstance(n_gram, str) else bleu[..., n_gram - 1]
 
 
-class CocoBLEU(CocoMetric):
+class CocoBLEU(CountedMetric):
     r"""BLEU as pycocoevalcap computes it: of the counts of n-grams of the whole corpus.
 
     The formula is that of :func:`rrg_rewards.functional.captions.caption_bleu`. The corpus value is BLEU of the sums of
@@ -164,15 +197,11 @@ class CocoBLEU(CocoMetric):
 
     name = "coco_bleu"
 
-    counts: Tensor
-
     def __init__(self, n_gram: int | Literal["mean"] = 4, text: Preparation = "vlm3d", **kwargs: Any) -> None:
-        super().__init__(text, parts=None, **kwargs)
+        super().__init__(torch.zeros(2 * N_GRAMS + 2, dtype=torch.long), text, **kwargs)
         if n_gram not in (*range(1, N_GRAMS + 1), "mean"):
             raise ValueError(f"n_gram must be 1, 2, 3, 4 or 'mean', got {n_gram!r}")
         self.n_gram = n_gram
-        self.add_state("counts", torch.zeros(2 * N_GRAMS + 2, dtype=torch.long), dist_reduce_fx="sum")
-        self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
 
     @property
     def signature(self) -> str:
@@ -188,11 +217,6 @@ class CocoBLEU(CocoMetric):
         counts = torch.stack(packed) if packed else torch.zeros(0, 2 * N_GRAMS + 2, dtype=torch.long)
         value = _chosen_bleu(caption_bleu(_unpacked(counts)), self.n_gram)
         return CocoBLEUScores(value, counts=counts, n_gram=self.n_gram)
-
-    def _accumulate(self, scores: Scores) -> None:
-        assert isinstance(scores, CocoBLEUScores)
-        self.counts = self.counts + scores.counts.sum(0).to(self.device)
-        self.num_scored = self.num_scored + int(scores.scored.sum())
 
     def compute(self) -> Tensor:
         """BLEU of the corpus so far: float64 scalar; NaN, with a warning, if all pairs are unscorable."""
@@ -255,7 +279,7 @@ class CocoROUGE(CocoMetric):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class MeteorScores(Scores):
+class MeteorScores(CountedScores):
     """METEOR of each report pair, with its statistics.
 
     Args:
@@ -264,13 +288,7 @@ class MeteorScores(Scores):
         jar: The program.
     """
 
-    counts: Tensor
     jar: MeteorJar
-
-    @property
-    def sufficient_statistics(self) -> tuple[Tensor, ...]:
-        """Statistics of the scored pairs, ``(M, 23)``."""
-        return (self.counts[self.scored],)
 
     def corpus_value(self, num_scored: Tensor, *sums: Tensor) -> Tensor:
         """METEOR of the summed statistics; NaN without a pair."""
@@ -279,18 +297,8 @@ class MeteorScores(Scores):
         found = torch.tensor(values, dtype=torch.float64).reshape(sums[0].shape[:-1])
         return found.masked_fill(num_scored.cpu() == 0, float("nan"))
 
-    def expand(self, rows: Tensor) -> Self:
-        """Return scores of ``N`` pairs: these scores where ``rows`` is true, else NaN and statistics of 0."""
-        counts = self.counts.new_zeros(len(rows), self.counts.shape[1])
-        counts[rows] = self.counts
-        return replace(self, value=super().expand(rows).value, counts=counts)
 
-    def take(self, rows: Tensor) -> Self:
-        """Return the scores of the pairs with the indices ``rows``, in this order."""
-        return replace(self, value=self.value[rows], counts=self.counts[rows])
-
-
-class CocoMETEOR(CocoMetric):
+class CocoMETEOR(CountedMetric):
     """METEOR 1.5 as pycocoevalcap computes it, by the authors' program in Java.
 
     Words are matched by form, stem, synonym and paraphrase; recall weighs more than precision, and matches that are not
@@ -321,14 +329,10 @@ class CocoMETEOR(CocoMetric):
 
     name = "coco_meteor"
 
-    counts: Tensor
-
     def __init__(self, text: Preparation = "vlm3d", **kwargs: Any) -> None:
-        super().__init__(text, parts=None, **kwargs)
-        self.jar = MeteorJar()
-        zeros = torch.zeros(self.jar.num_statistics, dtype=torch.float64)
-        self.add_state("counts", zeros, dist_reduce_fx="sum")
-        self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
+        jar = MeteorJar()
+        super().__init__(torch.zeros(jar.num_statistics, dtype=torch.float64), text, **kwargs)
+        self.jar = jar
 
     @property
     def signature(self) -> str:
@@ -341,11 +345,6 @@ class CocoMETEOR(CocoMetric):
         value = torch.tensor(self.jar.evaluate(found), dtype=torch.float64)
         counts = torch.tensor([summable(row) for row in found], dtype=torch.float64)
         return MeteorScores(value, counts=counts.reshape(len(preds), self.jar.num_statistics), jar=self.jar)
-
-    def _accumulate(self, scores: Scores) -> None:
-        assert isinstance(scores, MeteorScores)
-        self.counts = self.counts + scores.counts.sum(0).to(self.device)
-        self.num_scored = self.num_scored + int(scores.scored.sum())
 
     def compute(self) -> Tensor:
         """METEOR of the corpus so far: float64 scalar; NaN, with a warning, if all pairs are unscorable."""

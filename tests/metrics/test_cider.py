@@ -6,26 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from caption_texts import PREDS, TARGET
 
 from rrg_rewards.metrics import CIDEr
 from rrg_rewards.rewards import make_reward
-
-PREDS = [
-    'Findings: Small "left" effusion .\nNo mass_ . The heart is normal .<|eot_id|>',
-    "Clear lungs.",
-    "",
-    "nodule",
-    "No acute abnormality. No acute abnormality.",
-    "small  left   effusion",
-]
-TARGET = [
-    "Findings: Small left pleural effusion . No mass . \nThe heart is of normal size .",
-    "Clear lungs.",
-    "Normal.",
-    "Large opacity in the right lung .",
-    "No acute abnormality.",
-    "small left  pleural effusion",
-]
 
 
 def test_cider_of_several_updates_is_that_of_one_call() -> None:

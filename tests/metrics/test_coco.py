@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from caption_texts import PREDS, TARGET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,23 +23,6 @@ needs_library = pytest.mark.skipif(find_spec("pycocoevalcap") is None, reason="n
 needs_java = pytest.mark.skipif(
     find_spec("pycocoevalcap") is None or shutil.which("java") is None, reason="needs pycocoevalcap and Java"
 )
-
-PREDS = [
-    'Findings: Small "left" effusion .\nNo mass_ . The heart is normal .<|eot_id|>',
-    "Clear lungs.",
-    "",
-    "nodule",
-    "No acute abnormality. No acute abnormality.",
-    "small  left   effusion",
-]
-TARGET = [
-    "Findings: Small left pleural effusion . No mass . \nThe heart is of normal size .",
-    "Clear lungs.",
-    "Normal.",
-    "Large opacity in the right lung .",
-    "No acute abnormality.",
-    "small left  pleural effusion",
-]
 
 
 def official_texts(preds: Sequence[str], target: Sequence[Sequence[str]]) -> tuple[dict[int, Any], dict[int, Any]]:
