@@ -138,6 +138,9 @@ class Judge(Backend, ABC):
     is_immediate = False
     """Whether :meth:`evaluate` never waits, so that asynchronous calls have no benefit."""
 
+    has_independent_rows = False
+    """Whether an item is evaluated in the same way whatever other items are evaluated with it."""
+
     is_stopped = False
     """Whether :meth:`stop` was called."""
 

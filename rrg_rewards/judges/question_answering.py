@@ -179,6 +179,13 @@ class Examiner(Backend):
         return all(judge is None or judge.is_immediate for judge in (self.builder, self.answerer, self.comparer))
 
     @property
+    def has_independent_rows(self) -> bool:
+        """Whether all steps have independent rows, as :attr:`rrg_rewards.judges.Judge.has_independent_rows` says."""
+        return all(
+            judge is None or judge.has_independent_rows for judge in (self.builder, self.answerer, self.comparer)
+        )
+
+    @property
     def signature(self) -> dict[str, str]:
         """Question schema with digest, and for each step the digest of the engine, or the judge and its prompt."""
         words = answer_vocabulary().digest

@@ -29,6 +29,7 @@ class RuleJudge(Judge):
     """
 
     is_immediate = True
+    has_independent_rows = True
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this judge: none."""

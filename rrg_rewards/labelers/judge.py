@@ -72,6 +72,7 @@ class JudgeLabeler(FallibleLabeler):
             raise ValueError(
                 "judge: the judge 'rules' evaluates CRIMSON only; for rules use the labeler 'rules:SCHEMA'"
             )
+        self.has_independent_rows = self.judge.has_independent_rows
         if remembered < 0:
             raise ValueError(f"remembered must be at least 0, got {remembered}")
         self.remembered = remembered

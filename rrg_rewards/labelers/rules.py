@@ -51,6 +51,9 @@ class RuleLabeler(Backend):
         ['Hiatal hernia']
     """
 
+    has_independent_rows = True
+    """Whether the labels of a report are the same in any batch."""
+
     def __init__(self, schema: str | Path = "ct_rate") -> None:
         self.schema = str(absolute_yaml_path(schema))
         self._engine, self._labels = _rules(self.schema)

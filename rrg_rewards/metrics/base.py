@@ -212,6 +212,15 @@ class ReportMetric(ScalarMetric, ABC):
         return True
 
     @property
+    def has_independent_rows(self) -> bool:
+        """Whether the scores of a pair are the same numbers in any batch.
+
+        Trainers score the pairs of such a metric in parts. It is false by default: models pad the texts of a batch, and
+        the padding changes their scores by rounding.
+        """
+        return False
+
+    @property
     def depends_on_corpus(self) -> bool:
         """Whether the score of a pair depends on the references of all pairs, which :meth:`in_corpus` reads."""
         return False

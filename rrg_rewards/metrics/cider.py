@@ -103,6 +103,8 @@ class CiderScores(Scores):
 
     texts: tuple[Any, ...]
 
+    _row_fields = ("texts",)
+
     def expand(self, rows: Tensor) -> Self:
         """Return scores of ``N`` pairs: these scores where ``rows`` is true, else NaN."""
         return replace(self, value=super().expand(rows).value, texts=place_results(self.texts, rows))

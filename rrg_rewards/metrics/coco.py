@@ -94,6 +94,8 @@ class CountedScores(Scores):
 
     counts: Tensor
 
+    _row_fields = ("counts",)
+
     @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
         """Counts of the scored pairs, ``(M, K)``."""

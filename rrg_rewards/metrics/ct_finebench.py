@@ -340,6 +340,11 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         return self.examiner.is_immediate
 
     @property
+    def has_independent_rows(self) -> bool:
+        """Whether all steps evaluate a report in the same way in any batch."""
+        return self.examiner.has_independent_rows
+
+    @property
     def signature(self) -> str:
         """Metric, mode, question schema, builder, answerer and comparer in one line."""
         return format_signature("ct_finebench", mode=self.mode, **self.examiner.signature)

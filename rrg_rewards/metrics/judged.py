@@ -74,6 +74,8 @@ class JudgedScores(Scores):
 
     results: tuple[Any, ...]
 
+    _row_fields = ("results",)
+
     @property
     def failures(self) -> dict[str, Tensor]:
         """Pairs on which the judge failed, by kind of failure: bool tensors ``(N,)``."""
@@ -196,6 +198,11 @@ class JudgedMetric(AsyncReportMetric[Item, Result]):
         """Return what the judge would be asked about each scorable pair, without asking it."""
         _, chosen_preds, chosen_target, chosen_context = self._choose(preds, target, context)
         return self._items(chosen_preds, chosen_target, chosen_context)
+
+    @property
+    def has_independent_rows(self) -> bool:
+        """Whether the judge evaluates an item in the same way in any batch."""
+        return self.judge.has_independent_rows
 
     async def _query(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
         return await self.judge.evaluate(self.task, items)

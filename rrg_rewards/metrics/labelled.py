@@ -39,6 +39,8 @@ class LabelledScores(Scores):
     labels: tuple[str, ...]
     outcomes: tuple[JudgeFailure | None, ...] | None = None
 
+    _row_fields = ("preds", "target", "outcomes")
+
     @property
     def failures(self) -> dict[str, Tensor]:
         """Pairs on which the labeler failed, by kind of failure: bool tensors ``(N,)``; empty if it never fails."""
@@ -146,6 +148,11 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         texts = tuple([text for text, chosen in zip(column, rows, strict=True) if chosen] for column in (preds, target))
         scores = self._score_labels(ours[rows], theirs[rows], (texts[0], texts[1])).expand(rows)
         return replace(scores, outcomes=failures)
+
+    @property
+    def has_independent_rows(self) -> bool:
+        """Whether the labels of a report are the same in any batch: those of rules and of judges."""
+        return bool(getattr(self.labeler, "has_independent_rows", False))
 
     def reset(self) -> None:
         """Reset the states to their defaults. The signature stays that of the last scores until there are new ones."""

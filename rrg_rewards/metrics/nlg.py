@@ -57,6 +57,7 @@ class BLEU(ReportMetric):
 
     name = "bleu"
     context = ()
+    has_independent_rows = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 
@@ -121,6 +122,7 @@ class ROUGE(ReportMetric):
 
     name = "rouge"
     context = ()
+    has_independent_rows = True
     best_of_references = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
@@ -234,6 +236,7 @@ class ChrF(ReportMetric):
 
     name = "chrf"
     context = ()
+    has_independent_rows = True
     best_of_references = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0

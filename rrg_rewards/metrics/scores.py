@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -33,6 +33,9 @@ class Scores:
 
     value: Tensor
     details: Mapping[str, Tensor] = field(default_factory=dict)
+
+    # Names of the further fields with one value for each pair: tensors ``(N, ...)``, tuples, or None.
+    _row_fields: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         _check_scores("value", self.value)
@@ -163,6 +166,21 @@ class Scores:
             details={name: _scatter(detail, rows) for name, detail in self.details.items()},
         )
 
+    def joined(self, others: Sequence[Self]) -> Self:
+        """Return the scores of these pairs and then those of others, all of one metric.
+
+        Example:
+            >>> import torch
+            >>> Scores(torch.tensor([0.5])).joined([Scores(torch.tensor([1.0]))]).value
+            tensor([0.5000, 1.0000])
+        """
+        parts = [self, *others]
+        return replace(
+            self,
+            details={name: torch.cat([part.details[name] for part in parts]) for name in self.details},
+            **{name: _joined([getattr(part, name) for part in parts]) for name in ("value", *self._row_fields)},
+        )
+
     def take(self, rows: Tensor) -> Self:
         """Return the scores of the pairs with the indices ``rows`` (int64, ``(M,)``), in this order."""
         return replace(
@@ -187,6 +205,13 @@ def _scatter(values: Tensor, rows: Tensor) -> Tensor:
     out = values.new_full((len(rows), *values.shape[1:]), float("nan"))
     out[rows] = values
     return out
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return tensors or tuples of several parts as one; ``None`` if all parts are None."""
+    if isinstance(parts[0], Tensor):
+        return torch.cat(list(parts))
+    return None if parts[0] is None else tuple(item for part in parts for item in part)
 
 
 def score_sums(scores: Scores, names: Sequence[str]) -> Tensor:

@@ -1,5 +1,6 @@
 """Reward functions for TRL: scores of metrics, rewards for the form of a report, and composed rewards."""
 
+from rrg_rewards.rewards.background import BackgroundReward
 from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward
 from rrg_rewards.rewards.compose import AsyncComposedReward, ComposedReward, Gate, RewardPart, compose
 from rrg_rewards.rewards.crepe import CrepeReward
@@ -12,6 +13,7 @@ from rrg_rewards.rewards.shaping import FormatReward, OverlongPenalty, Repetitio
 __all__ = [
     "AsyncComposedReward",
     "AsyncMetricReward",
+    "BackgroundReward",
     "CRGReward",
     "ComposedReward",
     "CrepeReward",

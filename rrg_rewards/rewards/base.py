@@ -190,6 +190,14 @@ class Reward(ABC):
         """
         return ()
 
+    @property
+    def has_independent_rows(self) -> bool:
+        """Whether the reward of a completion is the same in any batch, so that a batch can be scored in parts.
+
+        A call is then :meth:`score` followed by :meth:`finish`, and changes no state.
+        """
+        return False
+
     def fitted_options(self) -> dict[str, Any]:
         """Return the options of :func:`rrg_rewards.rewards.make_reward` that :meth:`fit` has estimated, as numbers."""
         return {}
@@ -238,6 +246,24 @@ class Reward(ABC):
                 or missing.
         """
         return self._finish(self._score(completions, columns), len(completions), log_metric, log_extra)
+
+    def finish(
+        self,
+        scores: Scores,
+        num_completions: int,
+        log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+    ) -> list[float | None]:
+        """Log the scores of a batch that :meth:`score` has returned, and return its rewards, as a call does."""
+        return self._finish(scores, num_completions, log_metric, log_extra)
+
+    def read_columns(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of the columns that the reward reads.
+
+        Raises:
+            ValueError: If one is missing.
+        """
+        return {name: self._column(columns, name) for name in self.columns}
 
     def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
         """Return the scores of a training batch; may update the state of the reward."""
@@ -370,6 +396,14 @@ class MetricReward(Reward):
         """Columns of the data set that the reward reads."""
         reference = () if self.reference_column is None else (self.reference_column,)
         return (*reference, *self.context_columns.values())
+
+    @property
+    def has_independent_rows(self) -> bool:
+        """Whether the metric's rows are independent, and no subclass scores differently."""
+        own = type(self)
+        plain = own.score is MetricReward.score and own._score is Reward._score
+        called = own.__call__ in (Reward.__call__, AsyncReward.__call__)
+        return plain and called and self.metric.has_independent_rows
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Return the scores of the metric, without the sign of the reward; see :meth:`Reward.score`."""

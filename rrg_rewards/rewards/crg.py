@@ -181,6 +181,12 @@ class CRGReward(MetricReward):
         """``("prior",)`` for a running prior, and before a prior of the data set is fitted."""
         return ("prior",) if self.prior_mode == "running" or self.prior is None else ()
 
+    @property
+    def has_independent_rows(self) -> bool:
+        """Whether the prior is constant and the labels of a report are the same in any batch."""
+        plain = type(self).score is CRGReward.score
+        return plain and self.prior_mode != "running" and self.metric.has_independent_rows
+
     def fitted_options(self) -> dict[str, Any]:
         """Return the prior that :meth:`fit` has computed."""
         if self.prior_mode != "dataset" or self.prior is None:

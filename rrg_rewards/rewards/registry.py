@@ -8,6 +8,7 @@ from typing import Any
 
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.registry import METRICS, MetricMaker, maker_of
+from rrg_rewards.rewards.background import BackgroundReward
 from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward, named_columns
 from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
 from rrg_rewards.utilities.names import check_required, unknown_name_message
@@ -27,6 +28,7 @@ _REWARDS = {
 REWARDS = Registry("reward", "rrg_rewards.rewards", _REWARDS, METRICS)
 """The rewards of this package that are no metrics, and those of the entry points ``rrg_rewards.rewards``."""
 
+_OF_MAKE_REWARD = frozenset({*OUTPUT_OPTIONS, "background"})
 _OF_EVERY_REWARD = inspect.signature(MetricReward).parameters.keys() - {"metric"}
 
 
@@ -61,10 +63,10 @@ class _RewardMaker:
         if any_name and ":" in name and (self.metric is None or self.metric.function is None):
             return None
         if self.metric is None:
-            return {*inspect.signature(called).parameters, *OUTPUT_OPTIONS}
+            return {*inspect.signature(called).parameters, *_OF_MAKE_REWARD}
         return {
             *self.metric.options,
-            *OUTPUT_OPTIONS,
+            *_OF_MAKE_REWARD,
             *_OF_EVERY_REWARD,
             *(f"{keyword}_column" for keyword in self.context),
         }
@@ -157,10 +159,12 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
             mode of ``ct_finebench`` is by default ``"f1"``, and ``"recall"`` without a ``reference_column``. Options of
             every reward: ``key``, the name of a sub-score that is the reward instead of the score, with ``sign``, 1 if
             a higher sub-score is better and -1 if a lower one is; and ``transform``, a mapping with ``scale``,
-            ``shift`` and ``clip`` (:class:`rrg_rewards.rewards.output.RewardTransform`).
+            ``shift`` and ``clip`` (:class:`rrg_rewards.rewards.output.RewardTransform`); and ``background``, the number
+            of processes in which the reward is computed (:class:`rrg_rewards.rewards.BackgroundReward`).
 
     Raises:
-        ValueError: If the name or an option is unknown, or an option without a default is missing.
+        ValueError: If the name or an option is unknown, an option without a default is missing, or the reward cannot be
+            computed in the background.
         ImportError: If the module of a path or of a plug-in cannot be imported.
 
     Example:
@@ -181,9 +185,10 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
     check_reward_options(name, **options)
     check_required(f"reward {name!r}", maker.required, options)
     output = RewardOutput.from_options(options)
-    reward = maker.make({key: value for key, value in options.items() if key not in OUTPUT_OPTIONS})
+    reward = maker.make({key: value for key, value in options.items() if key not in _OF_MAKE_REWARD})
     reward.output = output
-    return reward
+    processes = options.get("background")
+    return reward if processes is None else BackgroundReward(reward, processes)
 
 
 @dataclass(frozen=True)

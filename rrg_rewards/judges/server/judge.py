@@ -72,6 +72,8 @@ class OpenAIJudge(Judge):
         ValueError: base_url is on another machine, 'api.example.org', ... pass allow_remote=True
     """
 
+    has_independent_rows = True
+
     # For help() and inspect.signature().
     __signature__ = inspect.signature(ServerSettings)
 

@@ -1,6 +1,6 @@
 """Interface of report generators for reinforcement learning."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -72,6 +72,10 @@ class Completions:
         return [row[:length] for row, length in zip(self.tokens.tolist(), self.lengths.tolist(), strict=True)]
 
 
+OnFinished = Callable[[Tensor, Completions], None]
+"""Function of the numbers of rows, ``(n,)``, and of their completions."""
+
+
 @dataclass(frozen=True)
 class TokenScores:
     """Scores of given completions under a policy.
@@ -135,7 +139,9 @@ class ReportGenerator(Protocol):
 
     Dr. GRPO requires the attribute ``max_new_tokens``, the maximum length of a completion. PPO requires the attribute
     ``hidden_size``, the width of :attr:`TokenScores.hidden`. A generator whose samples come from a copy of the weights
-    has the method ``update_engine()``, which the trainer calls before sampling if weights have changed.
+    has the method ``update_engine()``, which the trainer calls before sampling if weights have changed. If ``sample``
+    has an argument ``on_finished``, the trainer passes a function to which the generator gives completions that have
+    ended, with the numbers of their rows, while it samples others; their rewards are then computed meanwhile.
     """
 
     def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:

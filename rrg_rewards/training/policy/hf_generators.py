@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 from transformers import DynamicCache, GenerationConfig, ProcessorMixin
 
 from rrg_rewards.training.policy.adapters import adapters_merged
-from rrg_rewards.training.policy.generators import Batch, Completions, TokenScores
+from rrg_rewards.training.policy.generators import Batch, Completions, OnFinished, TokenScores
 from rrg_rewards.training.policy.shared_prompts import (
     Prompts,
     accepted_arguments,
@@ -149,8 +149,15 @@ class CausalLMGenerator(_Generator):
             raise ValueError(f"rows must have a prompt, got columns {', '.join(columns)}")
         return {**columns, **self._inputs(columns["prompt"], columns.get("image"))}
 
-    def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:
-        """Generate one completion for each row."""
+    def sample(self, batch: Batch, *, greedy: bool = False, on_finished: OnFinished | None = None) -> Completions:
+        """Generate one completion for each row.
+
+        Args:
+            batch: The rows.
+            greedy: Whether to decode greedily.
+            on_finished: Called with the numbers of rows that have ended, and their completions, while others are
+                generated. Not called for models whose rows share no prompts.
+        """
         inputs = _tensors(batch)
         cache = None if is_sharded(self.model) else new_cache(self.model)
         if cache is None:
@@ -167,6 +174,7 @@ class CausalLMGenerator(_Generator):
                 temperature=0.0 if greedy else self.temperature,
                 end_token_ids=self.end_token_ids,
                 pad_token_id=self.tokenizer.pad_token_id,
+                on_finished=on_finished,
             )
         return completions if self.merge_adapters and not greedy else replace(completions, log_probs=None)
 

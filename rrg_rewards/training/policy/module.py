@@ -108,10 +108,12 @@ class PolicyModule(SamplingModule):
             noise changes the probability ratios. Hugging Face models also require it for gradient checkpointing. By
             default, the generator is always in evaluation mode.
         reference_column: Column of the reference reports, which validation returns.
-        overlap_rewards: Compute rewards in the background as soon as the completions are sampled, while the policy
-            computes the greedy completions of ``scst``, log-probabilities, values, and, with one minibatch, the forward
-            pass of the first step. ``"thread"`` is for judges and functions that release Python's global lock,
-            ``"process"`` for rules in Python, whose functions must be picklable. Results are the same, unless a reward
+        overlap_rewards: Compute rewards in the background as soon as completions are sampled, while the policy samples
+            the others, the greedy completions of ``scst``, log-probabilities, values, and, with one minibatch, the
+            forward pass of the first step. ``"thread"`` is for judges and functions that release Python's global lock,
+            ``"process"`` for rules in Python, whose functions must be picklable. ``"auto"`` measures the share of the
+            rewards in the first rollouts, and chooses one of them if it is above 1 %, and for rules if a core is free;
+            it needs ``if __name__ == "__main__":``, as ``"process"`` does. Results are the same, unless a reward
             function draws from global random generators. Default: rewards are computed after the policy's scores.
         seed: Seed of sampling, minibatches and the value head.
 
@@ -170,7 +172,7 @@ class PolicyModule(SamplingModule):
         schedule: ScheduleName = "constant",
         train_mode: bool = False,
         reference_column: str = "reference",
-        overlap_rewards: OverlapName | None = None,
+        overlap_rewards: OverlapName | Literal["auto"] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(OptimizerSettings(learning_rate, weight_decay, warmup_ratio, schedule, seed))

@@ -1,11 +1,13 @@
 """Rewards in the background: a thread or a process that scores completions while the policy computes."""
 
+import os
 import pickle
 import signal
 import time
 import traceback
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Literal
@@ -14,63 +16,156 @@ import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
-from rrg_rewards.training.policy.rewards import RewardSet, RewardTable
+from rrg_rewards.rewards.background import RowScorer, check_picklable, join_parts, scores_of
+from rrg_rewards.rewards.base import Reward, is_asynchronous
+from rrg_rewards.training.policy.generators import Batch
+from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, as_completions, columns_of
+from rrg_rewards.utilities.processes import num_processes
 
 OverlapName = Literal["thread", "process"]
 """What scores completions in the background."""
 
-# The share of a run above which rewards in the background are proposed, and the rollouts after which it is computed.
-_SHARE, _ROLLOUTS = 0.01, 5
+SHARE = 0.01
+"""The share of a run above which rewards in the background are proposed, or chosen."""
+
+# The number of rollouts after which the share is computed.
+_ROLLOUTS = 5
 
 
 class RewardWorker:
-    """Calls reward functions in a background thread, one call at a time and in the order of :meth:`submit`.
+    """Calls reward functions in the background, one batch at a time and in the order of :meth:`submit`.
+
+    Rewards with :attr:`~rrg_rewards.rewards.Reward.has_independent_rows` score the completions that :meth:`begin`
+    gets early. Other functions are called once with the whole batch.
 
     Args:
         rewards: The reward functions.
-        kind: ``"thread"``; or ``"process"`` for functions that hold Python's global lock, which the thread then calls
-            in a process of their own. The process gets the states of the functions before a call and returns them after
-            it.
+        kind: ``"thread"``; or ``"process"`` for functions that hold Python's global lock. Asynchronous rewards with
+            independent rows are computed in a thread in both cases. The process of other functions gets their states
+            before a call and returns them after it.
 
     Raises:
         TypeError: If a reward function cannot be pickled for the process; the message names it.
     """
 
     def __init__(self, rewards: RewardSet, kind: OverlapName) -> None:
+        self._rewards = rewards
+        self._by_rows = [one for one, reward in enumerate(rewards.functions) if _has_independent_rows(reward)]
+        self._whole = [one for one in range(len(rewards.functions)) if one not in self._by_rows]
+        self._process = None
+        if kind == "process" and self._whole:
+            self._process = _RewardProcess(RewardSet([rewards.functions[one] for one in self._whole]))
+        chosen = [rewards.functions[one] for one in self._by_rows]
+        self._scorer = RowScorer(chosen, int(kind == "process")) if chosen else None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rewards")
-        self._process = _RewardProcess(rewards) if kind == "process" else None
-        self._call: Callable[[dict[str, Any]], RewardTable] = self._process or rewards.score
 
-    def submit(self, arguments: dict[str, Any]) -> Callable[[], RewardTable]:
+    def begin(self, batch: Batch) -> "EarlyRewards":
+        """Return an object that takes the completions of a batch while others are sampled."""
+        return EarlyRewards(self._scorer, [self._rewards.functions[one] for one in self._by_rows], batch)
+
+    def submit(self, arguments: dict[str, Any], early: "EarlyRewards") -> Callable[[], RewardTable]:
         """Start a call with :meth:`RewardSet.arguments`; return a function that waits for the result.
 
         An exception of a reward function is raised there.
+
+        Args:
+            arguments: Arguments of the reward functions.
+            early: The completions of the batch that are scored already.
+
+        Raises:
+            ValueError: If a completion differs from the one that was given early.
         """
-        return self._executor.submit(self._without_gradient, arguments).result
+        early.complete(arguments["completions"])
+        return self._executor.submit(self._call, arguments, early).result
 
     def close(self) -> None:
-        """End the process, and the thread after its current call."""
+        """End the processes, and the threads after their current calls."""
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._process is not None:
             self._process.close()
+        if self._scorer is not None:
+            self._scorer.close()
 
-    def _without_gradient(self, arguments: dict[str, Any]) -> RewardTable:
+    def _call(self, arguments: dict[str, Any], early: "EarlyRewards") -> RewardTable:
+        functions = list(self._rewards.functions)
+        whole = None if self._process is None else self._process(arguments)
+        if whole is not None:
+            for one, column in zip(self._whole, whole.values.unbind(1), strict=True):
+                functions[one] = partial(_known, column.tolist())
+        for place, one in enumerate(self._by_rows):
+            functions[one] = partial(early.rewards, place)
         # The setting belongs to a thread.
         with torch.no_grad():
-            return self._call(arguments)
+            table = self._rewards.score(arguments, functions)
+        return table if whole is None else table.with_logged(whole)
+
+
+class EarlyRewards:
+    """The completions of a batch that are scored while others are sampled.
+
+    Args:
+        scorer: Scores them; ``None`` without rewards.
+        rewards: The rewards of the scorer.
+        batch: The batch, with one row per completion.
+    """
+
+    def __init__(self, scorer: RowScorer | None, rewards: Sequence[Reward], batch: Batch) -> None:
+        self._scorer = scorer
+        self._rewards = rewards
+        self._batch = batch
+        self._columns = columns_of(batch) if rewards else {}
+        self._given: dict[int, Any] = {}
+        self._parts: list[tuple[list[int], list[Future[Any]]]] = []
+
+    def add(self, rows: Sequence[int], texts: Sequence[str]) -> None:
+        """Start to score the completions of some rows."""
+        self._add(list(rows), as_completions(self._batch, texts))
+
+    def complete(self, completions: Sequence[Any]) -> None:
+        """Start to score the completions of the remaining rows.
+
+        Raises:
+            ValueError: If a completion differs from the one that was given before.
+        """
+        if wrong := [row for row, one in self._given.items() if completions[row] != one]:
+            raise ValueError(f"sample gave on_finished another completion of row {min(wrong)} than it returned")
+        rows = [row for row in range(len(completions)) if row not in self._given]
+        self._add(rows, [completions[row] for row in rows])
+
+    def _add(self, rows: list[int], completions: list[Any]) -> None:
+        self._given.update(zip(rows, completions, strict=True))
+        if self._scorer is None or not rows:
+            return
+        columns = {name: [column[row] for row in rows] for name, column in self._columns.items()}
+        futures = [self._scorer.submit(place, completions, columns) for place in range(len(self._rewards))]
+        self._parts.append((rows, futures))
+
+    def rewards(
+        self,
+        place: int,
+        *,
+        log_metric: Callable[[str, float], None],
+        log_extra: Callable[[str, list[Any]], None],
+        **_: Any,
+    ) -> list[float | None]:
+        """Wait for the scores of a reward, and return its rewards of the batch."""
+        scores = join_parts([(rows, scores_of(futures[place].result())) for rows, futures in self._parts])
+        return self._rewards[place].finish(scores, len(scores), log_metric, log_extra)
+
+
+def _has_independent_rows(function: Any) -> bool:
+    return isinstance(function, Reward) and function.has_independent_rows
+
+
+def _known(rewards: list[float], **_: Any) -> list[float]:
+    return rewards
 
 
 class _RewardProcess:
     def __init__(self, rewards: RewardSet) -> None:
         self._rewards = rewards
         for name, function in zip(rewards.names, rewards.functions, strict=True):
-            try:
-                pickle.dumps(function)
-            except Exception as error:
-                raise TypeError(
-                    f"reward {name!r} cannot be pickled for the process of overlap_rewards='process': {error}; define "
-                    "it at the top level of a module, or set overlap_rewards='thread'"
-                ) from error
+            check_picklable(function, name)
         # A forked process could inherit locks of torch's threads.
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
@@ -136,9 +231,11 @@ class CloseRewards(Callback):  # type: ignore[misc]  # Lightning is an optional 
 
 
 class RewardClock:
-    """Measures the share of rewards in the time of a run, and proposes once to compute them in the background."""
+    """Measures the share of rewards in the time of the first rollouts, without the very first."""
 
     def __init__(self) -> None:
+        self.share = 0.0
+        """Time of the rewards over all time, once :meth:`count_rollout` has returned true."""
         self._seconds = 0.0
         self._rollouts = 0
         self._started = 0.0
@@ -150,22 +247,62 @@ class RewardClock:
         self._seconds += time.perf_counter() - start
         return table
 
-    def count_rollout(self) -> None:
-        """Count a rollout that begins. The first one, in which functions may load models, does not count."""
+    def count_rollout(self) -> bool:
+        """Count a rollout that begins; return whether the share is known now, which happens once.
+
+        The first rollout, in which functions may load models, does not count.
+        """
         now = time.perf_counter()
         if self._rollouts == 1:
             self._started, self._seconds = now, 0.0
-        if self._rollouts == _ROLLOUTS + 1:
-            share = self._seconds / (now - self._started)
-            if share > _SHARE:
-                rank_zero_info(
-                    f"rewards take {share:.0%} of the time; overlap_rewards='thread' (judges) or 'process' (rules) "
-                    "computes them while the policy computes"
-                )
+        is_known = self._rollouts == _ROLLOUTS + 1
+        if is_known:
+            self.share = self._seconds / (now - self._started)
         self._rollouts += 1
+        return is_known
+
+
+def choose_overlap(rewards: Sequence[Any], share: float, uses_cpu: bool) -> OverlapName | None:
+    """Return what computes rewards in the background with ``overlap_rewards="auto"``; ``None`` for nothing.
+
+    Results must not change. Therefore nothing does if a function is no :class:`~rrg_rewards.rewards.Reward`: it may
+    draw random numbers.
+
+    Args:
+        rewards: The reward functions.
+        share: Time of the rewards over all time.
+        uses_cpu: Whether the policy computes on the CPU.
+    """
+    if share <= SHARE or not all(isinstance(reward, Reward) for reward in rewards):
+        return None
+    others = [reward for reward in rewards if not is_asynchronous(reward)]
+    if not others:
+        return "thread"
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes()))
+    has_free_core = not uses_cpu or _cores() > processes * torch.get_num_threads()
+    if has_free_core and all(reward.has_independent_rows for reward in others):
+        return "process"
+    return "thread" if len(others) < len(rewards) else None
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def tell_share(share: float, chosen: OverlapName | Literal["auto"] | None) -> None:
+    """Log the share of the rewards, and what computes them in the background from now on."""
+    if chosen == "auto":
+        text = "overlap_rewards='auto': nothing is computed in the background"
+    elif chosen is not None:
+        text = f"overlap_rewards='auto': they are computed in the background from now on, as with {chosen!r}"
+    else:
+        text = (
+            "overlap_rewards='thread' (judges) or 'process' (rules) computes them while the policy samples and computes"
+        )
+    rank_zero_info(f"rewards take {share:.1%} of the time; {text}")
 
 
 def check_overlap(kind: Any) -> None:
     """Raise ``ValueError`` unless the setting is known."""
-    if kind not in (None, "thread", "process"):
-        raise ValueError(f"overlap_rewards must be None, 'thread' or 'process', got {kind!r}")
+    if kind not in (None, "thread", "process", "auto"):
+        raise ValueError(f"overlap_rewards must be None, 'thread', 'process' or 'auto', got {kind!r}")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from typing import Any, Literal
 
 import torch
@@ -30,7 +31,14 @@ from rrg_rewards.training.policy.generators import (
     repeat_rows,
     take_rows,
 )
-from rrg_rewards.training.policy.reward_workers import OverlapName, RewardClock, RewardWorker
+from rrg_rewards.training.policy.reward_workers import (
+    SHARE,
+    OverlapName,
+    RewardClock,
+    RewardWorker,
+    choose_overlap,
+    tell_share,
+)
 from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, TrainerState
 from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
 from rrg_rewards.utilities.names import unknown_name_message
@@ -148,7 +156,7 @@ class SamplingModule(TrainingModule):
     algorithm: Algorithm
     reference: Any
     value_head: nn.Sequential | None
-    overlap_rewards: OverlapName | None
+    overlap_rewards: OverlapName | Literal["auto"] | None
     _reward_clock: RewardClock
     _reward_worker: RewardWorker | None = None
     _finish: Callable[[], None] | None = None
@@ -195,15 +203,12 @@ class SamplingModule(TrainingModule):
             )
         rows = repeat_rows(batch, self.num_generations)
         self.update_engine()
-        if self.overlap_rewards is None:
-            self._reward_clock.count_rollout()
+        self._choose_overlap()
         with self._sampling():
-            completions = self.generator.sample(rows)
-            texts = list(self.generator.decode(completions))
-            rewarded = [self._start_rewards(rows, completions, texts)]
+            completions, texts, waiting = self._sample(rows)
+            rewarded = [waiting]
             if self.algorithm.baseline == "greedy":
-                greedy = self.generator.sample(batch, greedy=True)
-                rewarded.append(self._start_rewards(batch, greedy, self.generator.decode(greedy)))
+                rewarded.append(self._sample(batch, greedy=True)[2])
             scored = self._scores_of_sampling(rows, completions)
         unknown = torch.full((len(texts), len(self.rewards.names)), torch.nan)
         rollout = Rollout(
@@ -219,7 +224,7 @@ class SamplingModule(TrainingModule):
             reference_log_probs=scored.get("reference_log_probs"),
         )
         self._finish = partial(self._add_rewards, rollout, rewarded)
-        if self.overlap_rewards is None:
+        if self.overlap_rewards in (None, "auto"):
             self.finish_rollout()
         return rollout
 
@@ -251,18 +256,49 @@ class SamplingModule(TrainingModule):
             assert greedy_total is not None
             _against_greedy(rollout, greedy_total)
 
-    def _start_rewards(self, batch: Batch, completions: Completions, texts: Sequence[str]) -> Callable[[], RewardTable]:
-        """Return a function that returns the rewards. A worker, if there is one, starts to compute them."""
+    def _choose_overlap(self) -> None:
+        """Measure the share of the rewards, and with ``"auto"`` compute them in the background if it is large."""
+        if self.overlap_rewards not in (None, "auto") or not self._reward_clock.count_rollout():
+            return
+        # One decision for all processes, which wait for each other after their rewards.
+        share = max(gather_objects(self._reward_clock.share))
+        if self.overlap_rewards is None:
+            if share > SHARE:
+                tell_share(share, None)
+            return
+        chosen = gather_objects(choose_overlap(self.rewards.functions, share, self.device.type == "cpu"))
+        self.overlap_rewards = chosen[0] if len(set(chosen)) == 1 else None
+        tell_share(share, self.overlap_rewards or "auto")
+
+    def _sample(self, batch: Batch, greedy: bool = False) -> tuple[Completions, list[str], Callable[[], RewardTable]]:
+        """Sample completions; return them with their texts and a function that returns their rewards.
+
+        A worker, if there is one, starts to compute the rewards of completions that end while others are sampled.
+        """
+        kind = self.overlap_rewards
+        if kind is None or kind == "auto":
+            completions = self.generator.sample(batch, greedy=greedy)
+            texts = list(self.generator.decode(completions))
+            return completions, texts, partial(self.rewards, batch, completions, texts, self._trainer_state())
+        if self._reward_worker is None:
+            self._reward_worker = RewardWorker(self.rewards, kind)
+        early = self._reward_worker.begin(batch)
+
+        def finished(rows: Tensor, ended: Completions) -> None:
+            early.add(rows.tolist(), list(self.generator.decode(ended)))
+
+        told = {"on_finished": finished} if "on_finished" in signature(self.generator.sample).parameters else {}
+        completions = self.generator.sample(batch, greedy=greedy, **told)
+        texts = list(self.generator.decode(completions))
+        arguments = self.rewards.arguments(batch, completions, texts, self._trainer_state())
+        return completions, texts, self._reward_worker.submit(arguments, early)
+
+    def _trainer_state(self) -> TrainerState:
         trainer = self.trainer
         epoch = self.current_epoch + trainer.fit_loop.epoch_loop.batch_progress.current.completed / max(
             trainer.num_training_batches, 1
         )
-        state = TrainerState(self.global_step, trainer.max_steps, epoch)
-        if self.overlap_rewards is None:
-            return partial(self.rewards, batch, completions, texts, state)
-        if self._reward_worker is None:
-            self._reward_worker = RewardWorker(self.rewards, self.overlap_rewards)
-        return self._reward_worker.submit(self.rewards.arguments(batch, completions, texts, state))
+        return TrainerState(self.global_step, trainer.max_steps, epoch)
 
     def close_rewards(self) -> None:
         """End the worker of the rewards. The next rollout starts another one."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from rrg_rewards.training.policy.generators import Completions
+from rrg_rewards.training.policy.generators import Completions, OnFinished
 
 # Rows that have ended are removed from the batch when they are at least this fraction of it.
 _ENDED = 1 / 8
@@ -34,6 +34,7 @@ def sample_completions(
     temperature: float,
     end_token_ids: Sequence[int],
     pad_token_id: int,
+    on_finished: OnFinished | None = None,
 ) -> Completions:
     """Generate one completion for each row, with the log-probabilities of its tokens.
 
@@ -46,6 +47,7 @@ def sample_completions(
         temperature: Sampling temperature; 0 for the most probable tokens.
         end_token_ids: Ids of the end-of-sequence tokens.
         pad_token_id: Id of the padding token.
+        on_finished: Called with the numbers of rows that have ended, when they leave the batch, and their completions.
     """
     count, device = len(mask), mask.device
     tokens = torch.full((count, max_new_tokens), pad_token_id, device=device)
@@ -63,6 +65,9 @@ def sample_completions(
             break
         if len(rows) - left >= _ENDED * len(rows):
             kept = going.nonzero().squeeze(1)
+            if on_finished is not None:
+                ended = rows[~going]
+                on_finished(ended, Completions.until_end(tokens[ended, : step + 1], end_token_ids))
             cache.batch_select_indices(kept)
             rows, mask, positions, new, going = rows[kept], mask[kept], positions[kept], new[kept], going[kept]
         mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)

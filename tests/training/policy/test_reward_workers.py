@@ -11,9 +11,13 @@ import torch
 from lightning.pytorch import Callback
 from tiny_generator import AboveAverage, says_edema, tiny_generator, train, weights, word_value
 
-from rrg_rewards.training import PolicyModule
-from rrg_rewards.training.policy import reward_workers
-from rrg_rewards.training.policy.reward_workers import RewardClock, RewardWorker
+from rrg_rewards.functional import CrimsonEvaluation
+from rrg_rewards.judges import Judge
+from rrg_rewards.metrics import CRIMSON
+from rrg_rewards.rewards import AsyncMetricReward, make_reward
+from rrg_rewards.training import CausalLMGenerator, Completions, PolicyModule
+from rrg_rewards.training.policy import reward_workers, sampling
+from rrg_rewards.training.policy.reward_workers import RewardClock, RewardWorker, choose_overlap
 from rrg_rewards.training.policy.rewards import RewardSet
 
 
@@ -151,7 +155,7 @@ def test_reward_worker_exceptions_in_the_process_have_their_message(reward, erro
     worker = RewardWorker(RewardSet(reward), "process")
     try:
         with pytest.raises(error, match=message):
-            worker.submit(arguments)()
+            worker.submit(arguments, worker.begin({}))()
     finally:
         worker.close()
 
@@ -165,7 +169,7 @@ def test_reward_worker_a_reward_that_cannot_be_pickled_is_named():
 
 
 def test_policy_module_settings_of_the_overlap_are_checked():
-    with pytest.raises(ValueError, match="overlap_rewards must be None, 'thread' or 'process', got 'threads'"):
+    with pytest.raises(ValueError, match="overlap_rewards must be None, 'thread', 'process' or 'auto', got 'threads'"):
         PolicyModule(tiny_generator(), says_edema, overlap_rewards="threads")
 
 
@@ -173,25 +177,167 @@ def test_policy_module_settings_of_the_overlap_are_checked():
 def test_policy_module_expensive_rewards_are_mentioned_once(monkeypatch, share, said):
     told = []
     monkeypatch.setattr(reward_workers, "rank_zero_info", told.append)
-    monkeypatch.setattr(reward_workers, "_SHARE", share)
+    monkeypatch.setattr(sampling, "SHARE", share)
     train(PolicyModule(tiny_generator(), says_edema), 12)
     assert len(told) == said
     if said:
         assert "overlap_rewards='thread'" in told[0]
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0.02, ["2%"]), (0.005, [])])
-def test_reward_clock_leaves_out_the_first_rollout(monkeypatch, seconds, said):
-    now, told = [0.0], []
+@pytest.mark.parametrize("seconds", [0.02, 0.005])
+def test_reward_clock_leaves_out_the_first_rollout(monkeypatch, seconds):
+    now, shares = [0.0], []
     monkeypatch.setattr(reward_workers, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr(reward_workers, "rank_zero_info", told.append)
 
     def passes(duration):
         now[0] += duration
 
     clock = RewardClock()
     for rollout in range(9):
-        clock.count_rollout()
+        if clock.count_rollout():
+            shares.append(clock.share)
         clock.time(lambda: passes(seconds if rollout else 10.0))  # noqa: B023
         passes(1 - seconds)
-    assert [text.split()[2] for text in told] == said
+    assert shares == [pytest.approx(seconds)]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "share", "uses_cpu", "cores", "chosen"),
+    [
+        (["crg"], 0.5, False, 2, "process"),
+        (["crg"], 0.5, True, 3, "process"),
+        (["crg"], 0.5, True, 2, None),
+        (["crg"], 0.01, False, 2, None),
+        (["judge"], 0.5, True, 2, "thread"),
+        (["judge", "crg"], 0.5, False, 2, "process"),
+        (["judge", "crg"], 0.5, True, 2, "thread"),
+        (["judge", "running"], 0.5, False, 2, "thread"),
+        (["running"], 0.5, False, 2, None),
+        (["judge", "function"], 0.5, False, 2, None),
+    ],
+)
+def test_choose_overlap_needs_rewards_whose_results_cannot_change(monkeypatch, rewards, share, uses_cpu, cores, chosen):
+    monkeypatch.setattr(reward_workers, "_cores", lambda: cores)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    known = {
+        "crg": make_reward("crg", prior=0.2),
+        "running": make_reward("crg", prior="running"),
+        "judge": AsyncMetricReward(CRIMSON(judge=Remembers())),
+        "function": says_edema,
+    }
+    assert choose_overlap([known[name] for name in rewards], share, uses_cpu) == chosen
+
+
+def test_policy_module_chooses_the_background_from_the_share_of_the_rewards(monkeypatch):
+    told = []
+    monkeypatch.setattr(reward_workers, "rank_zero_info", told.append)
+    monkeypatch.setattr(sampling, "choose_overlap", lambda *_: "thread")
+    expected, rows, _ = _run_of_rules(None, steps=8)
+    found, others, module = _run_of_rules("auto", steps=8)
+    assert module.overlap_rewards == "thread"
+    assert "computed in the background from now on, as with 'thread'" in told[-1]
+    assert others == rows
+    assert torch.equal(found, expected)
+
+
+class Remembers(Judge):
+    """A judge that finds no error, and remembers how many pairs each call had."""
+
+    signature = "remembers"
+    has_independent_rows = True
+
+    def __init__(self):
+        self.calls = []
+
+    async def evaluate(self, task, items):
+        self.calls.append(len(items))
+        await asyncio.sleep(0)
+        return [CrimsonEvaluation() for _ in items]
+
+
+def _run_of_rules(overlap, steps=3, algorithm="grpo", judge=None, **options):
+    torch.manual_seed(0)
+    rewards = [
+        make_reward("crg", prior=0.2, log_explanations=True),
+        make_reward("crimson", log_details=True),
+        make_reward("ct_finebench"),
+        AsyncMetricReward(CRIMSON(judge=judge or Remembers()), name="judged"),
+        AboveAverage(),
+    ]
+    module = PolicyModule(
+        tiny_generator(6), rewards, algorithm=algorithm, overlap_rewards=overlap, learning_rate=5e-3, **options
+    )
+    history = train(module, steps)
+    return weights(module.generator), history.rows, module
+
+
+@pytest.mark.parametrize(
+    ("overlap", "options"),
+    [
+        ("thread", {}),
+        ("thread", {"algorithm": "scst", "beta": 0.1}),
+        ("thread", {"minibatches": 2, "epochs": 2}),
+        pytest.param("process", {}, marks=pytest.mark.slow),
+    ],
+)
+def test_policy_module_rewards_of_completions_that_end_early_change_nothing(overlap, options):
+    whole, parts = Remembers(), Remembers()
+    expected, rows, plain = _run_of_rules(None, judge=whole, **options)
+    found, others, module = _run_of_rules(overlap, judge=parts, **options)
+    assert others == rows
+    assert torch.equal(found, expected)
+    assert module.rollout.extras == plain.rollout.extras
+    assert torch.equal(module.rollout.rewards, plain.rollout.rewards)
+    assert module.rewards.state_dict() == plain.rewards.state_dict()
+    assert sum(parts.calls) == sum(whole.calls)
+    assert len(parts.calls) > len(whole.calls)
+
+
+class WaitsForScores(CausalLMGenerator):
+    """A generator that samples its last tokens only when a judge has begun to evaluate the first completions."""
+
+    def sample(self, batch, *, greedy=False, on_finished=None):
+        def finished(rows, completions):
+            on_finished(rows, completions)
+            self.judge_has_begun.wait(30)
+            self.seen.append(self.judge_has_begun.is_set())
+
+        return super().sample(batch, greedy=greedy, on_finished=None if on_finished is None else finished)
+
+
+class TellsItsBeginning(Remembers):
+    def __init__(self):
+        super().__init__()
+        self.begun = threading.Event()
+
+    async def evaluate(self, task, items):
+        self.begun.set()
+        return await super().evaluate(task, items)
+
+
+def test_policy_module_judges_begin_while_the_policy_samples():
+    judge = TellsItsBeginning()
+    tiny = tiny_generator(6)
+    generator = WaitsForScores(tiny.model, tiny.processor, max_new_tokens=6)
+    generator.judge_has_begun, generator.seen = judge.begun, []
+    reward = AsyncMetricReward(CRIMSON(judge=judge))
+    train(PolicyModule(generator, reward, overlap_rewards="thread"), 1)
+    assert generator.seen
+    assert all(generator.seen)
+
+
+def test_policy_module_completions_given_early_must_be_those_returned():
+    class Changes(CausalLMGenerator):
+        def sample(self, batch, *, greedy=False, on_finished=None):
+            completions = super().sample(batch, greedy=greedy)
+            row = torch.tensor([3])
+            on_finished(row, Completions.until_end((completions.tokens[row] + 1) % 5, self.end_token_ids))
+            return completions
+
+    tiny = tiny_generator()
+    module = PolicyModule(
+        Changes(tiny.model, tiny.processor, max_new_tokens=4), make_reward("crg", prior=0.2), overlap_rewards="thread"
+    )
+    with pytest.raises(ValueError, match="another completion of row 3 than it returned"):
+        train(module, 1)

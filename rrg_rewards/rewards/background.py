@@ -1,0 +1,307 @@
+"""Scores in the background: completions are scored in parts while the policy computes."""
+
+import asyncio
+import pickle
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import torch
+
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.rewards.base import AsyncReward, Completion, Reward, is_asynchronous
+
+
+class RowScorer:
+    """Scores completions in the background, with rewards whose rows are independent.
+
+    Asynchronous rewards run in an event loop in a thread of this process, all calls concurrently: the limits of a
+    judge's requests hold for all of them together. Other rewards run in processes, or one call at a time in a thread.
+
+    Args:
+        rewards: Rewards with :attr:`~rrg_rewards.rewards.Reward.has_independent_rows`.
+        processes: Number of processes; 0 for a thread.
+
+    Raises:
+        ValueError: If a reward's rows are not independent, or ``processes`` is negative.
+        TypeError: If a reward cannot be pickled for the processes.
+    """
+
+    def __init__(self, rewards: Sequence[Reward], processes: int = 0) -> None:
+        if processes < 0:
+            raise ValueError(f"processes must be at least 0, got {processes}")
+        for reward in rewards:
+            if not reward.has_independent_rows:
+                raise ValueError(
+                    f"reward {reward.__name__!r} cannot be computed in parts: its reward of a completion may depend on "
+                    "the other completions of the batch, or on earlier batches"
+                )
+        self._rewards = list(rewards)
+        self._loop = _LoopThread() if any(map(is_asynchronous, rewards)) else None
+        self._executor: Executor | None = None
+        others = [reward for reward in rewards if not is_asynchronous(reward)]
+        if others and processes:
+            # The numbers of the rewards stay those of this process.
+            self._executor = _start_processes([None if is_asynchronous(one) else one for one in rewards], processes)
+        elif others:
+            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rewards")
+
+    def submit(self, number: int, completions: Sequence[Completion], columns: Mapping[str, Any]) -> "Future[Any]":
+        """Start to score completions, and return the future of their :func:`scores_of`.
+
+        Args:
+            number: Number of the reward.
+            completions: ``n`` completions.
+            columns: ``n`` values of each column of the data set; only those that the reward reads are used.
+
+        Raises:
+            ValueError: If a column that the reward reads is missing.
+        """
+        reward = self._rewards[number]
+        read = reward.read_columns(columns)
+        if is_asynchronous(reward):
+            assert self._loop is not None
+            return self._loop.submit(reward.score_async(list(completions), **read))
+        assert self._executor is not None
+        if isinstance(self._executor, ProcessPoolExecutor):
+            return self._executor.submit(_score_in_process, number, list(completions), read)
+        return self._executor.submit(_score, reward, list(completions), read)
+
+    def close(self) -> None:
+        """End the processes and threads. Calls that have not begun are cancelled."""
+        if self._loop is not None:
+            self._loop.close()
+        if self._executor is not None:
+            in_processes = isinstance(self._executor, ProcessPoolExecutor)
+            self._executor.shutdown(wait=in_processes, cancel_futures=True)
+
+
+def scores_of(result: Any) -> Scores:
+    """Return the scores in the result of a future of :meth:`RowScorer.submit`."""
+    # Pickled by the process, because torch sends tensors between processes as open files.
+    scores: Scores = pickle.loads(result) if isinstance(result, bytes) else result
+    return scores
+
+
+def join_parts(parts: Sequence[tuple[Sequence[int], Scores]]) -> Scores:
+    """Return the scores of a batch from those of its parts, in the order of the rows.
+
+    Args:
+        parts: Numbers of rows with the scores of these rows; each row of the batch is in one part.
+
+    Example:
+        >>> join_parts([([1], Scores(torch.tensor([0.5]))), ([0], Scores(torch.tensor([1.0])))]).value
+        tensor([1.0000, 0.5000])
+    """
+    rows = torch.tensor([row for numbers, _ in parts for row in numbers])
+    (_, first), *others = parts
+    return first.joined([scores for _, scores in others]).take(rows.argsort())
+
+
+class BackgroundReward(AsyncReward):
+    """An asynchronous reward that is computed in processes, while other rewards and judges run.
+
+    TRL's trainers call synchronous rewards one after the other, and asynchronous ones concurrently. A call of this
+    reward divides the completions between its processes and does not block the event loop meanwhile. Its rewards and
+    logged values are those of the given reward.
+
+    Pickled copies start processes of their own.
+
+    Args:
+        reward: A reward with :attr:`~rrg_rewards.rewards.Reward.has_independent_rows`, such as that of a metric by
+            rules. An asynchronous reward runs in an event loop in a thread of this process instead.
+        processes: Number of processes. They start at the first call, which takes some seconds; a script therefore
+            needs ``if __name__ == "__main__":``.
+
+    Raises:
+        ValueError: If the reward's rows are not independent, or ``processes`` is not positive.
+
+    Example:
+        >>> from rrg_rewards.rewards import make_reward
+        >>> reward = make_reward("crimson", background=2)
+        >>> reward.__name__, reward.processes
+        ('crimson', 2)
+    """
+
+    def __init__(self, reward: Reward, processes: int = 1) -> None:
+        if not isinstance(processes, int) or processes < 1:
+            raise ValueError(f"processes must be a positive integer, got {processes!r}")
+        if not reward.has_independent_rows:
+            RowScorer([reward])
+        super().__init__(reward.__name__, reward.log_explanations, reward.log_details)
+        self.reward = reward
+        self.processes = processes
+        self.output = reward.output
+        self._scorer: RowScorer | None = None
+        self._early: list[tuple[list[int], list[Completion], Future[Any]]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_scorer": None, "_early": []}
+
+    @property
+    def signature(self) -> str:
+        """Signature of the given reward."""
+        return self.reward.signature
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data set that the reward reads."""
+        return self.reward.columns
+
+    @property
+    def has_independent_rows(self) -> bool:
+        """Whether the given reward has independent rows, which is always true."""
+        return self.reward.has_independent_rows
+
+    def fit(self, **columns: Sequence[Any]) -> "BackgroundReward":
+        """Fit the given reward; processes that have started before are ended."""
+        self.reward.fit(**columns)
+        self.close()
+        return self
+
+    def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
+        """Score completions in this process, as the given reward does."""
+        return self.reward.score(completions, **columns)
+
+    def score_early(
+        self, rows: Sequence[int], completions: Sequence[Completion], columns: Mapping[str, Sequence[Any]]
+    ) -> None:
+        """Start to score some completions of the next call, while others are generated.
+
+        The next call uses these scores for completions that it gets in the same rows, and scores the others.
+
+        Args:
+            rows: Their numbers in the batch of the next call.
+            completions: The completions of these rows.
+            columns: Values of the columns of the data set for these rows.
+        """
+        self._early.append((list(rows), list(completions), self._start().submit(0, completions, columns)))
+
+    def drop_early(self) -> None:
+        """Forget the completions of :meth:`score_early`, before another batch begins."""
+        for _, _, future in self._early:
+            future.cancel()
+        self._early = []
+
+    async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
+        """Score completions in the processes, without blocking the event loop."""
+        early, self._early = self._early, []
+        read = self.reward.read_columns(columns)
+        known = [part for part in early if _are_in(completions, *part[:2])]
+        scored = {row for rows, _, _ in known for row in rows}
+        remaining = [row for row in range(len(completions)) if row not in scored]
+        parts: list[tuple[list[int], Future[Any]]] = [(rows, future) for rows, _, future in known]
+        for rows in _divided(remaining, 1 if is_asynchronous(self.reward) else self.processes):
+            chosen = {name: [column[row] for row in rows] for name, column in read.items()}
+            parts.append((rows, self._start().submit(0, [completions[row] for row in rows], chosen)))
+        if not parts:
+            return self.reward.score(completions, **columns)
+        results = await asyncio.gather(*(asyncio.wrap_future(future) for _, future in parts))
+        return join_parts([(rows, scores_of(one)) for (rows, _), one in zip(parts, results, strict=True)])
+
+    def _finish(self, scores: Scores, *arguments: Any) -> list[float | None]:
+        return self.reward.finish(scores, *arguments)
+
+    def _start(self) -> RowScorer:
+        if self._scorer is None:
+            self._scorer = RowScorer([self.reward], self.processes)
+        return self._scorer
+
+    def close(self) -> None:
+        """End the processes. The next call starts others."""
+        self.drop_early()
+        scorer, self._scorer = self._scorer, None
+        if scorer is not None:
+            scorer.close()
+
+
+def _are_in(completions: Sequence[Completion], rows: Sequence[int], known: Sequence[Completion]) -> bool:
+    return all(row < len(completions) and completions[row] == one for row, one in zip(rows, known, strict=True))
+
+
+def _divided(rows: list[int], count: int) -> list[list[int]]:
+    """Divide rows into at most ``count`` parts of nearly equal size; no part is empty.
+
+    Example:
+        >>> _divided([0, 1, 2, 5, 7], 2)
+        [[0, 2, 7], [1, 5]]
+    """
+    return [part for start in range(count) if (part := rows[start::count])]
+
+
+def _score(reward: Reward, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
+    # The setting belongs to a thread.
+    with torch.no_grad():
+        return reward.score(completions, **columns)
+
+
+# The rewards of a process of RowScorer.
+_of_this_process: list[Any] = []
+
+
+def _start_processes(rewards: Sequence[Reward | None], count: int) -> ProcessPoolExecutor:
+    for reward in rewards:
+        if reward is not None:
+            check_picklable(reward, reward.__name__)
+    # A forked process could inherit locks of torch's threads.
+    return ProcessPoolExecutor(
+        count, mp_context=get_context("spawn"), initializer=_receive, initargs=(pickle.dumps(list(rewards)),)
+    )
+
+
+def check_picklable(function: Any, name: str) -> None:
+    """Raise a ``TypeError`` with advice if a reward function cannot be pickled for a process."""
+    try:
+        pickle.dumps(function)
+    except Exception as error:
+        raise TypeError(
+            f"reward {name!r} cannot be pickled for the process of overlap_rewards='process' or background: {error}; "
+            "define it at the top level of a module, or set overlap_rewards='thread'"
+        ) from error
+
+
+def _receive(rewards: bytes) -> None:
+    # An interrupt from the keyboard reaches all processes. The main process ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The cores belong to the policy and to other processes.
+    torch.set_num_threads(1)
+    _of_this_process.extend(pickle.loads(rewards))
+
+
+def _score_in_process(number: int, completions: Sequence[Completion], columns: Mapping[str, Any]) -> bytes:
+    return pickle.dumps(_score(_of_this_process[number], completions, columns))
+
+
+class _LoopThread:
+    """An event loop in a thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="rewards", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        with torch.no_grad():
+            self._loop.run_forever()
+        self._loop.close()
+
+    def submit(self, coroutine: Any) -> "Future[Any]":
+        """Start a coroutine."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def close(self) -> None:
+        """Cancel all coroutines and end the thread."""
+
+        async def cancel() -> None:
+            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            self._loop.stop()
+
+        self.submit(cancel())
+        self._thread.join()
