@@ -1,6 +1,7 @@
 """Compare the time of CREPE in packed batches with that of the published code, which pads each pair to 512 tokens.
 
     OMP_NUM_THREADS=1 python benchmarks/crepe.py
+    OMP_NUM_THREADS=1 python benchmarks/crepe.py --quick              # a small model; prints and writes nothing
     python benchmarks/crepe.py --model gihuncho/crepe-biomedbert --device cuda --pairs 100
 
 The model is a BERT-base with random weights, unless `--model` names a CREPE model. Time does not depend on the weights.
@@ -9,12 +10,14 @@ turn, so that other load affects all of them, and the median is reported. Times 
 ratios are also given in processor time, which other load hardly affects.
 
 - `published`: one pair at a time, padded to 512 tokens, in float32.
-- `float32`, `bfloat16`: the metric, from text to score.
+- `float32`, `bfloat16`, `auto`: the metric, from text to score. `auto` is one of the other two, by the processor.
+- `compiled`: `auto` with `compile=True`, after compilation, whose seconds and number of graphs are also printed.
 - `... forward`: only the encoder, on the metric's batches of tokens, without tokenizer, heads or scores.
 """
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -23,7 +26,7 @@ from typing import Any
 
 import torch
 from benchmark_data import SHARED, need, phantom_reports
-from timing import Took, in_turn
+from timing import Took, compiling, in_turn, machine
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -39,6 +42,8 @@ from rrg_rewards.models.pair_predictor import packed_batches
 from rrg_rewards.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
+DTYPES = ("float32", "bfloat16")
+SIDES = (*DTYPES, "auto", "compiled")
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -52,8 +57,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="turns; the median is reported")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--token-budget", type=int, default=8192)
+    parser.add_argument("--quick", action="store_true", help="two layers, 6 pairs and two turns; write nothing")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "crepe.json")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.pairs, arguments.repeats, arguments.output = 6, 2, Path(os.devnull)
+    return arguments
 
 
 def read_pairs(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
@@ -91,7 +100,8 @@ def make_model(arguments: argparse.Namespace, texts: Sequence[str], folder: str)
         else word_pieces(texts)
     )
     torch.manual_seed(0)
-    CrepeModel(CrepeConfig(BertConfig(vocab_size=30522))).save_pretrained(folder)
+    layers = 2 if arguments.quick else 12
+    CrepeModel(CrepeConfig(BertConfig(vocab_size=30522, num_hidden_layers=layers))).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -123,7 +133,7 @@ def bare_forward(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> 
         {name: values.to(device) for name, values in predictor.encoder.collate([sequences[i] for i in batch]).items()}
         for batch in rows
     ]
-    dtype = getattr(torch, predictor.options.dtype)
+    dtype = getattr(torch, predictor.dtype)
 
     @torch.no_grad()
     def run() -> None:
@@ -134,13 +144,15 @@ def bare_forward(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> 
     return run
 
 
-def ratios(times: dict[str, Took], dtypes: Sequence[str], clock: str) -> dict[str, float]:
+def ratios(times: dict[str, Took], clock: str) -> dict[str, float]:
     """Return the ratios of the published time to the metric's, and of the metric's to that of the forward pass."""
     took = {name: getattr(each, clock) for name, each in times.items()}
     return {
-        **{f"speedup_{dtype}_{clock}": round(took["published"] / took[dtype], 2) for dtype in dtypes},
+        **{f"speedup_{name}_{clock}": round(took["published"] / took[name], 2) for name in SIDES},
+        f"float32_over_bfloat16_{clock}": round(took["float32"] / took["bfloat16"], 2),
+        f"auto_over_compiled_{clock}": round(took["auto"] / took["compiled"], 2),
         **{
-            f"metric_over_forward_{dtype}_{clock}": round(took[dtype] / took[f"{dtype} forward"], 3) for dtype in dtypes
+            f"metric_over_forward_{dtype}_{clock}": round(took[dtype] / took[f"{dtype} forward"], 3) for dtype in DTYPES
         },
     }
 
@@ -150,29 +162,35 @@ def counts_of(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> Ten
     return torch.stack([*metric.score(preds, target).details.values()], dim=1)
 
 
-def speed(arguments: argparse.Namespace, model: str, preds: list[str], target: list[str]) -> dict[str, float]:
+def speed(arguments: argparse.Namespace, model: str, preds: list[str], target: list[str]) -> dict[str, Any]:
     """Measure seconds of all sides, their ratios, and the largest difference of their counts."""
     tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
     plain = CrepeModel.from_pretrained(model).to(arguments.device)
-    settings = {"device": arguments.device, "token_budget": arguments.token_budget}
-    metrics = {dtype: CREPE(model, dtype=dtype, **settings) for dtype in ("float32", "bfloat16")}
+    settings: dict[str, Any] = {"device": arguments.device, "token_budget": arguments.token_budget}
+    metrics = {dtype: CREPE(model, dtype=dtype, **settings) for dtype in (*DTYPES, "auto")}
+    metrics["compiled"] = CREPE(model, compile=True, **settings)
+    compiled = compiling(lambda: metrics["compiled"].score(preds, target))
     expected = published(plain, tokenizer, preds, target).double()
     found = {dtype: counts_of(metric, preds, target) for dtype, metric in metrics.items()}
     sides: dict[str, Callable[[], object]] = {"published": lambda: published(plain, tokenizer, preds, target)}
     for dtype, metric in metrics.items():
         sides[dtype] = lambda metric=metric: metric.score(preds, target)  # type: ignore[misc]
-        sides[f"{dtype} forward"] = bare_forward(metric, preds, target)
+        if dtype in DTYPES:
+            sides[f"{dtype} forward"] = bare_forward(metric, preds, target)
     times = in_turn(sides, arguments.repeats)
     tokens = [len(tokenizer(*pair)["input_ids"]) for pair in zip(target, preds, strict=True)]
     return {
         "pairs": len(preds),
         "mean_tokens": round(statistics.mean(tokens), 1),
         **{f"ms_per_pair_{name.replace(' ', '_')}": round(1000 * t.wall / len(preds), 2) for name, t in times.items()},
-        **ratios(times, list(metrics), "wall"),
-        **(ratios(times, list(metrics), "processor") if arguments.device == "cpu" else {}),
+        "auto": metrics["auto"].predictor.dtype,
+        **ratios(times, "wall"),
+        **(ratios(times, "processor") if arguments.device == "cpu" else {}),
+        **compiled,
         "largest_count": round(float(expected.max()), 3),
         **{f"max_count_error_{dtype}": float((found[dtype] - expected).abs().max()) for dtype in metrics},
         **{f"max_score_error_{dtype}": float((found[dtype].sum(1) - expected.sum(1)).abs().max()) for dtype in metrics},
+        "max_count_difference_compiled_auto": float((found["compiled"] - found["auto"]).abs().max()),
     }
 
 
@@ -184,12 +202,13 @@ def main() -> None:
         model = make_model(arguments, preds + target, folder)
         figures = speed(arguments, model, preds, target)
     for name, value in figures.items():
-        print(f"{name:40}{value:>14}")
+        print(f"{name:42}{value:>14}")
     gpu = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else None
     result = {
         "version": __version__,
         "model": arguments.model or "BERT-base of random weights",
         "device": gpu or f"CPU, {torch.get_num_threads()} threads",
+        "machine": {**machine(), "torch": torch.__version__},
         "figures": figures,
     }
     arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

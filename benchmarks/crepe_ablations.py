@@ -121,7 +121,7 @@ def train_model(options: Sequence[str], seed: int, arguments: argparse.Namespace
 
 def predicted_totals(model: Path, records: Sequence[ErrorRecord]) -> list[float]:
     """Return the sums of predicted counts."""
-    metric = CREPE(model, device="cpu")
+    metric = CREPE(model, device="cpu", dtype="float32")
     values: list[float] = metric.score([r.candidate for r in records], [r.reference for r in records]).value.tolist()
     return values
 

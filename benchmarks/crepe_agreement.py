@@ -54,7 +54,7 @@ def engine_counts(reference: str, candidate: str) -> float:
 def scores_of(records: Sequence[ErrorRecord], arguments: argparse.Namespace) -> dict[str, Array]:
     """Return the scores of each metric; higher is worse."""
     references, candidates = [r.reference for r in records], [r.candidate for r in records]
-    details = list(CREPE(arguments.model, device="cpu").score(candidates, references).details.values())
+    details = list(CREPE(arguments.model, device="cpu", dtype="float32").score(candidates, references).details.values())
     pairs = list(zip(references, candidates, strict=True))
     bert = bert_score(arguments.encoder)
     return {

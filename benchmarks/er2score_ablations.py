@@ -117,7 +117,9 @@ def radpref_scores(path: Path, system: ScoringSystem) -> torch.Tensor:
 def on_radpref(model: Path, path: Path, system: ScoringSystem) -> GradedRewards:
     """Score RadPref with a model; the two candidates of a reference are adjacent."""
     records = read_radpref(path)
-    scores = ER2Score(model, device="cpu").score([r.candidate for r in records], [r.reference for r in records])
+    scores = ER2Score(model, device="cpu", dtype="float32").score(
+        [r.candidate for r in records], [r.reference for r in records]
+    )
     sub_scores = torch.stack([scores.details[name].double() for name in system.names], 1)
     rewards = sub_scores * torch.tensor(system.factors, dtype=torch.float64)
     return GradedRewards(rewards, radpref_scores(path, system), torch.arange(len(records)) // 2)

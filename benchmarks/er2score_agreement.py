@@ -86,10 +86,10 @@ def differences_of(cases: Sequence[Preference], arguments: argparse.Namespace) -
         differences["BERTScore"] = of_texts(bert_score(arguments.encoder), cases)
     metrics: dict[str, ReportMetric] = {}
     if arguments.crepe is not None:
-        metrics["CREPE"] = CREPE(arguments.crepe, device="cpu")
+        metrics["CREPE"] = CREPE(arguments.crepe, device="cpu", dtype="float32")
     metrics["CRIMSON (rules)"] = CRIMSON(judge="rules")
     if arguments.er2score is not None:
-        metrics["ER²Score"] = ER2Score(arguments.er2score, device="cpu")
+        metrics["ER²Score"] = ER2Score(arguments.er2score, device="cpu", dtype="float32")
     for name, metric in metrics.items():
         context = ("age", "indication") if isinstance(metric, CRIMSON) else ()
         differences[name] = of_metric(metric, cases, context)

@@ -1,5 +1,6 @@
 """Timing of benchmarks, and a description of the machine."""
 
+import importlib
 import os
 import platform
 import statistics
@@ -7,6 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+# Instructions of a CPU on which the speed of models depends, as Linux names them.
+INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "bf16", "avx512f", "avx512_vnni", "avx2")
 
 
 class Took(NamedTuple):
@@ -23,13 +27,28 @@ def seconds(run: Callable[[], object]) -> Took:
     return Took(time.perf_counter() - wall, time.process_time() - processor)
 
 
+def compiling(run: Callable[[], object]) -> dict[str, float]:
+    """Run a function whose model ``torch.compile`` compiles; return the seconds for it, and the number of graphs.
+
+    More graphs than the model has parts mean recompilations, for batches of other shapes.
+    """
+    counters = importlib.import_module("torch._dynamo.utils").counters["stats"]
+    before = counters["unique_graphs"]
+    first, second = seconds(run), seconds(run)
+    return {"compile_seconds": round(first.wall - second.wall, 1), "graphs": counters["unique_graphs"] - before}
+
+
 def machine() -> dict[str, object]:
     """Describe the machine."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.is_file() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    flags = next(
+        (line.split(":", 1)[1].split() for line in lines if line.lower().startswith(("flags", "features"))), []
+    )
     return {
         "cpu": names[0] if names else platform.processor() or platform.machine(),
+        "instructions": [name for name in INSTRUCTIONS if name in flags],
         "load_average": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
     }

@@ -24,18 +24,10 @@ from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.precision import cpu_computes_in_bfloat16
 from rrg_rewards.utilities.processes import any_process
 
 logger = logging.getLogger(__name__)
-
-# Names of torch.cpu.get_capabilities: x86 and ARM.
-_BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")
-
-
-def computes_in_bfloat16() -> bool | None:
-    """Return whether the CPU has instructions for bfloat16, or ``None`` if torch does not know."""
-    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name, False) for name in _BFLOAT16) if capabilities else None
 
 
 def warn_of_slow_bfloat16(training: Any, model: Any) -> None:
@@ -48,7 +40,7 @@ def warn_of_slow_bfloat16(training: Any, model: Any) -> None:
     on_cpu = getattr(training, "use_cpu", False) or not getattr(torch, "accelerator", torch.cuda).is_available()
     weights = str(getattr(model, "dtype", None)).endswith("bfloat16")
     mixed = bool(getattr(training, "bf16", False)) or getattr(training, "precision", "").startswith("bf16")
-    if on_cpu and (weights or mixed) and computes_in_bfloat16() is False:
+    if on_cpu and (weights or mixed) and cpu_computes_in_bfloat16() is False:
         logger.warning(
             "this CPU has no instructions for bfloat16 (AMX or AVX-512 BF16), and a step can take several times as "
             "long as in float32; set dtype: float32 and %s",

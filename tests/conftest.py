@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not torch.cuda.is_available():
             pytest.skip("no GPU: torch.cuda.is_available() is False")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processor_without_bfloat16() -> Iterator[None]:
+    """Let ``dtype="auto"`` be float32, so that the values of tests do not depend on the processor."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rrg_rewards.utilities.precision.cpu_computes_in_bfloat16", lambda: False)
+        yield
 
 
 @pytest.fixture(scope="session")

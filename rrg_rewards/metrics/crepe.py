@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from rrg_rewards.functional.crepe import crepe_score
-from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.pair_model import PairModelMetric
 from rrg_rewards.metrics.scores import Scores, named_weights
 from rrg_rewards.models.crepe.encoding import LongReports
 from rrg_rewards.models.crepe.predictor import CrepeOptions, CrepePredictor
@@ -41,7 +41,7 @@ def _likely_errors(counts: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {count:.1f}" for name, count in likely)
 
 
-class CREPE(ReportMetric):
+class CREPE(PairModelMetric):
     r"""CREPE: the number of errors in a candidate report. An encoder that reads both reports predicts it by category.
 
     With predicted counts :math:`\hat n_c` and weights :math:`w_c` of the categories :math:`c`,
@@ -68,8 +68,10 @@ class CREPE(ReportMetric):
             and sum the counts of the chunks.
         token_budget: Maximum number of tokens of a batch, padding included. A longer sequence is the only one in its
             batch.
-        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``. In half precision, matrix products run in that type under
-            autocast; embeddings, sums, normalisations and heads stay in float32.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``; ``"auto"`` is ``bfloat16`` on processors that are faster
+            in it, and ``float32`` on others (:func:`rrg_rewards.utilities.precision.fastest_dtype`). In half precision,
+            matrix products run in that type under autocast; embeddings, sums, normalisations and heads stay in float32.
+            The signature names the type.
         compile: Whether to compile the model with ``torch.compile``, which saves time only over many batches.
         device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
         revision: Revision of a Hub id.
@@ -79,7 +81,7 @@ class CREPE(ReportMetric):
     Raises:
         FileNotFoundError: If there is no such folder.
         ValueError: If an option is unknown or out of range, a weight has an unknown category, or the configuration is
-            not that of a CREPE model.
+            not that of a CREPE model; from ``compute``, if processes computed in different types.
 
     Example:
         >>> from rrg_rewards.metrics import CREPE
@@ -103,7 +105,7 @@ class CREPE(ReportMetric):
         max_length: int | None = None,
         long_reports: LongReports = "truncate",
         token_budget: int = 8192,
-        dtype: Precision = "float32",
+        dtype: Precision = "auto",
         compile: bool = False,  # noqa: A002 (as torch names it)
         device: str | None = None,
         revision: str | None = None,
@@ -112,13 +114,9 @@ class CREPE(ReportMetric):
     ) -> None:
         options = CrepeOptions(max_length, token_budget, dtype, device, revision, progress, long_reports, compile)
         predictor = CrepePredictor(model, tokenizer, options)
-        super().__init__(predictor.categories, **kwargs)
+        super().__init__(predictor, predictor.categories, **kwargs)
         self.predictor = predictor
         self.weights = named_weights(weights or {}, self.categories, "error category", 1.0)
-
-    def extra_repr(self) -> str:
-        """Model."""
-        return f"model={self.predictor.model!r}"
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -134,7 +132,7 @@ class CREPE(ReportMetric):
             model=self.predictor.weights_name,
             max_length=self.predictor.max_length,
             long_reports=self.predictor.options.long_reports,
-            dtype=self.predictor.options.dtype,
+            dtype=self.predictor.dtype,
             **weights,
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.pair_model import PairModelMetric
 from rrg_rewards.metrics.scores import Scores, named_weights
 from rrg_rewards.models.er2score.predictor import ER2ScoreOptions, ER2ScorePredictor
 from rrg_rewards.models.pair_predictor import Precision
@@ -40,7 +40,7 @@ def _in_words(names: Sequence[str], scores: Sequence[float]) -> str:
     return ", ".join(f"{name} {score:.1f}" for name, score in zip(names, scores, strict=True))
 
 
-class ER2Score(ReportMetric):
+class ER2Score(PairModelMetric):
     r"""ER²Score: the sum of the rewards that a language model assigns to a candidate report, one per criterion.
 
     With the rewards :math:`r_j`, the contribution of each criterion :math:`j` to the total, and the base :math:`b` of
@@ -71,7 +71,9 @@ class ER2Score(ReportMetric):
         max_length: Maximum number of tokens of a prompt; default: as the model was trained.
         token_budget: Maximum number of tokens of a batch, padding and cached prefixes included. A longer prompt is the
             only one in its batch.
-        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``: type of the backbone's weights. The head is float32.
+        dtype: Type of the backbone's weights, whatever that of the files: ``"float32"``, ``"bfloat16"`` or
+            ``"float16"``; ``"auto"`` is ``bfloat16`` on processors that are faster in it, and ``float32`` on others
+            (:func:`rrg_rewards.utilities.precision.fastest_dtype`). The head is float32. The signature names the type.
         device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
         revision: Revision of a Hub id.
         share_prefix: Whether the common prefix of prompts with the same reference runs once.
@@ -81,7 +83,7 @@ class ER2Score(ReportMetric):
     Raises:
         FileNotFoundError: If there is no such folder, or it contains no ER²Score model.
         ValueError: If an option is unknown or out of range, a weight has an unknown criterion, or the model is not an
-            ER²Score model or has another scoring system.
+            ER²Score model or has another scoring system; from ``compute``, if processes computed in different types.
 
     Example:
         >>> from rrg_rewards.metrics import ER2Score
@@ -104,7 +106,7 @@ class ER2Score(ReportMetric):
         backbone: str | Path | None = None,
         max_length: int | None = None,
         token_budget: int = 8192,
-        dtype: Precision = "float32",
+        dtype: Precision = "auto",
         device: str | None = None,
         revision: str | None = None,
         share_prefix: bool = True,
@@ -113,17 +115,13 @@ class ER2Score(ReportMetric):
     ) -> None:
         options = ER2ScoreOptions(max_length, token_budget, dtype, device, revision, progress, backbone, share_prefix)
         predictor = ER2ScorePredictor(model, tokenizer, options)
-        super().__init__(predictor.scoring_system.names, **kwargs)
+        super().__init__(predictor, predictor.scoring_system.names, **kwargs)
         self.predictor = predictor
         if scoring_system is not None:
             _check_system(self.scoring_system, scoring_system)
         if weights is not None and not weights:
             raise ValueError("weights must name at least one criterion; omit them for the total")
         self.weights = None if weights is None else named_weights(weights, self.criteria, "criterion", 0.0)
-
-    def extra_repr(self) -> str:
-        """Model."""
-        return f"model={self.predictor.model!r}"
 
     @property
     def scoring_system(self) -> ScoringSystem:
@@ -145,7 +143,7 @@ class ER2Score(ReportMetric):
             system=f"{self.scoring_system.name}@{_hash(self.scoring_system)}",
             prompt=self.predictor.prompt.hash,
             max_length=self.predictor.max_length,
-            dtype=self.predictor.options.dtype,
+            dtype=self.predictor.dtype,
             **weights,
         )
 

@@ -12,11 +12,12 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
+from rrg_rewards.models.loading import process_device
 from rrg_rewards.models.state_dicts import weights_hash
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_model_source, check_reports, check_same_length
 from rrg_rewards.utilities.imports import require
-from rrg_rewards.utilities.precision import own_precision
+from rrg_rewards.utilities.precision import fastest_dtype, own_precision
 
 TokensT = TypeVar("TokensT")
 
@@ -140,7 +141,7 @@ def packed_batches(lengths: Sequence[int], token_budget: int, batch_cost: int = 
     return batches
 
 
-Precision = Literal["float32", "bfloat16", "float16"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 T = TypeVar("T")
 
@@ -191,8 +192,8 @@ class PairPredictor(Backend, ABC):
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        ValueError: If the configuration belongs to another kind of model, a model object has no tokenizer, or
-            ``max_length`` is longer than the model allows.
+        ValueError: If the configuration belongs to another kind of model, a model object has no tokenizer or weights of
+            another half-precision type than the chosen one, or ``max_length`` is longer than the model allows.
     """
 
     title: ClassVar[str]
@@ -219,8 +220,14 @@ class PairPredictor(Backend, ABC):
         self.config = self._given_config() if self._given is not None else self._load_config()
         if self._given is not None and tokenizer is None and getattr(self._given, "tokenizer", None) is None:
             raise ValueError("a model given as an object needs its tokenizer")
+        if (stored := self._given_half_type) is not None and options.dtype not in ("auto", stored):
+            raise ValueError(
+                f"dtype is {options.dtype!r}, but the {self.model} has weights in {stored}, and a model given as an "
+                f"object is used unchanged; omit dtype, or convert the model: model.to(torch.{options.dtype})"
+            )
         self.max_length = self._checked_length()
         self._warned_of_long_pairs = False
+        self._logged_dtype = False
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that rebuild this predictor.
@@ -242,6 +249,18 @@ class PairPredictor(Backend, ABC):
             return f"{self.model}@{weights_hash(self._given.state_dict())}"
         return f"{Path(self.model).name}@{self._weights_hash}"
 
+    @property
+    def dtype(self) -> str:
+        """Type of the arithmetic, never ``"auto"``: the chosen type, else the fastest of the device.
+
+        A model that is passed as an object with half-precision weights computes in their type.
+        """
+        if (stored := self._given_half_type) is not None:
+            return stored
+        if self.options.dtype != "auto":
+            return self.options.dtype
+        return fastest_dtype(process_device(self.options.device) if self._given is None else self._device)
+
     def __call__(self, references: Sequence[str], candidates: Sequence[str]) -> Tensor:
         """Predict numbers for report pairs.
 
@@ -262,6 +281,7 @@ class PairPredictor(Backend, ABC):
         unique = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
         if not unique:
             return torch.zeros(0, self._num_outputs, dtype=torch.float32)
+        self._log_dtype()
         with own_precision():
             found = self._predict([pair[0] for pair in unique], [pair[1] for pair in unique])
         return found[[unique[pair] for pair in pairs]]
@@ -319,6 +339,13 @@ class PairPredictor(Backend, ABC):
         return default if chosen is None else chosen
 
     @property
+    def _given_half_type(self) -> str | None:
+        """Type of the weights of a model that was passed as an object, if it is narrower than float32."""
+        kinds = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+        weights = () if self._given is None else self._given.parameters()
+        return next((kinds[value.dtype] for value in weights if value.dtype in kinds), None)
+
+    @property
     def _device(self) -> torch.device:
         return next(self._model.parameters()).device
 
@@ -328,7 +355,7 @@ class PairPredictor(Backend, ABC):
     @contextmanager
     def _inference(self) -> Iterator[None]:
         """Run the model in eval mode, without gradients and under autocast; restore its mode afterwards."""
-        dtype = self.options.dtype
+        dtype = self.dtype
         autocast = torch.autocast(self._device.type, dtype=getattr(torch, dtype), enabled=dtype != "float32")
         was_training = self._model.training
         self._model.eval()
@@ -346,6 +373,12 @@ class PairPredictor(Backend, ABC):
         console = require("rich.console", extra="models").Console(stderr=True)
         shown: Iterable[T] = progress.track(batches, description=self.title, console=console)
         return shown
+
+    def _log_dtype(self) -> None:
+        # The type depends on the machine, and the machines of a run may differ.
+        if not self._logged_dtype:
+            self._logged_dtype = True
+            _log.info("%s computes in %s on %s (dtype=%r)", self.model, self.dtype, self._device, self.options.dtype)
 
     def _warn_of_long_pairs(self, num_cut: int, num_pairs: int) -> None:
         # Warn once, because a reward may receive such pairs in every step.

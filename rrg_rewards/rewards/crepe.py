@@ -72,7 +72,7 @@ class CrepeReward(MetricReward):
         max_length: int | None = None,
         long_reports: LongReports = "truncate",
         token_budget: int = 8192,
-        dtype: Precision = "float32",
+        dtype: Precision = "auto",
         compile: bool = False,  # noqa: A002 (as torch names it)
         device: str | None = None,
         revision: str | None = None,

@@ -71,7 +71,7 @@ def results(metric: Any) -> dict[str, float]:
 
 def exercise(name: str, folder: str, rows: slice) -> dict[str, dict[str, float]]:
     """Use a metric in every way, in the same order in all processes."""
-    metric = feed(make_metric(name, model=folder), rows)
+    metric = feed(make_metric(name, model=folder, dtype="float32"), rows)
     found = {"first": results(metric), "repeated": results(metric)}
     found["cloned"] = results(metric.clone())
     found["unpickled"] = results(pickle.loads(pickle.dumps(metric)))
@@ -79,7 +79,7 @@ def exercise(name: str, folder: str, rows: slice) -> dict[str, dict[str, float]]
     found["after reset"] = results(feed(metric, rows, seed=1))
     weights = {"plain": None, "weighted": WEIGHTS}
     collection = MetricCollection(
-        {use: make_metric(name, model=folder, weights=given) for use, given in weights.items()}
+        {use: make_metric(name, model=folder, weights=given, dtype="float32") for use, given in weights.items()}
     )
     found["collection"] = {use: value.item() for use, value in feed(collection, rows).compute().items()}
     return found
@@ -132,7 +132,10 @@ def test_equals_one_process(by_rank: Any, alone: Any, use: str) -> None:
 
 def test_data_tell_processes_apart(name: str, folder: str) -> None:
     """If every share had the values of the whole, the tests above would pass without any sync."""
-    whole, share = (feed(make_metric(name, model=folder), rows).compute() for rows in (slice(0, ROWS), slice(0, 12)))
+    whole, share = (
+        feed(make_metric(name, model=folder, dtype="float32"), rows).compute()
+        for rows in (slice(0, ROWS), slice(0, 12))
+    )
     assert abs(whole - share) > 1e-3
 
 
@@ -141,7 +144,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory, name: str, folder: str) -> 
     root = tmp_path_factory.mktemp(f"{name}_grpo")
     rows = [{"findings": f"lungs {report}", "impression": report} for report in REPORTS * 2]
     (root / "reports.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    reward = {"name": name, "model": folder, "weights": WEIGHTS, **SUBJECTS[name].options}
+    reward = {"name": name, "model": folder, "weights": WEIGHTS, "dtype": "float32", **SUBJECTS[name].options}
     config = {
         "model_name_or_path": str(save_tiny_policy(root / "policy")),
         "dataset": str(root / "reports.jsonl"),
@@ -169,7 +172,7 @@ def test_rewards_are_those_of_the_metric_in_this_process(
     request: pytest.FixtureRequest, kind: str, name: str, folder: str
 ) -> None:
     run: Run = request.getfixturevalue(kind)
-    metric = make_metric(name, model=folder, weights=WEIGHTS)
+    metric = make_metric(name, model=folder, weights=WEIGHTS, dtype="float32")
     keys = ("completions", "references", "values")
     assert len(run.ranks) == 2
     for logged, *step in zip(run.steps(), *map(run.by_step, keys), strict=True):

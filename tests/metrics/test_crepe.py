@@ -285,7 +285,7 @@ def test_crepe_progress_is_shown_on_request(folder, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "float8"}, "dtype must be one of float32, bfloat16, float16, got 'float8'"),
+        ({"dtype": "float8"}, "dtype must be one of auto, float32, bfloat16, float16, got 'float8'"),
         ({"long_reports": "windows"}, "'truncate' or 'chunks', got 'windows'"),
         ({"token_budget": 0}, "token_budget must be positive, got 0"),
         ({"max_lenght": 64}, "unknown argument 'max_lenght'; did you mean 'max_length'"),

@@ -280,7 +280,7 @@ def test_er2score_the_scoring_system_that_is_asked_for_is_the_models_or_an_error
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "float8"}, "dtype must be one of float32, bfloat16, float16, got 'float8'"),
+        ({"dtype": "float8"}, "dtype must be one of auto, float32, bfloat16, float16, got 'float8'"),
         ({"token_budget": 0}, "token_budget must be positive, got 0"),
         ({"max_length": 4096}, "max_length is 4096, but the backbone takes 1024 tokens at most"),
         ({"weights": {"omited_finding": 2.0}}, "unknown criterion 'omited_finding'; did you mean 'omitted_fi"),

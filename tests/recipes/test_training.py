@@ -10,7 +10,7 @@ from torch import nn
 from trl import GRPOConfig, ModelConfig
 
 from rrg_rewards.recipes import _training
-from rrg_rewards.recipes._training import check_processes, computes_in_bfloat16, prepare_policy, warn_of_slow_bfloat16
+from rrg_rewards.recipes._training import check_processes, prepare_policy, warn_of_slow_bfloat16
 
 
 def test_check_processes_a_checkpoint_loads_to_the_device_of_one_of_several_cpu_processes(tmp_path: Path) -> None:
@@ -51,22 +51,6 @@ def _trl(tmp_path: Path, **options: Any) -> GRPOConfig:
     return GRPOConfig(output_dir=str(tmp_path), use_cpu=True, **options)
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "expected"),
-    [
-        ({"avx2": True, "avx512_bf16": False, "amx_bf16": False}, False),
-        ({"avx512_bf16": True}, True),
-        ({"neon": True, "bf16": True}, True),
-        ({}, None),
-    ],
-)
-def test_computes_in_bfloat16_the_instructions_of_a_processor(
-    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: bool | None
-) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    assert computes_in_bfloat16() is expected
-
-
 def test_slow_bfloat16_a_torch_that_cannot_tell_gives_no_warning(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -94,7 +78,7 @@ def test_slow_bfloat16_the_warning_names_the_settings(
     dtype: str,
     remedy: str | None,
 ) -> None:
-    monkeypatch.setattr(_training, "computes_in_bfloat16", lambda: False)
+    monkeypatch.setattr(_training, "cpu_computes_in_bfloat16", lambda: False)
     make = _lightning if "precision" in options else _trl
     warn_of_slow_bfloat16(make(tmp_path, **options), ModelConfig(dtype=dtype))
     assert [remedy in record.message for record in caplog.records] == ([] if remedy is None else [True])
@@ -104,9 +88,9 @@ def test_slow_bfloat16_a_fast_processor_and_a_gpu_give_no_warning(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     training = _lightning(tmp_path, use_cpu=False, precision="bf16-mixed")
-    monkeypatch.setattr(_training, "computes_in_bfloat16", lambda: True)
+    monkeypatch.setattr(_training, "cpu_computes_in_bfloat16", lambda: True)
     warn_of_slow_bfloat16(training, SimpleNamespace(dtype=torch.bfloat16))
-    monkeypatch.setattr(_training, "computes_in_bfloat16", lambda: False)
+    monkeypatch.setattr(_training, "cpu_computes_in_bfloat16", lambda: False)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     warn_of_slow_bfloat16(training, SimpleNamespace(dtype=torch.bfloat16))
     assert not caplog.records

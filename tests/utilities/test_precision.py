@@ -1,4 +1,4 @@
-"""Values of models and metrics of words in the precisions of trainings."""
+"""The type of each processor, and values of models and metrics of words in the precisions of trainings."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from rrg_rewards.labelers import RadBertLabeler
 from rrg_rewards.models import CrepeModel
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.rewards import make_reward
-from rrg_rewards.utilities.precision import own_precision
+from rrg_rewards.utilities.precision import cpu_computes_in_bfloat16, fastest_dtype, own_precision
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float64]
 PREDS, TARGET = random_pairs(6, longest=20)
@@ -24,6 +24,46 @@ def default_dtype():
     before = torch.get_default_dtype()
     yield torch.set_default_dtype
     torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ({"avx2": True, "avx512_bf16": False, "amx_bf16": False}, False),
+        ({"avx512_bf16": True}, True),
+        ({"amx_bf16": True}, True),
+        ({"neon": True, "bf16": True}, True),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("onednn", [True, False])
+def test_cpu_computes_in_bfloat16_by_instructions_that_onednn_uses(monkeypatch, capabilities, expected, onednn):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn)
+    assert cpu_computes_in_bfloat16() is (expected and onednn)
+
+
+def test_cpu_computes_in_bfloat16_is_unknown_to_a_torch_that_cannot_tell(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert cpu_computes_in_bfloat16() is None
+
+
+@pytest.mark.parametrize(("known", "expected"), [(True, "bfloat16"), (False, "float32"), (None, "float32")])
+def test_fastest_dtype_of_a_cpu(monkeypatch, known, expected):
+    monkeypatch.setattr("rrg_rewards.utilities.precision.cpu_computes_in_bfloat16", lambda: known)
+    assert fastest_dtype(torch.device("cpu")) == expected
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"), [((7, 5), "float32"), ((8, 0), "bfloat16"), ((9, 0), "bfloat16"), ((12, 0), "bfloat16")]
+)
+def test_fastest_dtype_of_the_gpu_of_that_index(monkeypatch, capability, expected):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", {torch.device("cuda:1"): capability}.__getitem__)
+    assert fastest_dtype(torch.device("cuda:1")) == expected
+
+
+def test_fastest_dtype_of_mps():
+    assert fastest_dtype(torch.device("mps")) == "float32"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

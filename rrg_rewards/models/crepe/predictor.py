@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rrg_rewards.models.crepe.encoding import LongReports, PairEncoder, TokenizedPair
 from rrg_rewards.models.loading import load_frozen
-from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, Precision, packed_batches
+from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, packed_batches
 from rrg_rewards.models.state_dicts import locate_weights
 from rrg_rewards.utilities.imports import require
 
@@ -108,7 +108,7 @@ class CrepePredictor(PairPredictor):
         return self._config_class.from_pretrained(self.model, revision=self.options.revision)
 
     def _load(self) -> nn.Module:
-        return load_frozen(_build, self.model, self.options.revision, self.options.dtype, device=self.options.device)
+        return load_frozen(_build, self.model, self.options.revision, self.dtype, device=self.options.device)
 
     def _load_tokenizer(self) -> Any:
         auto_tokenizer = require("transformers", extra="models").AutoTokenizer
@@ -124,7 +124,7 @@ class CrepePredictor(PairPredictor):
         return min(_PUBLISHED_LENGTH, limit), limit
 
 
-def _build(model: str, revision: str | None, dtype: Precision) -> nn.Module:
+def _build(model: str, revision: str | None, dtype: str) -> nn.Module:
     crepe: Any = require("rrg_rewards.models.crepe.model", extra="models")
     built: nn.Module = crepe.CrepeModel.from_pretrained(model, revision=revision)
     if dtype != "float32":

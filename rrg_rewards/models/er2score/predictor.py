@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate, TokenizedPrompt
 from rrg_rewards.models.loading import load_frozen
-from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, Precision, packed_batches
+from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, packed_batches
 from rrg_rewards.schemas import ScoringSystem
 from rrg_rewards.utilities.imports import require
 
@@ -104,9 +104,8 @@ class ER2ScorePredictor(PairPredictor):
                     rewards[rows] = found.float().cpu()
         # Raise, because NaN marks unscorable pairs.
         if not bool(rewards.isfinite().all()):
-            dtype = self.options.dtype
-            advice = "; bfloat16 has the range of float32" if dtype == "float16" else ""
-            raise ValueError(f"{self.model} gives rewards that are not finite in {dtype}{advice}")
+            advice = "; bfloat16 has the range of float32" if self.dtype == "float16" else ""
+            raise ValueError(f"{self.model} gives rewards that are not finite in {self.dtype}{advice}")
         return rewards
 
     def _batches(self, prompts: Sequence[TokenizedPrompt]) -> list[_Batch]:
@@ -155,7 +154,7 @@ class ER2ScorePredictor(PairPredictor):
 
     def _load(self) -> nn.Module:
         options = self.options
-        return load_frozen(_build, self.model, options.revision, self.backbone, options.dtype, device=options.device)
+        return load_frozen(_build, self.model, options.revision, self.backbone, self.dtype, device=options.device)
 
     def _load_tokenizer(self) -> Any:
         if self.tokenizer is not None:
@@ -173,7 +172,7 @@ class ER2ScorePredictor(PairPredictor):
         return self.config.max_prompt_length, getattr(self.config.backbone_config, "max_position_embeddings", None)
 
 
-def _build(model: str, revision: str | None, backbone: str | None, dtype: Precision) -> nn.Module:
+def _build(model: str, revision: str | None, backbone: str | None, dtype: str) -> nn.Module:
     er2score: Any = require("rrg_rewards.models.er2score.model", extra="models")
     built = er2score.ER2ScoreModel.from_pretrained(
         model, backbone=backbone, revision=revision, dtype=getattr(torch, dtype)
