@@ -15,6 +15,7 @@ from rrg_rewards.utilities.names import unknown_name_message
 
 
 ALGORITHMS = ("grpo", "rloo")
+OVERLAPS = ("none", "thread", "process", "auto")
 
 
 def option(default: Any, help: str) -> Any:  # noqa: A002 (as in argparse)
@@ -133,13 +134,33 @@ class WatchArguments(RewardArguments):
 
 
 @dataclass
-class RecipeArguments(WatchArguments):
-    """Arguments of GRPO and RLOO recipes."""
+class OverlapArguments(WatchArguments):
+    """Arguments that say whether rewards are computed in the background."""
 
-    algorithm: str = option("grpo", "grpo or rloo.")
+    overlap_rewards: str = option(
+        "auto",
+        "Compute rewards in the background while the policy generates: thread (judges on a server), process (judges, "
+        "and rules in a process), none, or auto (if they take more than 1 % of the first steps, and rules only if a "
+        "core is free). Rewards stay the same.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.overlap_rewards not in OVERLAPS:
+            raise ValueError(unknown_name_message("overlap_rewards", self.overlap_rewards, OVERLAPS))
+
+
+@dataclass
+class RecipeArguments(OverlapArguments):
+    """Arguments of GRPO and RLOO recipes."""
+
+    algorithm: str = option("grpo", "grpo or rloo.")
+    reward_processes: int = option(1, "Number of processes of each reward by rules in the background.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reward_processes < 1:
+            raise ValueError(f"reward_processes must be at least 1, got {self.reward_processes}")
         if self.algorithm not in ALGORITHMS:
             raise ValueError(unknown_name_message("algorithm", self.algorithm, ALGORITHMS))
 

@@ -4,7 +4,7 @@
 
 ``FILE`` is a YAML file, or the name of a recipe that ``rrg-rewards recipes ls`` lists. The keys are those of
 :class:`rrg_rewards.recipes.policy.PolicyTraining`, of TRL's ``ModelConfig``, and of
-:class:`rrg_rewards.recipes._arguments.WatchArguments`. The script reads the same tables, formats prompts in the same
+:class:`rrg_rewards.recipes._arguments.OverlapArguments`. The script reads the same tables, formats prompts in the same
 way and writes the same files as :mod:`rrg_rewards.recipes.grpo`. It computes the prompt of several completions once,
 which makes it faster for long prompts (``benchmarks/policy_throughput.py``).
 """
@@ -25,7 +25,7 @@ from trl import get_peft_config
 
 from rrg_rewards.callbacks import RewardWatchCallback
 from rrg_rewards.data.samplers import UnpaddedDistributedSampler
-from rrg_rewards.recipes._arguments import WatchArguments, option
+from rrg_rewards.recipes._arguments import OverlapArguments, option
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, make_watch
@@ -191,11 +191,11 @@ _OF_THE_MODULE = (
     "seed",
 )
 
-_PARSER = RecipeParser(WatchArguments, lambda _: PolicyTraining, __doc__)
+_PARSER = RecipeParser(OverlapArguments, lambda _: PolicyTraining, __doc__)
 parse, validate = _PARSER.parse, _PARSER.validate
 
 
-def _make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
+def _make_generator(recipe: OverlapArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
     """Load the policy, with a new adapter if the arguments require one."""
     # Lightning moves the model to the device of its process.
     policy, processor = load_pretrained(model, device_map=None)
@@ -214,7 +214,7 @@ def _make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any
 
 
 def run(
-    recipe: WatchArguments,
+    recipe: OverlapArguments,
     training: PolicyTraining,
     model: Any,
     progress: Callable[[int, int], None] | None = None,
@@ -235,11 +235,13 @@ def run(
     """
     seed_everything(training.seed, verbose=False)
     prepared = ReinforcementRun.prepare(recipe, training.output_dir)
+    overlap: Any = None if recipe.overlap_rewards == "none" else recipe.overlap_rewards
     module = PolicyModule(
         _make_generator(recipe, training, model),
         prepared.rewards,
         weights=prepared.weights,
         reference_column=recipe.reference_column,
+        overlap_rewards=overlap,
         loss=None if training.loss_aggregation is None else {"aggregation": training.loss_aggregation},
         **{name: getattr(training, name) for name in _OF_THE_MODULE},
     )

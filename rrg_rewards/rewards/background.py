@@ -4,6 +4,7 @@ import asyncio
 import pickle
 import signal
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -135,6 +136,10 @@ class BackgroundReward(AsyncReward):
         self.reward = reward
         self.processes = processes
         self.output = reward.output
+        self.is_active = True
+        """Whether calls use the processes; otherwise they block, as those of the given reward."""
+        self.seconds = 0.0
+        """Total duration of the calls that were not active."""
         self._scorer: RowScorer | None = None
         self._early: list[tuple[list[int], list[Completion], Future[Any]]] = []
 
@@ -178,7 +183,8 @@ class BackgroundReward(AsyncReward):
             completions: The completions of these rows.
             columns: Values of the columns of the data set for these rows.
         """
-        self._early.append((list(rows), list(completions), self._start().submit(0, completions, columns)))
+        if self.is_active:
+            self._early.append((list(rows), list(completions), self._start().submit(0, completions, columns)))
 
     def drop_early(self) -> None:
         """Forget the completions of :meth:`score_early`, before another batch begins."""
@@ -188,6 +194,11 @@ class BackgroundReward(AsyncReward):
 
     async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Score completions in the processes, without blocking the event loop."""
+        if not self.is_active:
+            start = time.perf_counter()
+            scores = await self.reward.score_async(completions, **columns)
+            self.seconds += time.perf_counter() - start
+            return scores
         early, self._early = self._early, []
         read = self.reward.read_columns(columns)
         known = [part for part in early if _are_in(completions, *part[:2])]

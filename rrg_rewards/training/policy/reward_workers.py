@@ -278,11 +278,15 @@ def choose_overlap(rewards: Sequence[Any], share: float, uses_cpu: bool) -> Over
     others = [reward for reward in rewards if not is_asynchronous(reward)]
     if not others:
         return "thread"
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes()))
-    has_free_core = not uses_cpu or _cores() > processes * torch.get_num_threads()
-    if has_free_core and all(reward.has_independent_rows for reward in others):
+    if has_free_core(uses_cpu) and all(reward.has_independent_rows for reward in others):
         return "process"
     return "thread" if len(others) < len(rewards) else None
+
+
+def has_free_core(uses_cpu: bool) -> bool:
+    """Return whether the policies of this machine's processes leave a core for rewards."""
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes()))
+    return not uses_cpu or _cores() > processes * torch.get_num_threads()
 
 
 def _cores() -> int:
