@@ -1,11 +1,20 @@
-"""Compare the time of ER²Score with a shared prefix and with a complete prompt for each candidate.
+"""Compare the time of ER²Score with shared prefixes and with complete prompts, in float32, bfloat16 and compiled.
 
     OMP_NUM_THREADS=1 python benchmarks/er2score.py --model HuggingFaceTB/SmolLM2-135M-Instruct
-    python benchmarks/er2score.py --model meta-llama/Meta-Llama-3-8B --device cuda --dtype bfloat16 --groups 8
+    OMP_NUM_THREADS=1 python benchmarks/er2score.py --quick           # a small model; prints and writes nothing
+    python benchmarks/er2score.py --model meta-llama/Meta-Llama-3-8B --device cuda --dtypes bfloat16 --groups 8
 
-`--model` is an ER²Score model, or a language model to which a head with random weights is added. Time does not depend
-on the weights. Both sides have the same weights and score the same pairs, from text to score. They are timed in turn,
-because other load then affects both, and the median is reported. Their sub-scores must be equal within 1e-4 in float32.
+`--model` is an ER²Score model, or a language model to which a head with random weights is added. Without it, the model
+has the layers of SmolLM2-135M and random weights. Time does not depend on the weights. All sides have the same weights
+and score the same pairs, from text to score. They are timed in turn, because other load then affects all of them, and
+the median is reported.
+
+- `apart`: a complete prompt for each candidate, in the first of `--dtypes`. Its sub-scores must equal those with a
+  shared prefix within 1e-4 in float32.
+- `float32`, `bfloat16`, `auto`: the metric with shared prefixes. `auto` is one of the other two, by the processor.
+- `compiled`: `auto` with the backbone in `torch.compile`, after compilation, whose seconds and number of graphs are
+  also printed. It has complete prompts; `apart_auto` is the same without `torch.compile`.
+
 A group is a reference with `--candidates` candidates, as in GRPO. `radpref` uses chest X-ray reports of RadPref, with
 candidates of the same and of other references. `ct` uses chest CT reports of CT-RATE, which are longer; of nine
 consecutive reports, the one of median length is the reference. The paper reports 40 ms per sample for Llama-3-8B on a
@@ -15,24 +24,43 @@ GPU.
 import argparse
 import csv
 import json
+import os
 import statistics
 import tempfile
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from benchmark_data import phantom_reports
-from timing import in_turn
+from timing import Took, compiling, in_turn, machine
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.trainers import BpeTrainer
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from rrg_rewards.metrics import ER2Score
+from rrg_rewards.metrics import ER2Score, Scores
 from rrg_rewards.models import ER2ScoreModel
 from rrg_rewards.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
 TOLERANCE = 1e-4
+DTYPES = ("float32", "bfloat16", "float16", "auto")
 PAPERS_MS = 40.0
+
+# SmolLM2-135M.
+LLAMA = {
+    "vocab_size": 49152,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+}
 
 Groups = list[tuple[str, list[str]]]
 
@@ -40,17 +68,22 @@ Groups = list[tuple[str, list[str]]]
 def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct")
+    parser.add_argument("--model", help="folder or Hub id; default: random weights")
     parser.add_argument("--data", type=Path, default=DATA, help="folder with radpref/ and ct_rate_labels/")
     parser.add_argument("--reports", nargs="+", choices=("radpref", "ct"), default=["radpref", "ct"])
     parser.add_argument("--groups", type=int, default=1, help="references per call")
     parser.add_argument("--candidates", type=int, default=8, help="candidates per reference")
     parser.add_argument("--repeats", type=int, default=3, help="turns; the median is reported")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="float32")
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=["float32", "bfloat16", "auto"])
     parser.add_argument("--token-budget", type=int, default=8192)
+    parser.add_argument("--quick", action="store_true", help="two layers, 4 candidates, X-ray reports; write nothing")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "er2score.json")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.candidates, arguments.repeats, arguments.reports = 4, 2, ["radpref"]
+        arguments.output = Path(os.devnull)
+    return arguments
 
 
 def read_groups(arguments: argparse.Namespace, reports: str) -> Groups:
@@ -74,60 +107,121 @@ def read_groups(arguments: argparse.Namespace, reports: str) -> Groups:
     return [(references[group], candidates[group * size : (group + 1) * size]) for group in range(number)]
 
 
-def make_model(name: str, folder: str) -> str:
-    """Return the folder or id of an ER²Score model, and write the model if the name is that of a language model."""
-    if (Path(name) / "head.safetensors").is_file():
-        return name
+def make_model(arguments: argparse.Namespace, texts: list[str], folder: str) -> str:
+    """Return the folder or id of an ER²Score model, and write the model if there is only a language model, or none."""
+    name = arguments.model
+    if name is not None and (Path(name) / "head.safetensors").is_file():
+        return str(name)
     torch.manual_seed(0)
-    ER2ScoreModel.from_backbone(name).save_pretrained(folder)
-    return folder
+    if name is None:
+        name = f"{folder}/backbone_of_random_weights"
+        LlamaForCausalLM(LlamaConfig(**LLAMA, num_hidden_layers=2 if arguments.quick else 30)).save_pretrained(name)
+        byte_pairs(texts).save_pretrained(name)
+    ER2ScoreModel.from_backbone(name).save_pretrained(f"{folder}/model")
+    return f"{folder}/model"
+
+
+def byte_pairs(texts: list[str]) -> PreTrainedTokenizerFast:
+    """Train a tokenizer on the texts."""
+    backend = Tokenizer(BPE())
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    alphabet = ByteLevel.alphabet()
+    backend.train_from_iterator(texts, BpeTrainer(vocab_size=3000, initial_alphabet=alphabet, show_progress=False))
+    return PreTrainedTokenizerFast(tokenizer_object=backend)
+
+
+def compiled_metric(model: str, settings: dict[str, Any]) -> ER2Score:
+    """Return the metric of a model whose backbone is compiled, without shared prefixes."""
+    plain = ER2Score(model, dtype="auto", share_prefix=False, **settings)
+    loaded = ER2ScoreModel.from_pretrained(model, dtype=getattr(torch, plain.predictor.dtype)).to(settings["device"])
+    loaded.backbone = torch.compile(loaded.backbone, dynamic=True)
+    return ER2Score(loaded.requires_grad_(False), share_prefix=False, token_budget=settings["token_budget"])
+
+
+def sub_score_difference(first: Scores, second: Scores) -> float:
+    """Return the largest difference of two sets of sub-scores."""
+    return max(float((first.details[name] - second.details[name]).abs().max()) for name in first.details)
 
 
 def measure(arguments: argparse.Namespace, model: str, groups: Groups) -> dict[str, Any]:
-    """Measure milliseconds per sample of both sides, their ratio, and the largest difference of their scores."""
+    """Measure milliseconds per sample of all sides, their ratios, and the largest differences of their scores."""
     target = [reference for reference, candidates in groups for _ in candidates]
     preds = [candidate for _, candidates in groups for candidate in candidates]
-    settings = {"device": arguments.device, "dtype": arguments.dtype, "token_budget": arguments.token_budget}
-    shared, apart = (ER2Score(model, share_prefix=share, **settings) for share in (True, False))
-    found, expected = (metric.score(preds, target) for metric in (shared, apart))
-    error = max(float((found.details[name] - expected.details[name]).abs().max()) for name in found.details)
-    if arguments.dtype == "float32" and error > TOLERANCE:
+    settings: dict[str, Any] = {"device": arguments.device, "token_budget": arguments.token_budget}
+    first = arguments.dtypes[0]
+    metrics = {dtype: ER2Score(model, dtype=dtype, **settings) for dtype in arguments.dtypes}
+    metrics["apart"] = ER2Score(model, dtype=first, share_prefix=False, **settings)
+    found = {name: metric.score(preds, target) for name, metric in metrics.items()}
+    error = sub_score_difference(found["apart"], found[first])
+    if first == "float32" and error > TOLERANCE:
         raise SystemExit(f"sub-scores differ by {error}, more than {TOLERANCE}")
-    times = in_turn(
-        {"shared": lambda: shared.score(preds, target), "apart": lambda: apart.score(preds, target)}, arguments.repeats
-    )
-    prompts = shared.predictor.encoder(target, preds)
+    compiled: dict[str, float] = {}
+    if "auto" in metrics:
+        metrics["apart_auto"] = ER2Score(model, dtype="auto", share_prefix=False, **settings)
+        metrics["compiled"] = compiled_metric(model, settings)
+        compiled = compiling(lambda: found.update(compiled=metrics["compiled"].score(preds, target)))
+        found["apart_auto"] = metrics["apart_auto"].score(preds, target)
+        compiled["max_difference_compiled_apart_auto"] = sub_score_difference(found["compiled"], found["apart_auto"])
+    sides: dict[str, Any] = {name: partial(metric.score, preds, target) for name, metric in metrics.items()}
+    times = in_turn(sides, arguments.repeats)
+    prompts = metrics[first].predictor.encoder(target, preds)
+    ms = {name: 1000 * took.wall / len(preds) for name, took in times.items()}
+    largest = max(float(detail.abs().max()) for detail in found[first].details.values())
     return {
         "pairs": len(preds),
         "mean_prefix_tokens": round(statistics.mean(len(prompt.prefix) for prompt in prompts), 1),
         "mean_suffix_tokens": round(statistics.mean(len(prompt.suffix) for prompt in prompts), 1),
-        **{f"ms_per_sample_{name}": round(1000 * took.wall / len(preds), 2) for name, took in times.items()},
-        "speedup_wall": round(times["apart"].wall / times["shared"].wall, 2),
+        **{f"ms_per_sample_{name}": round(value, 2) for name, value in ms.items()},
+        **({"auto": metrics["auto"].predictor.dtype} if "auto" in metrics else {}),
+        **ratios(times, first, "wall"),
         **(
-            {"speedup_processor": round(times["apart"].processor / times["shared"].processor, 2)}
+            ratios(times, first, "processor")
             if arguments.device == "cpu"
-            else {"paper_ms_over_shared_ms": round(PAPERS_MS * len(preds) / (1000 * times["shared"].wall), 2)}
+            else {"paper_ms_over_shared_ms": round(PAPERS_MS / ms[first], 2)}
         ),
-        "largest_sub_score": round(max(float(detail.abs().max()) for detail in expected.details.values()), 3),
+        **compiled,
+        "largest_sub_score": round(largest, 3),
         "max_sub_score_error": error,
+        **{
+            f"max_sub_score_difference_{name}_{first}": sub_score_difference(found[name], found[first])
+            for name in arguments.dtypes[1:]
+        },
+    }
+
+
+def ratios(times: dict[str, Took], first: str, clock: str) -> dict[str, float]:
+    """Return the time of one side over that of another, of those that were measured."""
+    pairs = {
+        "speedup": ("apart", first),
+        "float32_over_bfloat16": ("float32", "bfloat16"),
+        "apart_auto_over_compiled": ("apart_auto", "compiled"),
+    }
+    took = {name: getattr(each, clock) for name, each in times.items()}
+    return {
+        f"{name}_{clock}": round(took[slow] / took[fast], 2)
+        for name, (slow, fast) in pairs.items()
+        if slow in took and fast in took
     }
 
 
 def main() -> None:
     """Measure, print and write the figures."""
     arguments = parse_arguments()
+    groups = {reports: read_groups(arguments, reports) for reports in arguments.reports}
+    texts = [text for found in groups.values() for reference, candidates in found for text in (reference, *candidates)]
     with tempfile.TemporaryDirectory() as folder:
-        model = make_model(arguments.model, folder)
-        figures = {reports: measure(arguments, model, read_groups(arguments, reports)) for reports in arguments.reports}
+        model = make_model(arguments, texts, folder)
+        figures = {reports: measure(arguments, model, found) for reports, found in groups.items()}
     for reports, values in figures.items():
         for name, value in values.items():
-            print(f"{reports:10}{name:30}{value:>14}")
+            print(f"{reports:10}{name:46}{value:>14}")
     gpu = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else None
     result = {
         "version": __version__,
-        "model": Path(arguments.model).name,
-        "dtype": arguments.dtype,
+        "model": Path(arguments.model).name if arguments.model else "SmolLM2-135M of random weights",
+        "dtypes": arguments.dtypes,
         "device": gpu or f"CPU, {torch.get_num_threads()} threads",
+        "machine": {**machine(), "torch": torch.__version__},
         "figures": figures,
     }
     arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
