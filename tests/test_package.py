@@ -107,6 +107,51 @@ def test_labelling_a_table_does_not_import_torchmetrics():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+# What starts, and modules that it must not wait for. torchmetrics itself imports matplotlib, scipy and transformers.
+_COMMAND = "from rrg_rewards.cli.main import main; assert main([{}]) == 0"
+_LABEL = _COMMAND.format("'label', 'table.csv', '--text-column', 'reference', '--output', 'labels.csv'")
+_SCORE = _COMMAND.format("'score', 'table.csv', '--metrics', '{}', '--output', 'scores.csv'")
+_TRAINING = {
+    "lightning",
+    "trl",
+    "datasets",
+    "peft",
+    "deepspeed",
+    "accelerate",
+    "openai",
+    "pydantic",
+    "pandas",
+    "pyarrow",
+}
+_OTHERS = {"rrg_rewards.data.phantom", "rrg_rewards.findings.editing", "rrg_rewards.pages", "rrg_rewards.watch"}
+STARTS = {
+    "labelers": ("from rrg_rewards.labelers import RuleLabeler", {"torchmetrics", "scipy", "rrg_rewards.judges.rules"}),
+    "label": (_LABEL, {"torchmetrics", "scipy", "matplotlib", "transformers", "rrg_rewards.questions"}),
+    "score crg": (_SCORE.format("crg"), {"rrg_rewards.metrics.ct_finebench", "transformers.models.bert"}),
+    "score crimson": (_SCORE.format("crimson"), {"rrg_rewards.metrics.ct_finebench", "transformers.models.bert"}),
+    "metrics": ("from rrg_rewards.metrics import ReportCRG", {"rrg_rewards.models", "rrg_rewards.metrics.crimson"}),
+    "rewards": ("from rrg_rewards.rewards import make_reward", {"rrg_rewards.metrics.ct_finebench"}),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if "score" in name else ()) for name in STARTS]
+)
+def test_importing_what_starts_waits_for_no_module_that_it_does_not_need(tmp_path, name):
+    code, unneeded = STARTS[name]
+    (tmp_path / "table.csv").write_text("prediction,reference\nCardiomegaly.,Small effusion.\n")
+    output = subprocess.run(
+        [sys.executable, "-c", f"import json, sys; {code}; print(json.dumps(sorted(sys.modules)))"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    loaded = set(json.loads(output.splitlines()[-1]))
+    assert "torch" in loaded
+    assert not loaded & (_TRAINING | _OTHERS | unneeded)
+
+
 def test_importing_the_top_level_imports_no_library():
     code = "import json, sys, rrg_rewards; dir(rrg_rewards); print(json.dumps(sorted(sys.modules)))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -204,7 +204,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.data.tables.readers import BatchedTable
     from rrg_rewards.data.tables.table import table_format
     from rrg_rewards.data.tables.writers import write_json
-    from rrg_rewards.pages.score_page import ScoreRows, score_page
 
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
     outputs.check(html=page.html)
@@ -212,7 +211,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     metrics = make_metrics(settings_from(args, MetricChoice))
     columns, settings = settings_from(args, PairColumns), settings_from(args, ScoreSettings)
     is_parquet = outputs.output is not None and table_format(outputs.output, outputs.format) == "parquet"
-    rows = None if page.html is None else ScoreRows(page.with_text)
+    rows = None if page.html is None else _page_rows(page.with_text)
     with BatchedTable(args.table, args.format, args.delimiter, settings.batch_size) as batches:
         columns, tables = join_references(columns, batches, args.delimiter)
         pairs = PairReader(columns, tables, metrics, args.table, args.delimiter, is_parquet)
@@ -231,10 +230,18 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
                 if outputs.json is not None:
                     write_json(summary, outputs.json, outputs.overwrite)
                 if rows is not None:
+                    from rrg_rewards.pages.score_page import score_page
+
                     for name, rescale in scoring.rescaling().items():
                         rows.rescale(name, rescale)
                     page.write(score_page(summary, rows), outputs.overwrite)
     return 0
+
+
+def _page_rows(with_text: bool) -> "ScoreRows":
+    from rrg_rewards.pages.score_page import ScoreRows
+
+    return ScoreRows(with_text)
 
 
 # The options of an evaluation with a layout; the others belong to scores of pairs.

@@ -1,20 +1,8 @@
-"""Labelers, which convert reports to label matrices."""
+"""Labelers, which convert reports to label matrices.
 
-from rrg_rewards.labelers.base import FallibleLabeler, Labeler, LabelledReports, label_reports
-from rrg_rewards.labelers.judge import JudgeLabeler
-from rrg_rewards.labelers.levels import LevelReader
-from rrg_rewards.labelers.radbert import RadBertLabeler
-from rrg_rewards.labelers.registry import get_labeler
-from rrg_rewards.labelers.rules import RuleLabeler
+Names are imported lazily, so that one of them does not wait for the modules of all others.
+"""
 
-__all__ = [
-    "FallibleLabeler",
-    "JudgeLabeler",
-    "Labeler",
-    "LabelledReports",
-    "LevelReader",
-    "RadBertLabeler",
-    "RuleLabeler",
-    "get_labeler",
-    "label_reports",
-]
+from rrg_rewards.utilities.imports import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

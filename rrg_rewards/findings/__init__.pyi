@@ -1,0 +1,16 @@
+from rrg_rewards.findings.comparing.matching import FindingComparison as FindingComparison
+from rrg_rewards.findings.comparing.matching import FindingMatch as FindingMatch
+from rrg_rewards.findings.comparing.matching import compare_findings as compare_findings
+from rrg_rewards.findings.editing.inject_errors import inject_errors as inject_errors
+from rrg_rewards.findings.editing.injected_report import ErrorEdit as ErrorEdit
+from rrg_rewards.findings.editing.injected_report import InjectedReport as InjectedReport
+from rrg_rewards.findings.editing.injected_report import error_counts as error_counts
+from rrg_rewards.findings.editing.paraphrase import paraphrase_report as paraphrase_report
+from rrg_rewards.findings.editing.rewrite_rules import Rewording as Rewording
+from rrg_rewards.findings.editing.rewrite_rules import RewrittenReport as RewrittenReport
+from rrg_rewards.findings.editing.wrong_details import corrupt_report as corrupt_report
+from rrg_rewards.findings.reading.engine import extract_findings as extract_findings
+from rrg_rewards.findings.reading.engine import get_engine as get_engine
+from rrg_rewards.findings.reading.finding import Attributes as Attributes
+from rrg_rewards.findings.reading.finding import Finding as Finding
+from rrg_rewards.findings.reading.merge_mentions import abnormal_findings as abnormal_findings

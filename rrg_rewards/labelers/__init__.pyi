@@ -1,0 +1,9 @@
+from rrg_rewards.labelers.base import FallibleLabeler as FallibleLabeler
+from rrg_rewards.labelers.base import Labeler as Labeler
+from rrg_rewards.labelers.base import LabelledReports as LabelledReports
+from rrg_rewards.labelers.base import label_reports as label_reports
+from rrg_rewards.labelers.judge import JudgeLabeler as JudgeLabeler
+from rrg_rewards.labelers.levels import LevelReader as LevelReader
+from rrg_rewards.labelers.radbert import RadBertLabeler as RadBertLabeler
+from rrg_rewards.labelers.registry import get_labeler as get_labeler
+from rrg_rewards.labelers.rules import RuleLabeler as RuleLabeler
