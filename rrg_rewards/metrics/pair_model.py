@@ -69,6 +69,6 @@ class PairModelMetric(ReportMetric):
         if len(found) > 1:
             parts = " and ".join(f"{number} pairs in {name}" for name, number in found.items())
             raise ValueError(
-                f"{self.name} computed {parts}, because dtype='auto' chooses by processor; give all processes the same "
-                f"dtype, for example dtype='float32'"
+                f"{self.name} computed {parts}, as dtype='auto' does on processors of two kinds; give all processes "
+                "the same dtype, for example dtype='float32'"
             )

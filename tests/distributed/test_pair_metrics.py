@@ -139,6 +139,24 @@ def test_data_tell_processes_apart(name: str, folder: str) -> None:
     assert abs(whole - share) > 1e-3
 
 
+def messages_of_two_types(rank: int, world_size: int, name: str, folder: str) -> list[str]:
+    """Score in another type than the other process; return the errors of what is computed."""
+    metric = make_metric(name, model=folder, dtype=("float32", "bfloat16")[rank])
+    metric.update(*batch(slice(1, 4 + rank), seed=0))
+    found = []
+    for compute in (metric.compute, metric.statistics):
+        with pytest.raises(ValueError, match="computed") as raised:
+            compute()
+        found.append(str(raised.value))
+    return found
+
+
+def test_processes_that_computed_in_different_types_all_refuse(name: str, folder: str) -> None:
+    found = run_distributed(messages_of_two_types, 2, name, folder)
+    (message,) = {message for messages in found for message in messages}
+    assert message.startswith(f"{name} computed 3 pairs in float32 and 4 pairs in bfloat16")
+
+
 @pytest.fixture(scope="module")
 def launch(tmp_path_factory: pytest.TempPathFactory, name: str, folder: str) -> Launcher:
     root = tmp_path_factory.mktemp(f"{name}_grpo")
