@@ -24,7 +24,7 @@ from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.utilities.checks import check_model_source
-from rrg_rewards.utilities.precision import cpu_computes_in_bfloat16
+from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
 from rrg_rewards.utilities.processes import any_process
 
 logger = logging.getLogger(__name__)
@@ -41,11 +41,8 @@ def warn_of_slow_bfloat16(training: Any, model: Any) -> None:
     weights = str(getattr(model, "dtype", None)).endswith("bfloat16")
     mixed = bool(getattr(training, "bf16", False)) or getattr(training, "precision", "").startswith("bf16")
     if on_cpu and (weights or mixed) and cpu_computes_in_bfloat16() is False:
-        logger.warning(
-            "this CPU has no instructions for bfloat16 (AMX or AVX-512 BF16), and a step can take several times as "
-            "long as in float32; set dtype: float32 and %s",
-            "precision: 32-true" if hasattr(training, "precision") else "bf16: false",
-        )
+        remedy = "precision: 32-true" if hasattr(training, "precision") else "bf16: false"
+        logger.warning(SLOW_BFLOAT16, f"dtype: float32 and {remedy}")
 
 
 # As a shell reports the end of a process by SIGTERM.
