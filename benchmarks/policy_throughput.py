@@ -1,7 +1,7 @@
 """Compare the tokens per second and the memory of GRPO in PolicyModule and in TRL, on the same policy and rows.
 
 python benchmarks/policy_throughput.py --mini runs/mini_ct_chat [--steps 20] [--rounds 3]
-python benchmarks/policy_throughput.py --mini runs/mini_ct_chat --scaling [--minutes 10]
+python benchmarks/policy_throughput.py --mini runs/mini_ct_chat --scaling [--minutes 15] [--quick]
 python benchmarks/policy_throughput.py --smollm2 runs/smollm2-135m-instruct --reports runs/ct_rate_impressions.csv
 
 ``--mini`` is the output of ``rrg_rewards.recipes.ct_chat.phantom`` and of the recipe ``ct_chat/mini_sft``; a step
@@ -11,19 +11,20 @@ with LoRA. The script runs both sides in turn, each in a process of its own; a r
 is the number of completion tokens per second from the end of the first step to the end of the last. The memory is the
 largest resident memory of the process.
 
-``--scaling`` measures one step of different sizes instead. The model cannot end a completion, so that all have the
-maximum length. Sizes that do not fit the time limit are left out and named in the results.
+``--scaling`` measures one step of 64 to 256 completions of 64 to 512 tokens instead. The model cannot end a completion,
+so that all have the maximum length. The results say which sizes did not fit the time limit. The ratios are those of TRL
+to Lightning, in seconds per step and in memory. ``--quick`` runs the two smallest sizes.
 """
 
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +33,7 @@ from typing import Any
 
 import torch
 from policy_runs import COMMON, GENERATIONS, GRPO, ROWS, TOKENS, mini_generator, options, read, with_lightning, with_trl
+from timing import machine
 
 from rrg_rewards.data import write_json
 from rrg_rewards.models import CTChatForConditionalGeneration
@@ -43,8 +45,9 @@ from rrg_rewards.training import PolicyModule
 
 RESULTS = Path(__file__).parent / "results"
 SIDES = ("trl", "lightning")
-# Numbers of completions and tokens of --scaling, from the smallest step to the largest.
-SIZES = ((64, 64), (64, 128), (128, 64), (64, 256), (256, 64), (64, 512))
+# Numbers of completions and of tokens of --scaling, and those of --quick.
+SIZES = tuple((completions, tokens) for completions in (64, 128, 256) for tokens in (64, 128, 256, 512))
+QUICK_SIZES = ((64, 64), (64, 128))
 # Steps of a size; the first one is not measured.
 SCALING_STEPS = 2
 SMOLLM2 = {"rows": 2, "generations": 8, "tokens": 64}
@@ -162,30 +165,55 @@ def measure(side: str, seed: int, *more: str, timeout: float | None = None) -> d
     return result
 
 
-def scale(minutes: float) -> dict[str, Any]:
-    """Run both sides with steps of different sizes, until the time is over."""
+def run_cell(completions: int, tokens: int, deadline: float) -> dict[str, Any]:
+    """Run both sides with steps of one size; a side that does not end before the deadline says so."""
+    more = ("--completions", str(completions), "--tokens", str(tokens), "--steps", str(SCALING_STEPS))
+    row: dict[str, Any] = {"completions": completions, "tokens": tokens}
+    for side in SIDES:
+        left = deadline - time.monotonic()
+        try:
+            run = measure(side, 0, *more, timeout=max(left, 0.0))
+        except subprocess.TimeoutExpired:
+            row[side] = f"did not end within {left:.0f} s"
+        else:
+            row[side] = {
+                "seconds_per_step": round(completions * tokens / run["rate"], 2),
+                "tokens_per_second": round(run["rate"]),
+                "memory_gib": round(run["gib"], 2),
+            }
+    if all(isinstance(row[side], dict) for side in SIDES):
+        for ratio, figure in (("time_ratio", "seconds_per_step"), ("memory_ratio", "memory_gib")):
+            row[ratio] = round(row["trl"][figure] / row["lightning"][figure], 2)
+    return row
+
+
+def scale(minutes: float, sizes: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Run both sides with steps of different sizes, the smallest first, until the time is over.
+
+    A size is not begun if it would not end: its time is estimated from the last size that ended, as proportional to the
+    number of tokens.
+    """
     deadline = time.monotonic() + 60 * minutes
     rows: list[dict[str, Any]] = []
-    left_out: list[dict[str, int]] = []
-    for completions, tokens in SIZES:
-        size = {"completions": completions, "tokens": tokens}
-        more = ("--completions", str(completions), "--tokens", str(tokens), "--steps", str(SCALING_STEPS))
-        try:
-            runs = {side: measure(side, 0, *more, timeout=max(deadline - time.monotonic(), 0)) for side in SIDES}
-        except subprocess.TimeoutExpired:
-            left_out.append(size)
-            continue
-        seconds = {side: round(completions * tokens / run["rate"], 2) for side, run in runs.items()}
-        rows.append(
-            {
-                **size,
-                "seconds_per_step": seconds,
-                "memory_gib": {side: round(run["gib"], 2) for side, run in runs.items()},
-                "lightning_to_trl": round(seconds["trl"] / seconds["lightning"], 2),
-            }
-        )
-        print(rows[-1], flush=True)
-    return {"measured_steps": SCALING_STEPS - 1, "minutes": minutes, "sizes": rows, "left_out": left_out}
+    per_token = 0.0
+    for completions, tokens in sorted(sizes, key=lambda size: (size[0] * size[1], size[1])):
+        begun = time.monotonic()
+        estimate = per_token * completions * tokens
+        if begun + estimate > deadline:
+            reason = f"not run: about {estimate:.0f} s, and {max(deadline - begun, 0):.0f} s are left"
+            rows.append({"completions": completions, "tokens": tokens, **dict.fromkeys(SIDES, reason)})
+        else:
+            rows.append(run_cell(completions, tokens, deadline))
+            per_token = (time.monotonic() - begun) / (completions * tokens)
+        print(json.dumps(rows[-1]), flush=True)
+    # TRL over Lightning: above 1, Lightning takes less.
+    ratios = {name: [row[name] for row in rows if name in row] for name in ("time_ratio", "memory_ratio")}
+    return {
+        "measured_steps": SCALING_STEPS - 1,
+        "minutes": minutes,
+        "sizes": rows,
+        **{f"lowest_{name}": min(values, default=None) for name, values in ratios.items()},
+    }
 
 
 def compare(name: str, rounds: int, steps: int) -> dict[str, Any]:
@@ -215,7 +243,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side (default: 3)")
     parser.add_argument("--output", type=Path, help="file to write (default: in results)")
     parser.add_argument("--scaling", action="store_true", help="measure steps of different sizes, with --mini")
-    parser.add_argument("--minutes", type=float, default=10, help="time limit of --scaling (default: 10)")
+    parser.add_argument("--minutes", type=float, default=15, help="time limit of --scaling (default: 15)")
+    parser.add_argument("--quick", action="store_true", help="only two sizes of --scaling")
     parser.add_argument("--completions", type=int, default=ROWS * GENERATIONS, help=argparse.SUPPRESS)
     parser.add_argument("--tokens", type=int, default=TOKENS, help=argparse.SUPPRESS)
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
@@ -230,15 +259,10 @@ def main() -> None:
         print(json.dumps({"rate": own, "gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}))
         return
     name = "mini" if arguments.mini else "smollm2"
-    load = os.getloadavg()[0]
-    found = scale(arguments.minutes) if arguments.scaling else compare(name, arguments.rounds, arguments.steps)
+    sizes = QUICK_SIZES if arguments.quick else SIZES
+    found = scale(arguments.minutes, sizes) if arguments.scaling else compare(name, arguments.rounds, arguments.steps)
     result = {
-        "machine": {
-            "processor": platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "load_average": [round(load, 1), round(os.getloadavg()[0], 1)],
-        },
+        "machine": {**machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
         "versions": versions(),
         **found,
     }

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rrg_rewards.rewards.background import BackgroundReward
 from rrg_rewards.rewards.base import Reward, is_asynchronous
-from rrg_rewards.training.policy.reward_workers import SHARE, has_free_core
+from rrg_rewards.training.policy.reward_workers import PART, SHARE, has_free_core
 from rrg_rewards.utilities.imports import require
 
 # Check first: the error message names the extra that installs transformers.
@@ -22,8 +22,6 @@ from transformers import StoppingCriteria, StoppingCriteriaList, TrainerCallback
 
 logger = logging.getLogger(__name__)
 
-# Completions are scored when so large a fraction of the batch has ended.
-_PART = 1 / 8
 # The number of generations after which the share of the rewards is computed; the first one does not count.
 _GENERATIONS = 5
 
@@ -56,9 +54,9 @@ class BackgroundRewardsCallback(TrainerCallback):  # type: ignore[misc]  # trans
 
     ``GRPOTrainer`` and ``RLOOTrainer`` call reward functions when all completions of a batch are generated and their
     log-probabilities computed. This callback watches the generation: completions that have ended are scored while the
-    others are generated (:meth:`rrg_rewards.rewards.BackgroundReward.score_early`), and the trainer's call waits only
-    for the rest. Sampling, rewards and logged values are the same. Completions that vLLM generates are scored when the
-    trainer calls the rewards.
+    others are generated (:meth:`rrg_rewards.rewards.BackgroundReward.score_early`), and the last ones while the trainer
+    computes log-probabilities. The trainer's call waits for what is left. Sampling, rewards and logged values are the
+    same. Completions that vLLM generates are scored when the trainer calls the rewards.
 
     The processes of the rewards end with the training.
 
@@ -164,8 +162,11 @@ def _watched(trainer: Any, ended: Callable[[Sequence[int], Sequence[list[int]]],
     generate = model.generate
 
     def watched(*arguments: Any, **options: Any) -> Any:
-        criteria = StoppingCriteriaList([_Ended(trainer.eos_token_ids, ended)])
-        return generate(*arguments, **options, stopping_criteria=criteria)
+        watch = _Ended(trainer.eos_token_ids, ended)
+        tokens = generate(*arguments, **options, stopping_criteria=StoppingCriteriaList([watch]))
+        # The trainer computes log-probabilities before it calls the rewards.
+        watch.tell_remaining(tokens)
+        return tokens
 
     model.generate = watched
     try:
@@ -192,7 +193,7 @@ class _Ended(StoppingCriteria):  # type: ignore[misc]  # transformers is an opti
         self._ended = ended
         self._start: int | None = None
         self._lengths: dict[int, int] = {}
-        self._waiting: list[int] = []
+        self._told: set[int] = set()
 
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:  # noqa: ARG002 (of transformers)
         """Note the rows whose last token is an end."""
@@ -202,8 +203,16 @@ class _Ended(StoppingCriteria):  # type: ignore[misc]  # transformers is an opti
         last = torch.isin(input_ids[:, -1], torch.tensor(self._ends, device=input_ids.device))
         new = [row for row in last.nonzero().flatten().tolist() if row not in self._lengths]
         self._lengths.update(dict.fromkeys(new, length))
-        self._waiting += new
-        if self._waiting and len(self._waiting) >= _PART * count and len(self._lengths) < count:
-            rows, self._waiting = self._waiting, []
-            self._ended(rows, [input_ids[row, self._start : self._lengths[row]].tolist() for row in rows])
+        if new and len(self._lengths) - len(self._told) >= PART * count:
+            self._tell([row for row in self._lengths if row not in self._told], input_ids)
         return torch.zeros(count, dtype=torch.bool, device=input_ids.device)
+
+    def tell_remaining(self, tokens: Tensor) -> None:
+        """Tell the rows that were not told before, when all rows are generated."""
+        rows = [row for row in range(len(tokens)) if row not in self._told]
+        if rows:
+            self._tell(rows, tokens)
+
+    def _tell(self, rows: list[int], tokens: Tensor) -> None:
+        self._told.update(rows)
+        self._ended(rows, [tokens[row, self._start : self._lengths.get(row)].tolist() for row in rows])

@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -42,34 +43,42 @@ class RowScorer:
                 )
         self._rewards = list(rewards)
         self._loop = _LoopThread() if any(map(is_asynchronous, rewards)) else None
+        self._others = [reward for reward in rewards if not is_asynchronous(reward)]
         self._executor: Executor | None = None
-        others = [reward for reward in rewards if not is_asynchronous(reward)]
-        if others and processes:
-            # The numbers of the rewards stay those of this process.
-            self._executor = _start_processes([None if is_asynchronous(one) else one for one in rewards], processes)
-        elif others:
+        if self._others and processes:
+            self._executor = _start_processes(self._others, processes)
+        elif self._others:
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rewards")
 
-    def submit(self, number: int, completions: Sequence[Completion], columns: Mapping[str, Any]) -> "Future[Any]":
-        """Start to score completions, and return the future of their :func:`scores_of`.
+    def submit(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> list["PendingScores"]:
+        """Start to score completions with all rewards, and return their scores, in the order of the rewards.
 
         Args:
-            number: Number of the reward.
             completions: ``n`` completions.
-            columns: ``n`` values of each column of the data set; only those that the reward reads are used.
+            columns: ``n`` values of each column of the data set; only those that a reward reads are used.
 
         Raises:
-            ValueError: If a column that the reward reads is missing.
+            ValueError: If a column that a reward reads is missing.
         """
-        reward = self._rewards[number]
-        read = reward.read_columns(columns)
-        if is_asynchronous(reward):
-            assert self._loop is not None
-            return self._loop.submit(reward.score_async(list(completions), **read))
-        assert self._executor is not None
-        if isinstance(self._executor, ProcessPoolExecutor):
-            return self._executor.submit(_score_in_process, number, list(completions), read)
-        return self._executor.submit(_score, reward, list(completions), read)
+        given = list(completions)
+        read = [reward.read_columns(columns) for reward in self._rewards]
+        # One call for all rewards that are not asynchronous, because each call to a process costs a switch.
+        together = None
+        if self._executor is not None:
+            chosen = [own for reward, own in zip(self._rewards, read, strict=True) if not is_asynchronous(reward)]
+            in_processes = isinstance(self._executor, ProcessPoolExecutor)
+            together = self._executor.submit(
+                _score_in_process if in_processes else partial(_score_all, self._others), given, chosen
+            )
+        pending = []
+        for reward, own in zip(self._rewards, read, strict=True):
+            if is_asynchronous(reward):
+                assert self._loop is not None
+                pending.append(PendingScores(self._loop.submit(_score_asynchronously(reward, given, own)), 0))
+            else:
+                assert together is not None
+                pending.append(PendingScores(together, self._others.index(reward)))
+        return pending
 
     def close(self) -> None:
         """End the processes and threads. Calls that have not begun are cancelled."""
@@ -80,11 +89,30 @@ class RowScorer:
             self._executor.shutdown(wait=in_processes, cancel_futures=True)
 
 
-def scores_of(result: Any) -> Scores:
-    """Return the scores in the result of a future of :meth:`RowScorer.submit`."""
-    # Pickled by the process, because torch sends tensors between processes as open files.
-    scores: Scores = pickle.loads(result) if isinstance(result, bytes) else result
-    return scores
+class PendingScores(NamedTuple):
+    """Scores that are being computed.
+
+    Args:
+        future: Future of the scores of one or several rewards.
+        place: Number of the reward among them.
+    """
+
+    future: "Future[Any]"
+    place: int
+
+    def wait(self) -> Scores:
+        """Wait for the scores."""
+        return self.chosen(self.future.result())
+
+    async def wait_async(self) -> Scores:
+        """Wait for the scores without blocking the event loop."""
+        return self.chosen(await asyncio.wrap_future(self.future))
+
+    def chosen(self, result: Any) -> Scores:
+        """Return the scores of the reward from the result of the future."""
+        # Pickled by the process, because torch sends tensors between processes as open files.
+        scores: Scores = (pickle.loads(result) if isinstance(result, bytes) else result)[self.place]
+        return scores
 
 
 def join_parts(parts: Sequence[tuple[Sequence[int], Scores]]) -> Scores:
@@ -141,7 +169,7 @@ class BackgroundReward(AsyncReward):
         self.seconds = 0.0
         """Total duration of the calls that were not active."""
         self._scorer: RowScorer | None = None
-        self._early: list[tuple[list[int], list[Completion], Future[Any]]] = []
+        self._early: list[tuple[list[int], list[Completion], PendingScores]] = []
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_scorer": None, "_early": []}
@@ -184,12 +212,13 @@ class BackgroundReward(AsyncReward):
             columns: Values of the columns of the data set for these rows.
         """
         if self.is_active:
-            self._early.append((list(rows), list(completions), self._start().submit(0, completions, columns)))
+            (pending,) = self._start().submit(completions, columns)
+            self._early.append((list(rows), list(completions), pending))
 
     def drop_early(self) -> None:
         """Forget the completions of :meth:`score_early`, before another batch begins."""
-        for _, _, future in self._early:
-            future.cancel()
+        for _, _, pending in self._early:
+            pending.future.cancel()
         self._early = []
 
     async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
@@ -204,14 +233,15 @@ class BackgroundReward(AsyncReward):
         known = [part for part in early if _are_in(completions, *part[:2])]
         scored = {row for rows, _, _ in known for row in rows}
         remaining = [row for row in range(len(completions)) if row not in scored]
-        parts: list[tuple[list[int], Future[Any]]] = [(rows, future) for rows, _, future in known]
+        parts = [(rows, pending) for rows, _, pending in known]
         for rows in _divided(remaining, 1 if is_asynchronous(self.reward) else self.processes):
             chosen = {name: [column[row] for row in rows] for name, column in read.items()}
-            parts.append((rows, self._start().submit(0, [completions[row] for row in rows], chosen)))
+            (pending,) = self._start().submit([completions[row] for row in rows], chosen)
+            parts.append((rows, pending))
         if not parts:
             return self.reward.score(completions, **columns)
-        results = await asyncio.gather(*(asyncio.wrap_future(future) for _, future in parts))
-        return join_parts([(rows, scores_of(one)) for (rows, _), one in zip(parts, results, strict=True)])
+        results = await asyncio.gather(*(pending.wait_async() for _, pending in parts))
+        return join_parts([(rows, scores) for (rows, _), scores in zip(parts, results, strict=True)])
 
     def _finish(self, scores: Scores, *arguments: Any) -> list[float | None]:
         return self.reward.finish(scores, *arguments)
@@ -243,20 +273,27 @@ def _divided(rows: list[int], count: int) -> list[list[int]]:
     return [part for start in range(count) if (part := rows[start::count])]
 
 
-def _score(reward: Reward, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
+def _score_all(
+    rewards: Sequence[Reward], completions: Sequence[Completion], columns: Sequence[Mapping[str, Any]]
+) -> list[Scores]:
     # The setting belongs to a thread.
     with torch.no_grad():
-        return reward.score(completions, **columns)
+        return [reward.score(completions, **own) for reward, own in zip(rewards, columns, strict=True)]
+
+
+async def _score_asynchronously(
+    reward: Reward, completions: Sequence[Completion], columns: Mapping[str, Any]
+) -> list[Scores]:
+    return [await reward.score_async(completions, **columns)]
 
 
 # The rewards of a process of RowScorer.
-_of_this_process: list[Any] = []
+_of_this_process: list[Reward] = []
 
 
-def _start_processes(rewards: Sequence[Reward | None], count: int) -> ProcessPoolExecutor:
+def _start_processes(rewards: Sequence[Reward], count: int) -> ProcessPoolExecutor:
     for reward in rewards:
-        if reward is not None:
-            check_picklable(reward, reward.__name__)
+        check_picklable(reward, reward.__name__)
     # A forked process could inherit locks of torch's threads.
     return ProcessPoolExecutor(
         count, mp_context=get_context("spawn"), initializer=_receive, initargs=(pickle.dumps(list(rewards)),)
@@ -282,8 +319,8 @@ def _receive(rewards: bytes) -> None:
     _of_this_process.extend(pickle.loads(rewards))
 
 
-def _score_in_process(number: int, completions: Sequence[Completion], columns: Mapping[str, Any]) -> bytes:
-    return pickle.dumps(_score(_of_this_process[number], completions, columns))
+def _score_in_process(completions: Sequence[Completion], columns: Sequence[Mapping[str, Any]]) -> bytes:
+    return pickle.dumps(_score_all(_of_this_process, completions, columns))
 
 
 class _LoopThread:

@@ -15,7 +15,7 @@ from rrg_rewards.metrics import CRIMSON
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards import AsyncMetricReward, BackgroundReward, MetricReward, compose, make_reward
-from rrg_rewards.rewards.background import RowScorer, join_parts, scores_of
+from rrg_rewards.rewards.background import RowScorer, join_parts
 
 SENTENCES = [
     "Large right pleural effusion.",
@@ -27,6 +27,7 @@ SENTENCES = [
     "Mild bronchiectasis in both lower lobes.",
     "",
 ]
+NORMAL = {"reference": ["Normal."]}
 RULES = {
     "crg": {"prior": 0.2},
     "macro": {"name": "crg", "average": "macro", "prior": [0.1 + 0.01 * label for label in range(18)]},
@@ -105,7 +106,7 @@ def test_row_scorer_names_a_missing_column():
     scorer = RowScorer([make_reward("rouge")])
     try:
         with pytest.raises(ValueError, match="reads the column 'reference'"):
-            scorer.submit(0, ["Normal."], {"report": ["Normal."]})
+            scorer.submit(["Normal."], {"report": ["Normal."]})
     finally:
         scorer.close()
 
@@ -127,18 +128,36 @@ class Meets(Judge):
 def test_row_scorer_calls_of_a_judge_run_concurrently():
     scorer = RowScorer([AsyncMetricReward(CRIMSON(judge=Meets()))])
     try:
-        futures = [scorer.submit(0, [text], {"reference": ["Normal."]}) for text in ("Edema.", "Normal.")]
-        assert [float(scores_of(future.result()).value) for future in futures] == [1.0, 1.0]
+        pending = [*scorer.submit(["Edema."], NORMAL), *scorer.submit(["Normal."], NORMAL)]
+        assert [float(one.wait().value) for one in pending] == [1.0, 1.0]
     finally:
         scorer.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "rewards"]
+
+
+def test_row_scorer_scores_with_rewards_of_both_kinds_in_their_order():
+    judge = Meets()
+    judge.waiting = threading.Barrier(1)
+    rewards = [
+        make_reward("rouge"),
+        AsyncMetricReward(CRIMSON(judge=judge)),
+        make_reward("crg", prior=0.2),
+    ]
+    scorer = RowScorer(rewards)
+    try:
+        found = [one.wait().value.tolist() for one in scorer.submit(["Cardiomegaly."], NORMAL)]
+    finally:
+        scorer.close()
+    expected = [rewards[place].score(["Cardiomegaly."], **NORMAL).value.tolist() for place in (0, 2)]
+    assert found == [expected[0], [1.0], expected[1]]
+    assert expected[0] != expected[1]
 
 
 def test_background_reward_of_a_judge_scores_early_completions_once():
     judge = Meets()
     reward = BackgroundReward(AsyncMetricReward(CRIMSON(judge=judge)))
     try:
-        reward.score_early([1], ["Normal."], {"reference": ["Normal."]})
+        reward.score_early([1], ["Normal."], NORMAL)
         assert asyncio.run(reward(completions=["Edema.", "Normal."], reference=["Edema.", "Normal."])) == [1.0, 1.0]
     finally:
         reward.close()

@@ -6,7 +6,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -16,9 +16,9 @@ import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
-from rrg_rewards.rewards.background import RowScorer, check_picklable, join_parts, scores_of
+from rrg_rewards.rewards.background import PendingScores, RowScorer, check_picklable, join_parts
 from rrg_rewards.rewards.base import Reward, is_asynchronous
-from rrg_rewards.training.policy.generators import Batch
+from rrg_rewards.training.policy.generators import Batch, num_rows
 from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, as_completions, columns_of
 from rrg_rewards.utilities.processes import num_processes
 
@@ -27,6 +27,9 @@ OverlapName = Literal["thread", "process"]
 
 SHARE = 0.01
 """The share of a run above which rewards in the background are proposed, or chosen."""
+
+PART = 1 / 4
+"""Fraction of a batch that must have ended before it is scored: smaller parts cost more switches between threads."""
 
 # The number of rollouts after which the share is computed.
 _ROLLOUTS = 5
@@ -113,13 +116,19 @@ class EarlyRewards:
         self._scorer = scorer
         self._rewards = rewards
         self._batch = batch
-        self._columns = columns_of(batch) if rewards else {}
+        read = {name for reward in rewards for name in reward.columns}
+        self._columns = columns_of({name: column for name, column in batch.items() if name in read})
         self._given: dict[int, Any] = {}
-        self._parts: list[tuple[list[int], list[Future[Any]]]] = []
+        self._waiting: list[int] = []
+        self._parts: list[tuple[list[int], list[PendingScores]]] = []
 
     def add(self, rows: Sequence[int], texts: Sequence[str]) -> None:
-        """Start to score the completions of some rows."""
-        self._add(list(rows), as_completions(self._batch, texts))
+        """Take the completions of some rows, and start to score those that wait if they are a quarter of the batch."""
+        self._given.update(zip(rows, as_completions(self._batch, texts), strict=True))
+        self._waiting += rows
+        if len(self._waiting) >= PART * num_rows(self._batch):
+            self._start(self._waiting)
+            self._waiting = []
 
     def complete(self, completions: Sequence[Any]) -> None:
         """Start to score the completions of the remaining rows.
@@ -130,15 +139,15 @@ class EarlyRewards:
         if wrong := [row for row, one in self._given.items() if completions[row] != one]:
             raise ValueError(f"sample gave on_finished another completion of row {min(wrong)} than it returned")
         rows = [row for row in range(len(completions)) if row not in self._given]
-        self._add(rows, [completions[row] for row in rows])
+        self._given.update((row, completions[row]) for row in rows)
+        self._start([*self._waiting, *rows])
 
-    def _add(self, rows: list[int], completions: list[Any]) -> None:
-        self._given.update(zip(rows, completions, strict=True))
+    def _start(self, rows: list[int]) -> None:
         if self._scorer is None or not rows:
             return
+        completions = [self._given[row] for row in rows]
         columns = {name: [column[row] for row in rows] for name, column in self._columns.items()}
-        futures = [self._scorer.submit(place, completions, columns) for place in range(len(self._rewards))]
-        self._parts.append((rows, futures))
+        self._parts.append((rows, self._scorer.submit(completions, columns)))
 
     def rewards(
         self,
@@ -149,7 +158,7 @@ class EarlyRewards:
         **_: Any,
     ) -> list[float | None]:
         """Wait for the scores of a reward, and return its rewards of the batch."""
-        scores = join_parts([(rows, scores_of(futures[place].result())) for rows, futures in self._parts])
+        scores = join_parts([(rows, pending[place].wait()) for rows, pending in self._parts])
         return self._rewards[place].finish(scores, len(scores), log_metric, log_extra)
 
 

@@ -266,7 +266,7 @@ def _run_of_rules(overlap, steps=3, algorithm="grpo", judge=None, **options):
         AboveAverage(),
     ]
     module = PolicyModule(
-        tiny_generator(6), rewards, algorithm=algorithm, overlap_rewards=overlap, learning_rate=5e-3, **options
+        tiny_generator(16), rewards, algorithm=algorithm, overlap_rewards=overlap, learning_rate=5e-3, **options
     )
     history = train(module, steps)
     return weights(module.generator), history.rows, module
@@ -300,8 +300,12 @@ class WaitsForScores(CausalLMGenerator):
     def sample(self, batch, *, greedy=False, on_finished=None):
         def finished(rows, completions):
             on_finished(rows, completions)
-            self.judge_has_begun.wait(30)
-            self.seen.append(self.judge_has_begun.is_set())
+            ended.extend(rows.tolist())
+            if len(ended) >= reward_workers.PART * len(batch["row"]):
+                self.judge_has_begun.wait(30)
+                self.seen.append(self.judge_has_begun.is_set())
+
+        ended = []
 
         return super().sample(batch, greedy=greedy, on_finished=None if on_finished is None else finished)
 
@@ -318,8 +322,8 @@ class TellsItsBeginning(Remembers):
 
 def test_policy_module_judges_begin_while_the_policy_samples():
     judge = TellsItsBeginning()
-    tiny = tiny_generator(6)
-    generator = WaitsForScores(tiny.model, tiny.processor, max_new_tokens=6)
+    tiny = tiny_generator(16)
+    generator = WaitsForScores(tiny.model, tiny.processor, max_new_tokens=16)
     generator.judge_has_begun, generator.seen = judge.begun, []
     reward = AsyncMetricReward(CRIMSON(judge=judge))
     train(PolicyModule(generator, reward, overlap_rewards="thread"), 1)
