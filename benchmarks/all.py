@@ -54,6 +54,19 @@ class Benchmark:
     lower: tuple[str, ...] = ()
 
 
+_STARTS = {
+    f"figures/{name}/processor_ratio": f"start of {name} / {library}, processor time"
+    for library, names in {
+        "import torch": ("rrg-rewards label",),
+        "import torchmetrics": (
+            "rrg-rewards score --metrics crg",
+            "rrg-rewards score --metrics crimson",
+            "from rrg_rewards.rewards import make_reward",
+        ),
+    }.items()
+    for name in names
+}
+
 BENCHMARKS = (
     Benchmark(
         "rule_judge",
@@ -69,6 +82,29 @@ BENCHMARKS = (
         {"figures/cold_time_relative_to_split": "rule labeler / str.split, time, first sight"},
         quick=("--repeats", "3", "--encoder-reports", "2"),
         lower=("figures/cold_time_relative_to_split",),
+    ),
+    Benchmark(
+        "crepe",
+        {
+            "figures/speedup_auto_processor": "CREPE as published / the metric, processor time",
+            "figures/float32_over_bfloat16_processor": "CREPE in float32 / in bfloat16, processor time",
+            "figures/auto_over_compiled_processor": "CREPE / compiled, processor time",
+        },
+        quick=("--quick",),
+    ),
+    Benchmark(
+        "er2score",
+        {
+            "figures/radpref/speedup_processor": "ER²Score, complete prompts / shared prefixes, processor time",
+            "figures/radpref/float32_over_bfloat16_processor": "ER²Score in float32 / in bfloat16, processor time",
+        },
+        quick=("--quick",),
+    ),
+    Benchmark(
+        "imports",
+        _STARTS,
+        quick=("--quick",),
+        lower=tuple(_STARTS),
     ),
 )
 

@@ -1,7 +1,7 @@
 """Compare the time of CREPE in packed batches with that of the published code, which pads each pair to 512 tokens.
 
     OMP_NUM_THREADS=1 python benchmarks/crepe.py
-    OMP_NUM_THREADS=1 python benchmarks/crepe.py --quick              # a small model; prints and writes nothing
+    python benchmarks/crepe.py --quick                                # a small model, one thread
     python benchmarks/crepe.py --model gihuncho/crepe-biomedbert --device cuda --pairs 100
 
 The model is a BERT-base with random weights, unless `--model` names a CREPE model. Time does not depend on the weights.
@@ -57,11 +57,17 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="turns; the median is reported")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--token-budget", type=int, default=8192)
-    parser.add_argument("--quick", action="store_true", help="two layers, 6 pairs and two turns; write nothing")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "crepe.json")
+    parser.add_argument(
+        "--quick", action="store_true", help="two layers, 6 pairs, two turns, one thread; writes only to --output"
+    )
+    parser.add_argument("--output", type=Path, help="file of the figures; default: benchmarks/results/crepe.json")
     arguments = parser.parse_args()
     if arguments.quick:
-        arguments.pairs, arguments.repeats, arguments.output = 6, 2, Path(os.devnull)
+        arguments.pairs, arguments.repeats = 6, 2
+        # Threads that wait for one another on a busy machine would take processor time.
+        torch.set_num_threads(1)
+    written = Path(os.devnull) if arguments.quick else ROOT / "benchmarks" / "results" / "crepe.json"
+    arguments.output = arguments.output or written
     return arguments
 
 

@@ -1,7 +1,7 @@
 """Compare the time of ER²Score with shared prefixes and with complete prompts, in float32, bfloat16 and compiled.
 
     OMP_NUM_THREADS=1 python benchmarks/er2score.py --model HuggingFaceTB/SmolLM2-135M-Instruct
-    OMP_NUM_THREADS=1 python benchmarks/er2score.py --quick           # a small model; prints and writes nothing
+    python benchmarks/er2score.py --quick                             # a small model, one thread
     python benchmarks/er2score.py --model meta-llama/Meta-Llama-3-8B --device cuda --dtypes bfloat16 --groups 8
 
 `--model` is an ER²Score model, or a language model to which a head with random weights is added. Without it, the model
@@ -77,12 +77,19 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=["float32", "bfloat16", "auto"])
     parser.add_argument("--token-budget", type=int, default=8192)
-    parser.add_argument("--quick", action="store_true", help="two layers, 4 candidates, X-ray reports; write nothing")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "er2score.json")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="two layers, 4 candidates, X-ray reports, one thread; writes only to --output",
+    )
+    parser.add_argument("--output", type=Path, help="file of the figures; default: benchmarks/results/er2score.json")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.candidates, arguments.repeats, arguments.reports = 4, 2, ["radpref"]
-        arguments.output = Path(os.devnull)
+        # Threads that wait for one another on a busy machine would take processor time.
+        torch.set_num_threads(1)
+    written = Path(os.devnull) if arguments.quick else ROOT / "benchmarks" / "results" / "er2score.json"
+    arguments.output = arguments.output or written
     return arguments
 
 

@@ -1,7 +1,7 @@
 """Compare the time to start of commands and imports with that of importing the libraries that they need.
 
     python benchmarks/imports.py
-    python benchmarks/imports.py --quick          # two starts each; prints and writes nothing
+    python benchmarks/imports.py --quick          # two starts each
 
 Each side is a new Python process. The sides run in turn, so that other load affects all of them, and the minimum is
 reported. `label` labels one report, and `score` scores one pair. All metrics are classes of torchmetrics, so that what
@@ -60,11 +60,13 @@ def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7, help="starts of each side")
-    parser.add_argument("--quick", action="store_true", help="two starts each; write nothing")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "imports.json")
+    parser.add_argument("--quick", action="store_true", help="two starts each; writes only to --output")
+    parser.add_argument("--output", type=Path, help="file of the figures; default: benchmarks/results/imports.json")
     arguments = parser.parse_args()
     if arguments.quick:
-        arguments.repeats, arguments.output = 2, Path(os.devnull)
+        arguments.repeats = 2
+    written = Path(os.devnull) if arguments.quick else ROOT / "benchmarks" / "results" / "imports.json"
+    arguments.output = arguments.output or written
     return arguments
 
 
