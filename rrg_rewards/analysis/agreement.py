@@ -1,6 +1,7 @@
 """Agreement of scores with human judgements: values, intervals and tests."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, cast, get_args
@@ -21,6 +22,7 @@ from rrg_rewards.functional.agreement import (
 from rrg_rewards.functional.significance_tests import williams_test
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.worker_pool import WorkerPool, calls, worker_count
 
 ALL_ROWS = "all"
 """Name of the group of all rows."""
@@ -347,7 +349,10 @@ def measure_rows(
     left_out = ("binary", "preference" if candidates is None else "accuracy")
     default = [name for name in get_args(AgreementStatistic) if name not in left_out]
     statistics = default if settings.statistics is None else cast("Sequence[AgreementStatistic]", settings.statistics)
-    groups = _Measuring(rows, settings, statistics, log).groups()
+    with ExitStack() as stack:
+        several = worker_count(settings.workers) > 1
+        pool = stack.enter_context(WorkerPool(_compare, settings.workers)) if several else None
+        groups = _Measuring(rows, settings, statistics, log, pool).groups()
     missing = {name: int(values.isnan().sum()) for name, values in rows.columns.items()}
     result = AgreementResult(
         len(rows), settings, groups, missing, rows.unit, rows.group, candidates, dict(signatures or {})
@@ -410,6 +415,7 @@ class _Measuring:
     settings: AgreementSettings
     statistics: Sequence[AgreementStatistic]
     log: RunLog
+    pool: "WorkerPool[_Comparison, ScoreAgreement | AgreementDifference] | None" = None
 
     def groups(self) -> tuple[GroupAgreement, ...]:
         """Return the agreement in all rows and in each group."""
@@ -462,15 +468,14 @@ class _Measuring:
             units,
             self.settings,
         )
-        agreement: list[ScoreAgreement] = []
-        differences: list[AgreementDifference] = []
-        for statistic in self.statistics:
-            for name in self.rows.scores:
-                agreement.append(comparing.agreement(name, statistic))
-                progress(1, 0)
-            for first, second in pairs:
-                differences.append(comparing.difference(first, second, statistic))
-                progress(1, 0)
+        compared: list[tuple[str, ...]] = [*((name,) for name in self.rows.scores), *pairs]
+        tasks = ((None, (comparing.only(names), statistic)) for statistic in self.statistics for names in compared)
+        found = []
+        for _, result in calls(_compare, tasks, self.pool):
+            found.append(result())
+            progress(1, 0)
+        agreement = [one for one in found if isinstance(one, ScoreAgreement)]
+        differences = [one for one in found if isinstance(one, AgreementDifference)]
         return JudgementAgreement(
             human,
             len(kept),
@@ -512,6 +517,10 @@ class _Comparing:
     target: Tensor
     units: Tensor | None
     settings: AgreementSettings
+
+    def only(self, names: Sequence[str]) -> "_Comparing":
+        """Return the comparison of some of the scores."""
+        return replace(self, scores={name: self.scores[name] for name in names})
 
     def agreement(self, name: str, statistic: AgreementStatistic) -> ScoreAgreement:
         """Return a value, its bootstrap interval, and the p-value and interval of no agreement."""
@@ -558,6 +567,19 @@ class _Comparing:
             seed=self.settings.seed,
         )
         return {"low": low, "high": high}
+
+
+_Comparison = tuple[_Comparing, AgreementStatistic]
+
+
+def _compare(task: _Comparison) -> ScoreAgreement | AgreementDifference:
+    """Return the agreement of one score, or the difference between two."""
+    comparing, statistic = task
+    if len(comparing.scores) == 1:
+        (name,) = comparing.scores
+        return comparing.agreement(name, statistic)
+    first, second = comparing.scores
+    return comparing.difference(first, second, statistic)
 
 
 def _agreement_value(

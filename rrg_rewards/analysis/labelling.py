@@ -1,8 +1,10 @@
 """Labels of the reports of a table."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided, worker_count
 from rrg_rewards.version import __version__
 
 
@@ -93,7 +96,7 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
     texts = table.texts(settings.text_column)
     reports = {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
     labeler = _labeler(settings)
-    found = label_in_batches(labeler, list(reports.values()), settings.batch_size, log)
+    found = label_in_batches(labeler, list(reports.values()), settings.batch_size, log, settings.workers)
     failures = found.failures or ()
     failed = Counter(failure.kind for failure in failures if failure is not None)
     if blank := len(table) - len(reports):
@@ -133,7 +136,7 @@ def _labeler(settings: LabelSettings) -> Labeler:
 
 
 def label_in_batches(
-    labeler: Labeler, reports: Sequence[str], batch_size: int = 256, log: RunLog | None = None
+    labeler: Labeler, reports: Sequence[str], batch_size: int = 256, log: RunLog | None = None, workers: int = 1
 ) -> LabelledReports:
     """Label ``batch_size`` reports at a time, so that memory does not grow with their number.
 
@@ -142,6 +145,10 @@ def label_in_batches(
         reports: ``N`` report texts.
         batch_size: Maximum number of reports in a batch.
         log: Receives the progress.
+        workers: Number of processes; 0 for one for each core. With several, ``labeler`` must have no model.
+
+    Raises:
+        SettingError: If there are several workers and the labeler has a model or asks a language model.
 
     Example:
         >>> from rrg_rewards.labelers import RuleLabeler
@@ -152,10 +159,19 @@ def label_in_batches(
     failures: list[JudgeFailure | None] = []
     with (log or RunLog()).progress("labelling") as progress:
         progress(0, len(reports))
-        for start in range(0, len(reports), batch_size):
-            batch = reports[start : start + batch_size]
-            found = label_reports(labeler, batch)
-            labels[start : start + len(batch)] = found.labels
-            failures += found.failures or (None,) * len(batch)
-            progress(len(batch), 0)
+        for rows, found in _labelled(labeler, reports, divided(len(reports), batch_size), workers):
+            labels[rows] = found.labels
+            failures += found.failures or (None,) * len(found.labels)
+            progress(len(found.labels), 0)
     return LabelledReports(labels, tuple(failures))
+
+
+def _labelled(
+    labeler: Labeler, reports: Sequence[str], batches: Sequence[slice], workers: int
+) -> Iterator[tuple[slice, LabelledReports]]:
+    """Yield the labels of each batch of reports, in order."""
+    label = partial(label_reports, labeler)
+    with ExitStack() as stack:
+        pool = None if worker_count(workers) == 1 else stack.enter_context(WorkerPool(label, workers))
+        for rows, result in calls(label, ((rows, reports[rows]) for rows in batches), pool):
+            yield rows, result()

@@ -242,8 +242,12 @@ def _count_placeholders(counts: dict[str, _Placeholders], column: str, texts: Se
 
 
 @contextmanager
-def located(table: Table) -> Iterator[None]:
+def located(table: Table, start: int = 0) -> Iterator[None]:
     """Add the file and the row to the errors of a metric, which number the rows of a batch from 0.
+
+    Args:
+        table: The rows.
+        start: Row of the table with which the batch begins.
 
     Raises:
         TableError: Instead of a TypeError or ValueError inside the block.
@@ -252,8 +256,9 @@ def located(table: Table) -> Iterator[None]:
         yield
     except (TypeError, ValueError) as error:
         named = re.match(r"\w+\[(\d+)\]", str(error))
-        row = int(named[1]) if named else len(table)
-        raise TableError(f"{table.where(row) if row < len(table) else table.where_all()}: {error}") from error
+        row = start + int(named[1]) if named else len(table)
+        message = re.sub(r"\[\d+\]", f"[{row}]", str(error), count=1) if named and start else str(error)
+        raise TableError(f"{table.where(row) if row < len(table) else table.where_all()}: {message}") from error
 
 
 def join_references(

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -30,6 +31,7 @@ from rrg_rewards.metrics.references import score_batch, signature_with_reference
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.worker_pool import WorkerPool, worker_count
 from rrg_rewards.version import __version__
 
 CONFIDENCE = 0.95
@@ -96,9 +98,35 @@ def score_table(
         keep_types = path is not None and table_format(path, None) == "parquet"
         pairs = PairReader(columns, tables, made, str(table), keep_types=keep_types)
         pairs.check(log)
-        scoring = TableScoring(pairs, settings, log=log)
+        scoring = TableScoring(pairs, settings, scorer=local_scorer(settings.workers), log=log)
         scoring.run(path, overwrite=overwrite)
     return scoring.summary()
+
+
+class BatchScorer:
+    """Scores predictions, references and context columns of a batch with metrics, here or in another process.
+
+    Args:
+        metrics: The metrics by name.
+        best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
+    """
+
+    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
+        self._metrics = dict(metrics)
+        self._best = best
+
+    def __call__(
+        self, batch: tuple[Sequence[str | None], Sequence[Any], Mapping[str, Mapping[str, Any]]]
+    ) -> dict[str, Scores]:
+        """Return the scores of a batch by metric."""
+        predictions, references, context = batch
+        with warnings.catch_warnings():
+            # The run counts failures and warns once, at its end.
+            warnings.simplefilter("ignore", JudgeWarning)
+            return {
+                name: score_batch(metric, predictions, references, self._best, context[name])
+                for name, metric in self._metrics.items()
+            }
 
 
 def score_batches(
@@ -112,15 +140,48 @@ def score_batches(
         progress: Receives the number of scored rows.
         best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
     """
+    scorers = {name: BatchScorer({name: metric}, best) for name, metric in metrics.items()}
     for batch in batches:
-        scores = {}
-        for name, metric in metrics.items():
-            with warnings.catch_warnings(), located(batch.table):
-                # The run counts failures and warns once, at its end.
-                warnings.simplefilter("ignore", JudgeWarning)
-                scores[name] = score_batch(metric, batch.predictions, batch.references, best, batch.context[name])
+        scores: dict[str, Scores] = {}
+        for scorer in scorers.values():
+            with located(batch.table):
+                scores |= scorer((batch.predictions, batch.references, batch.context))
             progress(len(batch.table), 0)
         yield batch, scores
+
+
+def score_in_workers(
+    metrics: Mapping[str, ReportMetric],
+    batches: Iterable[PairBatch],
+    progress: Progress,
+    best: bool | None,
+    workers: int = 0,
+) -> ScoredBatches:
+    """Do the same as :func:`score_batches` in several processes. Batches, and so all numbers, are the same.
+
+    Args:
+        metrics: The metrics by name.
+        batches: The report pairs.
+        progress: Receives the number of scored rows.
+        best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
+        workers: Number of processes; 0 for one for each core.
+
+    Raises:
+        SettingError: If a metric has a model or a language model as judge.
+        ChildProcessError: If a process was killed.
+    """
+    with WorkerPool(BatchScorer(metrics, best), workers) as pool:
+        tasks = ((batch, (batch.predictions, batch.references, batch.context)) for batch in batches)
+        for batch, result in pool.map(tasks):
+            with located(batch.table):
+                scores = result()
+            progress(len(batch.table) * len(metrics), 0)
+            yield batch, scores
+
+
+def local_scorer(workers: int) -> Scorer:
+    """Return the function that scores batches on this machine, in this process if the number of workers is 1."""
+    return score_batches if worker_count(workers) == 1 else partial(score_in_workers, workers=workers)
 
 
 class TableScoring:
@@ -222,6 +283,7 @@ class TableScoring:
         for batch, scores in self._scorer(self._pairs.metrics, self._pairs, progress, self._pairs.columns.best):
             for name, totals in self._totals.items():
                 totals.add(scores[name])
+                self._pairs.metrics[name].note_scored(batch.context[name], scores[name])
             if self._keep is not None:
                 self._keep(batch, scores)
             yield batch.table, scores

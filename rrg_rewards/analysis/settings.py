@@ -34,6 +34,17 @@ def batch_size_setting() -> Any:
     return setting(256, "number of rows in a batch (default: 256)", metavar="N", minimum=1)
 
 
+def workers_setting() -> Any:
+    """Return the setting of the number of worker processes, as ``worker_count`` reads it."""
+    return setting(
+        1,
+        "processes that compute at the same time, on one core each; 0 for one for each core (default: 1). Results are "
+        "the same with any number. Not for models and language models",
+        metavar="N",
+        minimum=0,
+    )
+
+
 def seed_setting() -> Any:
     """Return the setting of the seed of all draws."""
     return setting(0, "random seed (default: 0)")
@@ -249,6 +260,7 @@ class LabelSettings:
         key: For CT-RATE, the column of the names of volumes.
         one_per_scan: Keep one reconstruction of each scan of CT-RATE, by the names in ``key``.
         no_chest: Lists of volumes of CT-RATE that are left out, such as ``no_chest_valid.txt``.
+        workers: Number of processes that label reports; 0 for one for each core.
     """
 
     text_column: str = setting(help="column of the report texts", metavar="NAME")
@@ -275,6 +287,7 @@ class LabelSettings:
     )
     one_per_scan: bool = one_per_scan_setting("--key")
     no_chest: Sequence[str | Path] = no_chest_setting()
+    workers: int = workers_setting()
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -297,12 +310,14 @@ class ScoreSettings:
         seed: Seed of the bootstrap.
         prefix: Text before the names of new columns. Without it they replace columns of the same name.
         batch_size: Number of rows in a batch.
+        workers: Number of processes that score pairs; 0 for one for each core.
     """
 
     bootstrap: int = setting(1000, "resamples; 0 for no interval (default: 1000)", metavar="N", minimum=0)
     prefix: str = setting("", _PREFIX, metavar="TEXT")
     batch_size: int = batch_size_setting()
     seed: int = setting(0, "seed of the bootstrap (default: 0)")
+    workers: int = workers_setting()
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -496,6 +511,7 @@ class AgreementSettings:
         bootstrap: Draws of the bootstrap; 0 for no intervals.
         permutations: Permutations of each test; 0 for no p-values.
         seed: Seed of draws and permutations.
+        workers: Number of processes that score and compare; 0 for one for each core.
     """
 
     statistics: Sequence[str] | None = setting(
@@ -506,6 +522,7 @@ class AgreementSettings:
     bootstrap: int = setting(1000, "bootstrap resamples; 0 for no intervals (default: 1000)", metavar="N", minimum=0)
     permutations: int = setting(1000, "permutations; 0 for no p-values (default: 1000)", metavar="N", minimum=0)
     seed: int = seed_setting()
+    workers: int = workers_setting()
 
     def __post_init__(self) -> None:
         check_settings(self)

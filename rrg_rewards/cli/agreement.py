@@ -19,6 +19,7 @@ from rrg_rewards.cli.score import add_metric_options
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.run_log import RunLog
+from rrg_rewards.utilities.worker_pool import prepare_workers
 
 if TYPE_CHECKING:
     from rrg_rewards.analysis.agreement_tables import TableAgreement
@@ -70,6 +71,7 @@ examples:
   rrg-rewards agreement rated.csv --scores crg,crimson,rouge --human rating
   rrg-rewards agreement rated.csv --scores crg,crepe --human errors --lower-is-better crepe,errors --unit study
   rrg-rewards agreement rated.csv --metrics crg,crimson,rouge --human rating --group hospital --json agreement.json
+  rrg-rewards agreement rated.csv --metrics crg,crimson --human rating --workers 8
   rrg-rewards agreement choices.csv --scores crg,crimson --human preference --candidates _1,_2
   rrg-rewards agreement rated.csv --scores crg,rouge --human rating --latex table.tex --html agreement.html
   rrg-rewards agreement gold_pairs.parquet --dataset chest2error --metrics crimson,rouge
@@ -87,7 +89,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, MetricChoice, "metrics", metrics=listed)
     add_settings(parser, AgreementSettings, "lower_is_better", "statistics")
     add_settings(parser, AgreementColumns, "candidates", "unit", "group")
-    add_settings(parser, AgreementSettings, "baseline", "bootstrap", "permutations")
+    add_settings(parser, AgreementSettings, "baseline", "bootstrap", "permutations", "workers")
     add_settings(parser, PairColumns, "prediction_column", "reference_column", "best_reference", "missing_section")
     add_metric_options(parser)
     output = {"default": None, "help": "write all values as a table to FILE; - is standard output"}
@@ -107,6 +109,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.png is not None:
         require("matplotlib.figure", extra="plot")
 
+    if args.workers != 1:
+        prepare_workers()
     from rrg_rewards.analysis.tables import agreement_grids, agreement_rows
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.pages.agreement_page import table_agreement_page

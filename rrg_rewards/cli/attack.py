@@ -5,7 +5,7 @@ import warnings
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from rrg_rewards.analysis.settings import RewardChoice
+from rrg_rewards.analysis.settings import RewardChoice, ScoreSettings
 from rrg_rewards.cli.options import (
     Outputs,
     PageOptions,
@@ -21,6 +21,7 @@ from rrg_rewards.cli.options import (
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.worker_pool import prepare_workers
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -50,6 +51,7 @@ examples:
   rrg-rewards attack pairs.csv --reward crg --honest-column prediction --json attack.json --html attack.html
   rrg-rewards attack pairs.csv --reward crg --set average=macro --honest-column prediction
   rrg-rewards attack pairs.csv --reward crimson --against blank --threshold 0.15
+  rrg-rewards attack pairs.csv --reward crimson --honest-column prediction --workers 8
   rrg-rewards attack pairs.csv --reward crimson --judge openai:my-model --budget 8000 --max-references 40
   rrg-rewards attack pairs.csv --reward composed --families labels,hedges,evolved \\
       --set "parts=[{name: crg, prior: 0.2}, {name: repetition, weight: 0.1}]"
@@ -72,6 +74,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, RewardChoice, "labeler", "judge", "context", "set")
     _add_search_options(parser)
     add_shared_options(parser, "seed", "json", "format", "overwrite", "batch_size")
+    add_settings(parser, ScoreSettings, "workers")
     parser.add_argument("--png", metavar="FILE", help="write a plot of the gains to FILE")
     parser.add_argument(
         "--no-quotes", action="store_true", help="leave texts with sentences of your reports out of --json"
@@ -139,6 +142,7 @@ def _attack(args: argparse.Namespace, reward: "Reward", table: "Table", terminal
             blank=args.blank,
             batch_size=args.batch_size,
             report_progress=report,
+            workers=args.workers,
         )
 
 
@@ -162,6 +166,8 @@ def _grid(result: "AttackResult") -> "Grid":
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
+    if args.workers != 1:
+        prepare_workers()
     from rrg_rewards.analysis.metric_choice import choose_reward
     from rrg_rewards.data.tables.writers import open_output, write_json
     from rrg_rewards.pages.attack_page import attack_page, draw_attack

@@ -13,6 +13,7 @@ from rrg_rewards.cli.options import (
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.worker_pool import prepare_workers
 
 _DESCRIPTION = """\
 Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
@@ -28,6 +29,7 @@ examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards label reports.jsonl --text-column report --schema chexbert --output labels.parquet --json summary.json
   cat reports.csv | rrg-rewards label - --text-column report_text --prefix pred_ > labels.csv
+  rrg-rewards label reports.csv --text-column report_text --workers 8 --output labels.csv
   rrg-rewards label reports.csv --text-column report_text --labeler my_lexicon.yaml --output labels.csv
   rrg-rewards label validation_reports.csv --text-column Findings_EN --key VolumeName \\
       --one-per-scan --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
@@ -44,12 +46,14 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_shared_options(parser, "output", "json", "format")
     add_settings(parser, LabelSettings, "prefix")
     add_shared_options(parser, "overwrite")
-    add_settings(parser, LabelSettings, "batch_size")
+    add_settings(parser, LabelSettings, "batch_size", "workers")
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, outputs = settings_from(args, LabelSettings), settings_from(args, Outputs)
     outputs.check()
+    if settings.workers != 1:
+        prepare_workers()
     from rrg_rewards.analysis.labelling import label_table
 
     result = label_table(read_input(args, terminal), settings, terminal)

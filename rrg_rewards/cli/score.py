@@ -20,6 +20,7 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.settings import SettingError, setting
+from rrg_rewards.utilities.worker_pool import prepare_workers
 
 if TYPE_CHECKING:
     from rrg_rewards.analysis.pairs import PairBatch, PairReader
@@ -75,6 +76,7 @@ examples:
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
   rrg-rewards score pairs.csv --metrics crimson --judge my_judge.yaml --set crimson.runs=5 --dry-run
   rrg-rewards score pairs.csv --metrics crg --labeler judge:ct_rate --judge local:my-model
+  rrg-rewards score pairs.csv --metrics crg,crimson --workers 8 --output scores.csv
   rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
 
 --list shows the metrics and their options.
@@ -121,20 +123,26 @@ class _Engine:
     address: str | None = setting(
         None, "Ray cluster, for example auto (default: a new one on this machine)", metavar="ADDRESS"
     )
-    workers: int | None = setting(None, "processes on Ray (default: one for each CPU)", metavar="N", minimum=1)
+    workers: int | None = setting(
+        None,
+        "processes that score at the same time, on one core each, with the same results as one; 0 for one for each "
+        "core (default: 1; on Ray, one for each CPU). Not for models and language models, except on Ray",
+        metavar="N",
+        minimum=0,
+    )
     gpus_per_worker: float | None = setting(None, "GPUs of each process on Ray (default: 0)", metavar="X")
 
     def __post_init__(self) -> None:
-        for option in ("address", "workers", "gpus_per_worker"):
+        for option in ("address", "gpus_per_worker"):
             if self.engine == "local" and getattr(self, option) is not None:
                 raise SettingError(option, "requires --engine ray")
 
     def scorer(self) -> "Scorer":
         """Return the function that scores batches; raise if Ray is not installed."""
-        from rrg_rewards.analysis.scoring import score_batches
+        from rrg_rewards.analysis.scoring import local_scorer
 
         if self.engine == "local":
-            return score_batches
+            return local_scorer(1 if self.workers is None else self.workers)
         require("ray", extra="ray")
         return self._score_on_ray
 
@@ -147,7 +155,7 @@ class _Engine:
     ) -> "ScoredBatches":
         from rrg_rewards.integrations.ray import RayScorers
 
-        with RayScorers(metrics, self.workers, self.address, self.gpus_per_worker or 0, best) as scorers:
+        with RayScorers(metrics, self.workers or None, self.address, self.gpus_per_worker or 0, best) as scorers:
             for batch, scores in scorers.scored(batches):
                 progress(len(batch.table) * len(metrics), 0)
                 yield batch, scores
@@ -178,7 +186,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     challenge.add_argument("--layout", choices=("vlm3d",), help="evaluate a file of predictions as its challenge does")
     tables = {"label_table": {"required": False, "default": None}}
     add_settings(challenge, VLM3DSettings, "label_table", "prediction_label_table", "no_meteor", **tables)
-    add_settings(parser.add_argument_group("scoring on several machines (extra ray)"), _Engine)
+    add_settings(parser, _Engine, "workers")
+    remote = parser.add_argument_group("scoring on several machines (extra ray)")
+    add_settings(remote, _Engine, "engine", "address", "gpus_per_worker")
 
 
 def add_metric_options(parser: argparse.ArgumentParser) -> None:
@@ -197,6 +207,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     for option in ("label_table", "prediction_label_table", "no_meteor"):
         if getattr(args, option):
             raise SettingError(option, "requires --layout vlm3d")
+    engine = settings_from(args, _Engine)
+    if engine.engine == "local" and engine.workers not in (None, 1):
+        prepare_workers()
     from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.pairs import PairReader, join_references
     from rrg_rewards.analysis.scoring import TableScoring
@@ -207,7 +220,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
     outputs.check(html=page.html)
-    scorer = settings_from(args, _Engine).scorer()
+    scorer = engine.scorer()
     metrics = make_metrics(settings_from(args, MetricChoice))
     columns, settings = settings_from(args, PairColumns), settings_from(args, ScoreSettings)
     is_parquet = outputs.output is not None and table_format(outputs.output, outputs.format) == "parquet"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rrg_rewards.metrics.callable import CallableMetric
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES
-from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.backend import MODEL_REFUSAL, Backend
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import describe_code, format_signature
@@ -118,6 +118,11 @@ class _RadEvalScorer(Backend):
                 f"RadEval's {metric} sends reports to a service; name its model: settings={{'model_name': ...}}"
             )
 
+    @property
+    def worker_refusal(self) -> str | None:
+        """Why worker processes must not have a copy each: each would load the model."""
+        return MODEL_REFUSAL
+
     def arguments(self) -> dict[str, Any]:
         return {"metric": self.metric, "settings": self.settings}
 
@@ -156,6 +161,11 @@ class CheXbertLabeler(Backend):
     def __init__(self, device: str | None = None, batch_size: int = 64) -> None:
         self.device = device
         self.batch_size = batch_size
+
+    @property
+    def worker_refusal(self) -> str | None:
+        """Why worker processes must not have a copy each: each would load the model."""
+        return MODEL_REFUSAL
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that rebuild this labeler."""

@@ -145,6 +145,16 @@ class Judge(Backend, ABC):
     """Whether :meth:`stop` was called."""
 
     @property
+    def worker_refusal(self) -> str | None:
+        """Why worker processes must not have a copy each: requests are concurrent, or each would load a model."""
+        if self.is_immediate:
+            return None
+        return (
+            "a language model as judge answers about many reports concurrently in one process, and each worker would "
+            "send requests beyond its limits or load a copy of the model; leave out --workers"
+        )
+
+    @property
     @abstractmethod
     def signature(self) -> str:
         """Model and revision, or digests of the rules, and all settings that results depend on."""

@@ -154,6 +154,12 @@ class Examiner(Backend):
             over_specified
         )
 
+    @property
+    def worker_refusal(self) -> str | None:
+        """Why worker processes must not have a copy each: that of its judges."""
+        judges = (self.builder, self.answerer, self.comparer)
+        return next((judge.worker_refusal for judge in judges if judge is not None and judge.worker_refusal), None)
+
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this examiner."""
         return {

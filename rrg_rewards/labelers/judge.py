@@ -88,6 +88,11 @@ class JudgeLabeler(FallibleLabeler):
         self.task = LabelsTask([label for label, _ in asked], [text for _, text in asked])
         self._known: dict[str, tuple[StatedLabel, ...]] = {}
 
+    @property
+    def worker_refusal(self) -> str | None:
+        """Why worker processes must not have a copy each: that of the judge."""
+        return self.judge.worker_refusal
+
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that rebuild this labeler."""
         return {"schema": self._given, "judge": self.judge, "remembered": self.remembered}

@@ -15,7 +15,7 @@ from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict
 from rrg_rewards.schemas import get_label_schema
-from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.backend import MODEL_REFUSAL, Backend
 from rrg_rewards.utilities.checks import check_model_source, check_reports
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
@@ -101,6 +101,11 @@ class RadBertLabeler(Backend):
         self.dtype = dtype
         self.device = device
         self.revision = revision
+
+    @property
+    def worker_refusal(self) -> str | None:
+        """Why worker processes must not have a copy each: each would load the model."""
+        return MODEL_REFUSAL
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that rebuild this labeler."""

@@ -280,6 +280,16 @@ class ReportMetric(ScalarMetric, ABC):
         """Raise the errors of :meth:`score` about its arguments, without scoring."""
         self._choose(preds, target, context)
 
+    def note_scored(self, context: Collection[str], scores: Scores) -> None:
+        """Note that a copy of the metric, in another process, has scored pairs.
+
+        A metric whose signature depends on what it has scored implements this method.
+
+        Args:
+            context: Names of the context columns of the pairs.
+            scores: Result of :meth:`score`.
+        """
+
     def rescaling(self, sufficient_statistics: Sequence[Tensor]) -> Callable[[Scores], Scores]:  # noqa: ARG002 (for subclasses)
         """Return a function that turns scores of a part of a corpus into those from a call with the whole corpus.
 

@@ -1,7 +1,7 @@
 """The base classes of metrics that compare the labels of both reports, and of their scores."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -178,11 +178,19 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         self._given.add(True)
         self._has_warned_of_labelers = True
 
-    def _note_given(self, given: bool) -> None:
-        """Remember where the labels of references come from, and warn once if two labelers made those of a pair."""
+    def note_scored(self, context: Collection[str], scores: Scores) -> None:
+        """Note where the labels of the references came from, for the signature."""
+        if scores.scored.any() or any(pairs.any() for pairs in scores.failures.values()):
+            self._add_given("target_labels" in context)
+
+    def _add_given(self, given: bool) -> None:
         if self._is_new_corpus:
             self._given, self._is_new_corpus = set(), False
         self._given.add(given)
+
+    def _note_given(self, given: bool) -> None:
+        """Remember where the labels of references come from, and warn once if two labelers made those of a pair."""
+        self._add_given(given)
         if not given or self._has_warned_of_labelers:
             return
         self._has_warned_of_labelers = True

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import nn
 
-from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.backend import MODEL_REFUSAL, Backend
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
@@ -121,6 +121,11 @@ class PretrainedModel(Backend):
         self.revision = revision
         self.device = device
         self.dtype = dtype
+
+    @property
+    def worker_refusal(self) -> str | None:
+        """Why worker processes must not have a copy each: each would load the model."""
+        return MODEL_REFUSAL
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of the constructor."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from rrg_rewards.models.loading import process_device
 from rrg_rewards.models.state_dicts import weights_hash
-from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.backend import MODEL_REFUSAL, Backend
 from rrg_rewards.utilities.checks import check_model_source, check_reports, check_same_length
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import fastest_dtype, own_precision
@@ -228,6 +228,11 @@ class PairPredictor(Backend, ABC):
         self.max_length = self._checked_length()
         self._warned_of_long_pairs = False
         self._logged_dtype = False
+
+    @property
+    def worker_refusal(self) -> str | None:
+        """Why worker processes must not have a copy each: each would load the model."""
+        return MODEL_REFUSAL
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that rebuild this predictor.

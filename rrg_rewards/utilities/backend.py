@@ -6,6 +6,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+MODEL_REFUSAL = (
+    "each worker would load a copy of the model, which uses all cores or a GPU in one process; leave out --workers"
+)
+""":attr:`Backend.worker_refusal` of models."""
+
 
 def _rebuild(cls: Callable[..., T], arguments: dict[str, Any]) -> T:
     return cls(**arguments)
@@ -40,6 +45,11 @@ class Backend:
         if not inspect.signature(type(self)).parameters:
             return {}
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled: {_remedy(type(self))}")
+
+    @property
+    def worker_refusal(self) -> str | None:
+        """Why worker processes must not have a copy each, as an error says it; ``None`` if they may."""
+        return None
 
     def __repr__(self) -> str:
         try:

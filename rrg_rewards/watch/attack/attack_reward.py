@@ -3,13 +3,15 @@
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls, reward_name
+from rrg_rewards.utilities.worker_pool import WorkerPool, worker_count
+from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls, RewardFunction, reward_name
 from rrg_rewards.watch.attack.families import EVOLVED, Family, Material, Policy, make_families, read_material
 from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, get_outcome
 from rrg_rewards.watch.attack.search import FINALISTS, append_texts, evolve, finalists, screen_findings, search_family
@@ -65,6 +67,7 @@ def attack_reward(
     blank: str = "",
     batch_size: int = 256,
     report_progress: Callable[[int, int], None] | None = None,
+    workers: int = 1,
 ) -> AttackResult:
     r"""Search the image-free policies that a reward pays best.
 
@@ -98,6 +101,8 @@ def attack_reward(
         blank: Text of the blank report.
         batch_size: Maximum number of completions per call of the reward function.
         report_progress: Function of the number of finished calls and the number of calls to add to the total.
+        workers: Number of processes that call the reward; 0 for one for each core. With several, the reward is pickled
+            for them, and must have no model and ask no language model.
 
     Returns:
         The best policy of each family on held-out references, the largest gain first.
@@ -125,11 +130,13 @@ def attack_reward(
     made = make_families(material, families, honest is not None)
     _check_families(made)
     _check_budget(settings, len(made), len(searched), len(rest))
-    calls = RewardCalls(reward, columns, budget, batch_size, report_progress)
-    attack = _Attack(settings, calls, searched, rest, honest)
-    attack.score_baselines()
-    reference = calls([references[row] for row in rest], rest)
-    results = attack.search_families(material, families)
+    with ExitStack() as stack:
+        pool = None if worker_count(workers) == 1 else stack.enter_context(WorkerPool(RewardFunction(reward), workers))
+        calls = RewardCalls(reward, columns, budget, batch_size, report_progress, pool)
+        attack = _Attack(settings, calls, searched, rest, honest)
+        attack.score_baselines()
+        reference = calls([references[row] for row in rest], rest)
+        results = attack.search_families(material, families)
     return AttackResult(
         reward=reward_name(reward),
         signature=str(getattr(reward, "signature", "")),

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,10 +10,16 @@ from torch import Tensor
 
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.processes import run_coroutine
+from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided
 from rrg_rewards.watch.attack.families import Policy
+
+Batch = tuple[list[str], dict[str, list[Any]]]
+"""Completions with the columns of the reward."""
 
 # References of the first comparison of a search; each further comparison has four times as many.
 _FIRST = 8
+# Least number of completions that a worker gets in a call.
+_LEAST_BATCH = 16
 
 
 def reward_name(reward: Callable[..., Any]) -> str:
@@ -33,6 +39,7 @@ class RewardCalls:
         budget: Maximum number of calls.
         batch_size: Maximum number of completions per call of the function.
         report_progress: Function of the number of finished calls and the number of calls to add to the total.
+        pool: Processes that call a :class:`RewardFunction`; default: this process.
 
     Raises:
         RuntimeError: When called, if the budget does not suffice.
@@ -47,10 +54,12 @@ class RewardCalls:
         budget: int,
         batch_size: int = 256,
         report_progress: Callable[[int, int], None] | None = None,
+        pool: WorkerPool[Batch, list[float]] | None = None,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
-        self.reward = reward
+        self._function = RewardFunction(reward)
+        self._pool = pool
         self.columns = columns
         self.budget = budget
         self.batch_size = batch_size
@@ -73,15 +82,46 @@ class RewardCalls:
         if len(completions) > self.left:
             raise RuntimeError(f"{len(completions)} calls exceed the budget of {self.budget}; {self.left} are left")
         rewards: list[float] = []
-        for start in range(0, len(completions), self.batch_size):
-            part = slice(start, start + self.batch_size)
-            columns = {name: [cells[row] for row in rows[part]] for name, cells in self.columns.items()}
-            rewards += self._rewards(list(completions[part]), columns)
-            self.spent += len(completions[part])
-            self._report(len(completions[part]), 0)
+        for values in self._computed(completions, rows):
+            rewards += values
+            self.spent += len(values)
+            self._report(len(values), 0)
         return torch.tensor(rewards, dtype=torch.float64)
 
-    def _rewards(self, completions: list[str], columns: Mapping[str, Sequence[Any]]) -> list[float]:
+    def _computed(self, completions: Sequence[str], rows: Sequence[int]) -> Iterator[list[float]]:
+        """Yield the rewards of each batch, in order."""
+        size = self._size(len(completions))
+        tasks = (
+            (
+                list(completions[part]),
+                {name: [cells[row] for row in rows[part]] for name, cells in self.columns.items()},
+            )
+            for part in divided(len(completions), size)
+        )
+        for _, values in calls(self._function, ((None, task) for task in tasks), self._pool):
+            yield values()
+
+    def _size(self, count: int) -> int:
+        """Return the number of completions in a batch, so that all workers get some if batches may be divided."""
+        reward = self._function.reward
+        if self._pool is None or not (isinstance(reward, Reward) and reward.has_independent_rows):
+            return self.batch_size
+        return max(_LEAST_BATCH, min(self.batch_size, math.ceil(count / (2 * self._pool.workers))))
+
+
+class RewardFunction:
+    """Calls a reward for completions and columns; see :class:`RewardCalls`.
+
+    Args:
+        reward: The reward.
+    """
+
+    def __init__(self, reward: Callable[..., Any]) -> None:
+        self.reward = reward
+
+    def __call__(self, batch: Batch) -> list[float]:
+        """Return the rewards of completions, NaN if unscorable."""
+        completions, columns = batch
         if isinstance(self.reward, Reward):
             given = self.reward.rewards(self.reward.score(completions, **columns))
         else:

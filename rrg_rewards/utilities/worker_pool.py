@@ -1,0 +1,240 @@
+"""Work on several cores: processes that call one function, and return its results in the order of the tasks."""
+
+import gc
+import io
+import os
+import pickle
+import signal
+import sys
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing import forkserver, get_context
+from multiprocessing.context import BaseContext
+from typing import Any, Generic, TypeVar
+
+from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.settings import SettingError
+
+Key = TypeVar("Key")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+# Tasks per worker that are sent, or computed and not yet taken, so that memory does not grow with their number.
+_AHEAD = 3
+
+# What the function of most pools needs, imported once by the process that workers are forked from.
+_PRELOADED = ("torch", "rrg_rewards.metrics.registry")
+
+
+def worker_count(workers: int) -> int:
+    """Return the number of worker processes of a setting, in which 0 is one for each available core.
+
+    Raises:
+        SettingError: If the number is negative or no integer.
+
+    Example:
+        >>> worker_count(2), worker_count(0) >= 1
+        (2, True)
+    """
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
+        raise SettingError("workers", f"must be 0 or a positive integer, got {workers!r}")
+    if workers:
+        return workers
+    # A container or a batch system may give fewer cores than the machine has.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def prepare_workers() -> None:
+    """Start to import what workers need, in the background, where workers are forked from a process for this purpose.
+
+    A command calls it before its own imports, so that both take place at the same time.
+    """
+    if _start_method() == "forkserver":
+        forkserver.set_forkserver_preload([*_PRELOADED])
+        forkserver.ensure_running()
+
+
+class WorkerPool(Generic[Task, Result]):
+    """Processes that call a function of tasks. They end with the ``with`` block.
+
+    Each process gets one copy of the function by pickling. Warnings of the function are raised again in this process,
+    each different one once. Torch computes with one thread in a worker.
+
+    Args:
+        function: A picklable function.
+        workers: Number of processes, or 0 for one for each available core.
+
+    Raises:
+        SettingError: If the function contains a model or a language model
+            (:attr:`~rrg_rewards.utilities.backend.Backend.worker_refusal`), or cannot be pickled.
+
+    Example:
+        >>> with WorkerPool(len, workers=1) as pool:                                            # doctest: +SKIP
+        ...     [(word, length()) for word, length in pool.map((word, word) for word in ("one", "three"))]
+        [('one', 3), ('three', 5)]
+    """
+
+    def __init__(self, function: Callable[[Task], Result], workers: int) -> None:
+        self.workers = worker_count(workers)
+        content = _pickled(function)
+        prepare_workers()
+        self._executor = ProcessPoolExecutor(
+            self.workers, mp_context=_context(), initializer=_start, initargs=(content,)
+        )
+        self._warned: set[tuple[type[Warning], str]] = set()
+
+    def __enter__(self) -> "WorkerPool[Task, Result]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Waits for the calls that have begun.
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def map(self, tasks: Iterable[tuple[Key, Task]]) -> Iterator[tuple[Key, Callable[[], Result]]]:
+        """Yield the key of each task with a function that waits for its result, in order.
+
+        Some tasks ahead of the yielded one are read and computed, but no more than memory should hold. The exceptions
+        of the function and of ``tasks`` are raised in their place in the order, as one process would raise them.
+
+        Raises:
+            ChildProcessError: By the function that waits, if a worker was killed.
+        """
+        waiting: deque[tuple[Key, Future[bytes]]] = deque()
+        failure: Exception | None = None
+        remaining = iter(tasks)
+        is_complete = False
+        while waiting or not is_complete:
+            while not is_complete and len(waiting) < _AHEAD * self.workers:
+                try:
+                    key, task = next(remaining)
+                except StopIteration:
+                    is_complete = True
+                except Exception as error:
+                    failure, is_complete = error, True
+                else:
+                    waiting.append((key, self._submit(task)))
+            if waiting:
+                key, future = waiting.popleft()
+                yield key, partial(self._result, future)
+        if failure is not None:
+            raise failure
+
+    def _submit(self, task: Task) -> "Future[bytes]":
+        try:
+            return self._executor.submit(_call, pickle.dumps(task, pickle.HIGHEST_PROTOCOL))
+        except BrokenProcessPool as error:
+            # Raised in the place of the task, after the results that are complete.
+            failed: Future[bytes] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def _result(self, future: "Future[bytes]") -> Result:
+        try:
+            content = future.result()
+        except BrokenProcessPool as error:
+            raise ChildProcessError(
+                "a worker process was killed, perhaps because memory was full, or could not start (a script starts "
+                'workers below if __name__ == "__main__":). Results are missing: run again, with fewer --workers'
+            ) from error
+        # Pickled by the worker, because torch sends tensors between processes as open files.
+        result, caught = pickle.loads(content)
+        for message, category, place in caught:
+            if (category, str(message)) not in self._warned:
+                self._warned.add((category, str(message)))
+                warnings.warn_explicit(message, category, *place)
+        returned: Result = result
+        return returned
+
+
+def calls(
+    function: Callable[[Task], Result], tasks: Iterable[tuple[Key, Task]], pool: WorkerPool[Task, Result] | None
+) -> Iterator[tuple[Key, Callable[[], Result]]]:
+    """Yield the key of each task with a function that returns its result, as :meth:`WorkerPool.map`.
+
+    Args:
+        function: The function of the pool.
+        tasks: Keys and tasks.
+        pool: The pool; ``None`` to call the function in this process.
+
+    Example:
+        >>> [(key, result()) for key, result in calls(len, [("a", "one"), ("b", "three")], None)]
+        [('a', 3), ('b', 5)]
+    """
+    if pool is not None:
+        yield from pool.map(tasks)
+        return
+    for key, task in tasks:
+        yield key, partial(function, task)
+
+
+class _Pickler(pickle.Pickler):
+    """Refuses backends of which processes must not have a copy each."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Backend) and obj.worker_refusal is not None:
+            raise SettingError("workers", obj.worker_refusal)
+        return NotImplemented
+
+
+def _pickled(function: Any) -> bytes:
+    content = io.BytesIO()
+    try:
+        _Pickler(content, pickle.HIGHEST_PROTOCOL).dump(function)
+    except SettingError:
+        raise
+    except Exception as error:
+        raise SettingError(
+            "workers",
+            f"worker processes need what can be pickled: {error}. Define it at the top level of a module, or use one "
+            "process",
+        ) from error
+    return content.getvalue()
+
+
+def _start_method() -> str:
+    # Workers are not forked from this process: a fork inherits the locks of torch's and OpenMP's threads in whatever
+    # state they are. They are forked from a process that has imported torch and never computes, so that it has no such
+    # threads, and all workers share the memory of its imports. On macOS, system libraries do not work after a fork.
+    return "forkserver" if sys.platform == "linux" else "spawn"
+
+
+def _context() -> BaseContext:
+    return get_context(_start_method())
+
+
+# The function of a worker.
+_functions: list[Callable[[Any], Any]] = []
+
+
+def _start(function: bytes) -> None:
+    # An interrupt from the keyboard reaches all processes. The main process ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A collection would write to all inherited objects, and copy their memory.
+    gc.freeze()
+    import torch
+
+    # The other cores have workers of their own.
+    torch.set_num_threads(1)
+    _functions.append(pickle.loads(function))
+
+
+def _call(task: bytes) -> bytes:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = _functions[0](pickle.loads(task))
+    told = [(one.message, one.category, (one.filename, one.lineno)) for one in caught]
+    return pickle.dumps((result, told), pickle.HIGHEST_PROTOCOL)
+
+
+def divided(count: int, size: int) -> Sequence[slice]:
+    """Return slices of at most ``size`` of ``count`` items, in order.
+
+    Example:
+        >>> divided(5, 2)
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
+    """
+    return [slice(start, start + size) for start in range(0, count, size)]

@@ -1,0 +1,126 @@
+"""Tests of --workers: every output file has the same bytes with any number of processes."""
+
+import csv
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rrg_rewards.cli.main import main
+from rrg_rewards.data import phantom_studies
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Return a table with context, missing predictions, and missing and blank references."""
+    reports = [study.report for study in phantom_studies(61, seed=0, style="full")]
+    path = tmp_path / "pairs.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["study", "prediction", "reference", "age", "rating", "Cardiomegaly"])
+        for row, (one, other) in enumerate(pairwise(reports)):
+            prediction = "" if row % 13 == 4 else one
+            reference = " " if row % 17 == 3 else other
+            writer.writerow([row // 3, prediction, reference, ["", "40", "81"][row % 3], row * 7 % 5, row % 2])
+    return path
+
+
+def _files(command: list[str], folder: Path, workers: int, *names: str) -> list[bytes]:
+    paths = [folder / f"{workers}{name}" for name in names]
+    options = [f"--{option}={path}" for option, path in zip(("json", "output"), paths, strict=False)]
+    assert main([*command, *options, "--quiet", "--workers", str(workers)]) == 0
+    return [path.read_bytes() for path in paths]
+
+
+SCORE = ["--metrics", "crg,crimson,rouge", "--context", "age=age", "--batch-size", "7", "--bootstrap", "50"]
+AGREEMENT = ["--human", "rating", "--bootstrap", "40", "--permutations", "40", "--context", "age=age"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["score", *SCORE],
+        ["score", *SCORE, "--set", "crg.prior=0.2", "--missing-prediction", "score"],
+        ["label", "--text-column", "reference", "--batch-size", "7"],
+        ["agreement", "--metrics", "crg,crimson,rouge", "--unit", "study", *AGREEMENT],
+    ],
+)
+def test_workers_write_the_same_bytes(options: list[str], table: Path, tmp_path: Path) -> None:
+    command = [options[0], str(table), *options[1:]]
+    one = _files(command, tmp_path, 1, "summary.json", "rows.csv")
+    assert _files(command, tmp_path, 2, "summary.json", "rows.csv") == one
+    assert _files(command, tmp_path, 3, "summary.json", "rows.csv") == one
+
+
+def test_workers_find_the_same_texts_in_an_attack(table: Path, tmp_path: Path) -> None:
+    options = ["--reward", "crimson", "--honest-column", "prediction", "--families", "labels,evolved"]
+    command = ["attack", str(table), *options, "--budget", "2000", "--max-references", "20"]
+    one = _files(command, tmp_path, 1, "attack.json")
+    assert _files(command, tmp_path, 2, "attack.json") == one
+    assert _files(command, tmp_path, 3, "attack.json") == one
+
+
+def test_workers_keep_the_signature_of_given_labels(table: Path, tmp_path: Path) -> None:
+    from rrg_rewards.schemas import get_label_schema
+
+    labels = get_label_schema("ct_rate").labels
+    rows = list(csv.DictReader(table.open(newline="")))
+    given = tmp_path / "given.csv"
+    with given.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["prediction", *(f"GT_{label}" for label in labels)])
+        writer.writerows([row["prediction"], *(number * 5 % 2 for number in range(len(labels)))] for row in rows)
+    command = ["score", str(given), "--metrics", "crg", "--reference-label-prefix", "GT_"]
+    (one,) = _files(command, tmp_path, 1, "given.json")
+    assert "reference:given" in json.loads(one)["metrics"]["crg"]["signature"]
+    assert _files(command, tmp_path, 2, "given.json") == [one]
+
+
+@pytest.mark.parametrize("command", ["score", "agreement"])
+def test_workers_name_the_row_of_the_whole_table(
+    command: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("failing_metrics.py").write_text(
+        "def failing(predictions, references):\n"
+        "    if any('81' in text for text in predictions):\n"
+        "        raise ValueError('preds[3] cannot be scored')\n"
+        "    return [0.5] * len(predictions)\n"
+    )
+    rows = list(csv.reader(table.open(newline="")))
+    for number, row in enumerate(rows[1:]):
+        row[1:3] = [f"Report {81 if number == 31 else 'x'}.", "Normal."]
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    options = ["--human", "rating"] if command == "agreement" else ["--batch-size", "7"]
+    errors = []
+    for workers in ("1", "2"):
+        set_option = ["--set", "failing_metrics:failing.higher_is_better=true"]
+        names = ["--metrics", "failing_metrics:failing", *set_option]
+        assert main([command, str(table), *names, *options, "--workers", workers]) == 1
+        errors.append(capsys.readouterr().err)
+    assert errors[0].splitlines()[-1] == errors[1].splitlines()[-1]
+    assert "cannot be scored" in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("score", ["--metrics", "crimson", "--judge", "openai:my-model"]),
+        ("attack", ["--reward", "crimson", "--judge", "openai:my-model"]),
+    ],
+)
+def test_workers_refuse_language_models(
+    command: str, options: list[str], table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(table), *options, "--workers", "2"]) == 2
+    assert "argument --workers: a language model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["score", "label", "agreement", "attack"])
+def test_workers_are_in_the_help(command: str, capsys: pytest.CaptureFixture[Any]) -> None:
+    assert main([command, "--help"]) == 0
+    assert "--workers N" in capsys.readouterr().out
