@@ -20,7 +20,7 @@ from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
-from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided, worker_count
+from rrg_rewards.utilities.worker_pool import LABELER_MODULES, WorkerPool, calls, divided, worker_count
 from rrg_rewards.version import __version__
 
 
@@ -172,6 +172,6 @@ def _labelled(
     """Yield the labels of each batch of reports, in order."""
     label = partial(label_reports, labeler)
     with ExitStack() as stack:
-        pool = None if worker_count(workers) == 1 else stack.enter_context(WorkerPool(label, workers))
+        pool = None if worker_count(workers) == 1 else stack.enter_context(WorkerPool(label, workers, LABELER_MODULES))
         for rows, result in calls(label, ((rows, reports[rows]) for rows in batches), pool):
             yield rows, result()

@@ -13,7 +13,7 @@ from rrg_rewards.cli.options import (
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.worker_pool import prepare_workers
+from rrg_rewards.utilities.worker_pool import LABELER_MODULES, prepare_workers
 
 _DESCRIPTION = """\
 Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
@@ -53,7 +53,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, outputs = settings_from(args, LabelSettings), settings_from(args, Outputs)
     outputs.check()
     if settings.workers != 1:
-        prepare_workers()
+        prepare_workers(LABELER_MODULES)
     from rrg_rewards.analysis.labelling import label_table
 
     result = label_table(read_input(args, terminal), settings, terminal)

@@ -27,7 +27,11 @@ Result = TypeVar("Result")
 _AHEAD = 3
 
 # What the function of most pools needs, imported once by the process that workers are forked from.
-_PRELOADED = ("torch", "rrg_rewards.metrics.registry")
+_PRELOADED = ("torch", "torchmetrics", "rrg_rewards.metrics.base", "rrg_rewards.metrics.registry")
+
+
+LABELER_MODULES = ("torch", "rrg_rewards.labelers.rules")
+"""What workers need that only label reports: no torchmetrics."""
 
 
 def worker_count(workers: int) -> int:
@@ -48,13 +52,17 @@ def worker_count(workers: int) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def prepare_workers() -> None:
+def prepare_workers(modules: Sequence[str] = _PRELOADED) -> None:
     """Start to import what workers need, in the background, where workers are forked from a process for this purpose.
 
-    A command calls it before its own imports, so that both take place at the same time.
+    A command calls it before its own imports, so that both take place at the same time. The first call in a process
+    decides what is imported; workers import what is missing themselves.
+
+    Args:
+        modules: Names of modules. Default: those of metrics.
     """
     if _start_method() == "forkserver":
-        forkserver.set_forkserver_preload([*_PRELOADED])
+        forkserver.set_forkserver_preload([*modules])
         forkserver.ensure_running()
 
 
@@ -67,6 +75,7 @@ class WorkerPool(Generic[Task, Result]):
     Args:
         function: A picklable function.
         workers: Number of processes, or 0 for one for each available core.
+        modules: Modules that the function needs, as for :func:`prepare_workers`.
 
     Raises:
         SettingError: If the function contains a model or a language model
@@ -78,10 +87,10 @@ class WorkerPool(Generic[Task, Result]):
         [('one', 3), ('three', 5)]
     """
 
-    def __init__(self, function: Callable[[Task], Result], workers: int) -> None:
+    def __init__(self, function: Callable[[Task], Result], workers: int, modules: Sequence[str] = _PRELOADED) -> None:
         self.workers = worker_count(workers)
         content = _pickled(function)
-        prepare_workers()
+        prepare_workers(modules)
         self._executor = ProcessPoolExecutor(
             self.workers, mp_context=_context(), initializer=_start, initargs=(content,)
         )
