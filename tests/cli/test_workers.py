@@ -2,6 +2,11 @@
 
 import csv
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -124,3 +129,27 @@ def test_workers_refuse_language_models(
 def test_workers_are_in_the_help(command: str, capsys: pytest.CaptureFixture[Any]) -> None:
     assert main([command, "--help"]) == 0
     assert "--workers N" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_workers_end_with_an_interrupt(table: Path, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    (tmp_path / "slow_metrics.py").write_text(
+        "import pathlib, time\n"
+        "def slow(predictions, references):\n"
+        f"    pathlib.Path({str(started)!r}).touch()\n"
+        "    time.sleep(0.5)\n"
+        "    return [0.5] * len(predictions)\n"
+    )
+    options = ["--metrics", "slow_metrics:slow", "--set", "slow_metrics:slow.higher_is_better=true"]
+    command = [sys.executable, "-m", "rrg_rewards", "score", str(table), *options, "--workers", "2"]
+    process = subprocess.Popen(
+        [*command, "--batch-size", "1"], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    while not started.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, messages = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert messages.strip().endswith("error: interrupted")
