@@ -21,8 +21,9 @@ from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
 from rrg_rewards.analysis.judge_settings import JudgeLimits
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
-from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result
-from rrg_rewards.judges.server.rate_limit import estimated_tokens
+from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result, in_request_order
+from rrg_rewards.judges.server.client import Usage, token_cost
+from rrg_rewards.judges.server.rate_limit import CHARACTERS_PER_TOKEN, estimated_tokens
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
@@ -43,6 +44,9 @@ class Estimate:
         minutes: Minimum time at the rate limits; ``None`` without limits.
         most_completion_tokens: Tokens of answers that all use up the limit, as reasoning may; ``None`` without a limit.
         most_cost: Cost with these answers; ``None`` without a price or a limit.
+        cacheable_tokens: Prompt tokens that a server can take from its prefix cache: the beginning that each request
+            has in common with the one before it. ``None`` if the order of the requests is not known.
+        cached_cost: Cost if the server takes all of them from its cache; ``None`` without a price of cached tokens.
     """
 
     requests: int
@@ -52,6 +56,8 @@ class Estimate:
     minutes: float | None
     most_completion_tokens: int | None = None
     most_cost: float | None = None
+    cacheable_tokens: int | None = None
+    cached_cost: float | None = None
 
     def __str__(self) -> str:
         cost = "cost: unknown without a price, in the settings of the judge or as --price-in and --price-out"
@@ -72,6 +78,11 @@ class Estimate:
             lines.append(
                 f"if all answers use up the limit, as reasoning may: {self.most_completion_tokens:,} tokens{most}"
             )
+        if self.cacheable_tokens:
+            least = "" if self.cached_cost is None else f", cost then {_money(self.cached_cost)}"
+            lines.append(
+                f"if the server has a prefix cache: up to {self.cacheable_tokens:,} prompt tokens come from it{least}"
+            )
         return "\n".join(lines)
 
 
@@ -85,9 +96,9 @@ def estimate_requests(
     """Estimate the cost of requests.
 
     Args:
-        prompts: Conversations, one for each item.
+        prompts: Conversations, one for each item, in the order of the requests.
         answers: A text about as long as the answer to each.
-        known: Arguments of the judge: ``price``, rate limits, and the limit of an answer.
+        known: Arguments of the judge: ``price``, ``price_cached``, rate limits, and the limit of an answer.
         runs: Number of requests for each item.
 
     Example:
@@ -95,19 +106,54 @@ def estimate_requests(
         >>> estimate_requests([prompt], ["Yes."], {"price": (1.0, 4.0), "max_tokens": 100}, runs=5)
         Estimate(requests=5, prompt_tokens=30, completion_tokens=25, cost=0.00013, minutes=None, ...)
     """
-    lengths = [estimated_tokens(message["content"] for message in messages) for messages in prompts]
-    requests, prompt = runs * len(lengths), runs * sum(lengths)
+    number = once = shared = 0
+    before = ""
+    for messages in prompts:
+        text = "".join(message["content"] for message in messages)
+        number, once = number + 1, once + estimated_tokens(message["content"] for message in messages)
+        shared += shared_length(before, text) // CHARACTERS_PER_TOKEN
+        before = text
+    requests, prompt = runs * number, runs * once
+    # A further run sends the same prompts.
+    cacheable = shared + prompt - once
     completion = runs * sum(estimated_tokens([answer]) for answer in answers)
-    price = known.get("price")
+    price, price_cached = known.get("price"), known.get("price_cached")
     limit = known.get("max_tokens") or (known.get("extra_body") or {}).get("max_completion_tokens")
     most = requests * limit if isinstance(limit, int) else None
 
-    def cost(answered: int | None) -> float | None:
-        return None if price is None or answered is None else (price[0] * prompt + price[1] * answered) / 1_000_000
+    def cost(answered: int | None, cached: int = 0) -> float | None:
+        return None if price is None or answered is None else token_cost(prompt, answered, cached, price, price_cached)
 
     amounts = {"requests_per_minute": requests, "tokens_per_minute": prompt + completion}
     times = [amount / rate for name, amount in amounts.items() if (rate := known.get(name)) is not None]
-    return Estimate(requests, prompt, completion, cost(completion), max(times, default=None), most, cost(most))
+    return Estimate(
+        requests,
+        prompt,
+        completion,
+        cost(completion),
+        max(times, default=None),
+        most,
+        cost(most),
+        cacheable,
+        None if price_cached is None else cost(completion, cacheable),
+    )
+
+
+def shared_length(first: str, second: str) -> int:
+    """Return the number of characters at the beginning of both texts that are equal.
+
+    Example:
+        >>> shared_length("Small effusion.", "Small nodule.")
+        6
+    """
+    least, most = 0, min(len(first), len(second))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if first[least:middle] == second[least:middle]:
+            least = middle
+        else:
+            most = middle - 1
+    return least
 
 
 @dataclass(frozen=True)
@@ -254,8 +300,9 @@ class AnswerRun(ABC, Generic[Item, Result]):
             limits: Prices and rate limits that the judge does not have.
         """
         known = {} if self.judge is None else self.judge.arguments()
-        prompts = (self.task.messages(item) for item in self.missing)
-        answers = (self._expected_answer(item) for item in self.missing)
+        items = in_request_order(self.task, self.missing)
+        prompts = (self.task.messages(item) for item in items)
+        answers = (self._expected_answer(item) for item in items)
         return estimate_requests(prompts, answers, {**known, **limits.arguments()})
 
     def preview(self) -> str:
@@ -351,12 +398,8 @@ class AnswerRun(ABC, Generic[Item, Result]):
 
     def log_outcome(self, log: RunLog) -> None:
         """Note the usage of the judge and the number of missing answers, and warn of the failures."""
-        if (usage := self.usage) is not None:
-            cost = "" if usage["cost"] is None else f", cost {_money(usage['cost'])}"
-            log.note(
-                f"{usage['calls']} calls ({usage['retries']} retries), {usage['cached']} answers from the cache, "
-                f"{usage['prompt_tokens']:,} prompt tokens, {usage['completion_tokens']:,} completion tokens{cost}"
-            )
+        if (usage := getattr(self.judge, "usage", None)) is not None:
+            log.note(usage_line(usage))
         for kind, count in self.failures.items():
             log.warn(f"{count} failed with {kind}; the first: {self.reasons[kind]}")
         if unanswered := self.failures.total() + self.not_asked:
@@ -405,6 +448,23 @@ class _Keeper(Generic[Item, Result]):
         result = self._parse(item, answer)
         self.keep(item, result)
         return result
+
+
+def usage_line(usage: Usage) -> str:
+    """Return the calls, tokens and cost of a judge as a line of text.
+
+    Example:
+        >>> print(usage_line(Usage(calls=2, prompt_tokens=4_000, cached_prompt_tokens=3_000, cost=0.25)))
+        2 calls (0 retries), 0 answers from the cache, 4,000 prompt tokens (3,000 from the server's prefix cache), 0
+        completion tokens, cost 0.2500
+    """
+    cached = usage.cached_prompt_tokens
+    prefix = "" if cached is None else f" ({cached:,} from the server's prefix cache)"
+    cost = "" if usage.cost is None else f", cost {_money(usage.cost)}"
+    return (
+        f"{usage.calls} calls ({usage.retries} retries), {usage.cached} answers from the cache, "
+        f"{usage.prompt_tokens:,} prompt tokens{prefix}, {usage.completion_tokens:,} completion tokens{cost}"
+    )
 
 
 def choose_model(judge: JudgeSetting, limits: JudgeLimits, lacks: str) -> Judge:

@@ -10,7 +10,7 @@ from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
 from rrg_rewards.analysis.judge_settings import EvaluationSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.functional.crimson import CrimsonChecks, CrimsonEvaluation
-from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
+from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair, in_request_order
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
@@ -41,7 +41,8 @@ def estimate_crimson(metric: CRIMSON, pairs: Iterable[ReportPair]) -> Estimate:
         >>> estimate_crimson(metric, metric.queries(["Clear."] * 2, ["Small left effusion."] * 2)).requests
         5
     """
-    asked = [pair for pair in dict.fromkeys(pairs) if metric.task.refusal(pair) is None]
+    sent = (pair for pair in dict.fromkeys(pairs) if metric.task.refusal(pair) is None)
+    asked = in_request_order(metric.task, sent)
     prompts = (metric.task.messages(pair) for pair in asked)
     answers = (_expected_answer(metric.task, pair) for pair in asked)
     return estimate_requests(prompts, answers, metric.judge.arguments(), metric.runs)

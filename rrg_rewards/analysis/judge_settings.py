@@ -26,11 +26,14 @@ class JudgeLimits:
     Args:
         price_in: Price of a million prompt tokens.
         price_out: Price of a million completion tokens.
+        price_cached: Price of a million prompt tokens that the server takes from its prefix cache. Default: that of the
+            other prompt tokens.
         requests_per_minute: Maximum requests per minute. Default: no limit.
         tokens_per_minute: Maximum tokens per minute, of prompts and answers. Default: no limit.
 
     Raises:
-        SettingError: If only one price is given, a price is negative, or a rate is not positive.
+        SettingError: If only one of ``price_in`` and ``price_out`` is given, or ``price_cached`` without them; if a
+            price is negative, or a rate is not positive.
 
     Example:
         >>> JudgeLimits(price_in=2.5, price_out=10, requests_per_minute=60).arguments()
@@ -39,6 +42,11 @@ class JudgeLimits:
 
     price_in: float | None = setting(None, "price of a million prompt tokens", metavar="X")
     price_out: float | None = setting(None, "price of a million completion tokens", metavar="X")
+    price_cached: float | None = setting(
+        None,
+        "price of a million prompt tokens from the server's prefix cache (default: that of the others)",
+        metavar="X",
+    )
     requests_per_minute: float | None = setting(None, "maximum requests per minute (default: no limit)", metavar="N")
     tokens_per_minute: float | None = setting(
         None, "maximum tokens per minute, of prompts and answers (default: no limit)", metavar="N"
@@ -51,11 +59,14 @@ class JudgeLimits:
                 raise SettingError(name, f"must be a positive number, got {value!r}")
         if (self.price_in is None) != (self.price_out is None):
             raise SettingError(None, "--price-in and --price-out go together")
+        if self.price_cached is not None and self.price_in is None:
+            raise SettingError("price_cached", "requires --price-in and --price-out")
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of a judge that are set."""
         arguments = {
             "price": None if self.price_in is None else (self.price_in, self.price_out),
+            "price_cached": self.price_cached,
             "requests_per_minute": self.requests_per_minute,
             "tokens_per_minute": self.tokens_per_minute,
         }

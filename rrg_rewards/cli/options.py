@@ -256,8 +256,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--judge", metavar="JUDGE", help=f"{LANGUAGE_MODEL}; required without --dry-run")
     price, rate = {"type": _price}, {"type": _positive_number}
-    limits = {"price_in": price, "price_out": price, "requests_per_minute": rate, "tokens_per_minute": rate}
-    add_settings(parser, JudgeLimits, **limits)
+    prices = dict.fromkeys(("price_in", "price_out", "price_cached"), price)
+    add_settings(parser, JudgeLimits, **prices, requests_per_minute=rate, tokens_per_minute=rate)
     parser.add_argument("--dry-run", action="store_true", help="send nothing; show counts, estimates and one prompt")
 
 

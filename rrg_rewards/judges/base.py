@@ -1,7 +1,7 @@
 """Base classes: a judge evaluates the items of a task and returns checked results or failures."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -118,6 +118,14 @@ class JudgeTask(ABC, Generic[Item, Result]):
     def messages(self, item: Item) -> list[Message]:
         """Build the conversation, with the item's texts delimited and escaped."""
 
+    def shared_part(self, item: Item) -> Hashable:  # noqa: ARG002 (for subclasses)
+        """Return what follows the instructions in an item's prompt and other items share; ``None`` if there is nothing.
+
+        This is for example the reference of a pair. Requests with an equal part are sent one after the other, so that a
+        server computes the part once and then takes it from its prefix cache.
+        """
+        return None
+
     def refusal(self, item: Item) -> JudgeFailure | None:  # noqa: ARG002 (for subclasses)
         """Return why a language model must not be asked about an item; ``None`` if it may be."""
         return None
@@ -130,6 +138,19 @@ class JudgeTask(ABC, Generic[Item, Result]):
             AnswerError: If the answer is malformed, or contradicts itself or the item. The reason contains no report
                 text.
         """
+
+
+def in_request_order(task: JudgeTask[Item, Any], items: Iterable[Item]) -> list[Item]:
+    """Return items in the order of their requests: those with an equal :meth:`JudgeTask.shared_part` together.
+
+    Args:
+        task: The task.
+        items: The items. Parts, and the items of a part, keep the order in which they first occur.
+    """
+    groups: dict[Hashable, list[Item]] = {}
+    for item in items:
+        groups.setdefault(task.shared_part(item), []).append(item)
+    return [item for group in groups.values() for item in group]
 
 
 class Judge(Backend, ABC):

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import compress
 from pathlib import Path
@@ -239,18 +239,20 @@ class Examiner(Backend):
         return [found[report] for report in reports]
 
     async def examine(
-        self, reports: Sequence[str], items: Sequence[tuple[QAItem, ...]]
+        self, reports: Sequence[str], items: Sequence[tuple[QAItem, ...]], share_reports: bool = False
     ) -> list[tuple[GradedAnswer, ...] | JudgeFailure]:
         """Answer questions from reports and grade the answers.
 
         Args:
             reports: ``N`` reports.
             items: Questions for each report.
+            share_reports: Whether several questions are about the same report, and not the same questions about several
+                reports. A judge's prompt then begins with the report, which a server's prefix cache keeps.
 
         Returns:
             For each report its graded answers in the order of the questions, or the judge's failure.
         """
-        given = await self._answers(reports, items)
+        given = await self._answers(reports, items, share_reports)
         pairs = [(asked, one.answers) for asked, one in zip(items, given, strict=True) if isinstance(one, _Given)]
         grades = iter(await self._grades(pairs))
         return [
@@ -259,13 +261,13 @@ class Examiner(Backend):
         ]
 
     async def _answers(
-        self, reports: Sequence[str], items: Sequence[tuple[QAItem, ...]]
+        self, reports: Sequence[str], items: Sequence[tuple[QAItem, ...]], share_reports: bool
     ) -> list[_Given | JudgeFailure]:
         if self.answerer is None:
             found = [answer_items(*asked, self.schema) for asked in zip(reports, items, strict=True)]
             return [_Given(tuple(answers), (False,) * len(answers)) for answers in found]
-        questions = [Questions(report, asked) for report, asked in zip(reports, items, strict=True)]
-        parts = [[Questions(one.report, (item,)) for item in one.items] for one in questions]
+        questions = [Questions(report, asked, share_reports) for report, asked in zip(reports, items, strict=True)]
+        parts = [[replace(one, items=(item,)) for item in one.items] for one in questions]
         if self.answer_prompt is not None:
             answers = await _each_alone(self.answerer, self._answers_task, parts)
         else:

@@ -432,7 +432,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         answering = [pair.candidate if recall else pair.reference for pair in pairs]
         rows = [row for row, items in enumerate(questions) if not isinstance(items, JudgeFailure)]
         usable = [items for items in questions if not isinstance(items, JudgeFailure)]
-        graded = iter(await self.examiner.examine([answering[row] for row in rows], usable))
+        graded = iter(await self.examiner.examine([answering[row] for row in rows], usable, share_reports=not recall))
         return [items if isinstance(items, JudgeFailure) else next(graded) for items in questions]
 
     def _judged(self, results: Sequence[Examination | JudgeFailure]) -> FineBenchScores:

@@ -15,11 +15,12 @@ from run_notes import RunNotes
 from scripted_judge import ScriptedJudge
 
 from rrg_rewards.analysis import CountingRun, CountingSettings, Estimate, JudgeLimits, count_errors, stop_at_interrupt
-from rrg_rewards.analysis.answers import BatchedJudge, choose_model, estimate_requests
+from rrg_rewards.analysis.answers import BatchedJudge, choose_model, estimate_requests, shared_length, usage_line
 from rrg_rewards.data.tables.appending import AppendedLines
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.judges import ReportPair, RuleJudge
 from rrg_rewards.judges.base import Judge
+from rrg_rewards.judges.server.client import Usage
 from rrg_rewards.judges.tasks.counting import CountingTask
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
 from rrg_rewards.utilities.settings import SettingError
@@ -126,6 +127,62 @@ def test_estimate_requests_counts_all_runs():
     assert runs.minutes == pytest.approx(1.42)
     assert (runs.most_completion_tokens, runs.most_cost) == (5000, pytest.approx((1180 + 50_000) / 1e6))
     assert estimate_requests([], [], {}).requests == 0
+
+
+def test_estimate_requests_counts_what_prompts_share_with_the_one_before():
+    prompts = [[{"role": "user", "content": "s" * 400 + reference + candidate}] for reference, candidate in REPORTS]
+    known = {"price": (1.0, 10.0), "price_cached": 0.1}
+    found = estimate_requests(prompts, ["a" * 80] * 3, known)
+    assert found.cacheable_tokens == (400 + 80) // 4 + 400 // 4
+    uncached = found.prompt_tokens - found.cacheable_tokens
+    assert found.cached_cost == pytest.approx((uncached + 0.1 * found.cacheable_tokens + 10 * 72) / 1e6)
+    assert found.cost == pytest.approx((found.prompt_tokens + 10 * 72) / 1e6)
+    # The second run sends the same prompts again.
+    twice = estimate_requests(prompts, ["a" * 80] * 3, known, runs=2)
+    assert twice.cacheable_tokens == found.cacheable_tokens + found.prompt_tokens
+    assert estimate_requests(prompts, ["a" * 80] * 3, {"price": (1.0, 10.0)}).cached_cost is None
+
+
+REPORTS = [("r" * 80, "c" * 40), ("r" * 80, "d" * 40), ("t" * 80, "c" * 40)]
+
+
+@pytest.mark.parametrize("first", ["", "a", "ab", "abc", "abd", "xbc", "abcabc"])
+@pytest.mark.parametrize("second", ["", "a", "abc", "abcd", "x"])
+def test_shared_length_is_that_of_the_common_prefix(first, second):
+    length = shared_length(first, second)
+    assert first[:length] == second[:length]
+    assert first[length : length + 1] != second[length : length + 1] or length == len(first) == len(second)
+
+
+@pytest.mark.parametrize(
+    ("usage", "line"),
+    [
+        (Usage(calls=3, retries=1, cached=2, prompt_tokens=1000), "1,000 prompt tokens, 0 completion tokens"),
+        (
+            Usage(prompt_tokens=1000, cached_prompt_tokens=0),
+            "1,000 prompt tokens (0 from the server's prefix cache), 0",
+        ),
+        (Usage(completion_tokens=7, cost=12.5), "0 prompt tokens, 7 completion tokens, cost 12.50"),
+    ],
+)
+def test_usage_line_says_what_the_server_reported(usage, line):
+    assert line in usage_line(usage)
+
+
+def test_an_estimate_in_words_with_a_prefix_cache():
+    assert str(Estimate(2, 1500, 20, None, None, cacheable_tokens=900)).splitlines()[3:] == [
+        "if the server has a prefix cache: up to 900 prompt tokens come from it"
+    ]
+    priced = Estimate(2, 1500, 20, 3.0, None, cacheable_tokens=900, cached_cost=1.25)
+    assert str(priced).splitlines()[3:] == [
+        "if the server has a prefix cache: up to 900 prompt tokens come from it, cost then 1.25"
+    ]
+
+
+def test_an_estimate_follows_the_order_of_the_requests(output):
+    pairs = [ReportPair(reference * 40, candidate) for candidate in ("Clear.", "Edema.") for reference in ("a ", "b ")]
+    by_reference = sorted(pairs, key=lambda pair: pair.reference)
+    assert CountingRun(pairs, output).estimate() == CountingRun(by_reference, output).estimate()
 
 
 def test_a_preview_shows_the_first_missing_prompt(output):

@@ -17,6 +17,8 @@ from rrg_rewards.utilities.settings import SettingError
 def test_limits_are_the_arguments_of_a_judge_that_are_set():
     assert JudgeLimits().arguments() == {}
     assert JudgeLimits(price_in=0, price_out=2.0).arguments() == {"price": (0, 2.0)}
+    prices = JudgeLimits(price_in=1, price_out=2, price_cached=0.5).arguments()
+    assert prices == {"price": (1, 2), "price_cached": 0.5}
     assert JudgeLimits(tokens_per_minute=5).arguments() == {"tokens_per_minute": 5}
 
 
@@ -25,6 +27,7 @@ def test_limits_are_the_arguments_of_a_judge_that_are_set():
     [
         (JudgeLimits, {"price_in": 1}, "--price-in and --price-out go together"),
         (JudgeLimits, {"price_in": -1, "price_out": 1}, "price_in: must be a positive number, got -1"),
+        (JudgeLimits, {"price_cached": 1}, "price_cached: requires --price-in and --price-out"),
         (JudgeLimits, {"requests_per_minute": 0}, "requests_per_minute: must be a positive number, got 0"),
         (JudgeLimits, {"tokens_per_minute": float("nan")}, "tokens_per_minute: must be a positive number"),
         (CountingSettings, {"max_pairs": 0}, "max_pairs: must be a number from 1, got 0"),

@@ -40,6 +40,7 @@ class Usage:
         retries: Requests repeated after an error or after a rejected answer.
         failures: Items without a result, by kind of failure.
         prompt_tokens: Tokens of prompts, as counted by the server.
+        cached_prompt_tokens: Those of them that the server took from its prefix cache; ``None`` if no reply has said.
         completion_tokens: Tokens of answers, as counted by the server, including those of rejected answers.
         cost: Cost of the tokens; ``None`` without a price.
     """
@@ -49,8 +50,29 @@ class Usage:
     retries: int = 0
     failures: Mapping[FailureKind, int] = field(default_factory=dict)
     prompt_tokens: int = 0
+    cached_prompt_tokens: int | None = None
     completion_tokens: int = 0
     cost: float | None = None
+
+
+def token_cost(
+    prompt: int, completion: int, cached: int, price: tuple[float, float], price_cached: float | None = None
+) -> float:
+    """Return the cost of tokens.
+
+    Args:
+        prompt: Number of prompt tokens, with the cached ones.
+        completion: Number of completion tokens.
+        cached: Number of prompt tokens from the server's prefix cache.
+        price: Price of a million prompt tokens and of a million completion tokens.
+        price_cached: Price of a million cached prompt tokens; ``None`` for that of the other prompt tokens.
+
+    Example:
+        >>> token_cost(1_000_000, 250_000, 800_000, price=(1.0, 4.0), price_cached=0.25)
+        1.4
+    """
+    price_cached = price[0] if price_cached is None else price_cached
+    return (price[0] * (prompt - cached) + price_cached * cached + price[1] * completion) / 1e6
 
 
 class UsageCounter:
@@ -58,6 +80,7 @@ class UsageCounter:
 
     Args:
         price: Price of a million prompt tokens and of a million completion tokens, in any currency.
+        price_cached: Price of a million prompt tokens from the server's prefix cache; ``None`` for that of the others.
 
     Example:
         >>> counter = UsageCounter(price=(1.0, 4.0))
@@ -67,8 +90,9 @@ class UsageCounter:
         (1.5, {'deadline': 1})
     """
 
-    def __init__(self, price: tuple[float, float] | None = None) -> None:
+    def __init__(self, price: tuple[float, float] | None = None, price_cached: float | None = None) -> None:
         self._price = price
+        self._price_cached = price_cached
         self._counts: Counter[str] = Counter()
         self._failures: Counter[FailureKind] = Counter()
         self._lock = threading.Lock()
@@ -89,8 +113,13 @@ class UsageCounter:
             counts, failures = dict(self._counts), dict(self._failures)
         cost = None
         if self._price is not None:
-            prompt, completion = self._price
-            cost = (prompt * counts.get("prompt_tokens", 0) + completion * counts.get("completion_tokens", 0)) / 1e6
+            cost = token_cost(
+                counts.get("prompt_tokens", 0),
+                counts.get("completion_tokens", 0),
+                counts.get("cached_prompt_tokens", 0),
+                self._price,
+                self._price_cached,
+            )
         return Usage(**counts, failures=failures, cost=cost)
 
 
@@ -209,7 +238,7 @@ class ChatClient:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
-        self.usage = UsageCounter(settings.price)
+        self.usage = UsageCounter(settings.price, settings.price_cached)
         self.sessions = _Sessions(self._open, settings.concurrency)
         self._format = FormatChoice(settings.response_format)
         self._retries = Retries(settings.max_retries, settings.first_pause, longest_hold=settings.timeout)
@@ -259,6 +288,8 @@ class ChatClient:
                     self._format.settle(response_format)
                 tokens = reply_tokens(reply)
                 self.usage.add(prompt_tokens=tokens.prompt, completion_tokens=tokens.completion)
+                if tokens.cached is not None:
+                    self.usage.add(cached_prompt_tokens=tokens.cached)
                 return reply_text(reply)
 
     async def _send(self, session: Session, body: Mapping[str, Any]) -> object:
@@ -282,7 +313,7 @@ class ChatClient:
                 post = session.client.post("/chat/completions", cast_to=object, body=body)
                 reply: object = await within(self.settings.timeout, post)
                 # The expected number of tokens stays if the reply contains no counts.
-                if taken := sum(reply_tokens(reply)):
+                if taken := reply_tokens(reply).total:
                     admission.settle(taken)
                 return reply
             except asyncio.TimeoutError:

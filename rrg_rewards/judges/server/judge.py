@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Generic
 
-from rrg_rewards.judges.base import AnswerError, Item, Judge, JudgeFailure, JudgeTask, Result
+from rrg_rewards.judges.base import AnswerError, Item, Judge, JudgeFailure, JudgeTask, Result, in_request_order
 from rrg_rewards.judges.server.cache import LOCK_SECONDS, AnswerCache
 from rrg_rewards.judges.server.client import ChatClient, Session, Usage
 from rrg_rewards.judges.server.requests import answer_key, hash_json
@@ -44,6 +44,9 @@ class OpenAIJudge(Judge):
     sampling. The task checks cached answers again.
 
     A cache that cannot be opened, read or written is as good as none; the judge warns once.
+
+    **Order.** Items that share a part of their prompts (:meth:`rrg_rewards.judges.JudgeTask.shared_part`), such as the
+    reference, are requested one after the other, for the prefix cache of the server.
 
     **Privacy.** Report text is sent only to ``base_url``, which must be on this machine unless ``allow_remote`` is set.
     Redirects are not followed, and proxies from the environment are not used for loopback addresses. Messages,
@@ -176,7 +179,8 @@ class _Evaluation(Generic[Item, Result]):
         """Return for each item its result or its failure."""
         seconds = self._settings.batch_deadline
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
-        unique = [item for item in dict.fromkeys(self._items) if not self._is_refused(item)]
+        sent = (item for item in dict.fromkeys(self._items) if not self._is_refused(item))
+        unique = in_request_order(self._task, sent)
         with _progress_bar("judging", len(unique), self._settings.progress) as done:
             try:
                 unknown = await self._recall(unique, deadline, done)

@@ -14,7 +14,7 @@ _MINUTE = 60.0
 # Maximum seconds between checks of a waiting call. Finished calls may have used fewer tokens than expected.
 _LONGEST_NAP = 1.0
 # For English reports and instructions in the vocabularies of current models.
-_CHARACTERS_PER_TOKEN = 4
+CHARACTERS_PER_TOKEN = 4
 # Tokens that a chat format adds to a message.
 _TOKENS_PER_MESSAGE = 4
 # Expected tokens of an answer without a maximum.
@@ -152,7 +152,7 @@ def estimated_tokens(texts: Iterable[str]) -> int:
         >>> estimated_tokens(["No pleural effusion or pneumothorax."])
         13
     """
-    return sum(_TOKENS_PER_MESSAGE + math.ceil(len(text) / _CHARACTERS_PER_TOKEN) for text in texts)
+    return sum(_TOKENS_PER_MESSAGE + math.ceil(len(text) / CHARACTERS_PER_TOKEN) for text in texts)
 
 
 def expected_tokens(body: Mapping[str, Any]) -> int:

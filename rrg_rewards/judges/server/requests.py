@@ -81,23 +81,31 @@ class Tokens(NamedTuple):
     Attributes:
         prompt: Tokens of the prompt.
         completion: Tokens of the answer.
+        cached: Tokens of the prompt that the server took from its prefix cache; ``None`` if the reply does not say.
     """
 
     prompt: int
     completion: int
+    cached: int | None
+
+    @property
+    def total(self) -> int:
+        """Tokens of prompt and answer."""
+        return self.prompt + self.completion
 
 
 def reply_tokens(reply: object) -> Tokens:
-    """Return the token counts in a reply. A missing or impossible count is 0.
+    """Return the token counts in a reply. A missing or impossible count is 0, or ``None`` for cached tokens.
 
     Example:
         >>> reply_tokens({"usage": {"prompt_tokens": 7, "completion_tokens": "many"}})
-        Tokens(prompt=7, completion=0)
+        Tokens(prompt=7, completion=0, cached=None)
     """
     usage = reply.get("usage") if isinstance(reply, Mapping) else None
     if not isinstance(usage, Mapping):
-        return Tokens(0, 0)
-    return Tokens(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+        return Tokens(0, 0, None)
+    prompt = _count(usage.get("prompt_tokens"))
+    return Tokens(prompt, _count(usage.get("completion_tokens")), _cached(usage.get("prompt_tokens_details"), prompt))
 
 
 def reply_text(reply: object) -> str:
@@ -130,6 +138,13 @@ def reply_text(reply: object) -> str:
 
 def _count(tokens: object) -> int:
     return tokens if isinstance(tokens, int) and 0 < tokens <= _MOST_TOKENS else 0
+
+
+def _cached(details: object, prompt: int) -> int | None:
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+    # True is an int.
+    is_count = isinstance(cached, int) and not isinstance(cached, bool) and 0 <= cached <= prompt
+    return cached if is_count else None
 
 
 def _response_format(response_format: ResponseFormat, task: JudgeTask[Any, Any]) -> dict[str, Any] | None:

@@ -56,6 +56,8 @@ class ServerSettings:
         requests_per_minute: Maximum number of calls per minute, evenly spaced; ``None`` for no limit.
         tokens_per_minute: Maximum number of tokens per minute, of prompts and answers; ``None`` for no limit.
         price: Price of a million prompt tokens and of a million completion tokens, for the cost in ``judge.usage``.
+        price_cached: Price of a million prompt tokens that the server takes from its prefix cache; ``None`` for that of
+            the other prompt tokens.
         progress: Whether to show a progress bar on standard error if it is a terminal.
 
     Raises:
@@ -93,6 +95,7 @@ class ServerSettings:
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     price: tuple[float, float] | None = None
+    price_cached: float | None = None
     progress: bool = False
 
     def __post_init__(self) -> None:
@@ -101,6 +104,8 @@ class ServerSettings:
         check_limits(self, _MINIMUM, _POSITIVE)
         if self.response_format not in ("auto", *RESPONSE_FORMATS):
             raise ValueError(unknown_name_message("response_format", self.response_format, ("auto", *RESPONSE_FORMATS)))
+        if self.price_cached is not None and (self.price is None or not self.price_cached >= 0):
+            raise ValueError(f"price_cached must be a price beside those in price, got {self.price_cached!r}")
         object.__setattr__(self, "base_url", self.address.url)
         object.__setattr__(self, "extra_body", _checked_extra_body(dict(self.extra_body or {})))
         object.__setattr__(self, "cache", None if self.cache is None else os.fspath(self.cache))

@@ -1,7 +1,7 @@
 """Task of counting the errors of a candidate report by category and significance: prompt and checks of answers."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,6 +147,10 @@ class CountingTask(PromptTask[ReportPair, CountedErrors]):
             reference=quote_text(item.reference),
             candidate=quote_text(item.candidate),
         )
+
+    def shared_part(self, item: ReportPair) -> Hashable:
+        """Reference."""
+        return item.reference
 
     def parse(self, item: ReportPair, answer: str) -> CountedErrors:
         """Return the errors that an answer lists."""

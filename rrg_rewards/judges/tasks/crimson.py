@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, get_args
@@ -226,6 +226,10 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         if self.prompt == "guidelines":
             instructions = {**instructions, "content": f"{instructions['content']}\n\n{_guidelines()}"}
         return [instructions, data]
+
+    def shared_part(self, item: ReportPair) -> Hashable:
+        """Patient and reference."""
+        return item.context, item.reference
 
     def refusal(self, item: ReportPair) -> JudgeFailure | None:
         """Return a failure if the published prompt, which has no escapes, cannot contain a text of the pair."""

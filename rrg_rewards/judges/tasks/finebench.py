@@ -1,6 +1,6 @@
 """CT-FineBench's tasks for language models: make questions, answer questions, grade answers, and list attributes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
@@ -52,10 +52,13 @@ class Questions:
     Args:
         report: The report.
         items: The questions; their true answers are not part of the prompt.
+        shares_report: Whether other requests have the same report, and not the same questions. The report is then first
+            in the prompt; otherwise the questions are, which all candidates of a reference share.
     """
 
     report: str
     items: tuple[QAItem, ...]
+    shares_report: bool = False
 
 
 @dataclass(frozen=True)
@@ -253,12 +256,18 @@ class AnswersTask(PromptTask[Questions, tuple[Answer, ...]]):
     form = AnswersForm
 
     def _probes(self) -> Sequence[Questions]:
-        return (Questions("", ()), Questions(_PROBE, _PROBES))
+        return (Questions("", ()), Questions(_PROBE, _PROBES), Questions(_PROBE, _PROBES, shares_report=True))
 
     def messages(self, item: Questions) -> list[Message]:
-        """Build the conversation: instructions, then the report and the questions as data."""
+        """Build the conversation: instructions, then the questions and the report as data, what is shared first."""
         questions = [_question_in_words(number, question) for number, question in enumerate(item.items, start=1)]
-        return self._fill(several=SEVERAL_LESIONS, report=quote_text(item.report), questions="\n".join(questions))
+        parts = ["<questions>", *questions, "</questions>"], ["<report>", quote_text(item.report), "</report>"]
+        data = "\n\n".join("\n".join(part) for part in (parts[::-1] if item.shares_report else parts))
+        return self._fill(several=SEVERAL_LESIONS, data=data)
+
+    def shared_part(self, item: Questions) -> Hashable:
+        """The part that is first: questions or report."""
+        return item.report if item.shares_report else item.items
 
     def parse(self, item: Questions, answer: str) -> tuple[Answer, ...]:
         """Return the answer to each question; ``None`` if the report does not state it."""
@@ -365,6 +374,10 @@ class GradesTask(PromptTask[AnswerPairs, tuple[float | None, ...]]):
         ]
         right, partial = _RULES[self.over_specified]
         return self._fill(right=right, partial=partial, answers="\n".join(pairs))
+
+    def shared_part(self, item: AnswerPairs) -> Hashable:
+        """Questions with their true answers."""
+        return item.items
 
     def parse(self, item: AnswerPairs, answer: str) -> tuple[float | None, ...]:
         """Return the grade of each answer; ``None`` for an invalid one."""

@@ -4,7 +4,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -181,6 +181,10 @@ class GradingTask(PromptTask[GradingItem, WrittenReport]):
             tier=_tier_in_words(self.system, item.tier),
             order=", ".join(_order(self.system, item)),
         )
+
+    def shared_part(self, item: GradingItem) -> Hashable:
+        """Reference."""
+        return item.reference
 
     def parse(self, item: GradingItem, answer: str) -> WrittenReport:
         """Return the report that an answer contains."""

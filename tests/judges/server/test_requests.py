@@ -18,7 +18,7 @@ from tiny_task import LengthTask, good_answer
 
 from rrg_rewards.judges import OpenAIJudge
 from rrg_rewards.judges.base import AnswerError
-from rrg_rewards.judges.server.requests import answer_key, reply_text
+from rrg_rewards.judges.server.requests import answer_key, reply_text, reply_tokens
 from rrg_rewards.judges.server.settings import ServerSettings
 
 
@@ -122,6 +122,20 @@ def test_reply_tokens_ignores_impossible_counts(tokens):
         assert evaluate(judge, ["a"]) == [1]
     assert (judge.usage.prompt_tokens, judge.usage.completion_tokens) == (100, 0)
     assert judge.usage.cost == 1e-4
+
+
+@pytest.mark.parametrize(
+    "details", [{"cached_tokens": 101}, {"cached_tokens": -1}, {"cached_tokens": True}, {}, 5, None]
+)
+def test_reply_tokens_of_impossible_or_missing_cached_tokens_are_none(details):
+    tokens = reply_tokens({"usage": {"prompt_tokens": 100, "completion_tokens": 3, "prompt_tokens_details": details}})
+    assert tokens == (100, 3, None)
+
+
+@pytest.mark.parametrize("cached", [0, 64, 100])
+def test_reply_tokens_reads_cached_tokens(cached):
+    usage = {"prompt_tokens": 100, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": cached}}
+    assert reply_tokens({"usage": usage}) == (100, 3, cached)
 
 
 class FreeTask(LengthTask):

@@ -19,6 +19,8 @@ from rrg_rewards.judges import OpenAIJudge
         ({"response_format": "json_shema"}, "did you mean 'json_schema'"),
         ({"extra_body": {"model": "x"}}, "extra_body must not set model"),
         ({"extra_body": {"x": {1}}}, "extra_body must be JSON"),
+        ({"price_cached": 0.1}, "price_cached must be a price beside those in price, got 0.1"),
+        ({"price": (1.0, 2.0), "price_cached": -0.1}, "price_cached must be a price beside those in price, got -0.1"),
         ({"requests_per_minute": 0}, "requests_per_minute must be positive, got 0"),
     ],
 )

@@ -184,6 +184,17 @@ def test_answers_prompt_does_not_contain_the_answers() -> None:
     assert not any(item.answer in system["content"] + user["content"] for item in ASKED if item.answer != "yes")
 
 
+@pytest.mark.parametrize(("shares_report", "end"), [(False, "</questions>"), (True, "</report>")])
+def test_answers_prompt_begins_with_what_requests_share(shares_report: bool, end: str) -> None:
+    questions = [item for item in items(*HONEST) if isinstance(item, QAItem)]
+    asked = [("Nodule.", (questions[0],)), ("Nodule." if shares_report else "Effusion.", (questions[shares_report],))]
+    first, second = (AnswersTask().messages(Questions(*one, shares_report)) for one in asked)
+    assert first[0] == second[0]
+    contents = [messages[1]["content"].partition(end) for messages in (first, second)]
+    assert contents[0][0] == contents[1][0]
+    assert contents[0][2] != contents[1][2]
+
+
 def test_grades_task() -> None:
     task, pairs = GradesTask(), AnswerPairs(ASKED[1:4], ("12 mm", "right lobe", "smooth"))
     told = block(task.messages(pairs)[1]["content"], "answers").splitlines()
