@@ -434,9 +434,10 @@ class _Measuring:
                 f"the column {self.rows.group!r} has the value {ALL_ROWS!r}, which names the result of all rows; "
                 "rename the value",
             )
-        for name in dict.fromkeys(self.rows.groups or ()):
-            groups[name] = torch.tensor([row for row, group in enumerate(self.rows.groups or ()) if group == name])
-        return groups
+        rows: dict[str, list[int]] = {}
+        for row, name in enumerate(self.rows.groups or ()):
+            rows.setdefault(name, []).append(row)
+        return groups | {name: torch.tensor(own) for name, own in rows.items()}
 
     def _pairs(self) -> list[tuple[str, str]]:
         """Return the pairs of scores to compare."""

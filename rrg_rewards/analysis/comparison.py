@@ -335,9 +335,12 @@ def _groups(reports: int, by: Mapping[str, Sequence[str | None]]) -> Iterator[tu
     """Yield column and name of each group with the indices of its reports; first all reports."""
     yield None, None, torch.arange(reports)
     for column, names in by.items():
-        for name in dict.fromkeys(names):
+        rows: dict[str, list[int]] = {}
+        for row, name in enumerate(names):
             if name is not None:
-                yield column, name, torch.tensor([row for row, group in enumerate(names) if group == name])
+                rows.setdefault(name, []).append(row)
+        for name, own in rows.items():
+            yield column, name, torch.tensor(own)
 
 
 def _check(metrics: Sequence[MetricRuns], baseline: str | None, by: Mapping[str, Sequence[str | None]]) -> list[str]:

@@ -52,8 +52,9 @@ fails, the rows scored so far are kept in NAME.partial.csv. - reads standard inp
 --references is ground_truth.json, --label-table ground_truth.csv, and --labeler radbert:CHECKPOINT labels the
 predictions. --json writes the official metrics.json, and --output the labels of the predictions.
 
---html writes a page that opens offline, with intervals, distributions, a table of all pairs and a view of each pair. It
-contains no report text without --with-text. The scores of all pairs, and the texts, then stay in memory.
+--html writes a page that opens offline, with intervals, distributions, a table of the pairs and a view of each pair. It
+contains no report text without --with-text. Of more than 10,000 pairs the table shows every k-th; the values and
+distributions are those of all.
 
 --dry-run scores nothing and sends nothing: for crimson with a language model it estimates requests, tokens, cost and
 time, of all runs, without what the cache of the judge may hold.
@@ -224,13 +225,13 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     metrics = make_metrics(settings_from(args, MetricChoice))
     columns, settings = settings_from(args, PairColumns), settings_from(args, ScoreSettings)
     is_parquet = outputs.output is not None and table_format(outputs.output, outputs.format) == "parquet"
-    rows = None if page.html is None else _page_rows(page.with_text)
     with BatchedTable(args.table, args.format, args.delimiter, settings.batch_size) as batches:
         columns, tables = join_references(columns, batches, args.delimiter)
         pairs = PairReader(columns, tables, metrics, args.table, args.delimiter, is_parquet)
         pairs.check(terminal)
         if args.dry_run:
             return _show_estimates(pairs, metrics, outputs, terminal)
+        rows = None if page.html is None else _page_rows(page.with_text, pairs.rows)
         keep = None if rows is None else _keeper(rows, columns.id_column)
         scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, log=terminal)
         try:
@@ -251,10 +252,10 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _page_rows(with_text: bool) -> "ScoreRows":
+def _page_rows(with_text: bool, pairs: int) -> "ScoreRows":
     from rrg_rewards.pages.score_page import ScoreRows
 
-    return ScoreRows(with_text)
+    return ScoreRows(with_text, pairs)
 
 
 # The options of an evaluation with a layout; the others belong to scores of pairs.

@@ -5,7 +5,7 @@ times that a row was drawn, so that pairs of rows are compared only once.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
 import torch
@@ -234,16 +234,19 @@ def perm_both_test(
     value = float(human_agreement(first, target, statistic, units) - human_agreement(second, target, statistic, units))
     if math.isnan(value):
         return PermutationTest(value, math.nan, math.nan, math.nan)
-    exchanged = torch.rand(num_permutations, len(target), generator=generator) < 0.5
     # All scores as rows of both metrics; a permutation gives weight 1 to one row of each pair.
     both = torch.cat([_standardised(scores, statistic) for scores in (first, second)])
     judged = torch.cat([target, target])
     together = None if units is None else torch.cat([units, units])
-    ours, theirs = (
-        _weighted_agreement(both, judged, torch.cat([weight, ~weight], 1), statistic, together)
-        for weight in (~exchanged, exchanged)
-    )
-    return PermutationTest(value, permutation_p_value(value, ours - theirs), *percentile_interval(ours - theirs))
+    parts = []
+    for exchanged in _coin_flips(num_permutations, len(target), generator):
+        ours, theirs = (
+            _weighted_agreement(both, judged, torch.cat([weight, ~weight], 1), statistic, together)
+            for weight in (~exchanged, exchanged)
+        )
+        parts.append(ours - theirs)
+    found = torch.cat(parts)
+    return PermutationTest(value, permutation_p_value(value, found), *percentile_interval(found))
 
 
 def _weighted_agreement(
@@ -346,8 +349,17 @@ def _permutation(rows: int, units: Tensor | None, generator: torch.Generator) ->
 def _flipped(scores: Tensor, target: Tensor, times: int, generator: torch.Generator) -> Tensor:
     """Return the agreement with preferences of random sign, ``times`` times."""
     right = ((1 + scores.double().sign() * target.double().sign()) / 2)[target != 0]
-    flipped = torch.rand(times, len(right), generator=generator) < 0.5
-    return torch.where(flipped, 1 - right, right).mean(1)
+    flips = _coin_flips(times, len(right), generator)
+    return torch.cat([torch.where(flipped, 1 - right, right).mean(1) for flipped in flips])
+
+
+def _coin_flips(times: int, rows: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield ``times`` rows of ``(B, N)`` fair coin flips in parts. All parts together are those of one draw."""
+    # A multiple of the rows of a chunk of both metrics, so that chunks do not depend on the parts.
+    chunk = max(1, _CHUNK // (2 * rows))
+    at_once = chunk * max(1, _PERMUTED_AT_ONCE // (2 * rows * chunk))
+    for start in range(0, times, at_once):
+        yield torch.rand(min(at_once, times - start), rows, generator=generator) < 0.5
 
 
 def _without_agreement(scores: Tensor, target: Tensor, statistic: str) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 from rrg_rewards.analysis.agreement import RatedRows
 from rrg_rewards.pages.charts import Interval, Intervals, Matrix, Scatter, cards
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, shown_p, table
-from rrg_rewards.pages.page import Column, Page, Pane, Rows
+from rrg_rewards.pages.page import Column, Page, Pane, Rows, sample_note
 from rrg_rewards.pages.plots import draw_png
 
 # Points of a plot; more cannot be told apart.
@@ -43,7 +43,8 @@ def agreement_page(
         **{f"Signature of {name}": text for name, text in result["signatures"].items()},
     }
     lead = f"{result['rows']} rows: agreement of {', '.join(_scores(columns, human))} with {', '.join(human)}."
-    return Page("Agreement with human judgements", lead, sections, rows, facts)
+    lead += sample_note(len(rows.names), "rows")
+    return Page("Agreement with human judgements", lead, sections, rows.sampled(), facts)
 
 
 def table_agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:

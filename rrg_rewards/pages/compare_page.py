@@ -12,7 +12,7 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.markup import Markup, shown_interval, shown_number, shown_p, table
-from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows
+from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, sample_note
 from rrg_rewards.pages.score_page import one_text
 
 
@@ -47,6 +47,7 @@ def compare_page(
     columns = [column for one in result.all_reports.metrics for column in _columns(one, len(names))]
     others = [system for system in result.systems if system != result.baseline]
     lead = f"{result.all_reports.rows} reports: {', '.join(others)} compared with {result.baseline}."
+    lead += sample_note(len(names), "reports")
     sides = ["Reference", *result.systems]
     facts = {
         "Intervals": f"bootstrap, {result.num_resamples} draws of the reports, seed {result.seed}",
@@ -55,7 +56,8 @@ def compare_page(
         **{f"Signature of {one.metric}": one.signature for one in result.all_reports.metrics if one.signature},
     }
     title = f"Comparison with {result.baseline}"
-    return Page(title, lead, sections, Rows("report", names, columns, panes, findings, sides), facts)
+    rows = Rows("report", names, columns, panes, findings, sides).sampled()
+    return Page(title, lead, sections, rows, facts)
 
 
 def table_comparison_page(compared: TableComparison, columns: PairColumns, with_text: bool) -> Page:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +21,9 @@ from rrg_rewards.version import __version__
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Digits of a number in the data of a page.
 _DIGITS = 6
+
+MOST_ROWS = 10_000
+"""Maximum number of rows of a page. A browser opens, searches and sorts so many without delay."""
 
 Cell = float | int | str | None
 
@@ -70,6 +73,25 @@ class Rows:
     findings: Sequence[Sequence[Sequence[Any]] | None] | None = None
     sides: Sequence[str] = ("Reference", "Candidate")
 
+    def sampled(self, most: int = MOST_ROWS) -> "Rows":
+        """Return every k-th row, so that there are at most ``most``; all rows if there are no more.
+
+        Example:
+            >>> rows = Rows("report", ["1", "2", "3"], [Column("crg", [0.1, 0.2, 0.3])])
+            >>> rows.sampled(2).names
+            ['1', '3']
+        """
+        step = row_step(len(self.names), most)
+        if step == 1:
+            return self
+        return replace(
+            self,
+            names=self.names[::step],
+            columns=[replace(column, cells=column.cells[::step]) for column in self.columns],
+            panes=[replace(pane, texts=pane.texts[::step]) for pane in self.panes],
+            findings=None if self.findings is None else self.findings[::step],
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the data that the page's script reads."""
         return {
@@ -108,6 +130,32 @@ class Page:
     sections: Mapping[str, Sequence[Markup]]
     rows: Rows | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def row_step(rows: int, most: int = MOST_ROWS) -> int:
+    """Return the distance of rows of which at most ``most`` of ``rows`` are taken.
+
+    Example:
+        >>> row_step(10_000), row_step(10_001), row_step(0)
+        (1, 2, 1)
+    """
+    return max(1, -(-rows // most))
+
+
+def sample_note(rows: int, noun: str, most: int = MOST_ROWS) -> str:
+    """Return what the lead of a page says if its table is a sample of the rows; empty if it has all of them.
+
+    Example:
+        >>> sample_note(25_000, "reports")
+        ' The table shows 8334 of them, one in 3; the values and distributions are those of all 25000 reports.'
+    """
+    step = row_step(rows, most)
+    if step == 1:
+        return ""
+    shown = -(-rows // step)
+    return (
+        f" The table shows {shown} of them, one in {step}; the values and distributions are those of all {rows} {noun}."
+    )
 
 
 def _cell(cell: Cell) -> Cell:

@@ -4,26 +4,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.crimson import CrimsonScores
+from rrg_rewards.metrics.judged import JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
-from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows
+from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, row_step, sample_note
 
 # Explanations that contain names and reasons, but no text of a report.
 _WITHOUT_TEXT = frozenset(("failure",))
 
 
 class ScoreRows:
-    """Rows of the page of scores. All scores stay in memory, and the texts with ``with_text``.
+    """Rows of the page of scores.
+
+    The page has at most :data:`~rrg_rewards.pages.page.MOST_ROWS` rows, every k-th of the pairs. Their scores stay in
+    memory, with their texts if ``with_text`` is set; of the other pairs only numbers.
 
     Args:
         with_text: Whether the page contains reports, findings and reasons.
+        pairs: Number of pairs that will be added; ``None`` to keep all.
 
     Example:
         >>> from rrg_rewards.metrics import BLEU
@@ -33,8 +39,12 @@ class ScoreRows:
         ['bleu']
     """
 
-    def __init__(self, with_text: bool) -> None:
+    def __init__(self, with_text: bool, pairs: int | None = None) -> None:
         self.with_text = with_text
+        self._step = 1 if pairs is None else row_step(pairs)
+        self._added = 0
+        # Scores of all pairs, for distributions, and those of the rows of the page.
+        self._all: dict[str, list[Scores]] = {}
         self._scores: dict[str, list[Scores]] = {}
         self._names: list[str] = []
         self._predictions: list[str | None] = []
@@ -59,25 +69,39 @@ class ScoreRows:
             references: Reference reports, or several for each candidate.
             names: Names of the pairs. Default: numbers from 1.
         """
-        first = len(self._names) + 1
-        given = range(first, first + len(predictions)) if names is None else names
-        self._names += [str(name) for name in given]
+        given = range(self._added + 1, self._added + 1 + len(predictions)) if names is None else names
+        shown = range(-self._added % self._step, len(predictions), self._step)
+        self._added += len(predictions)
+        self._names += [str(given[row]) for row in shown]
         if self.with_text:
-            self._predictions += predictions
-            self._references += [one_text(reference) for reference in references]
+            self._predictions += [predictions[row] for row in shown]
+            kept = [references[row] for row in shown]
+            self._references += map(one_text, kept)
             self._joined |= any(
-                isinstance(reference, Sequence) and not isinstance(reference, str) for reference in references
+                isinstance(reference, Sequence) and not isinstance(reference, str) for reference in kept
             )
         for name, one in scores.items():
-            self._scores.setdefault(name, []).append(one)
+            if self._step == 1:
+                self._scores.setdefault(name, []).append(one)
+                continue
+            # Evaluations of judges are much larger than their scores.
+            self._all.setdefault(name, []).append(Scores(one.value) if isinstance(one, JudgedScores) else one)
+            self._scores.setdefault(name, []).append(one.take(torch.tensor(shown, dtype=torch.long)))
+
+    @property
+    def note(self) -> str:
+        """What the page says if its table is a sample of the pairs."""
+        return sample_note(self._added, "pairs") if self._step > 1 else ""
 
     def rescale(self, name: str, function: Callable[[Scores], Scores]) -> None:
         """Replace the scores of a metric whose scores depend on the whole corpus."""
-        self._scores[name] = [function(one) for one in self._scores[name]]
+        for kept in (self._scores, self._all):
+            if name in kept:
+                kept[name] = [function(one) for one in kept[name]]
 
     def values(self, name: str) -> list[float]:
         """Return the scores of a metric, without those of unscorable pairs."""
-        return [value for one in self._scores[name] for value in one.value[one.scored].tolist()]
+        return [value for one in (self._all or self._scores)[name] for value in one.value[one.scored].tolist()]
 
     def rows(self) -> Rows:
         """Return the rows: scores, parts and explanations; and texts and findings if they are asked for."""
@@ -159,7 +183,7 @@ def score_page(summary: Mapping[str, Any], rows: ScoreRows) -> Page:
         **{f"Signature of {name}": entry["signature"] for name, entry in metrics.items()},
     }
     values = ", ".join(f"{name} {shown_number(entry['value'])}" for name, entry in metrics.items())
-    lead = f"{summary['rows']} report pairs: {values}."
+    lead = f"{summary['rows']} report pairs: {values}." + rows.note
     shown = {heading: parts for heading, parts in sections.items() if parts}
     return Page(f"Scores of {summary['prediction_column']}", lead, shown, rows.rows(), facts)
 

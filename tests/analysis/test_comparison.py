@@ -142,3 +142,20 @@ def test_runs_of_different_lengths() -> None:
         compare_runs([MetricRuns("other", runs, True)])
     with pytest.raises(ValueError, match="'b' must have at least one run"):
         compare_runs([MetricRuns("other", {"a": runs["a"], "b": []}, True)])
+
+
+def test_compare_runs_reads_groups_once_however_many_there_are():
+    class Names(list):
+        reads = 0
+
+        def __iter__(self):
+            Names.reads += 1
+            return super().__iter__()
+
+    scores = Scores(torch.arange(30).double())
+    runs = MetricRuns("score", {"a": [scores], "b": [scores]}, True)
+    names = Names([None, *(f"group {row % 10}" for row in range(29))])
+    result = compare_runs([runs], by={"site": names}, num_resamples=0, num_permutations=0)
+    assert Names.reads == 1
+    assert [group.group for group in result.groups[1:]] == [f"group {number}" for number in range(10)]
+    assert result.groups[2].metrics[0].rows.tolist() == [2, 12, 22]

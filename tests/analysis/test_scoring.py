@@ -1,11 +1,12 @@
 """Scores of tables from Python: values of the metrics, outputs, and what is kept of a run that fails."""
 
 import math
+import weakref
 
 import pytest
 
 from rrg_rewards.analysis import MetricChoice, PairColumns, ScoreSettings, make_metrics, score_table
-from rrg_rewards.data import read_table
+from rrg_rewards.data import Table, read_table
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.metrics import BLEU, ROUGE, ReportCRG
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
@@ -183,3 +184,25 @@ def test_score_table_refuses_columns_that_no_metric_takes(pairs, columns, metric
     with pytest.raises(SettingError) as caught:
         score_table(pairs, metrics, columns=PairColumns(**columns), settings=QUICK)
     assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize("options", [{}, {"crg.prior": 0.2}])
+def test_score_table_holds_few_batches_of_the_table_in_memory(tmp_path, monkeypatch, options):
+    made, held = [], []
+    check = Table.__post_init__
+
+    def counted(self):
+        check(self)
+        made.append(weakref.ref(self))
+        held.append(sum(one() is not None for one in made))
+
+    path = tmp_path / "pairs.csv"
+    path.write_text("prediction,reference\n" + "Normal.,Hiatal hernia.\n" * 60)
+    metrics = make_metrics(MetricChoice(metrics=["crg", "bleu"], set=options))
+    monkeypatch.setattr(Table, "__post_init__", counted)
+    settings = ScoreSettings(bootstrap=0, batch_size=2)
+    score_table(path, metrics, settings=settings, output=tmp_path / "scores.csv")
+    # Of 30 batches: the one that is read, the one that is scored, and the one that is written.
+    assert len(made) >= 60
+    assert max(held) <= 6
+    assert len(read_table(tmp_path / "scores.csv")) == 60

@@ -272,3 +272,23 @@ def test_perm_both_holds_its_level() -> None:
         # Another unit of measurement changes nothing.
         rejected += perm_both_test(first, 100 * second + 7, target, num_permutations=99, seed=seed).p_value <= 0.05
     assert 2 <= rejected <= 20
+
+
+@pytest.mark.parametrize("statistic", ["kendall", "pearson", "preference"])
+def test_permutations_do_not_depend_on_how_many_are_in_memory(statistic, monkeypatch):
+    generator = torch.Generator().manual_seed(5)
+    first, second, target = (torch.randn(70, generator=generator).double() for _ in range(3))
+
+    def tests():
+        both = perm_both_test(first, second, target, statistic, num_permutations=101)
+        return both, agreement_permutation_test(first, target, statistic, num_permutations=101)
+
+    expected = tests()
+    drawn = []
+    rand = torch.rand
+    monkeypatch.setattr(torch, "rand", lambda *shape, **options: drawn.append(shape) or rand(*shape, **options))
+    monkeypatch.setattr("rrg_rewards.functional.agreement._CHUNK", 500)
+    monkeypatch.setattr("rrg_rewards.functional.agreement._PERMUTED_AT_ONCE", 2000)
+    assert tests() == expected
+    assert drawn
+    assert max(math.prod(shape) for shape in drawn) <= 1000
