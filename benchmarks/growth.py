@@ -6,13 +6,15 @@
 
 Each cell is a process of its own that runs the real command line: its wall-clock seconds, the seconds of the processor,
 and the peak of its resident memory. Sizes are in thousands of pairs. A command that does not end within ``--limit``
-seconds is stopped, which the table says, and its larger sizes are not started. The exponent is the slope between two
-sizes on logarithmic axes, of the time and of the memory above that of the smallest size. The exponent of time is near 1
-if the time of a pair is constant, and below 1 where the start of the process counts.
+seconds is stopped, which the table says, and its larger sizes are not started. The exponents are the slopes of the
+processor time and of the peak memory between two sizes on logarithmic axes; the table shows those of the two largest
+sizes that ended. That of time is near 1 if the time of a pair is constant, and below 1 where the start of the process
+counts. Bytes per pair are the further peak memory between the smallest and the largest size.
 
 Tables are written as streams to a temporary folder and removed at the end. The reports are made of the sentences of
 CT-RATE's pairs in the shared folder, or of phantom studies if there are none: the sentences of a report are recombined,
-and their numbers are drawn. Equal seeds give equal tables. Every report is new, so that nothing is remembered.
+and their numbers are drawn. Equal seeds give equal tables. No two reports are equal, but sentences without a number
+repeat, and the finding engine remembers these: times per pair are below those of new sentences.
 """
 
 import argparse
