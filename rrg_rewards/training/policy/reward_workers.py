@@ -305,7 +305,8 @@ def _cores() -> int:
 def tell_share(share: float, chosen: OverlapName | Literal["auto"] | None) -> None:
     """Log the share of the rewards, and what computes them in the background from now on."""
     if chosen == "auto":
-        text = "overlap_rewards='auto': nothing is computed in the background"
+        why = "at most 1 %" if share <= SHARE else "no core is free for rules, or a function may draw random numbers"
+        text = f"overlap_rewards='auto': nothing is computed in the background ({why})"
     elif chosen is not None:
         text = f"overlap_rewards='auto': they are computed in the background from now on, as with {chosen!r}"
     else:
