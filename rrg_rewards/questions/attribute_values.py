@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from rrg_rewards.findings.lexicon.cues import cue_words
@@ -13,7 +12,7 @@ from rrg_rewards.findings.reading.phrases import PhraseCompiler, WordBits
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.questions.locations import Place, places_in
 from rrg_rewards.questions.schema import AttributeSpec
-from rrg_rewards.questions.vocabulary import Hit, answer_vocabulary
+from rrg_rewards.questions.vocabulary import Hit, Meanings, answer_vocabulary
 from rrg_rewards.utilities.names import unknown_name_message
 
 # Maximum number of words between a denial and the phrase that it denies, and between a number and a finding's name.
@@ -140,6 +139,15 @@ class AttributeValueReader:
             self.values = frozenset(value for name in named for value in vocabulary.groups.get(name, (name,)))
         self.is_change = "stable" in self.values
         self.is_number = {"multiple", "single"} <= self.values
+        self.is_place = spec.answer_type == "location"
+        # Names in the meanings of the phrases that can state the attribute; None if they are no phrases.
+        self.names: frozenset[str] | None = self.values
+        if self.is_place:
+            self.names = frozenset(("right", "left", "both", *self.parts, *self.details))
+        elif spec.answer_type == "numeric":
+            self.names = None
+        # Meanings of a phrase without those that state no place of the attribute.
+        self._placed: dict[Meanings, Meanings] = {}
 
     def read(
         self, sentence: Sentence, hits: Sequence[Hit], sizes: Sequence[Modifier], span: Span | None
@@ -152,10 +160,10 @@ class AttributeValueReader:
             sizes: Sizes of the finding.
             span: Span of the finding's name; ``None`` if an earlier sentence names the finding.
         """
-        if self.spec.answer_type == "numeric":
+        if self.names is None:
             return self._numbers(sentence, sizes)
-        if self.spec.answer_type == "location":
-            return self._places(sentence, hits)
+        if self.is_place:
+            return self._places(sentence, hits) if hits else ()
         found: dict[object, None] = {}
         for hit in hits:
             for kind, name in hit.meanings:
@@ -200,12 +208,11 @@ class AttributeValueReader:
         return () if size is None else (size,)
 
     def _places(self, sentence: Sentence, hits: Sequence[Hit]) -> tuple[Place, ...]:
-        known = {"part": self.parts, "detail": self.details}
         kept = []
         for hit in hits:
-            meanings = tuple(
-                (kind, name) for kind, name in hit.meanings if kind == "side" or name in known.get(kind, ())
-            )
+            meanings = self._placed.get(hit.meanings)
+            if meanings is None:
+                meanings = self._placed[hit.meanings] = self._place_meanings(hit.meanings)
             if meanings and not sentence.denied(hit):
                 kept.append(Hit(hit.start, hit.end, meanings))
         if not kept:
@@ -217,8 +224,15 @@ class AttributeValueReader:
         ]
         if "lung" in self.spec.values[:1]:
             # "Bilateral atelectasis" means atelectasis in both lungs.
-            places = [replace(place, part="lung") if place.side and not place.part else place for place in places]
+            places = [
+                Place(place.side, "lung", place.details) if place.side and not place.part else place for place in places
+            ]
         return tuple(places)
+
+    def _place_meanings(self, meanings: Meanings) -> Meanings:
+        """Return the meanings of a phrase that state a place of the attribute."""
+        known = {"part": self.parts, "detail": self.details}
+        return tuple((kind, name) for kind, name in meanings if kind == "side" or name in known.get(kind, ()))
 
 
 def _is_bound(before: Sequence[str]) -> bool:

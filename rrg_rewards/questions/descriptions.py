@@ -93,35 +93,37 @@ class _Owners:
     def __init__(self, sentence: Sentence, spans: Sequence[Span], numbers: Sequence[int]) -> None:
         self.sentence, self.numbers = sentence, numbers
         self.spans = sorted({span.end: span for span in reversed(spans)}.values(), key=lambda span: span.end)
-        of_token = [
-            owner if owner < 0 or numbers[self.spans[owner].end - 1] == number else -1
-            for owner, number in zip(attribute_reader().owners(sentence.tokens, self.spans), numbers, strict=True)
-        ]
+        of_token = attribute_reader().owners(sentence.tokens, self.spans)
+        if numbers[-1]:
+            of_token = [
+                owner if owner < 0 or numbers[self.spans[owner].end - 1] == number else -1
+                for owner, number in zip(of_token, numbers, strict=True)
+            ]
         self.index_of_end = {span.end: k for k, span in enumerate(self.spans)}
         self.hits: list[list[Hit]] = [[] for _ in self.spans]
         self.sizes: list[list[Modifier]] = [[] for _ in self.spans]
+        has_unnamed = not _UNNAMED.isdisjoint(sentence.tokens)
         for hit in sentence.hits:
             owner = of_token[hit.start]
-            if owner >= 0 and not self._is_of_something_unnamed(hit, self.spans[owner]):
+            if owner >= 0 and not (has_unnamed and self._is_of_something_unnamed(hit, self.spans[owner])):
                 self.hits[owner].append(hit)
         for size in sentence.sizes:
             if of_token[size.start] >= 0:
                 self.sizes[of_token[size.start]].append(size)
-        sharing = cue_words("connectives", "sharing")
-        owned = [(i, owner) for i, owner in enumerate(of_token) if owner > 0]
-        self.referring = {owner for i, owner in owned if self._refers_back(i, self.spans[owner])}
-        self._sharing = self.referring | {owner for i, owner in owned if sentence.tokens[i] in sharing}
+        self.referring: set[int] = set()
+        self._sharing: set[int] = set()
+        if len(self.spans) > 1:
+            sharing = cue_words("connectives", "sharing")
+            owned = [(i, owner) for i, owner in enumerate(of_token) if owner > 0]
+            if not cue_words("connectives", "pronouns").isdisjoint(sentence.tokens):
+                self.referring = {owner for i, owner in owned if self._refers_back(i, self.spans[owner])}
+            self._sharing = self.referring | {owner for i, owner in owned if sentence.tokens[i] in sharing}
         self._frame = self._frame_sides()
         self._last_joined = self._joined()
-        self._elsewhere: dict[int, bool] = {}
-        self._statements: dict[int, list[str]] = {}
-        for token, number in zip(sentence.tokens, numbers, strict=True):
-            self._statements.setdefault(number, []).append(token)
 
     def _joined(self) -> list[int]:
         """Return, for each finding, the last one of the list that it is in: "effusion and atelectasis"."""
-        # "Of" as in "consolidation and areas of ground glass".
-        joining, tokens = cue_words("connectives", "joining", "fillers") | _DENSITIES | {"of"}, self.sentence.tokens
+        joining, tokens = _joining(), self.sentence.tokens
         last = list(range(len(self.spans)))
         for k in range(len(self.spans) - 2, -1, -1):
             following = self.spans[k + 1]
@@ -148,9 +150,10 @@ class _Owners:
 
     def _frame_sides(self) -> frozenset[str]:
         """Return the sides of the lungs that the sentence is about: both for "In both lungs, nodules are seen"."""
-        tokens, enders = self.sentence.tokens, cue_words("connectives", "enders") | cue_words("statements", "verbs")
+        tokens = self.sentence.tokens
         if tokens[0] not in PLACING:
             return frozenset()
+        enders = cue_words("connectives", "enders") | cue_words("statements", "verbs")
         first = min(span.start if span.first is None else span.first for span in self.spans)
         stop = next((i for i in range(first) if tokens[i] in enders | {"there"}), first)
         places = places_in(tokens, [hit for hit in self.sentence.hits if hit.start < stop])
@@ -179,6 +182,8 @@ class _Owners:
     def with_sides(self, k: int, places: Iterable[object]) -> tuple[object, ...]:
         """Return places with the sides of their statement: "in both lungs, nodules in the lower lobes"."""
         sides, vocabulary = sorted(self._sides_of(k), reverse=True), answer_vocabulary()
+        if not sides:
+            return tuple(places)
         found: list[object] = []
         for place in places:
             is_lobe = isinstance(place, Place) and place.part and "lung" in vocabulary.within.get(place.part, ())
@@ -195,13 +200,6 @@ class _Owners:
         more = [hit for hit in near if hit is not None and _directly_precedes(self.sentence.tokens, hit, span)]
         return sorted({*own, *more}) if more else own
 
-    def is_elsewhere(self, span: Span) -> bool:
-        """Whether the statement of a finding is about an organ outside the lungs."""
-        number = self.numbers[span.end - 1]
-        if number not in self._elsewhere:
-            self._elsewhere[number] = is_elsewhere(self._statements[number])
-        return self._elsewhere[number]
-
     def following(self, k: int) -> int | None:
         """Return the last finding of the list that finding ``k`` is in, or ``None`` if that is ``k`` itself.
 
@@ -216,6 +214,31 @@ class _Owners:
     def hits_before(self, k: int) -> list[Hit]:
         """Return the phrases that finding ``k`` shares with the one before: "right effusion, adjacent atelectasis"."""
         return self.hits[k - 1] if k in self._sharing else []
+
+
+class _Statements:
+    """The statements of a sentence.
+
+    Args:
+        tokens: Tokens of the sentence.
+        numbers: For each token, the number of its statement.
+    """
+
+    def __init__(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
+        self._tokens, self._numbers = tokens, numbers
+        self._words: dict[int, list[str]] = {}
+        self._elsewhere: dict[int, bool] = {}
+
+    def is_elsewhere(self, span: Span) -> bool:
+        """Whether the statement of a finding is about an organ outside the lungs."""
+        if not self._words:
+            # Grouped once, so that time is linear in the number of statements.
+            for token, number in zip(self._tokens, self._numbers, strict=True):
+                self._words.setdefault(number, []).append(token)
+        number = self._numbers[span.end - 1]
+        if number not in self._elsewhere:
+            self._elsewhere[number] = is_elsewhere(self._words[number])
+        return self._elsewhere[number]
 
 
 class _SharedValues:
@@ -280,6 +303,11 @@ class Describer:
         }
         self._findings = [concepts.get(concept) for concept in self.engine.lexicon.concepts]
         self._readers = [[AttributeValueReader(spec) for spec in finding.attributes] for finding in schema.findings]
+        # The attributes that findings of one sentence can share.
+        self._sharable = [
+            [(i, reader) for i, reader in enumerate(readers) if reader.is_place or reader.is_change]
+            for readers in self._readers
+        ]
         self._in_lungs = frozenset(
             i
             for i, finding in enumerate(schema.findings)
@@ -302,12 +330,19 @@ class Describer:
         if not tokens:
             return ((),)
         named = named_spans(self.engine.lexicon, tokens)
-        others = [] if self.others is None else named_spans(self.others.lexicon, tokens, exclusive=True)
-        densities = _densities(tokens, [span for _, span in [*named, *others]])
-        named, others = ([found for found in part if found[1] not in densities] for part in (named, others))
         continues = _continuation().match(" ".join(tokens[:3])) is not None
-        if not named and not continues:
-            return ((Description(None, others[-1][0].presence),) if others else (),)
+        if not continues:
+            if not named:
+                # Findings outside the schema alone have no questions, and nothing can continue them.
+                return ((),)
+            if self._is_denial(tokens, named):
+                return (self._denied(tokens, named),)
+        others = [] if self.others is None else named_spans(self.others.lexicon, tokens, exclusive=True)
+        if not (_NODULES.isdisjoint(tokens) or _DENSITIES.isdisjoint(tokens)):
+            densities = _densities(tokens, [span for _, span in [*named, *others]])
+            named, others = ([found for found in part if found[1] not in densities] for part in (named, others))
+            if not named and not continues:
+                return ((),)
         sentence = Sentence(text, tokens)
         spans = [span for _, span in [*named, *others]]
         numbers = statement_numbers(tokens, {i for span in spans for i in range(span.start, span.end)})
@@ -319,6 +354,22 @@ class Describer:
         elif others:
             read.append((Description(None, others[-1][0].presence),))
         return tuple(read)
+
+    def _is_denial(self, tokens: Sequence[str], named: Sequence[tuple[Mention, Span]]) -> bool:
+        """Whether a sentence of one statement only denies findings, or names findings without questions."""
+        return all(
+            mention.presence == ABSENT or self._findings[mention.concept] is None for mention, _ in named
+        ) and cue_words("connectives", "enders").isdisjoint(tokens)
+
+    def _denied(self, tokens: Sequence[str], named: Sequence[tuple[Mention, Span]]) -> tuple[Description, ...]:
+        """Return the descriptions of the findings that a sentence of one statement denies."""
+        statements = _Statements(tokens, [0] * len(tokens))
+        return tuple(self._without_values(mention, span, statements) for mention, span in named)
+
+    def _without_values(self, mention: Mention, span: Span, statements: _Statements) -> Description:
+        finding = self._findings[mention.concept]
+        is_other = finding in self._in_lungs and statements.is_elsewhere(span)
+        return Description(None if is_other else finding, mention.presence)
 
     def _continued(self, sentence: Sentence, end: int) -> tuple[Description, ...]:
         """Return the attributes in the tokens up to ``end``, read for each finding that the last finding can be."""
@@ -353,18 +404,15 @@ class Describer:
             else:
                 # "Ground-glass density areas" is one name, also if two of its parts are names that overlap.
                 taken.update(words)
-        owners = _Owners(sentence, spans, numbers)
+        owners, statements = _Owners(sentence, spans, numbers), _Statements(sentence.tokens, numbers)
         shared = _SharedValues(owners)
         found = []
         for mention, span in named:
-            finding = self._findings[mention.concept]
-            if finding in self._in_lungs and owners.is_elsewhere(span):
-                found.append(Description(None, mention.presence))
-            elif finding is None or mention.presence == ABSENT:
-                found.append(Description(finding, mention.presence))
-            else:
-                values = self._attributes(self._readers[finding], owners, shared, span)
-                found.append(Description(finding, mention.presence, values))
+            described = self._without_values(mention, span, statements)
+            if described.finding is not None and mention.presence != ABSENT:
+                values = self._attributes(described.finding, owners, shared, span)
+                described = Description(described.finding, mention.presence, values)
+            found.append(described)
         if owners.index_of_end[named[-1][1].end] != len(owners.spans) - 1:
             found.append(Description(None, PRESENT))
         return tuple(found)
@@ -373,18 +421,18 @@ class Describer:
         return None if self.others is None else self.others.lexicon.concepts[mention.concept]
 
     def _attributes(
-        self, readers: Sequence[AttributeValueReader], owners: _Owners, shared: _SharedValues, span: Span
+        self, finding: int, owners: _Owners, shared: _SharedValues, span: Span
     ) -> tuple[tuple[int, tuple[object, ...]], ...]:
         """Return the attributes of a finding, including a place and a change that it shares with its neighbours."""
         k = owners.index_of_end[span.end]
-        values = dict(_values(readers, owners.sentence, owners.stated_hits(span), owners.sizes[k], span))
-        for i, reader in enumerate(readers):
-            is_place = reader.spec.answer_type == "location"
+        readers, sizes = self._readers[finding], owners.sizes[k]
+        values = dict(_values(readers, owners.sentence, owners.stated_hits(span), sizes, span))
+        for i, reader in self._sharable[finding]:
             own = values.get(i, ())
-            if (is_place and owners.is_open(k, own)) or (reader.is_change and not own):
+            if (reader.is_place and owners.is_open(k, own)) or (reader.is_change and not own):
                 own = (*shared.read(reader, k), *own)
             if own:
-                values[i] = owners.with_sides(k, own) if is_place else own
+                values[i] = owners.with_sides(k, own) if reader.is_place else own
         return tuple(values.items())
 
 
@@ -395,8 +443,22 @@ def _values(
     sizes: Sequence[Modifier],
     span: Span | None,
 ) -> tuple[tuple[int, tuple[object, ...]], ...]:
-    read = ((i, reader.read(sentence, hits, sizes, span)) for i, reader in enumerate(readers))
-    return tuple((i, values) for i, values in read if values)
+    said = {name for hit in hits for _, name in hit.meanings}
+    found = []
+    for i, reader in enumerate(readers):
+        # Most sentences state few attributes.
+        if reader.names is not None and reader.names.isdisjoint(said):
+            continue
+        if values := reader.read(sentence, hits, sizes, span):
+            found.append((i, values))
+    return tuple(found)
+
+
+@cache
+def _joining() -> frozenset[str]:
+    """Return the words between the findings of a list."""
+    # "Of" as in "consolidation and areas of ground glass".
+    return frozenset(cue_words("connectives", "joining", "fillers") | _DENSITIES | {"of"})
 
 
 def _densities(tokens: Sequence[str], spans: Sequence[Span]) -> set[Span]:

@@ -245,19 +245,20 @@ def answer_items(
 def _schema_of(items: Sequence[QAItem]) -> QuestionSchema:
     schemas = [get_question_schema(name) for name in _SCHEMAS]
     for schema in schemas:
-        if all(item.finding in schema for item in items):
+        if all(finding in schema for finding in {item.finding for item in items}):
             return schema
     # No schema has all findings. The one with the most findings then raises the error about a missing one.
     return max(schemas, key=lambda schema: sum(item.finding in schema for item in items))
 
 
 def _answered(accounts: dict[int, _FindingAccount], schema: QuestionSchema, item: QAItem) -> str | None:
-    finding = schema.finding(item.finding)
-    spec = finding.attribute(item.attribute)
-    account = accounts.get(schema.findings.index(finding))
+    index, attribute = schema.position(item.finding, item.attribute)
+    account = accounts.get(index)
     if account is None:
         return None
+    finding = schema.findings[index]
+    spec = finding.attributes[attribute]
     if spec.answer_type == "existence":
         return _EXISTENCE[account.presence]
-    values = account.stated().get(finding.attributes.index(spec))
+    values = account.stated().get(attribute)
     return _answer(finding.name, spec, values) if values else None

@@ -19,6 +19,7 @@ Grading = Literal["levels", "overlap"]
 OverSpecified = Literal["right", "partial"]
 """Grade of an answer that contains the true one and says more: 1 (the paper's prompt) or 0.5 (its Section 3.3)."""
 
+_GRADINGS, _OVER_SPECIFIED = get_args(Grading), get_args(OverSpecified)
 _Part = TypeVar("_Part")
 # Types of answers that can say more than the true one; the paper grades numbers by their error only.
 _SPECIFIABLE = frozenset({"location", "categorical"})
@@ -34,9 +35,12 @@ _UNIT = re.compile(r"[a-z%]+\W*$", re.IGNORECASE)
 
 def check_grading(grading: str, over_specified: str = "right") -> None:
     """Raise a ValueError unless a way of grading, and the grade of over-specified answers, are known."""
-    for name, value, choices in (("grading", grading, Grading), ("over_specified", over_specified, OverSpecified)):
-        if value not in get_args(choices):
-            raise ValueError(unknown_name_message(name, str(value), get_args(choices)))
+    for name, value, choices in (
+        ("grading", grading, _GRADINGS),
+        ("over_specified", over_specified, _OVER_SPECIFIED),
+    ):
+        if value not in choices:
+            raise ValueError(unknown_name_message(name, str(value), choices))
 
 
 def compare_answers(

@@ -25,6 +25,8 @@ _UNITS = ("length", "attenuation", "ratio")
 AnswerType = Literal["numeric", "categorical", "location", "existence"]
 """How answers are compared: as numbers with units, as values of a closed set, as places, or as yes or no."""
 
+_ANSWER_TYPES = frozenset(get_args(AnswerType))
+
 NOT_MENTIONED = -1
 """Label of a finding that a report does not mention, in Merlin's tables; it is not positive."""
 
@@ -54,7 +56,7 @@ def _check_fields(spec: "QAItem | AttributeSpec", texts: tuple[str, ...], owner:
 
 def check_answer_type(answer_type: str) -> None:
     """Raise a ValueError unless a type of answers is known."""
-    if answer_type not in get_args(AnswerType):
+    if answer_type not in _ANSWER_TYPES:
         raise ValueError(unknown_name_message("answer_type", str(answer_type), get_args(AnswerType)))
 
 
@@ -191,6 +193,9 @@ class QuestionSchema:
     findings: tuple[FindingSpec, ...]
     lexicon: str = "chest_ct"
     _by_name: dict[str, FindingSpec] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _positions: dict[tuple[str, str], tuple[int, int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "findings", tuple(self.findings))
@@ -198,6 +203,21 @@ class QuestionSchema:
         if not self.findings or len(self._by_name) != len(self.findings):
             names = [finding.name for finding in self.findings]
             raise ValueError(f"findings of {self.name!r} must be different and at least one, got {names}")
+
+        for i, finding in enumerate(self.findings):
+            self._positions.update(((finding.name, spec.name), (i, j)) for j, spec in enumerate(finding.attributes))
+
+    def position(self, finding: str, attribute: str) -> tuple[int, int]:
+        """Return the index of a finding and that of one of its attributes, ignoring case and underscores.
+
+        Raises:
+            ValueError: If a name is unknown. The message names the nearest known one.
+        """
+        found = self._positions.get((finding, attribute))
+        if found is None:
+            spec = self.finding(finding)
+            found = self._positions[spec.name, spec.attribute(attribute).name]
+        return found
 
     def finding(self, name: str) -> FindingSpec:
         """Return a finding by name, ignoring case and underscores.
@@ -211,10 +231,15 @@ class QuestionSchema:
         return found
 
     def __contains__(self, name: str) -> bool:
-        return name_key(name) in self._by_name
+        # Most names are spelled as in the schema.
+        return name in self._names or name_key(name) in self._by_name
 
     def __hash__(self) -> int:
         return hash((self.name, self.digest))
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(finding.name for finding in self.findings)
 
     @cached_property
     def digest(self) -> str:

@@ -352,3 +352,15 @@ def test_positive_findings_by_hand_on_real_reports(shared_data: Path) -> None:
         kept, left_out = kept + len(chosen), left_out + len(every) - len(chosen)
     assert kept > 300
     assert 0 < left_out < kept / 10
+
+
+def test_position_ignores_spelling_and_names_the_unknown():
+    schema = get_question_schema("ct_rate")
+    for i, finding in enumerate(schema.findings):
+        for j, spec in enumerate(finding.attributes):
+            assert schema.position(finding.name, spec.name) == (i, j)
+            assert schema.position(finding.name.upper().replace(" ", "_"), f" {spec.name.upper()}") == (i, j)
+    with pytest.raises(ValueError, match="finding"):
+        schema.position("Lung nodul", "size")
+    with pytest.raises(ValueError, match="attribute of Lung nodule"):
+        schema.position("Lung nodule", "sise")
