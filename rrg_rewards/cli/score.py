@@ -25,6 +25,7 @@ from rrg_rewards.utilities.worker_pool import prepare_workers
 if TYPE_CHECKING:
     from rrg_rewards.analysis.pairs import PairBatch, PairReader
     from rrg_rewards.analysis.scoring import ScoredBatches, Scorer
+    from rrg_rewards.judges.base import Judge
     from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
     from rrg_rewards.pages.score_page import ScoreRows
@@ -56,8 +57,9 @@ predictions. --json writes the official metrics.json, and --output the labels of
 contains no report text without --with-text. Of more than 10,000 pairs the table shows every k-th; the values and
 distributions are those of all.
 
---dry-run scores nothing and sends nothing: for crimson with a language model it estimates requests, tokens, cost and
-time, of all runs, without what the cache of the judge may hold.
+--dry-run scores nothing and sends nothing: for crimson and ct_finebench with a language model it estimates requests,
+tokens, cost and time, of all runs, without what the cache of the judge may hold. The judges of ct_finebench depend on
+each other's answers; those of the finding engine stand in for them.
 
 examples:
   rrg-rewards score pairs.csv --metrics crg --output scores.csv --json summary.json
@@ -181,7 +183,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, ScoreSettings, "prefix")
     add_shared_options(parser, "overwrite")
     add_settings(parser, ScoreSettings, "batch_size", "seed")
-    parser.add_argument("--dry-run", action="store_true", help="send nothing; estimate the requests of crimson")
+    parser.add_argument("--dry-run", action="store_true", help="send nothing; estimate the requests to language models")
     add_settings(parser, PageOptions)
     challenge = parser.add_argument_group("evaluation of the VLM3D challenge")
     challenge.add_argument("--layout", choices=("vlm3d",), help="evaluate a file of predictions as its challenge does")
@@ -287,24 +289,37 @@ def _show_estimates(
 ) -> int:
     """Show the estimated cost of the metrics that query a language model."""
     from rrg_rewards.analysis.evaluating import estimate_crimson
+    from rrg_rewards.analysis.finebench_estimate import estimate_finebench, finebench_judges
     from rrg_rewards.metrics.crimson import CRIMSON
+    from rrg_rewards.metrics.ct_finebench import CTFineBench
 
     if pairs.columns.best is not None:
         raise UsageError("--dry-run estimates the requests for one reference of each report")
-    expected = {}
+    expected: dict[str, Any] = {}
     for name, metric in metrics.items():
         if isinstance(metric, CRIMSON) and not metric.judge.is_immediate:
             queries = [metric.queries(one.predictions, one.references, **one.context[name]) for one in pairs]
-            expected[name] = estimate_crimson(metric, chain.from_iterable(queries))
-            address = getattr(metric.judge, "address", None)
-            sent = [] if address is None else [f"reports would be sent to {address.host}"]
-            terminal.show(f"{name}: {expected[name].requests:,} requests", str(expected[name]), *sent)
+            found = estimate_crimson(metric, chain.from_iterable(queries))
+            expected[name] = asdict(found)
+            terminal.show(f"{name}: {found.requests:,} requests", str(found), *_destination(metric.judge))
+        elif isinstance(metric, CTFineBench) and (judges := finebench_judges(metric)):
+            batches = ((one.predictions, one.references, one.context[name]) for one in pairs)
+            roles = estimate_finebench(metric, batches)
+            expected[name] = {role: one.to_dict() for role, one in roles.items()}
+            for role, one in roles.items():
+                terminal.show(f"{name}, {role}: {one.requests}", str(one.estimate), *_destination(judges[role]))
         else:
-            terminal.show(f"{name}: no estimate; there is one only for crimson with a language model")
+            terminal.show(f"{name}: no estimate; there is one only for crimson and ct_finebench with a language model")
     if expected:
-        outputs.write_summary({name: asdict(one) for name, one in expected.items()})
+        outputs.write_summary(expected)
     terminal.note("nothing was scored or sent")
     return 0
+
+
+def _destination(judge: "Judge") -> list[str]:
+    """Return a line that names the machine to which reports would be sent; none for a model in this process."""
+    address = getattr(judge, "address", None)
+    return [] if address is None else [f"reports would be sent to {address.host}"]
 
 
 def _keeper(rows: "ScoreRows", id_column: str | None) -> "Callable[[PairBatch, Mapping[str, Scores]], None]":
