@@ -14,6 +14,9 @@ from tiny_backbone import PROMPT, save_tiny_backbone
 from tiny_records import tiny_records, write_records
 from training_runs import write_recipe
 
+from rrg_rewards.judges import ReportPair
+from rrg_rewards.judges.base import in_request_order
+from rrg_rewards.judges.tasks.counting import CountingTask
 from rrg_rewards.recipes import recipe_path
 from rrg_rewards.recipes._catalog import header_of
 from rrg_rewards.training.metrics import cli
@@ -44,6 +47,49 @@ def test_phantom_reports_replace_reports_that_are_not_there(data, tmp_path, caps
 def test_annotated_pairs_that_are_not_there_are_named(data, tmp_path):
     with pytest.raises(SystemExit, match=r"pairs\.json: no such file; it holds annotated pairs\. See --help"):
         data["need"](tmp_path / "pairs.json", "annotated pairs")
+
+
+def test_judge_cost_counts_shared_and_cacheable_tokens(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    found = runpy.run_path(str(BENCHMARKS / "judge_cost.py"))
+    items = [ReportPair(reference, f"{candidate}.") for candidate in "cde" for reference in ("aaaa", "bbbb")]
+    task = CountingTask()
+    prompt = found["Prompt"]("counts", "pair", task, items, 100)
+    row = found["count"](prompt, lambda messages: "".join(message["content"] for message in messages), 1)
+    prompts = {(item.reference, item.candidate): "".join(m["content"] for m in task.messages(item)) for item in items}
+    instructions = prompts["aaaa", "c."].index("aaaa")
+    to_candidate = prompts["aaaa", "c."].index("c.", instructions)
+    assert row["requests"] == 6
+    assert row["shared_by_all"] == instructions
+    assert row["shared_by_reference"] == to_candidate
+    # Six requests: the first finds nothing, one finds the instructions, and four find the reference as well.
+    assert row["cacheable_tokens"] == pytest.approx((instructions + 4 * to_candidate) / 6, abs=0.06)
+    assert row["most_answer_tokens_per_1000"] == 100_000
+    prices = Namespace(price_input=2.0, price_cached=0.5, price_output=10.0)
+    cost = found["money"](row, prices)
+    assert cost["cost_prompts"] == pytest.approx(2 * row["prompt_tokens"] / 1000, abs=1e-3)
+    assert cost["cost_prompts_cached"] < cost["cost_prompts"]
+    assert cost["cost_most_answers"] == 1.0
+    assert found["money"](row, Namespace(price_input=None)) == {}
+
+
+def test_judge_server_starts_vllm_as_the_documentation_says(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    options = runpy.run_path(str(BENCHMARKS / "judge_server.py"))["OPTIONS"].split()
+    page = (BENCHMARKS.parent / "docs" / "crimson_judges.md").read_text(encoding="utf-8")
+    (command,) = (line for line in page.splitlines() if line.startswith("python -m vllm.entrypoints"))
+    assert set(options) <= set(command.split())
+
+
+def test_judge_server_sends_pairs_in_both_orders_after_a_new_line(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    sent = runpy.run_path(str(BENCHMARKS / "judge_server.py"))["Sent"]
+    pairs = [ReportPair("a", "c"), ReportPair("b", "c"), ReportPair("a", "d")]
+    grouped, shuffled = (sent(CountingTask(), "Run 1.", is_grouped) for is_grouped in (True, False))
+    assert in_request_order(grouped, pairs) == [pairs[0], pairs[2], pairs[1]]
+    assert in_request_order(shuffled, pairs) == pairs
+    first, own = (task.messages(pairs[0]) for task in (grouped, CountingTask()))
+    assert first == [{**own[0], "content": f"Run 1.\n{own[0]['content']}"}, own[1]]
 
 
 @pytest.mark.parametrize("recipe", ["er2score/smollm2_ablations", "er2score/llama3_8b_radcliq"])
@@ -102,6 +148,7 @@ def test_the_ablations_of_er2score_run_and_are_compared(tmp_path):
         (["metric_agreement.py"], 1),
         (["crepe_agreement.py", "model", "--encoder", "encoder"], 1),
         (["crepe_ablations.py", "--encoder", "encoder"], 1),
+        (["judge_cost.py"], 1),
     ],
 )
 def test_a_benchmark_without_data_ends_without_a_traceback(data, tmp_path, command, code):

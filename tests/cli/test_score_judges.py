@@ -100,6 +100,7 @@ def check_scores(path, runs):
 def test_score_page_runs_every_command():
     named = ["A strong model", "Models that refuse `temperature` and `max_tokens`"]
     named += ["The fine-tuned model behind vLLM", "The fine-tuned model in this process", "Install"]
+    named += ["The cost of a judge", "Hits and time, measured", "Servers with a prefix cache"]
     assert sorted(commands()) == sorted(line for heading in named for line in commands(heading))
     assert {shlex.split(line)[0] for line in commands()} == {"python", "rrg-rewards", "hf", "vllm"}
 
