@@ -84,41 +84,49 @@ def _evaluation(comparison: FindingComparison) -> CrimsonEvaluation:
     states a place for each of several findings of the reference is listed once for each of them.
     """
     reference, predicted = _Listing("R"), _Listing("P")
+    # The number of findings of the reference that match each finding of the candidate that states several.
     several = {
-        j: len(match.reference) for match in comparison.matches if len(match.candidate) == 1 for j in match.candidate
+        match.candidate[0]: len(match.reference)
+        for match in comparison.matches
+        if len(match.candidate) == 1 and len(match.reference) > 1
     }
     for j, (finding, level) in enumerate(zip(comparison.candidate, comparison.candidate_significance, strict=True)):
-        predicted.add([finding] * max(1, min(several.get(j, 1), len(finding.attributes.places))), level)
+        predicted.add(finding, level, max(1, min(several[j], len(finding.attributes.places))) if j in several else 1)
     united: dict[int, int] = {}
     for match in comparison.matches:
-        stated = sum(len(predicted.ids[j]) for j in match.candidate)
-        ours = sorted(match.reference)
-        united.update((i, ours[stated - 1]) for i in ours[stated:])
+        if len(match.reference) > 1:
+            stated = sum(len(predicted.ids[j]) for j in match.candidate)
+            ours = sorted(match.reference)
+            united.update((i, ours[stated - 1]) for i in ours[stated:])
     for i, (finding, level) in enumerate(zip(comparison.reference, comparison.reference_significance, strict=True)):
-        reference.add([finding], level, united.get(i))
+        if i in united:
+            reference.unite(finding, level, united[i])
+        else:
+            reference.add(finding, level)
     matched, errors = [], []
     for match in comparison.matches:
-        ids = list(dict.fromkeys(id_ for i in match.reference for id_ in reference.ids[i]))
+        ids = list(dict.fromkeys([id_ for i in match.reference for id_ in reference.ids[i]]))
         theirs = [id_ for j in match.candidate for id_ in predicted.ids[j]]
         pairs = [(ids[min(k, len(ids) - 1)], pred_id) for k, pred_id in enumerate(theirs)]
         matched += pairs
-        errors += [
-            CrimsonAttributeError(
-                ref_id=ref_id,
-                pred_id=pred_id,
-                severity="significant" if error.significant else "negligible",
-                error_types=(error.type,),
-                explanation=error.explanation,
-            )
-            for ref_id, pred_id in pairs[: len(ids)]
-            for error in match.discrepancies
-        ]
+        if match.discrepancies:
+            errors += [
+                CrimsonAttributeError(
+                    ref_id,
+                    pred_id,
+                    "significant" if error.significant else "negligible",
+                    (error.type,),
+                    error.explanation,
+                )
+                for ref_id, pred_id in pairs[: len(ids)]
+                for error in match.discrepancies
+            ]
     return CrimsonEvaluation(
         reference_findings=tuple(reference.findings.values()),
         predicted_findings=tuple(predicted.findings.values()),
         matched_findings=tuple(matched),
-        false_findings=tuple(id_ for i in comparison.false for id_ in predicted.ids[i]),
-        missing_findings=tuple(id_ for i in comparison.missing for id_ in reference.ids[i]),
+        false_findings=tuple([id_ for i in comparison.false for id_ in predicted.ids[i]]),
+        missing_findings=tuple([id_ for i in comparison.missing for id_ in reference.ids[i]]),
         attribute_errors=tuple(errors),
     )
 
@@ -131,18 +139,19 @@ class _Listing:
         self.findings: dict[str, CrimsonFinding] = {}
         self.ids: list[list[str]] = []
 
-    def add(self, findings: Sequence[Finding], level: str, united: int | None = None) -> None:
-        """List a finding, or add it to the one with the index ``united``."""
-        if united is None:
-            ids = []
-            for finding in findings:
-                id_ = f"{self.prefix}{len(self.findings) + 1}"
-                self.findings[id_] = CrimsonFinding(id_, finding.text, level, ((finding.start, finding.end),))
-                ids.append(id_)
-        else:
-            ids = self.ids[united]
-            listed = self.findings[ids[0]]
-            level = max(level, listed.clinical_significance, key=SIGNIFICANCE_WEIGHTS.__getitem__)
-            spans = (*listed.spans, (findings[0].start, findings[0].end))
-            self.findings[ids[0]] = CrimsonFinding(ids[0], f"{listed.finding}; {findings[0].text}", level, spans)
+    def add(self, finding: Finding, level: str, times: int = 1) -> None:
+        """List a finding a number of times."""
+        text, spans = finding.text, ((finding.start, finding.end),)
+        ids = [f"{self.prefix}{number}" for number in range(len(self.findings) + 1, len(self.findings) + times + 1)]
+        for id_ in ids:
+            self.findings[id_] = CrimsonFinding(id_, text, level, spans)
+        self.ids.append(ids)
+
+    def unite(self, finding: Finding, level: str, index: int) -> None:
+        """Add a finding to the listed one with this index."""
+        ids = self.ids[index]
+        listed = self.findings[ids[0]]
+        level = max(level, listed.clinical_significance, key=SIGNIFICANCE_WEIGHTS.__getitem__)
+        spans = (*listed.spans, (finding.start, finding.end))
+        self.findings[ids[0]] = CrimsonFinding(ids[0], f"{listed.finding}; {finding.text}", level, spans)
         self.ids.append(ids)

@@ -1,7 +1,8 @@
 """Attribute errors of a matched finding: CRIMSON's eight types, significant or negligible."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from rrg_rewards.findings.knowledge.concepts import Relation
 from rrg_rewards.findings.knowledge.load import load_knowledge
@@ -94,7 +95,8 @@ def attribute_discrepancies(
     # Names that state two degrees are one error with the words for these degrees.
     if relation.kind != "severity":
         errors += _severity(reference, candidate, significance)
-    errors += _measurement(reference, candidate)
+    if measured or (ours.places and theirs.places):
+        errors += _measurement(reference, candidate)
     # A name and a form that contradict the reference's are one error.
     named = bool(errors) and errors[0].type in ("descriptor", "unspecific", "overinterpretation")
     errors += [] if named else _morphology(ours, theirs)
@@ -104,16 +106,23 @@ def attribute_discrepancies(
 
 def is_nodule(finding: Finding) -> bool:
     """Whether the density of a finding is one of its attributes, and not another finding."""
-    return finding.concept in load_knowledge("concepts")["density"]["concepts"]
+    return finding.concept in _nodules()
+
+
+@cache
+def _nodules() -> Mapping[str, str | None]:
+    """Return the concepts of nodules, and the density that a concept states."""
+    nodules: Mapping[str, str | None] = load_knowledge("concepts")["density"]["concepts"]
+    return nodules
 
 
 def density(finding: Finding) -> str | None:
     """Return the density of a nodule: ``calcified``, ``ground_glass`` or ``solid``; ``None`` if it is not stated."""
-    if not is_nodule(finding):
+    nodules = _nodules()
+    if finding.concept not in nodules:
         return None
-    rules = load_knowledge("concepts")["density"]
-    stated = (rules["concepts"][finding.concept], *finding.attributes.morphology)
-    return next((value for value in rules["values"] if value in stated), None)
+    stated = (nodules[finding.concept], *finding.attributes.morphology)
+    return next((value for value in load_knowledge("concepts")["density"]["values"] if value in stated), None)
 
 
 def _density(
@@ -184,7 +193,12 @@ def _location(reference: Finding, candidate: Finding) -> list[AttributeDiscrepan
         explanation = f"{_words(theirs.location)} for {_words(ours.location)}"
         significant = levels_apart(ours, theirs) or _bones_apart(ours.location, theirs.location)
         errors.append(AttributeDiscrepancy("location", significant, explanation))
-    return sorted(errors, key=lambda error: not error.significant)[:1]
+    return _most_significant(errors)
+
+
+def _most_significant(errors: list[AttributeDiscrepancy]) -> list[AttributeDiscrepancy]:
+    """Return the first significant error, or else the first one."""
+    return errors if len(errors) < 2 else sorted(errors, key=lambda error: not error.significant)[:1]
 
 
 def stated_places(attributes: Attributes) -> tuple[Place, ...]:
@@ -277,7 +291,7 @@ def _measurement(reference: Finding, candidate: Finding) -> list[AttributeDiscre
         for own, other in sizes
         if own is not None and other is not None and own != other
     ]
-    return sorted(errors, key=lambda error: not error.significant)[:1]
+    return _most_significant(errors)
 
 
 def _is_beyond(concept: str, ours: float, theirs: float) -> bool:
@@ -302,8 +316,8 @@ def _is_beyond(concept: str, ours: float, theirs: float) -> bool:
 
 def _morphology(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy]:
     errors = []
-    contradictions = load_knowledge("concepts")["contradictions"]
     if ours.morphology and theirs.morphology and set(ours.morphology).isdisjoint(theirs.morphology):
+        contradictions = load_knowledge("concepts")["contradictions"]
         pairs = [{first, second} for first in ours.morphology for second in theirs.morphology]
         significant = any(set(pair) in pairs for pair in contradictions["morphology"])
         explanation = f"{_words(theirs.morphology)} for {_words(ours.morphology)}"
@@ -317,6 +331,8 @@ def _temporal(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy
     A change that is new or worse is significant if the candidate leaves it out, invents it or has another one. A report
     without an earlier examination states no change.
     """
+    if ours.change == theirs.change and ours.acuity == theirs.acuity:
+        return []
     rules = load_knowledge("concepts")
     errors = []
     if ours.change != theirs.change:
@@ -326,4 +342,4 @@ def _temporal(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy
     if ours.acuity and theirs.acuity and ours.acuity != theirs.acuity:
         significant = any({ours.acuity, theirs.acuity} == set(pair) for pair in rules["contradictions"]["acuity"])
         errors.append(AttributeDiscrepancy("temporal", significant, f"{theirs.acuity} for {ours.acuity}"))
-    return sorted(errors, key=lambda error: not error.significant)[:1]
+    return _most_significant(errors)

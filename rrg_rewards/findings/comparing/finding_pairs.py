@@ -96,9 +96,12 @@ def _worded_relation(reference: Finding, candidate: Finding, relation: Relation)
         >>> _worded_relation(first, second, concept_graph().relation(first.concept, second.concept)).significant
         False
     """
+    worded = _worded()
     for named, other in ((reference, candidate), (candidate, reference)):
-        words, is_diagnosis = _worded().get((named.concept, other.concept), (None, False))
-        if words is None or not any(words[word] for word in tokenise(named.text)):
+        if (named.concept, other.concept) not in worded:
+            continue
+        words, is_diagnosis = worded[named.concept, other.concept]
+        if not any(words[word] for word in tokenise(named.text)):
             continue
         if is_diagnosis:
             return Relation("unspecific" if named is reference else "overinterpretation", 1, significant=True)
@@ -180,10 +183,9 @@ def are_apart(reference: Finding, candidate: Finding, relation: Relation) -> boo
     if {ours.device_position, theirs.device_position} == {"satisfactory", "malpositioned"}:
         return True
     opposite = {ours.laterality, theirs.laterality} == {"left", "right"}
-    conflict = _levels_conflict(ours, theirs)
     # An opacity is an atelectasis only in the same place.
     is_other = relation.kind in ("unspecific", "overinterpretation") and not is_nodule(candidate)
-    if is_other and (opposite or conflict):
+    if is_other and (opposite or _levels_conflict(ours, theirs)):
         return True
     densities = {density(reference), density(candidate)}
     # Of several nodules, some may be calcified.

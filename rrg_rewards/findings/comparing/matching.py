@@ -1,17 +1,18 @@
 """Compare two reports finding by finding: matched, false and missing findings, and attribute errors of matches."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial, reduce
+from operator import itemgetter
 from typing import Any
 
 from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy, attribute_discrepancies, stated_places
 from rrg_rewards.findings.comparing.finding_pairs import are_apart, covers, match_cost, relation_of
 from rrg_rewards.findings.comparing.significance import clinical_significance
-from rrg_rewards.findings.knowledge.concepts import Relation
+from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.engine import FindingEngine, get_engine
-from rrg_rewards.findings.reading.finding import Attributes, Finding
+from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 
@@ -127,35 +128,36 @@ def compare_findings(
         >>> [(match.reference, match.candidate, match.discrepancies) for match in found.matches], found.false
         ([((0,), (0, 1), ())], (2,))
     """
-    ours, theirs = (
-        _findings(name, report, open_findings) for name, report in (("reference", reference), ("candidate", candidate))
-    )
+    ours = _findings("reference", reference, open_findings)
+    theirs = _findings("candidate", candidate, open_findings)
     patient = Patient.from_context(context)
     significance = partial(clinical_significance, patient=patient)
-    levels = [tuple(_finding_significance(finding, significance) for finding in report) for report in (ours, theirs)]
-    matched = _groups(ours, theirs, levels[0], levels[1], limit_credit)
+    levels = [tuple([_finding_significance(finding, significance) for finding in report]) for report in (ours, theirs)]
+    matched = _groups(ours, theirs, levels[0], levels[1], limit_credit) if ours and theirs else []
     return FindingComparison(
         reference=ours,
         candidate=theirs,
         reference_significance=levels[0],
         candidate_significance=levels[1],
         matches=tuple(
-            FindingMatch(
-                tuple(of_ours),
-                tuple(of_theirs),
-                tuple(
-                    attribute_discrepancies(
-                        _united([ours[i] for i in of_ours]),
-                        _united([theirs[i] for i in of_theirs]),
-                        relation,
-                        significance,
-                    )
-                ),
-            )
-            for of_ours, of_theirs, relation in matched
+            [
+                FindingMatch(
+                    tuple(of_ours),
+                    tuple(of_theirs),
+                    tuple(
+                        attribute_discrepancies(
+                            _united([ours[i] for i in of_ours]),
+                            _united([theirs[i] for i in of_theirs]),
+                            relation,
+                            significance,
+                        )
+                    ),
+                )
+                for of_ours, of_theirs, relation in matched
+            ]
         ),
-        false=_rest(len(theirs), (i for _, of_theirs, _ in matched for i in of_theirs)),
-        missing=_rest(len(ours), (i for of_ours, _, _ in matched for i in of_ours)),
+        false=_rest(len(theirs), [i for _, of_theirs, _ in matched for i in of_theirs]),
+        missing=_rest(len(ours), [i for of_ours, _, _ in matched for i in of_ours]),
     )
 
 
@@ -177,7 +179,9 @@ def _findings(name: str, report: str | Sequence[Finding], open_findings: bool) -
 
 
 def _rest(size: int, taken: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted(set(range(size)).difference(taken)))
+    """Return the numbers below ``size`` that are not taken."""
+    gone = set(taken)
+    return tuple([i for i in range(size) if i not in gone])
 
 
 def _united(findings: Sequence[Finding]) -> Finding:
@@ -208,19 +212,19 @@ def _groups(
 ) -> list[tuple[list[int], list[int], Relation]]:
     """Return the groups of matched findings, as indices in both reports, and the relation of their concepts."""
     pairs = []
-    considered = frozenset(concept for finding in ours for concept in finding.alternatives)
-    is_weighty = [SIGNIFICANCE_WEIGHTS[level] > 0 for level in our_levels]
-    for i, reference in enumerate(ours[:_MOST_FINDINGS]):
-        for j, candidate in enumerate(theirs[:_MOST_FINDINGS]):
-            if limit_credit and not _may_match(our_levels[i], their_levels[j]):
-                continue
-            relation = relation_of(reference, candidate, considered)
-            if relation is None or are_apart(reference, candidate, relation):
-                continue
-            # A tortuous aorta is no aneurysm.
-            if relation.kind != "descriptor" or SIGNIFICANCE_WEIGHTS[their_levels[j]] or not is_weighty[i]:
-                pairs.append((match_cost(reference, candidate, relation), i, j, relation))
-    pairs.sort(key=lambda pair: pair[:3])
+    considered = frozenset([concept for finding in ours for concept in finding.alternatives])
+    for i, j in _related_pairs(ours[:_MOST_FINDINGS], theirs[:_MOST_FINDINGS]):
+        reference, candidate = ours[i], theirs[j]
+        if limit_credit and not _may_match(our_levels[i], their_levels[j]):
+            continue
+        relation = relation_of(reference, candidate, considered)
+        if relation is None or are_apart(reference, candidate, relation):
+            continue
+        # A tortuous aorta is no aneurysm.
+        is_weightless = SIGNIFICANCE_WEIGHTS[our_levels[i]] > 0 and not SIGNIFICANCE_WEIGHTS[their_levels[j]]
+        if relation.kind != "descriptor" or not is_weightless:
+            pairs.append((match_cost(reference, candidate, relation), i, j, relation))
+    pairs.sort(key=itemgetter(0, 1, 2))
     groups: list[tuple[list[int], list[int], Relation]] = []
     of_ours: dict[int, int] = {}
     of_theirs: dict[int, int] = {}
@@ -239,6 +243,22 @@ def _groups(
             of_ours[i] = of_theirs[j]
             groups[of_theirs[j]][0].append(i)
     return groups
+
+
+def _related_pairs(ours: Sequence[Finding], theirs: Sequence[Finding]) -> Iterator[tuple[int, int]]:
+    """Yield the indices of the pairs whose concepts may be related, in order; most pairs of two reports are not."""
+    related = concept_graph().related
+    # The concepts of open findings and of those with alternatives are not all that tells which findings are related.
+    concepts = [None if finding.alternatives or finding.concept == OTHER else finding.concept for finding in theirs]
+    for i, finding in enumerate(ours):
+        if finding.alternatives or finding.concept == OTHER:
+            yield from ((i, j) for j in range(len(theirs)))
+            continue
+        # A concept without an entry is related to itself.
+        kin = related(finding.concept)
+        for j, concept in enumerate(concepts):
+            if concept is None or concept in kin:
+                yield i, j
 
 
 def _finding_significance(finding: Finding, significance: Callable[..., str]) -> str:

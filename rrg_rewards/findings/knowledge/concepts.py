@@ -69,6 +69,7 @@ class ConceptGraph:
         self._families: dict[str, frozenset[str]] = {}
         self._relatives: dict[str, frozenset[str]] = {}
         self._akin: dict[tuple[str, str], bool] = {}
+        self._relations: dict[tuple[str, str], Relation | None] = {}
         for concept, entry in concepts.items():
             for relation in _RELATIONS:
                 self._add(concept, entry.get(relation, ()), relation, concepts)
@@ -101,8 +102,15 @@ class ConceptGraph:
         """Return the relation of the candidate's concept to the reference's, or ``None`` if they are unrelated."""
         if reference == candidate:
             return SAME
-        if candidate not in self._related(reference):
+        if candidate not in self.related(reference):
             return None
+        pair = (reference, candidate)
+        if pair not in self._relations:
+            self._relations[pair] = self._relation(reference, candidate)
+        return self._relations[pair]
+
+    def _relation(self, reference: str, candidate: str) -> Relation | None:
+        """Return the relation of two concepts that :meth:`related` names."""
         up, down = self._steps(reference, candidate), self._steps(candidate, reference)
         kind: Kind = "descriptor"
         if up is not None:
@@ -123,8 +131,13 @@ class ConceptGraph:
         """Return the number of steps from a concept to a wider one, or to one that it is a diagnosis of."""
         return 1 if general in self._interpreted.get(specific, ()) else self.wider(specific).get(general)
 
-    def _related(self, concept: str) -> frozenset[str]:
-        """Return the concepts that :meth:`relation` may relate to a concept; most pairs of a report are unrelated."""
+    def related(self, concept: str) -> frozenset[str]:
+        """Return the concepts that :meth:`relation` may relate to a concept; most pairs of a report are unrelated.
+
+        Example:
+            >>> "hiatal_hernia" in concept_graph().related("pneumonia")
+            False
+        """
         found = self._relatives.get(concept)
         if found is None:
             sideways = (second for first, second in self._sideways if first == concept)
@@ -133,7 +146,11 @@ class ConceptGraph:
 
     def explains(self, general: str, specific: str) -> bool:
         """Whether a specific concept is a kind or a diagnosis of a general one, or can look like it."""
-        return general in self._explained.get(specific, ())
+        return general in self.explained(specific)
+
+    def explained(self, specific: str) -> frozenset[str]:
+        """Return the concepts that a concept is a kind or a diagnosis of, or can look like."""
+        return self._explained.get(specific, frozenset())
 
     def akin(self, first: str, second: str) -> bool:
         """Whether two concepts can describe one finding, as in "atelectasis or consolidation"."""
