@@ -130,12 +130,6 @@ def test_report_scorer_works_in_datasets_map(tmp_path: Path) -> None:
     same_states(merge_sums(both(), rows), one_process(both(), columns))
 
 
-def test_ray_options_need_the_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = write(tmp_path / "pairs.csv", pairs(3))
-    assert main(["score", str(table), "--metrics", "rouge", "--workers", "2"]) == 2
-    assert "argument --workers: requires --engine ray" in capsys.readouterr().err
-
-
 def test_checked_workers_refuses_workers_that_a_cluster_cannot_hold() -> None:
     cluster = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
     assert _checked_workers(4, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
