@@ -273,6 +273,9 @@ class AttributeReader:
             while k and i >= spans[k - 1].end and numbers[i] == numbers[span.end - 1] != numbers[spans[k - 1].end - 1]:
                 owners[i] = k
                 i -= 1
+        if self._normal.isdisjoint(tokens) and self._denied.isdisjoint(tokens):
+            # No part says what is normal or absent.
+            return owners
         named = {i for span in spans for i in range(span.start, span.end)}
         start, dividers = 0, self._dividers
         for i in [*[i for i, token in enumerate(tokens) if token in dividers], len(tokens)]:

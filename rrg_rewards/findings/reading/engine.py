@@ -20,7 +20,7 @@ from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
-from rrg_rewards.findings.reading.tokens import locate, tokenise
+from rrg_rewards.findings.reading.tokens import locate_in, normalise, pad
 from rrg_rewards.findings.reading.wordings import composed_concept
 
 _PRESENCES: dict[int, Presence] = {PRESENT: "present", UNCERTAIN: "uncertain", ABSENT: "absent"}
@@ -198,11 +198,12 @@ class FindingEngine:
 
     def _read_sentence(self, offset: int, sentence: str) -> _SentenceReading:
         """Read a sentence that starts at character ``offset`` of its unit."""
-        tokens = tokenise(sentence)
+        text = normalise(sentence)
+        tokens = pad(text).split()
         findings, continuation, item = self._read_tokens(tuple(tokens))
         if not findings:
             return _SentenceReading((), continuation, item)
-        bounds = locate(sentence, tokens[: max(finding.end for finding, _ in findings)])
+        bounds = locate_in(text, tokens[: max(finding.end for finding, _ in findings)])
         return _SentenceReading(
             tuple(
                 [

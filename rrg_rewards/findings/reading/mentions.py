@@ -48,14 +48,18 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
     label = _join_label(lexicon, tokens, codes) if ":" in tokens[1 : _LABEL_SIZE + 1] else 0
     scope: NegationScope | None = None
     named: dict[int, int] = {}
+    size = len(codes)
     for i, candidates in enumerate(map(lexicon.rules.__getitem__, words)):
-        if candidates is None:
+        # As `candidates.at(codes, i, sentence)`, but without a call for each word.
+        if candidates is None or (
+            candidates.following and not (i + 1 < size and codes[i + 1] & candidates.following)
+        ):
             continue
-        for rule in candidates.at(codes, i, sentence):
+        for rule in candidates[sentence & candidates.bits]:
             # A concept is named once: "pleural effusion" is not also the "effusion" in it.
             if named.get(rule.meaning, 0) > i:
                 continue
-            end = match_end(codes, i, rule.rest)
+            end = match_end(codes, i, rule.rest) if rule.rest else i + 1
             if not end:
                 continue
             scope = scope or NegationScope(codes, label)
@@ -101,11 +105,14 @@ def sentence_codes(lexicon: Lexicon, tokens: Sequence[str]) -> list[int]:
 
 def _merge_compounds(lexicon: Lexicon, tokens: Sequence[str], codes: list[int], sentence: int) -> Sequence[str]:
     """Replace the codes of compounds in place; return the tokens in which each compound is one word and empty ones."""
-    compounds, words = lexicon.compounds, tokens
+    compounds, words, size = lexicon.compounds, tokens, len(codes)
     for i, candidates in enumerate(map(compounds.__getitem__, tokens)):
-        if candidates is None or not codes[i]:
+        # As `candidates.at(codes, i, sentence)`, but without a call for each word.
+        if candidates is None or (
+            candidates.following and not (i + 1 < size and codes[i + 1] & candidates.following)
+        ):
             continue
-        for compound in candidates.at(codes, i, sentence):
+        for compound in candidates[sentence & candidates.bits] if codes[i] else ():
             if end := match_end(codes, i, compound.rest):
                 codes[i] = lexicon.words[compound.meaning]
                 codes[i + 1 : end] = [0] * (end - i - 1)

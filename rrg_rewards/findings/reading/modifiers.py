@@ -85,6 +85,7 @@ class ModifierReader:
     def modifiers(self, tokens: Sequence[str]) -> list[Modifier]:
         """Return the modifiers in a sentence that are not denied, in order."""
         modifiers, end = [], 0
+        has_denial = not self._denials.isdisjoint(tokens)
         phrases = self._phrases.matches(tokens)
         numbers = [i for i, is_number in enumerate(map(self._numbers.__getitem__, tokens)) if is_number]
         for i in sorted({*phrases, *numbers}) if numbers else phrases:
@@ -102,7 +103,7 @@ class ModifierReader:
                 modifier = _level(tokens, i)
             if modifier is None:
                 continue
-            if modifier.values and not self._is_denied(tokens, modifier):
+            if modifier.values and not (has_denial and self._is_denied(tokens, modifier)):
                 modifiers.append(modifier)
             end = modifier.end
         return modifiers

@@ -51,7 +51,17 @@ class _Clauses:
         self.codes = codes
         self.label = label
         self.size = len(codes)
-        kinds = 0
+        self.kinds = reduce(or_, codes, 0) & _CUE_MASK
+        self._unions: dict[tuple[int, int], int] = {}
+        self._contexts: dict[int, range] = {}
+        self._sites: list[int] | None = None
+        self._closers: list[int] | None = None
+        self._is_divided = False
+
+    def _divide(self) -> None:
+        """Find the clauses and the cues in them; many sentences have no cue, and their clauses are never asked for."""
+        self._is_divided = True
+        codes = self.codes
         self.verbs: list[int] = []
         # Cues that negate the words after them ("no"), and cues that negate the words before them ("was not observed").
         self.ahead: list[int] = []
@@ -64,12 +74,12 @@ class _Clauses:
         self.spoken: list[int] = []
         self.openers: list[int] = []
         self.others: list[int] = []
-        self._unions: dict[tuple[int, int], int] = {}
-        self._contexts: dict[int, range] = {}
-        self._sites: list[int] | None = None
-        for i, code in enumerate([code & _CUE_MASK for code in codes]):
-            kinds |= code
-            if not code & _PARTING or (code & BOUNDARY and self._is_answered(i)):
+        if not self.kinds & _PARTING:
+            return
+        for i, code in enumerate(codes):
+            if not code & _PARTING:
+                continue
+            if code & BOUNDARY and self._is_answered(i):
                 continue
             if code & STATING and self._is_finite(i):
                 self.verbs.append(i)
@@ -87,7 +97,6 @@ class _Clauses:
             # "no pneumothorax with a small effusion", "no mass and mild emphysema"
             if code & (WITH | JOINT) and i + 1 < self.size and codes[i + 1] & DEGREE:
                 self.openers.append(i)
-        self.kinds = kinds
         if self.breaks:
             self._split(self.breaks)
 
@@ -156,6 +165,8 @@ class _Clauses:
 
     def clause(self, i: int) -> range:
         """Return the tokens of the clause that contains token ``i``."""
+        if not self._is_divided:
+            self._divide()
         k = bisect_right(self.starts, i)
         return range(self.starts[k - 1], self.starts[k] if k < len(self.starts) else self.size)
 
@@ -239,10 +250,6 @@ class NegationScope(_Clauses):
         codes: Codes of the sentence's tokens.
         label: Bits of the sites that a label before the sentence names.
     """
-
-    def __init__(self, codes: Sequence[int], label: int = 0) -> None:
-        super().__init__(codes, label)
-        self._closers: list[int] | None = None
 
     def presence(self, start: int, end: int) -> int:
         """Return ``PRESENT``, ``UNCERTAIN`` or ``ABSENT`` for the mention at tokens ``start`` to ``end``."""

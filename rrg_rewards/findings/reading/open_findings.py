@@ -174,20 +174,23 @@ class OpenStatementReader:
         phrases = self._book.matches(tokens)
         end = 0
         heads = [i for i, is_head in enumerate(map(self._heads.__getitem__, tokens)) if is_head]
+        # A clause with a named concept makes no open statement.
+        has_signal = False
         for i in sorted({*phrases, *heads}) if heads else phrases:
             if i < end:
                 continue
             if i not in phrases:
                 roles[i] = "heads"
+                has_signal = has_signal or i not in named
                 continue
             end, role = phrases[i]
             if role == "normal" and "not" in tokens[max(0, i - _DENIAL_REACH) : i]:
                 role = "denied"
             # In "is not large" and "density is low" the last word counts, which may be denied.
-            marked = {"heads": (i, end - 1), "changes": (end - 1,)}.get(role, range(i, end))
-            roles.update(dict.fromkeys(marked, role))
-        # A clause with a named concept makes no open statement.
-        return roles if any(role in _SIGNALS and i not in named for i, role in roles.items()) else {}
+            for k in (i, end - 1) if role == "heads" else (end - 1,) if role == "changes" else range(i, end):
+                roles[k] = role
+                has_signal = has_signal or (role in _SIGNALS and k not in named)
+        return roles if has_signal else {}
 
     def _is_head(self, word: str) -> bool:
         """Whether the end of a word says that it names an abnormality."""

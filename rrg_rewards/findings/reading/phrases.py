@@ -8,14 +8,16 @@ that it matches. One dictionary lookup per token is then enough for all phrases.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, Generic, TypeVar
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
-# Number of letters of a word in which its stem is looked for; more than the longest stem.
-_MAX_STEM = 40
+# Number of first letters by which stems are looked up.
+_FIRST = 3
 # Maximum number of sets of words for which the possible phrases of a word are remembered.
 _MAX_SENTENCES = 100
 
@@ -34,10 +36,7 @@ def union(masks: Iterable[int]) -> int:
         >>> union([1, 4, 5])
         5
     """
-    mask = 0
-    for bits in masks:
-        mask |= bits
-    return mask
+    return reduce(or_, masks, 0)
 
 
 class WordTable(dict[str, Value]):
@@ -73,14 +72,17 @@ class WordBits(WordTable[int]):
     def __init__(self) -> None:
         super().__init__(self._all_bits)
         self.exact: dict[str, int] = {}
-        self.stems: dict[str, int] = {}
+        # The stems with their bits by their first letters, those of shorter stems by "".
+        self.stems: dict[str, dict[str, int]] = {"": {}}
         self.spellings = tuple(load_knowledge("spellings").items())
         self._spelling = re.compile("|".join(british for british, _ in self.spellings))
 
     def add(self, word: str, bit: int) -> None:
         """Add a bit to ``word``, or to all words that start with it if it ends in ``*``."""
         if word.endswith("*"):
-            self.stems[word[:-1]] = self.stems.get(word[:-1], 0) | bit
+            stem = word[:-1]
+            stems = self.stems.setdefault(stem[:_FIRST] if len(stem) >= _FIRST else "", {})
+            stems[stem] = stems.get(stem, 0) | bit
         else:
             self.exact[word] = self.exact.get(word, 0) | bit
 
@@ -93,9 +95,11 @@ class WordBits(WordTable[int]):
         return code
 
     def _code(self, word: str) -> int:
-        code, stems = self.exact.get(word, 0), self.stems
-        for size in range(len(word[:_MAX_STEM]) + 1):
-            code |= stems.get(word[:size], 0)
+        code = self.exact.get(word, 0)
+        for stems in (self.stems[""], self.stems.get(word[:_FIRST])):
+            for stem, bits in (stems or {}).items():
+                if word.startswith(stem):
+                    code |= bits
         return code
 
 
@@ -122,6 +126,12 @@ def match_end(codes: Sequence[int], start: int, rest: tuple[Step, ...]) -> int:
     """Return the index after a phrase whose first word is at ``start``, or 0 if the other words do not match."""
     position, size = start + 1, len(codes)
     for bits, reach, stops in rest:
+        if reach == 1:
+            # Most words of phrases are adjacent.
+            if position < size and codes[position] & bits:
+                position += 1
+                continue
+            return 0
         for i in range(position, min(size, position + reach)):
             code = codes[i]
             if code & bits:
@@ -289,7 +299,7 @@ class PhraseBook(Generic[Meaning]):
     def matches(self, tokens: Sequence[str]) -> dict[int, tuple[int, Meaning]]:
         """Return the end and the meaning of the phrase that starts at each token, by the index of this token."""
         codes: list[int] = []
-        sentence = 0
+        sentence, size = 0, len(tokens)
         found: dict[int, tuple[int, Meaning]] = {}
         for i, candidates in enumerate(map(self._table.__getitem__, tokens)):
             if candidates is None:
@@ -297,10 +307,13 @@ class PhraseBook(Generic[Meaning]):
             if candidates.only is not None:
                 found[i] = i + 1, candidates.only.meaning
                 continue
+            # As `candidates.at`; the second word often decides, and the codes of the others are not needed.
+            if candidates.following and not (i + 1 < size and self._words[tokens[i + 1]] & candidates.following):
+                continue
             if not codes:
                 codes = list(map(self._words.__getitem__, tokens))
                 sentence = union(codes)
-            for phrase in candidates.at(codes, i, sentence):
+            for phrase in candidates[sentence & candidates.bits]:
                 if end := match_end(codes, i, phrase.rest):
                     found[i] = end, phrase.meaning
                     break

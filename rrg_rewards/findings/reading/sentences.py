@@ -12,6 +12,8 @@ UNIT_SEPARATOR = ". "
 
 # A full stop before a digit is a decimal point. Quotes and bullets separate the lines of an impression.
 _STOP = re.compile(r"\.(?!\d)")
+# The search for a single character is several times as fast as that for a boundary.
+_MARK = re.compile(r'[\n\r;!"“”•\u3002\uff1b\uff01.]')
 _BOUNDARY = re.compile(r'[\n\r;!"“”•\u3002\uff1b\uff01]+|\.(?!\d)')
 # A full stop that can end an abbreviation, because no capital letter follows, and the word before it.
 _INNER_STOP = re.compile(r"\.(?= *(?!no\b|there\b)[\da-z(~<])")
@@ -53,7 +55,7 @@ def split_unit(unit: str) -> list[tuple[int, str]]:
         >>> split_unit('Size 2.5 mm." Effusion')
         [(0, 'Size 2.5 mm'), (13, ' Effusion')]
     """
-    if len(unit) <= _MAX_SENTENCE and not _BOUNDARY.search(unit):
+    if len(unit) <= _MAX_SENTENCE and not (_MARK.search(unit) and _BOUNDARY.search(unit)):
         return [(0, unit)] if unit else []
     sentences, start = [], 0
     for boundary in _BOUNDARY.finditer(unit):

@@ -49,7 +49,16 @@ def _spell_measures(text: str) -> str:
     the size of a lesion is the upper end.
     """
     # Few units have such measures, and the substitutions are slow.
-    return UNIT_MARK.join([_spelled(unit) if _SIGNED.search(unit) else unit for unit in text.split(UNIT_MARK)])
+    parts, end = [], 0
+    for found in _SIGNED.finditer(text):
+        if found.start() < end:
+            continue
+        start = text.rfind(UNIT_MARK, 0, found.start()) + 1
+        parts.append(text[end:start])
+        end = text.find(UNIT_MARK, found.end())
+        end = len(text) if end < 0 else end
+        parts.append(_spelled(text[start:end]))
+    return "".join([*parts, text[end:]]) if parts else text
 
 
 def _spelled(text: str) -> str:
@@ -71,7 +80,7 @@ def _join_adjectives(text: str) -> str:
         before = _END.split(text[max(0, found.start() - _THREE_WORDS) : found.start()])[-1]
         return "  " if _ends_in_adjective(before.split()) else ", "
 
-    return _SERIES.sub(joined, text)
+    return _SERIES.sub(joined, text) if ", " in text else text
 
 
 def _ends_in_adjective(words: list[str]) -> bool:
@@ -124,8 +133,13 @@ def locate(sentence: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
         >>> locate("No effusion", ["no", "effusion"])
         [(0, 2), (3, 11)]
     """
+    return locate_in(normalise(sentence), tokens)
+
+
+def locate_in(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the start and end of each token in a text from :func:`normalise`."""
     spans, end = [], 0
-    find = normalise(sentence).index
+    find = text.index
     for token in tokens:
         start = find(token, end)
         end = start + len(token)
