@@ -2,11 +2,13 @@
 
     python benchmarks/rule_judge.py
     python benchmarks/rule_judge.py --sets CT-RATE --repeats 9
+    python benchmarks/rule_judge.py --quick
 
 The sets are the 600 chest CT pairs of CT-RATE, the 180 of CTRG, and the chest X-ray pairs of RadPref (references with
 two candidates each, age and indication). A set whose table does not exist is skipped. "Cold" runs have an empty cache.
 "Warm" runs score the same pairs again: the findings of the references and of each sentence of the candidates are
-remembered, as with a policy that repeats its sentences. Both include all steps from text to score. ROUGE-L is computed
+remembered, as with a policy that repeats its sentences. Both include all steps from text to score. "Reading" is the
+part of a cold run that extracts the findings of the texts; each different sentence is read once. ROUGE-L is computed
 by torchmetrics, one pair at a time. Cold, warm and ROUGE-L run in turn, and the fastest run of each counts. Times are
 processor times, because other work on the machine changes them less than the wall clock.
 """
@@ -22,8 +24,9 @@ import torch
 from timing import seconds
 from torchmetrics.functional.text import rouge_score
 
-from rrg_rewards.findings.reading.engine import engine_of, get_engine
+from rrg_rewards.findings.reading.engine import FindingEngine, engine_of, get_engine
 from rrg_rewards.findings.reading.lexicon import shipped_lexicon
+from rrg_rewards.findings.reading.sentences import report_units, split_unit
 from rrg_rewards.metrics import CRIMSON
 from rrg_rewards.version import __version__
 
@@ -35,6 +38,7 @@ CT_TABLES = {
     "CTRG": ("reg2rg_ctrg", "GT_whole_report", "Pred_whole_report"),
 }
 XRAY = "RadPref"
+QUICK_PAIRS = 60
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -43,6 +47,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=SHARED, help="folder of the tables")
     parser.add_argument("--sets", nargs="+", choices=(*CT_TABLES, XRAY), default=(*CT_TABLES, XRAY))
     parser.add_argument("--repeats", type=int, default=5, help="number of runs; the fastest is reported")
+    parser.add_argument("--quick", action="store_true", help="at most 60 pairs of each set; writes no file")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "rule_judge.json")
     return parser.parse_args()
 
@@ -69,16 +74,25 @@ def load_pairs(name: str, data: Path) -> tuple[list[str], list[str], dict[str, l
     return [row[candidate] for row in rows], [row[reference] for row in rows], {}
 
 
+def fresh_engine() -> FindingEngine:
+    """Make the engine that CRIMSON reads with, with empty caches."""
+    engine_of.cache_clear()
+    shipped_lexicon.cache_clear()
+    return get_engine("chest", open_findings=True)
+
+
 def measure(
     preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]], repeats: int
 ) -> dict[str, float]:
     """Return the figures of one set."""
     metric = CRIMSON()
-    cold, warm, rouge = [], [], []
+    texts = list(dict.fromkeys((*preds, *target)))
+    fresh = {sentence for text in texts for unit in report_units(text) for _, sentence in split_unit(unit)}
+    cold, warm, rouge, reading = [], [], [], []
     for _ in range(repeats):
-        engine_of.cache_clear()
-        shipped_lexicon.cache_clear()
-        get_engine("chest")
+        engine = fresh_engine()
+        reading.append(seconds(lambda engine=engine: list(map(engine.extract, texts))).processor)
+        fresh_engine()
         cold.append(seconds(lambda: metric.score(preds, target, **context)).processor)
         warm.append(seconds(lambda: metric.score(preds, target, **context)).processor)
         rouge.append(
@@ -90,6 +104,9 @@ def measure(
     return {
         "pairs": len(preds),
         "mean_words_per_pair": round(words, 1),
+        "fresh_sentences": len(fresh),
+        "reading_words_per_second": round(sum(len(text.split()) for text in texts) / min(reading)),
+        "reading_fresh_sentences_per_second": round(len(fresh) / min(reading)),
         "crimson_cold_pairs_per_second": round(len(preds) / min(cold)),
         "crimson_warm_pairs_per_second": round(len(preds) / min(warm)),
         "rouge_l_pairs_per_second": round(len(preds) / min(rouge)),
@@ -107,10 +124,15 @@ def main() -> None:
         pairs = load_pairs(name, arguments.data)
         if pairs is None:
             continue
-        figures[name] = measure(*pairs, arguments.repeats)
+        preds, target, context = pairs
+        pairs_used = slice(QUICK_PAIRS if arguments.quick else None)
+        context = {column: values[pairs_used] for column, values in context.items()}
+        figures[name] = measure(preds[pairs_used], target[pairs_used], context, arguments.repeats)
         print(name)
         for figure, value in figures[name].items():
-            print(f"  {figure:32}{value:>12}")
+            print(f"  {figure:36}{value:>12}")
+    if arguments.quick:
+        return
     result = {"version": __version__, "metric": CRIMSON().signature, "figures": figures}
     arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 

@@ -77,7 +77,9 @@ class _Clauses:
         if not self.kinds & _PARTING:
             return
         for i, code in enumerate(codes):
-            if not code & _PARTING:
+            # Arithmetic with the few bits of the cues is faster than with all.
+            code &= _PARTING
+            if not code:
                 continue
             if code & BOUNDARY and self._is_answered(i):
                 continue

@@ -175,13 +175,6 @@ class Candidates(dict[int, tuple[AnyPhrase, ...]]):
             self[bits] = found
         return found
 
-    def at(self, codes: Sequence[int], i: int, sentence: int) -> tuple[AnyPhrase, ...]:
-        """Return the phrases that can start at token ``i`` of a sentence with this union of codes."""
-        following = self.following
-        if following and not (i + 1 < len(codes) and codes[i + 1] & following):
-            return ()
-        return self[sentence & self.bits]
-
 
 class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
     """Maps a word to the phrases that can start there, computed when the word is first looked up; ``None`` for none.
@@ -307,7 +300,7 @@ class PhraseBook(Generic[Meaning]):
             if candidates.only is not None:
                 found[i] = i + 1, candidates.only.meaning
                 continue
-            # As `candidates.at`; the second word often decides, and the codes of the others are not needed.
+            # The second word often decides, and the codes of the others are then not needed.
             if candidates.following and not (i + 1 < size and self._words[tokens[i + 1]] & candidates.following):
                 continue
             if not codes:

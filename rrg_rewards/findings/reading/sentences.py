@@ -93,7 +93,9 @@ def tokenise_units(units: Sequence[str]) -> Iterator[list[list[str]]]:
     texts = iter(pad(_STOP.sub("\n", text)).split(UNIT_MARK))
     for unit, is_plain in zip(units, plain, strict=True):
         if is_plain:
-            yield [tokens for line in next(texts).split("\n") if (tokens := line.split())]
+            unit = next(texts)
+            lines = unit.split("\n") if "\n" in unit else (unit,)
+            yield [tokens for line in lines if (tokens := line.split())]
         else:
             yield [tokenise(sentence) for _, sentence in split_unit(unit)]
 

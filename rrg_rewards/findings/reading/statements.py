@@ -44,9 +44,12 @@ def statement_numbers(tokens: Sequence[str], named: Collection[int]) -> list[int
         return numbers
     codes = _codes(tokens)
     verbs = [i for i, code in enumerate(codes) if code & _VERB]
-    if not verbs or enders.isdisjoint(tokens[verbs[0] :]):
+    if not verbs:
         return numbers
     has_unnamed = _any(codes, _UNNAMED)
+    if enders.isdisjoint(tokens[verbs[0] :] if has_unnamed else tokens[verbs[0] : verbs[-1]]):
+        # No second statement begins after the first verb.
+        return numbers
     number, has_verb, start = 0, False, 0
     for end in [*[i for i, token in enumerate(tokens) if token in enders], len(tokens)]:
         clause = codes[start:end]

@@ -35,6 +35,7 @@ _TABLE[0xFEFF] = 32
 
 # A number and a sign between it and the next number: "6 * 4mm", "3-6mm", "1,5 cm".
 _SIGNED = re.compile(r"\d ?(?:[mMcC][mM] ?)?[*,~\u2013-] ?\.?\d")
+_MEASURE_SIGN = re.compile(r"[*,~\u2013-] ?\.?\d")
 _TIMES = re.compile(r"(?<=[\dmM])( ?)\*(?= ?\.?\d)")
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,2}),(\d{1,2})(?= ?(?:[x*\u00d7-] ?\d|[mc]m\b))", re.IGNORECASE)
 _LOWER_END = re.compile(
@@ -50,14 +51,15 @@ def _spell_measures(text: str) -> str:
     """
     # Few units have such measures, and the substitutions are slow.
     parts, end = [], 0
-    for found in _SIGNED.finditer(text):
+    # Signs are rarer than digits, so they are looked for first.
+    for found in _MEASURE_SIGN.finditer(text):
         if found.start() < end:
             continue
         start = text.rfind(UNIT_MARK, 0, found.start()) + 1
         parts.append(text[end:start])
         end = text.find(UNIT_MARK, found.end())
         end = len(text) if end < 0 else end
-        parts.append(_spelled(text[start:end]))
+        parts.append(_spelled(text[start:end]) if _SIGNED.search(text, start, end) else text[start:end])
     return "".join([*parts, text[end:]]) if parts else text
 
 
