@@ -1,6 +1,6 @@
 """Compare two reports finding by finding: matched, false and missing findings, and attribute errors of matches."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial, reduce
 from operator import itemgetter
@@ -132,7 +132,7 @@ def compare_findings(
     theirs = _findings("candidate", candidate, open_findings)
     patient = Patient.from_context(context)
     significance = partial(clinical_significance, patient=patient)
-    levels = [tuple([_finding_significance(finding, significance) for finding in report]) for report in (ours, theirs)]
+    levels = [tuple([_finding_significance(finding, patient) for finding in report]) for report in (ours, theirs)]
     matched = _groups(ours, theirs, levels[0], levels[1], limit_credit) if ours and theirs else []
     return FindingComparison(
         reference=ours,
@@ -261,24 +261,19 @@ def _related_pairs(ours: Sequence[Finding], theirs: Sequence[Finding]) -> Iterat
                 yield i, j
 
 
-def _finding_significance(finding: Finding, significance: Callable[..., str]) -> str:
+def _finding_significance(finding: Finding, patient: Patient) -> str:
     """Return the greatest clinical significance of a finding's concept and of its alternatives.
 
-    Args:
-        finding: The finding.
-        significance: Function that returns the clinical significance of a concept with attributes and words.
-
     Example:
-        >>> significance = partial(clinical_significance, patient=Patient())
         >>> hedge = Finding("granuloma", "present", 0, 9, 0, "granuloma", alternatives=("pneumonia",))
-        >>> _finding_significance(hedge, significance)
+        >>> _finding_significance(hedge, Patient())
         'actionable_not_urgent'
     """
-    own = significance(finding.concept, finding.attributes, words=finding.words)
+    own = clinical_significance(finding.concept, finding.attributes, patient, finding.words)
     if not finding.alternatives:
         return own
-    levels = [own, *(significance(concept, finding.attributes) for concept in finding.alternatives)]
-    return max(levels, key=_LEVELS.index)
+    others = [clinical_significance(concept, finding.attributes, patient) for concept in finding.alternatives]
+    return max([own, *others], key=_LEVELS.index)
 
 
 @cache

@@ -32,6 +32,8 @@ _REFERENCE_REACH = 6
 _SIZE_SEARCHED = 16
 # Number of characters before an apposition that can contain "the largest".
 _LARGEST_SEARCHED = 150
+# Number of characters between two mentions whose link is remembered.
+_MOST_REMEMBERED = 100
 _PHRASE_END = re.compile(r"[.,;:()\n]")
 _PLURALS, _SINGULARS = ("s", "ae"), ("ss", "is", "us")
 
@@ -159,12 +161,23 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
     A sentence can continue the one before it: "... opacity. This may be pneumonia".
     """
     text = report[first.end : second.start]
-    if first.sentence == second.sentence:
-        return attribute_reader().link(tokenise(text))
-    words = tokenise(text.rpartition(". ")[2])
-    if second.sentence == first.sentence + 1 and words and _interprets(words):
-        return attribute_reader().link(words)
-    return None
+    continues = second.sentence != first.sentence
+    if continues:
+        if second.sentence != first.sentence + 1:
+            return None
+        text = text.rpartition(". ")[2]
+    read = _remembered_link if len(text) <= _MOST_REMEMBERED else _stated_link
+    return read(text, continues)
+
+
+def _stated_link(text: str, continues: bool) -> str | None:
+    """Return the link that words state; words of a sentence that continues the one before have to interpret it."""
+    words = tokenise(text)
+    return None if continues and not (words and _interprets(words)) else attribute_reader().link(words)
+
+
+# Reports repeat the words between findings.
+_remembered_link = lru_cache(maxsize=1 << 14)(_stated_link)
 
 
 def _interprets(words: Sequence[str]) -> bool:
@@ -276,12 +289,12 @@ def _placed(finding: Finding) -> Finding:
     positions = load_knowledge("concepts")["positions"].get(finding.concept)
     attributes = finding.attributes
     if attributes.device_position is not None and not _is_device(finding.concept):
-        return replace(finding, attributes=replace(attributes, device_position=None))
+        return _with_attributes(finding, replace(attributes, device_position=None))
     if positions is None or attributes.device_position is not None:
         return finding
     for position, places in positions.items():
         if not set(places).isdisjoint(attributes.location):
-            return replace(finding, attributes=replace(attributes, device_position=position))
+            return _with_attributes(finding, replace(attributes, device_position=position))
     return finding
 
 
