@@ -21,11 +21,13 @@ from rrg_rewards.judges.tasks.crimson import CrimsonTask
 
 TASKS: dict[str, Callable[[], JudgeTask[Any, Any]]] = {"counting": CountingTask, "crimson": CrimsonTask}
 START_SECONDS = 240
-# Two cores are shared by server and client. A server that binds its threads to cores would slow down the client.
+# The servers share the cores with each other and with this process. Their threads are therefore not bound to cores, and
+# there is one of each server, because threads that wait for one another use processor time.
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "HF_HUB_OFFLINE": "1",
@@ -254,7 +256,9 @@ def printed(figures: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
     for order, by_side in figures.items():
         for name, run in by_side.items():
             cached = "not stated" if run["cached_share"] is None else f"{run['cached_share']:.1%}"
-            ratio = f"; {run['wall_ratio']} times as fast as without a cache" if "wall_ratio" in run else ""
+            ratio = ""
+            if "wall_ratio" in run:
+                ratio = f"; without a cache {run['wall_ratio']} and {run['processor_ratio']} times as long"
             print(
                 f"{order:9} {name:22} {run['calls']} calls, {run['prompt_tokens']:,} prompt tokens, from the cache "
                 f"{cached}, {run['wall_seconds']} s of wall time, {run['processor_seconds']} s of processor time{ratio}"
