@@ -69,7 +69,8 @@ def test_er2score_training_warns_of_a_type_that_is_slow_on_the_processor(
 ) -> None:
     monkeypatch.setattr(cli, "cpu_computes_in_bfloat16", lambda: fast)
     cli.build("er2score", ["--config", str(recipe(trainer__precision=precision, model__backbone_dtype=dtype))])
-    messages = [record.message for record in caplog.records if "bfloat16" in record.message]
+    warnings = (record for record in caplog.records if record.levelname == "WARNING")
+    messages = [record.message for record in warnings if "bfloat16" in record.message]
     assert [message.endswith(str(remedy)) for message in messages] == ([] if remedy is None else [True])
 
 
