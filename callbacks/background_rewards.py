@@ -165,7 +165,7 @@ def _watched(trainer: Any, ended: Callable[[Sequence[int], Sequence[list[int]]],
         watch = _Ended(trainer.eos_token_ids, ended)
         tokens = generate(*arguments, **options, stopping_criteria=StoppingCriteriaList([watch]))
         # The trainer computes log-probabilities before it calls the rewards.
-        watch.tell_remaining(tokens)
+        watch.report_remaining(tokens)
         return tokens
 
     model.generate = watched
@@ -179,7 +179,7 @@ def _watched(trainer: Any, ended: Callable[[Sequence[int], Sequence[list[int]]],
 
 
 class _Ended(StoppingCriteria):  # type: ignore[misc]  # transformers is an optional dependency
-    """Stops nothing, but tells which rows have ended.
+    """Stops nothing, and reports which rows have ended.
 
     Args:
         end_token_ids: Ids of the end-of-sequence tokens.
@@ -193,7 +193,7 @@ class _Ended(StoppingCriteria):  # type: ignore[misc]  # transformers is an opti
         self._ended = ended
         self._start: int | None = None
         self._lengths: dict[int, int] = {}
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:  # noqa: ARG002 (of transformers)
         """Note the rows whose last token is an end."""
@@ -203,16 +203,16 @@ class _Ended(StoppingCriteria):  # type: ignore[misc]  # transformers is an opti
         last = torch.isin(input_ids[:, -1], torch.tensor(self._ends, device=input_ids.device))
         new = [row for row in last.nonzero().flatten().tolist() if row not in self._lengths]
         self._lengths.update(dict.fromkeys(new, length))
-        if new and len(self._lengths) - len(self._told) >= PART * count:
-            self._tell([row for row in self._lengths if row not in self._told], input_ids)
+        if new and len(self._lengths) - len(self._reported) >= PART * count:
+            self._report([row for row in self._lengths if row not in self._reported], input_ids)
         return torch.zeros(count, dtype=torch.bool, device=input_ids.device)
 
-    def tell_remaining(self, tokens: Tensor) -> None:
-        """Tell the rows that were not told before, when all rows are generated."""
-        rows = [row for row in range(len(tokens)) if row not in self._told]
+    def report_remaining(self, tokens: Tensor) -> None:
+        """Report the rows that have not been reported, when all rows are generated."""
+        rows = [row for row in range(len(tokens)) if row not in self._reported]
         if rows:
-            self._tell(rows, tokens)
+            self._report(rows, tokens)
 
-    def _tell(self, rows: list[int], tokens: Tensor) -> None:
-        self._told.update(rows)
+    def _report(self, rows: list[int], tokens: Tensor) -> None:
+        self._reported.update(rows)
         self._ended(rows, [tokens[row, self._start : self._lengths.get(row)].tolist() for row in rows])

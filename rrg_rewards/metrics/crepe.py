@@ -96,6 +96,7 @@ class CREPE(PairModelMetric):
     context = ()
     higher_is_better = False
     plot_lower_bound: float = 0.0
+    predictor: CrepePredictor
 
     def __init__(
         self,
@@ -116,7 +117,6 @@ class CREPE(PairModelMetric):
         options = CrepeOptions(max_length, token_budget, dtype, device, revision, progress, long_reports, compile)
         predictor = CrepePredictor(model, tokenizer, options)
         super().__init__(predictor, predictor.categories, **kwargs)
-        self.predictor = predictor
         self.weights = named_weights(weights or {}, self.categories, "error category", 1.0)
 
     @property

@@ -95,6 +95,7 @@ class ER2Score(PairModelMetric):
 
     name = "er2score"
     context = ()
+    predictor: ER2ScorePredictor
 
     def __init__(
         self,
@@ -116,7 +117,6 @@ class ER2Score(PairModelMetric):
         options = ER2ScoreOptions(max_length, token_budget, dtype, device, revision, progress, backbone, share_prefix)
         predictor = ER2ScorePredictor(model, tokenizer, options)
         super().__init__(predictor, predictor.scoring_system.names, **kwargs)
-        self.predictor = predictor
         if scoring_system is not None:
             _check_system(self.scoring_system, scoring_system)
         if weights is not None and not weights:

@@ -1,16 +1,16 @@
 """What CREPE and ER²Score share: a model that reads both reports, and the type in which it computed."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.models.pair_predictor import PairPredictor
+from rrg_rewards.models.pair_predictor import PairPredictor, Precision
 
-_DTYPES = ("float32", "bfloat16", "float16")
+_DTYPES = tuple(name for name in get_args(Precision) if name != "auto")
 
 
 class PairModelMetric(ReportMetric):
@@ -25,16 +25,17 @@ class PairModelMetric(ReportMetric):
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
     """
 
+    predictor: PairPredictor
     num_by_dtype: Tensor
 
     def __init__(self, predictor: PairPredictor, parts: Sequence[str], **kwargs: Any) -> None:
         super().__init__(parts, **kwargs)
-        self._pairs = predictor
+        self.predictor = predictor
         self.add_state("num_by_dtype", torch.zeros(len(_DTYPES), dtype=torch.long), dist_reduce_fx="sum")
 
     def extra_repr(self) -> str:
         """Model, and type of the arithmetic."""
-        return f"model={self._pairs.model!r}, dtype={self._pairs.dtype!r}"
+        return f"model={self.predictor.model!r}, dtype={self.predictor.dtype!r}"
 
     def compute(self) -> Tensor:
         """Mean score of the pairs scored so far: float64 scalar; NaN, with a warning, if all pairs are unscorable.
@@ -61,7 +62,7 @@ class PairModelMetric(ReportMetric):
     def _accumulate(self, scores: Scores) -> None:
         super()._accumulate(scores)
         counts = torch.zeros_like(self.num_by_dtype)
-        counts[_DTYPES.index(self._pairs.dtype)] = int(scores.scored.sum())
+        counts[_DTYPES.index(self.predictor.dtype)] = int(scores.scored.sum())
         self.num_by_dtype = self.num_by_dtype + counts
 
     def _check_dtypes(self) -> None:

@@ -235,8 +235,8 @@ def _call(task: bytes) -> bytes:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = _functions[0](pickle.loads(task))
-    told = [(one.message, one.category, (one.filename, one.lineno)) for one in caught]
-    return pickle.dumps((result, told), pickle.HIGHEST_PROTOCOL)
+    raised = [(one.message, one.category, (one.filename, one.lineno)) for one in caught]
+    return pickle.dumps((result, raised), pickle.HIGHEST_PROTOCOL)
 
 
 def divided(count: int, size: int) -> Sequence[slice]:

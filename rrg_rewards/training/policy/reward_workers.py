@@ -21,6 +21,7 @@ from rrg_rewards.rewards.base import Reward, is_asynchronous
 from rrg_rewards.training.policy.generators import Batch, num_rows
 from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, as_completions, columns_of
 from rrg_rewards.utilities.processes import num_processes
+from rrg_rewards.utilities.worker_pool import worker_count
 
 OverlapName = Literal["thread", "process"]
 """What scores completions in the background."""
@@ -295,11 +296,7 @@ def choose_overlap(rewards: Sequence[Any], share: float, uses_cpu: bool) -> Over
 def has_free_core(uses_cpu: bool) -> bool:
     """Return whether the policies of this machine's processes leave a core for rewards."""
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes()))
-    return not uses_cpu or _cores() > processes * torch.get_num_threads()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return not uses_cpu or worker_count(0) > processes * torch.get_num_threads()
 
 
 def tell_share(share: float, chosen: OverlapName | Literal["auto"] | None) -> None:

@@ -217,7 +217,7 @@ def test_reward_clock_leaves_out_the_first_rollout(monkeypatch, seconds):
     ],
 )
 def test_choose_overlap_needs_rewards_whose_results_cannot_change(monkeypatch, rewards, share, uses_cpu, cores, chosen):
-    monkeypatch.setattr(reward_workers, "_cores", lambda: cores)
+    monkeypatch.setattr(reward_workers, "worker_count", lambda _: cores)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     known = {
