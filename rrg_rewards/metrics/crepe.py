@@ -41,7 +41,7 @@ def _likely_errors(counts: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {count:.1f}" for name, count in likely)
 
 
-class CREPE(PairModelMetric):
+class CREPE(PairModelMetric[CrepePredictor]):
     r"""CREPE: the number of errors in a candidate report. An encoder that reads both reports predicts it by category.
 
     With predicted counts :math:`\hat n_c` and weights :math:`w_c` of the categories :math:`c`,
@@ -96,7 +96,6 @@ class CREPE(PairModelMetric):
     context = ()
     higher_is_better = False
     plot_lower_bound: float = 0.0
-    predictor: CrepePredictor
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ def _in_words(names: Sequence[str], scores: Sequence[float]) -> str:
     return ", ".join(f"{name} {score:.1f}" for name, score in zip(names, scores, strict=True))
 
 
-class ER2Score(PairModelMetric):
+class ER2Score(PairModelMetric[ER2ScorePredictor]):
     r"""ER²Score: the sum of the rewards that a language model assigns to a candidate report, one per criterion.
 
     With the rewards :math:`r_j`, the contribution of each criterion :math:`j` to the total, and the base :math:`b` of
@@ -95,7 +95,6 @@ class ER2Score(PairModelMetric):
 
     name = "er2score"
     context = ()
-    predictor: ER2ScorePredictor
 
     def __init__(
         self,

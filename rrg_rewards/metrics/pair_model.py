@@ -1,7 +1,7 @@
 """What CREPE and ER²Score share: a model that reads both reports, and the type in which it computed."""
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, Generic, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -10,10 +10,12 @@ from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.models.pair_predictor import PairPredictor, Precision
 
+Predictor = TypeVar("Predictor", bound=PairPredictor)
+
 _DTYPES = tuple(name for name in get_args(Precision) if name != "auto")
 
 
-class PairModelMetric(ReportMetric):
+class PairModelMetric(ReportMetric, Generic[Predictor]):
     """A metric whose scores a :class:`rrg_rewards.models.pair_predictor.PairPredictor` predicts.
 
     The state also counts the scored pairs by the type of the arithmetic. With ``dtype="auto"`` the machines of a run
@@ -25,10 +27,9 @@ class PairModelMetric(ReportMetric):
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
     """
 
-    predictor: PairPredictor
     num_by_dtype: Tensor
 
-    def __init__(self, predictor: PairPredictor, parts: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, predictor: Predictor, parts: Sequence[str], **kwargs: Any) -> None:
         super().__init__(parts, **kwargs)
         self.predictor = predictor
         self.add_state("num_by_dtype", torch.zeros(len(_DTYPES), dtype=torch.long), dist_reduce_fx="sum")
