@@ -1,7 +1,6 @@
 """Rewards of TRL's trainers in the background, while the policy generates."""
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from rrg_rewards.rewards.background import BackgroundReward
 from rrg_rewards.rewards.base import Reward, is_asynchronous
-from rrg_rewards.training.policy.reward_workers import PART, SHARE, has_free_core
+from rrg_rewards.rewards.overlap import PART, SHARE, RewardClock, has_free_core
 from rrg_rewards.utilities.imports import require
 
 # Check first: the error message names the extra that installs transformers.
@@ -21,9 +20,6 @@ require("transformers", extra="trl")
 from transformers import StoppingCriteria, StoppingCriteriaList, TrainerCallback  # noqa: E402
 
 logger = logging.getLogger(__name__)
-
-# The number of generations after which the share of the rewards is computed; the first one does not count.
-_GENERATIONS = 5
 
 
 def in_background(rewards: Sequence[Reward], overlap: str, processes: int = 1) -> list[Reward]:
@@ -87,10 +83,9 @@ class BackgroundRewardsCallback(TrainerCallback):  # type: ignore[misc]  # trans
         self.rewards = [reward for reward in rewards if isinstance(reward, BackgroundReward)]
         self._trainer = trainer
         self._automatic = automatic
-        self._generations = 0
-        self._started = 0.0
+        self._clock = RewardClock()
         for reward in self.rewards:
-            reward.is_active = not automatic
+            reward.is_active, reward.clock = not automatic, self._clock
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Watch the generations of the trainer from now on."""
@@ -105,8 +100,8 @@ class BackgroundRewardsCallback(TrainerCallback):  # type: ignore[misc]  # trans
             reward.close()
 
     def _generate(self, method: Callable[[Any], Any], inputs: Sequence[Mapping[str, Any]]) -> Any:
-        if self._automatic:
-            self._measure()
+        if self._automatic and self._clock.count_batch():
+            self._choose(self._clock.share)
         active = [reward for reward in self.rewards if reward.is_active]
         if not active:
             return method(inputs)
@@ -115,25 +110,17 @@ class BackgroundRewardsCallback(TrainerCallback):  # type: ignore[misc]  # trans
         with _watched(self._trainer, partial(_score_early, self._trainer, active, inputs)):
             return method(inputs)
 
-    def _measure(self) -> None:
-        """Count a generation that begins, and choose once which rewards are computed in the background."""
-        now = time.perf_counter()
-        if self._generations == 1:
-            self._started = now
-            for reward in self.rewards:
-                reward.seconds = 0.0
-        if self._generations == _GENERATIONS + 1:
-            share = sum(reward.seconds for reward in self.rewards) / (now - self._started)
-            rules = has_free_core(self._trainer.accelerator.device.type == "cpu")
-            for reward in self.rewards:
-                reward.is_active = share > SHARE and (rules or is_asynchronous(reward.reward))
-            names = ", ".join(reward.__name__ for reward in self.rewards if reward.is_active)
-            logger.info(
-                "rewards take %.1f %% of the time; computed in the background from now on: %s",
-                100 * share,
-                names or ("nothing" if rules or share <= SHARE else "nothing, because the policy uses all cores"),
-            )
-        self._generations += 1
+    def _choose(self, share: float) -> None:
+        """Choose which rewards are computed in the background from now on."""
+        rules = has_free_core(self._trainer.accelerator.device.type == "cpu")
+        for reward in self.rewards:
+            reward.is_active = share > SHARE and (rules or is_asynchronous(reward.reward))
+        names = ", ".join(reward.__name__ for reward in self.rewards if reward.is_active)
+        logger.info(
+            "rewards take %.1f %% of the time; computed in the background from now on: %s",
+            100 * share,
+            names or ("nothing" if rules or share <= SHARE else "nothing, because the policy uses all cores"),
+        )
 
 
 def _score_early(

@@ -352,8 +352,7 @@ def _parts(batch: PairBatch, metrics: Mapping[str, ReportMetric], size: int | No
     """Yield the parts of a batch for each metric; only metrics with independent rows score several."""
     count = len(batch.table)
     for name, metric in metrics.items():
-        is_divisible = metric.has_independent_rows and metric.compares_across_batches and not metric.depends_on_corpus
-        at_once = size if size is not None and is_divisible else count
+        at_once = size if size is not None and metric.has_independent_rows else count
         # A batch without rows is scored too, so that there is a tensor.
         for rows in divided(count, max(1, at_once)) or [slice(0, 0)]:
             context = {key: column[rows] for key, column in batch.context[name].items()}

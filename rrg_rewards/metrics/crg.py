@@ -335,6 +335,11 @@ class ReportCRG(CRGMetric, LabelledMetric):
         """Whether a prior is set. Without a prior, each call of :meth:`score` uses the prevalence in its references."""
         return self.prior is not None
 
+    @property
+    def has_independent_rows(self) -> bool:
+        """Whether a prior is set, and the labels of a report are the same in any batch."""
+        return self.prior is not None and self.has_independent_labels
+
     def rescaling(self, sufficient_statistics: Sequence[Tensor]) -> Callable[[Scores], Scores]:
         """Return a function that computes contributions for the prevalence in all references, unless a prior is set."""
         if self.prior is not None:

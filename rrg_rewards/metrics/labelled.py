@@ -150,9 +150,14 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         return replace(scores, outcomes=failures)
 
     @property
-    def has_independent_rows(self) -> bool:
+    def has_independent_labels(self) -> bool:
         """Whether the labels of a report are the same in any batch: those of rules and of judges."""
         return bool(getattr(self.labeler, "has_independent_rows", False))
+
+    @property
+    def has_independent_rows(self) -> bool:
+        """Whether the labels of a report are the same in any batch."""
+        return self.has_independent_labels
 
     def reset(self) -> None:
         """Reset the states to their defaults. The signature stays that of the last scores until there are new ones."""

@@ -1,20 +1,22 @@
 """Scores in the background: completions are scored in parts while the policy computes."""
 
 import asyncio
-import pickle
-import signal
 import threading
-import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import torch
 
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import AsyncReward, Completion, Reward, is_asynchronous
+from rrg_rewards.rewards.overlap import RewardClock
+from rrg_rewards.utilities.worker_pool import WorkerPool, pickled
+
+_Batch = tuple[Sequence[Completion], Sequence[Mapping[str, Any]]]
 
 
 class RowScorer:
@@ -29,7 +31,8 @@ class RowScorer:
 
     Raises:
         ValueError: If a reward's rows are not independent, or ``processes`` is negative.
-        TypeError: If a reward cannot be pickled for the processes.
+        SettingError: If a reward cannot be pickled for the processes; the message names it. If several processes would
+            have copies of a model or of a language model.
     """
 
     def __init__(self, rewards: Sequence[Reward], processes: int = 0) -> None:
@@ -44,9 +47,11 @@ class RowScorer:
         self._rewards = list(rewards)
         self._loop = _LoopThread() if any(map(is_asynchronous, rewards)) else None
         self._others = [reward for reward in rewards if not is_asynchronous(reward)]
-        self._executor: Executor | None = None
+        self._pool: WorkerPool[_Batch, list[Scores]] | None = None
+        self._executor: ThreadPoolExecutor | None = None
         if self._others and processes:
-            self._executor = _start_processes(self._others, processes)
+            check_picklable(self._others)
+            self._pool = WorkerPool(partial(_score_all, self._others), processes)
         elif self._others:
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rewards")
 
@@ -63,21 +68,21 @@ class RowScorer:
         given = list(completions)
         read = [reward.read_columns(columns) for reward in self._rewards]
         # One call for all rewards that are not asynchronous, because each call to a process costs a switch.
-        together = None
-        if self._executor is not None:
-            chosen = [own for reward, own in zip(self._rewards, read, strict=True) if not is_asynchronous(reward)]
-            in_processes = isinstance(self._executor, ProcessPoolExecutor)
-            together = self._executor.submit(
-                _score_in_process if in_processes else partial(_score_all, self._others), given, chosen
-            )
+        together = (given, [own for reward, own in zip(self._rewards, read, strict=True) if reward in self._others])
+        if self._pool is not None:
+            result = self._pool.submit(together)
+            others = PendingScores(result.future, result)
+        elif self._executor is not None:
+            future = self._executor.submit(_score_all, self._others, together)
+            others = PendingScores(future, future.result)
         pending = []
         for reward, own in zip(self._rewards, read, strict=True):
             if is_asynchronous(reward):
                 assert self._loop is not None
-                pending.append(PendingScores(self._loop.submit(_score_asynchronously(reward, given, own)), 0))
+                future = self._loop.submit(_score_asynchronously(reward, given, own))
+                pending.append(PendingScores(future, future.result))
             else:
-                assert together is not None
-                pending.append(PendingScores(together, self._others.index(reward)))
+                pending.append(others._replace(place=self._others.index(reward)))
         return pending
 
     def close(self) -> None:
@@ -85,34 +90,34 @@ class RowScorer:
         if self._loop is not None:
             self._loop.close()
         if self._executor is not None:
-            in_processes = isinstance(self._executor, ProcessPoolExecutor)
-            self._executor.shutdown(wait=in_processes, cancel_futures=True)
+            self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.close()
 
 
 class PendingScores(NamedTuple):
     """Scores that are being computed.
 
     Args:
-        future: Future of the scores of one or several rewards.
+        future: Is done when the scores of one or several rewards are computed.
+        read: Waits for them and returns them.
         place: Number of the reward among them.
     """
 
     future: "Future[Any]"
-    place: int
+    read: Callable[[], list[Scores]]
+    place: int = 0
 
     def wait(self) -> Scores:
         """Wait for the scores."""
-        return self.chosen(self.future.result())
+        return self.read()[self.place]
 
     async def wait_async(self) -> Scores:
         """Wait for the scores without blocking the event loop."""
-        return self.chosen(await asyncio.wrap_future(self.future))
-
-    def chosen(self, result: Any) -> Scores:
-        """Return the scores of the reward from the result of the future."""
-        # Pickled by the process, because torch sends tensors between processes as open files.
-        scores: Scores = (pickle.loads(result) if isinstance(result, bytes) else result)[self.place]
-        return scores
+        # `read` says more about a process that was killed.
+        with suppress(BrokenProcessPool):
+            await asyncio.wrap_future(self.future)
+        return self.wait()
 
 
 def join_parts(parts: Sequence[tuple[Sequence[int], Scores]]) -> Scores:
@@ -166,8 +171,8 @@ class BackgroundReward(AsyncReward):
         self.output = reward.output
         self.is_active = True
         """Whether calls use the processes; otherwise they block, as those of the given reward."""
-        self.seconds = 0.0
-        """Total duration of the calls that were not active."""
+        self.clock = RewardClock()
+        """Measures the calls that are not active."""
         self._scorer: RowScorer | None = None
         self._early: list[tuple[list[int], list[Completion], PendingScores]] = []
 
@@ -224,10 +229,8 @@ class BackgroundReward(AsyncReward):
     async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Score completions in the processes, without blocking the event loop."""
         if not self.is_active:
-            start = time.perf_counter()
-            scores = await self.reward.score_async(completions, **columns)
-            self.seconds += time.perf_counter() - start
-            return scores
+            with self.clock.timed():
+                return await self.reward.score_async(completions, **columns)
         early, self._early = self._early, []
         read = self.reward.read_columns(columns)
         known = [part for part in early if _are_in(completions, *part[:2])]
@@ -273,9 +276,8 @@ def _divided(rows: list[int], count: int) -> list[list[int]]:
     return [part for start in range(count) if (part := rows[start::count])]
 
 
-def _score_all(
-    rewards: Sequence[Reward], completions: Sequence[Completion], columns: Sequence[Mapping[str, Any]]
-) -> list[Scores]:
+def _score_all(rewards: Sequence[Reward], batch: _Batch) -> list[Scores]:
+    completions, columns = batch
     # The setting belongs to a thread.
     with torch.no_grad():
         return [reward.score(completions, **own) for reward, own in zip(rewards, columns, strict=True)]
@@ -287,40 +289,10 @@ async def _score_asynchronously(
     return [await reward.score_async(completions, **columns)]
 
 
-# The rewards of a process of RowScorer.
-_of_this_process: list[Reward] = []
-
-
-def _start_processes(rewards: Sequence[Reward], count: int) -> ProcessPoolExecutor:
+def check_picklable(rewards: Sequence[Any]) -> None:
+    """Raise a ``SettingError`` with the name of a reward function that cannot be pickled for a process."""
     for reward in rewards:
-        check_picklable(reward, reward.__name__)
-    # A forked process could inherit locks of torch's threads.
-    return ProcessPoolExecutor(
-        count, mp_context=get_context("spawn"), initializer=_receive, initargs=(pickle.dumps(list(rewards)),)
-    )
-
-
-def check_picklable(function: Any, name: str) -> None:
-    """Raise a ``TypeError`` with advice if a reward function cannot be pickled for a process."""
-    try:
-        pickle.dumps(function)
-    except Exception as error:
-        raise TypeError(
-            f"reward {name!r} cannot be pickled for the process of overlap_rewards='process' or background: {error}; "
-            "define it at the top level of a module, or set overlap_rewards='thread'"
-        ) from error
-
-
-def _receive(rewards: bytes) -> None:
-    # An interrupt from the keyboard reaches all processes. The main process ends this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # The cores belong to the policy and to other processes.
-    torch.set_num_threads(1)
-    _of_this_process.extend(pickle.loads(rewards))
-
-
-def _score_in_process(completions: Sequence[Completion], columns: Sequence[Mapping[str, Any]]) -> bytes:
-    return pickle.dumps(_score_all(_of_this_process, completions, columns))
+        pickled(reward, f"reward {getattr(reward, '__name__', type(reward).__name__)!r}")
 
 
 class _LoopThread:

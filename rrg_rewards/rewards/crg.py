@@ -185,7 +185,8 @@ class CRGReward(MetricReward):
     def has_independent_rows(self) -> bool:
         """Whether the prior is constant and the labels of a report are the same in any batch."""
         plain = type(self).score is CRGReward.score
-        return plain and self.prior_mode != "running" and self.metric.has_independent_rows
+        # A prior of the data set is known before the first call, if not yet now.
+        return plain and self.prior_mode != "running" and self.metric.has_independent_labels
 
     def fitted_options(self) -> dict[str, Any]:
         """Return the prior that :meth:`fit` has computed."""

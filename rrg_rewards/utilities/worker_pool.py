@@ -1,4 +1,4 @@
-"""Work on several cores: processes that call one function, and return its results in the order of the tasks."""
+"""Worker processes: each calls one function. All processes of this package that compute are started here."""
 
 import gc
 import io
@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import sys
+import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +14,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import forkserver, get_context
-from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar
 
 from rrg_rewards.utilities.backend import Backend
@@ -66,20 +66,57 @@ def prepare_workers(modules: Sequence[str] = _PRELOADED) -> None:
         forkserver.ensure_running()
 
 
+class PendingResult(Generic[Result]):
+    """The result of a task that a worker computes; a call waits for it.
+
+    Args:
+        pool: The pool of the worker.
+        future: What the worker sends.
+    """
+
+    def __init__(self, pool: "WorkerPool[Any, Result]", future: "Future[bytes]") -> None:
+        self._pool = pool
+        self.future = future
+
+    def __call__(self) -> Result:
+        """Return the result, or raise the exception of the function, and raise its warnings in this process.
+
+        Raises:
+            ChildProcessError: If a worker was killed.
+        """
+        try:
+            content = self.future.result()
+        except BrokenProcessPool as error:
+            raise ChildProcessError(
+                "a worker process was killed, perhaps because memory was full, or could not start (a script starts "
+                'workers below if __name__ == "__main__":). Results are missing: run again, with fewer workers'
+            ) from error
+        # Pickled by the worker, because torch sends tensors between processes as open files.
+        result, failure, caught = pickle.loads(content)
+        self._pool.warn(caught)
+        if failure is not None:
+            raised, trace = failure
+            raise raised from RuntimeError(f"in a worker process:\n{trace}")
+        returned: Result = result
+        return returned
+
+
 class WorkerPool(Generic[Task, Result]):
     """Processes that call a function of tasks. They end with the ``with`` block.
 
     Each process gets one copy of the function by pickling. Warnings of the function are raised again in this process,
-    each different one once. Torch computes with one thread in a worker.
+    each different one once. An interrupt from the keyboard does not reach the processes.
 
     Args:
         function: A picklable function.
         workers: Number of processes, or 0 for one for each available core.
         modules: Modules that the function needs, as for :func:`prepare_workers`.
+        name: What the function is, for the error if it cannot be pickled.
+        threads: Threads with which torch computes in a worker; 0 for torch's own number.
 
     Raises:
-        SettingError: If the function contains a model or a language model
-            (:attr:`~rrg_rewards.utilities.backend.Backend.worker_refusal`), or cannot be pickled.
+        SettingError: If the function cannot be pickled, or several workers would have copies of a model or of a
+            language model (:attr:`~rrg_rewards.utilities.backend.Backend.worker_refusal`).
 
     Example:
         >>> with WorkerPool(len, workers=1) as pool:                                            # doctest: +SKIP
@@ -87,12 +124,20 @@ class WorkerPool(Generic[Task, Result]):
         [('one', 3), ('three', 5)]
     """
 
-    def __init__(self, function: Callable[[Task], Result], workers: int, modules: Sequence[str] = _PRELOADED) -> None:
+    def __init__(
+        self,
+        function: Callable[[Task], Result],
+        workers: int,
+        modules: Sequence[str] = _PRELOADED,
+        *,
+        name: str = "what workers call",
+        threads: int = 1,
+    ) -> None:
         self.workers = worker_count(workers)
-        content = _pickled(function)
+        content = pickled(function, name, is_copied=self.workers > 1)
         prepare_workers(modules)
         self._executor = ProcessPoolExecutor(
-            self.workers, mp_context=_context(), initializer=_start, initargs=(content,)
+            self.workers, mp_context=get_context(_start_method()), initializer=_start, initargs=(content, threads)
         )
         self._warned: set[tuple[type[Warning], str]] = set()
 
@@ -100,19 +145,40 @@ class WorkerPool(Generic[Task, Result]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Waits for the calls that have begun.
+        self.close()
+
+    def close(self, at_once: bool = False) -> None:
+        """End the processes, after the calls that have begun unless ``at_once`` is set."""
+        if at_once:
+            for process in [*self._executor._processes.values()]:
+                process.terminate()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def map(self, tasks: Iterable[tuple[Key, Task]]) -> Iterator[tuple[Key, Callable[[], Result]]]:
+    def submit(self, task: Task) -> PendingResult[Result]:
+        """Start to compute a result."""
+        content = pickled(task, "a task of workers", is_copied=False)
+        try:
+            return PendingResult(self, self._executor.submit(_call, content))
+        except BrokenProcessPool as error:
+            # Raised in the place of the result, after those that are complete.
+            failed: Future[bytes] = Future()
+            failed.set_exception(error)
+            return PendingResult(self, failed)
+
+    def warn(self, caught: Sequence[tuple[Warning, type[Warning], tuple[str, int]]]) -> None:
+        """Raise warnings of a worker in this process, each different one once."""
+        for message, category, place in caught:
+            if (category, str(message)) not in self._warned:
+                self._warned.add((category, str(message)))
+                warnings.warn_explicit(message, category, *place)
+
+    def map(self, tasks: Iterable[tuple[Key, Task]]) -> Iterator[tuple[Key, PendingResult[Result]]]:
         """Yield the key of each task with a function that waits for its result, in order.
 
         Some tasks ahead of the yielded one are read and computed, but no more than memory should hold. The exceptions
         of the function and of ``tasks`` are raised in their place in the order, as one process would raise them.
-
-        Raises:
-            ChildProcessError: By the function that waits, if a worker was killed.
         """
-        waiting: deque[tuple[Key, Future[bytes]]] = deque()
+        waiting: deque[tuple[Key, PendingResult[Result]]] = deque()
         failure: Exception | None = None
         remaining = iter(tasks)
         is_complete = False
@@ -125,38 +191,11 @@ class WorkerPool(Generic[Task, Result]):
                 except Exception as error:
                     failure, is_complete = error, True
                 else:
-                    waiting.append((key, self._submit(task)))
+                    waiting.append((key, self.submit(task)))
             if waiting:
-                key, future = waiting.popleft()
-                yield key, partial(self._result, future)
+                yield waiting.popleft()
         if failure is not None:
             raise failure
-
-    def _submit(self, task: Task) -> "Future[bytes]":
-        try:
-            return self._executor.submit(_call, pickle.dumps(task, pickle.HIGHEST_PROTOCOL))
-        except BrokenProcessPool as error:
-            # Raised in the place of the task, after the results that are complete.
-            failed: Future[bytes] = Future()
-            failed.set_exception(error)
-            return failed
-
-    def _result(self, future: "Future[bytes]") -> Result:
-        try:
-            content = future.result()
-        except BrokenProcessPool as error:
-            raise ChildProcessError(
-                "a worker process was killed, perhaps because memory was full, or could not start (a script starts "
-                'workers below if __name__ == "__main__":). Results are missing: run again, with fewer --workers'
-            ) from error
-        # Pickled by the worker, because torch sends tensors between processes as open files.
-        result, caught = pickle.loads(content)
-        for message, category, place in caught:
-            if (category, str(message)) not in self._warned:
-                self._warned.add((category, str(message)))
-                warnings.warn_explicit(message, category, *place)
-        returned: Result = result
-        return returned
 
 
 def calls(
@@ -189,17 +228,27 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _pickled(function: Any) -> bytes:
+def pickled(value: Any, name: str, is_copied: bool = False) -> bytes:
+    """Return an object in the form in which workers get it.
+
+    Args:
+        value: The object.
+        name: What it is, for the error.
+        is_copied: Whether several workers get a copy of it.
+
+    Raises:
+        SettingError: If it cannot be pickled, or several processes must not have a copy each.
+    """
     content = io.BytesIO()
     try:
-        _Pickler(content, pickle.HIGHEST_PROTOCOL).dump(function)
+        (_Pickler if is_copied else pickle.Pickler)(content, pickle.HIGHEST_PROTOCOL).dump(value)
     except SettingError:
         raise
     except Exception as error:
         raise SettingError(
             "workers",
-            f"worker processes need what can be pickled: {error}. Define it at the top level of a module, or use one "
-            "process",
+            f"{name} cannot be pickled for worker processes: {error}. Define it at the top level of a module, or "
+            "compute in this process",
         ) from error
     return content.getvalue()
 
@@ -211,32 +260,43 @@ def _start_method() -> str:
     return "forkserver" if sys.platform == "linux" else "spawn"
 
 
-def _context() -> BaseContext:
-    return get_context(_start_method())
-
-
 # The function of a worker.
 _functions: list[Callable[[Any], Any]] = []
 
 
-def _start(function: bytes) -> None:
+def _start(function: bytes, threads: int) -> None:
     # An interrupt from the keyboard reaches all processes. The main process ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A collection would write to all inherited objects, and copy their memory.
     gc.freeze()
     import torch
 
-    # The other cores have workers of their own.
-    torch.set_num_threads(1)
+    # The other cores have workers, or the policy.
+    if threads:
+        torch.set_num_threads(threads)
     _functions.append(pickle.loads(function))
 
 
 def _call(task: bytes) -> bytes:
+    """Return the pickled result, the exception with its traceback, and the warnings of a call."""
+    result = failure = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = _functions[0](pickle.loads(task))
+        try:
+            result = _functions[0](pickle.loads(task))
+        except Exception as error:
+            failure = _sendable(error), traceback.format_exc()
     raised = [(one.message, one.category, (one.filename, one.lineno)) for one in caught]
-    return pickle.dumps((result, raised), pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps((result, failure, raised), pickle.HIGHEST_PROTOCOL)
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return the exception, or an error with its name and message if it cannot be pickled."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def divided(count: int, size: int) -> Sequence[slice]:

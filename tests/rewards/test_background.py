@@ -16,6 +16,7 @@ from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards import AsyncMetricReward, BackgroundReward, MetricReward, compose, make_reward
 from rrg_rewards.rewards.background import RowScorer, join_parts
+from rrg_rewards.utilities.settings import SettingError
 
 SENTENCES = [
     "Large right pleural effusion.",
@@ -247,5 +248,5 @@ def test_background_reward_checks_its_settings():
         make_reward("crg", prior="running", background=2)
     local = make_reward("rouge")
     local.metric.variant = lambda: None
-    with pytest.raises(TypeError, match="reward 'rouge' cannot be pickled"):
+    with pytest.raises(SettingError, match="reward 'rouge' cannot be pickled"):
         RowScorer([local], processes=1)

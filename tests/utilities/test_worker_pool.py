@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 import warnings
 from collections.abc import Iterator
 
@@ -28,9 +29,16 @@ class _Holder:
         return task
 
 
+class _TwoPartError(Exception):
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second}")
+
+
 def _square(number: int) -> int:
     if number == 5:
         raise ValueError(f"preds[{number}] is wrong")
+    if number == 9:
+        raise _TwoPartError("one", "two")
     if number == 7:
         os.kill(os.getpid(), signal.SIGKILL)
     if number % 2:
@@ -53,8 +61,14 @@ def test_worker_pool_returns_results_in_order_and_warns_once() -> None:
 def test_worker_pool_raises_an_error_after_the_results_before_it() -> None:
     results = _results([2, 4, 5, 6, 8])
     assert [next(results), next(results)] == [(2, 4), (4, 16)]
-    with pytest.raises(ValueError, match=r"preds\[5\] is wrong"):
+    with pytest.raises(ValueError, match=r"preds\[5\] is wrong") as raised:
         next(results)
+    assert "in _square" in str(raised.value.__cause__)
+
+
+def test_worker_pool_raises_an_error_that_cannot_be_pickled_by_its_name() -> None:
+    with pytest.raises(RuntimeError, match="_TwoPartError: one and two"):
+        list(_results([9]))
 
 
 def test_worker_pool_raises_an_error_of_the_tasks_after_their_results() -> None:
@@ -80,11 +94,37 @@ def test_worker_pool_refuses_models_and_language_models(held: Backend) -> None:
     with pytest.raises(SettingError, match=r"workers: .* leave out --workers"):
         WorkerPool(_Holder([held]), workers=2)
     assert RuleJudge().worker_refusal is None
+    # One worker has the only copy.
+    WorkerPool(_Holder([held]), workers=1).close()
 
 
-def test_worker_pool_refuses_what_cannot_be_pickled() -> None:
-    with pytest.raises(SettingError, match="top level of a module"):
-        WorkerPool(lambda task: task, workers=2)
+def test_worker_pool_names_what_cannot_be_pickled() -> None:
+    with pytest.raises(SettingError, match=r"the metrics cannot be pickled for worker processes: .*top level of a mod"):
+        WorkerPool(lambda task: task, workers=2, name="the metrics")
+    with WorkerPool(_square, workers=1) as pool, pytest.raises(SettingError, match="a task of workers cannot be pick"):
+        pool.submit(lambda: 3)  # type: ignore[arg-type]
+
+
+def test_worker_pool_close_ends_calls_that_have_begun() -> None:
+    pool = WorkerPool(time.sleep, workers=1)
+    pending = pool.submit(600)
+    while not pending.future.running():
+        time.sleep(0.01)
+    pool.close(at_once=True)
+    with pytest.raises(ChildProcessError, match="was killed"):
+        pending()
+
+
+def _threads(_: None) -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_worker_pool_sets_the_threads_of_torch(threads: int) -> None:
+    with WorkerPool(_threads, workers=1, threads=threads) as pool:
+        assert pool.submit(None)() == threads
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True])

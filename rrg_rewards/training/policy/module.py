@@ -14,9 +14,10 @@ from rrg_rewards.functional import kl_estimate, policy_loss, value_loss
 from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.functional.log_probs import KLEstimator
 from rrg_rewards.functional.policy_losses import ImportanceMode, importance_weights
+from rrg_rewards.rewards.overlap import RewardClock
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName
 from rrg_rewards.training.policy.adapters import has_adapters
-from rrg_rewards.training.policy.reward_workers import CloseRewards, OverlapName, RewardClock, check_overlap
+from rrg_rewards.training.policy.reward_workers import CloseRewards, OverlapName, check_overlap
 from rrg_rewards.training.policy.rewards import RewardSet
 from rrg_rewards.training.policy.rollouts import Rollout
 from rrg_rewards.training.policy.sampling import SamplingModule, get_algorithm

@@ -1,15 +1,8 @@
 """Rewards in the background: a thread or a process that scores completions while the policy computes."""
 
-import os
-import pickle
-import signal
-import time
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 import torch
@@ -18,22 +11,13 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 from rrg_rewards.rewards.background import PendingScores, RowScorer, check_picklable, join_parts
 from rrg_rewards.rewards.base import Reward, is_asynchronous
+from rrg_rewards.rewards.overlap import PART, SHARE, has_free_core
 from rrg_rewards.training.policy.generators import Batch, num_rows
 from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, as_completions, columns_of
-from rrg_rewards.utilities.processes import num_processes
-from rrg_rewards.utilities.worker_pool import worker_count
+from rrg_rewards.utilities.worker_pool import WorkerPool
 
 OverlapName = Literal["thread", "process"]
 """What scores completions in the background."""
-
-SHARE = 0.01
-"""The share of a run above which rewards in the background are proposed, or chosen."""
-
-PART = 1 / 4
-"""Fraction of a batch that must have ended before it is scored: smaller parts cost more switches between threads."""
-
-# The number of rollouts after which the share is computed.
-_ROLLOUTS = 5
 
 
 class RewardWorker:
@@ -49,7 +33,7 @@ class RewardWorker:
             before a call and returns them after it.
 
     Raises:
-        TypeError: If a reward function cannot be pickled for the process; the message names it.
+        SettingError: If a reward function cannot be pickled for the process; the message names it.
     """
 
     def __init__(self, rewards: RewardSet, kind: OverlapName) -> None:
@@ -172,60 +156,28 @@ def _known(rewards: list[float], **_: Any) -> list[float]:
 
 
 class _RewardProcess:
+    """Computes rewards of whole batches in a process, which gets and returns their states with each call."""
+
     def __init__(self, rewards: RewardSet) -> None:
         self._rewards = rewards
-        for name, function in zip(rewards.names, rewards.functions, strict=True):
-            check_picklable(function, name)
-        # A forked process could inherit locks of torch's threads.
-        context = get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, rewards), daemon=True, name="rewards")
-        self._process.start()
-        theirs.close()
+        check_picklable(rewards.functions)
+        # Torch's own number of threads, because a reward may have a model.
+        self._pool = WorkerPool(partial(_score_whole, rewards), 1, threads=0)
 
     def __call__(self, arguments: dict[str, Any]) -> RewardTable:
-        self._connection.send((arguments, self._rewards.state_dict()))
-        try:
-            table, state, error, trace = self._connection.recv()
-        except EOFError:
-            self._process.join()
-            raise RuntimeError(f"the process of the rewards ended with exit code {self._process.exitcode}") from None
-        if error is not None:
-            raise error from RuntimeError(f"in the process of the rewards:\n{trace}")
+        table, state = self._pool.submit((arguments, self._rewards.state_dict()))()
         self._rewards.load_state_dict(state)
-        scored: RewardTable = table
-        return scored
+        return table
 
     def close(self) -> None:
-        self._process.terminate()
-        self._process.join()
+        self._pool.close(at_once=True)
 
 
-def _serve(connection: Connection, rewards: RewardSet) -> None:
-    """Answer the calls of :class:`_RewardProcess` until it closes the connection."""
-    # An interrupt from the keyboard reaches all processes. The main process ends this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while True:
-        try:
-            arguments, state = connection.recv()
-        except EOFError:
-            return
-        try:
-            rewards.load_state_dict(state)
-            with torch.no_grad():
-                table = rewards.score(arguments)
-            connection.send((table, rewards.state_dict(), None, ""))
-        except Exception as error:
-            connection.send((None, {}, _sendable(error), traceback.format_exc()))
-
-
-def _sendable(error: Exception) -> Exception:
-    """Return the exception, or an error with its name and message if it cannot be pickled."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
+def _score_whole(rewards: RewardSet, task: tuple[dict[str, Any], dict[str, Any]]) -> tuple[RewardTable, dict[str, Any]]:
+    arguments, state = task
+    rewards.load_state_dict(state)
+    with torch.no_grad():
+        return rewards.score(arguments), rewards.state_dict()
 
 
 class CloseRewards(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
@@ -238,38 +190,6 @@ class CloseRewards(Callback):  # type: ignore[misc]  # Lightning is an optional 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002
         """Close the worker."""
         pl_module.close_rewards()
-
-
-class RewardClock:
-    """Measures the share of rewards in the time of the first rollouts, without the very first."""
-
-    def __init__(self) -> None:
-        self.share = 0.0
-        """Time of the rewards over all time, once :meth:`count_rollout` has returned true."""
-        self._seconds = 0.0
-        self._rollouts = 0
-        self._started = 0.0
-
-    def time(self, call: Callable[[], RewardTable]) -> RewardTable:
-        """Return the result of a call, and add its duration."""
-        start = time.perf_counter()
-        table = call()
-        self._seconds += time.perf_counter() - start
-        return table
-
-    def count_rollout(self) -> bool:
-        """Count a rollout that begins; return whether the share is known now, which happens once.
-
-        The first rollout, in which functions may load models, does not count.
-        """
-        now = time.perf_counter()
-        if self._rollouts == 1:
-            self._started, self._seconds = now, 0.0
-        is_known = self._rollouts == _ROLLOUTS + 1
-        if is_known:
-            self.share = self._seconds / (now - self._started)
-        self._rollouts += 1
-        return is_known
 
 
 def choose_overlap(rewards: Sequence[Any], share: float, uses_cpu: bool) -> OverlapName | None:
@@ -291,12 +211,6 @@ def choose_overlap(rewards: Sequence[Any], share: float, uses_cpu: bool) -> Over
     if has_free_core(uses_cpu) and all(reward.has_independent_rows for reward in others):
         return "process"
     return "thread" if len(others) < len(rewards) else None
-
-
-def has_free_core(uses_cpu: bool) -> bool:
-    """Return whether the policies of this machine's processes leave a core for rewards."""
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes()))
-    return not uses_cpu or worker_count(0) > processes * torch.get_num_threads()
 
 
 def tell_share(share: float, chosen: OverlapName | Literal["auto"] | None) -> None:

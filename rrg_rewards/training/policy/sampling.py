@@ -21,6 +21,7 @@ from rrg_rewards.functional import (
     leave_one_out_advantages,
 )
 from rrg_rewards.functional.advantages import RewardScale
+from rrg_rewards.rewards.overlap import SHARE, RewardClock
 from rrg_rewards.training.base import TrainingModule
 from rrg_rewards.training.policy.adapters import adapters_off
 from rrg_rewards.training.policy.generators import (
@@ -31,14 +32,7 @@ from rrg_rewards.training.policy.generators import (
     repeat_rows,
     take_rows,
 )
-from rrg_rewards.training.policy.reward_workers import (
-    SHARE,
-    OverlapName,
-    RewardClock,
-    RewardWorker,
-    choose_overlap,
-    tell_share,
-)
+from rrg_rewards.training.policy.reward_workers import OverlapName, RewardWorker, choose_overlap, tell_share
 from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, TrainerState
 from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
 from rrg_rewards.utilities.names import unknown_name_message
@@ -236,7 +230,8 @@ class SamplingModule(TrainingModule):
 
     @torch.no_grad()
     def _add_rewards(self, rollout: Rollout, rewarded: Sequence[Callable[[], RewardTable]]) -> None:
-        table, *greedy = [self._reward_clock.time(wait) for wait in rewarded]
+        with self._reward_clock.timed():
+            table, *greedy = [wait() for wait in rewarded]
         rollout.rewards, rollout.total, rollout.extras = table.values, table.total, table.extras
         self._set_advantages(rollout, greedy[0].total if greedy else None)
         self.rewards.synchronize()
@@ -258,7 +253,7 @@ class SamplingModule(TrainingModule):
 
     def _choose_overlap(self) -> None:
         """Measure the share of the rewards, and with ``"auto"`` compute them in the background if it is large."""
-        if self.overlap_rewards not in (None, "auto") or not self._reward_clock.count_rollout():
+        if self.overlap_rewards not in (None, "auto") or not self._reward_clock.count_batch():
             return
         # One decision for all processes, which wait for each other after their rewards.
         share = max(gather_objects(self._reward_clock.share))
