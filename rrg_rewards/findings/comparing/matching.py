@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial, reduce
+from functools import lru_cache, partial, reduce
 from operator import itemgetter
 from typing import Any
 
@@ -98,7 +98,6 @@ def compare_findings(
     candidate: str | Sequence[Finding],
     context: Mapping[str, Any] | None = None,
     open_findings: bool = False,
-    limit_credit: bool = False,
 ) -> FindingComparison:
     """Compare two reports finding by finding.
 
@@ -116,9 +115,6 @@ def compare_findings(
         context: ``age`` and ``indication`` of the patient, both optional.
         open_findings: Whether to compare also the abnormal statements of report texts that name no known concept; see
             :func:`rrg_rewards.findings.extract_findings`.
-        limit_credit: Whether a finding matches none that is more significant by two levels, and a benign one none that
-            has a weight. A match of two findings then earns in CRIMSON at most twice the weight of the
-            candidate's finding. CRIMSON itself has no such limit.
 
     Raises:
         TypeError: If a report is neither a string nor a sequence of findings.
@@ -133,7 +129,7 @@ def compare_findings(
     patient = Patient.from_context(context)
     significance = partial(clinical_significance, patient=patient)
     levels = [tuple([_finding_significance(finding, patient) for finding in report]) for report in (ours, theirs)]
-    matched = _groups(ours, theirs, levels[0], levels[1], limit_credit) if ours and theirs else []
+    matched = _groups(ours, theirs, levels[0], levels[1]) if ours and theirs else []
     return FindingComparison(
         reference=ours,
         candidate=theirs,
@@ -208,15 +204,12 @@ def _groups(
     theirs: Sequence[Finding],
     our_levels: Sequence[str],
     their_levels: Sequence[str],
-    limit_credit: bool,
 ) -> list[tuple[list[int], list[int], Relation]]:
     """Return the groups of matched findings, as indices in both reports, and the relation of their concepts."""
     pairs = []
     considered = frozenset([concept for finding in ours for concept in finding.alternatives])
     for i, j in _related_pairs(ours[:_MOST_FINDINGS], theirs[:_MOST_FINDINGS]):
         reference, candidate = ours[i], theirs[j]
-        if limit_credit and not _may_match(our_levels[i], their_levels[j]):
-            continue
         relation = relation_of(reference, candidate, considered)
         if relation is None or are_apart(reference, candidate, relation):
             continue
@@ -274,17 +267,3 @@ def _finding_significance(finding: Finding, patient: Patient) -> str:
         return own
     others = [clinical_significance(concept, finding.attributes, patient) for concept in finding.alternatives]
     return max([own, *others], key=_LEVELS.index)
-
-
-@cache
-def _may_match(reference: str, candidate: str) -> bool:
-    """Whether a finding of the candidate may be one of the reference, by their levels of clinical significance.
-
-    A benign finding is no finding of a weight. A finding that is two levels less significant is another one.
-
-    Example:
-        >>> _may_match("not_actionable_not_urgent", "benign_expected"), _may_match("urgent", "actionable_not_urgent")
-        (False, True)
-    """
-    understated = _LEVELS.index(reference) - _LEVELS.index(candidate)
-    return understated <= 0 or (understated == 1 and SIGNIFICANCE_WEIGHTS[candidate] > 0)

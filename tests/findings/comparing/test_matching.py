@@ -199,18 +199,18 @@ def test_compare_findings_what_one_mention_covers(reference, candidate, matched)
 
 
 @pytest.mark.parametrize(
-    ("reference", "candidate", "limited"),
+    ("reference", "candidate"),
     [
-        ("ETT in the right main bronchus.", "ETT.", 0),
-        ("Scoliosis.", "Mild scoliosis.", 0),
-        # one level
-        ("Pneumothorax.", "Small pneumothorax.", 1),
-        ("Small pneumothorax.", "Pneumothorax.", 1),
+        ("ETT in the right main bronchus.", "ETT."),
+        ("Scoliosis.", "Mild scoliosis."),
+        ("Pneumothorax.", "Small pneumothorax."),
+        ("Small pneumothorax.", "Pneumothorax."),
     ],
 )
-def test_compare_findings_limit_of_the_credit(reference, candidate, limited):
-    assert len(compare_findings(reference, candidate).matches) == 1
-    assert len(compare_findings(reference, candidate, limit_credit=True).matches) == limited
+def test_compare_findings_matches_findings_of_other_significance(reference, candidate):
+    found = compare_findings(reference, candidate)
+    assert found.reference_significance != found.candidate_significance
+    assert len(found.matches) == 1
 
 
 def test_compare_findings_list_of_everything_matches_nothing_by_it():
