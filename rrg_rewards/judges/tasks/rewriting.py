@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -181,6 +181,10 @@ class WrongDetailTask(PromptTask[WrongDetail, Rewording]):
         }
         lines = "\n".join(f"{name}: {quote_text(text)}" for name, text in detail.items() if text)
         return self._fill(report=quote_text(item.report), detail=lines)
+
+    def shared_part(self, item: WrongDetail) -> Hashable:
+        """Report."""
+        return item.report
 
     def parse(self, item: WrongDetail, answer: str) -> Rewording:
         """Return the replacement, with the name of the attribute as its kind."""
