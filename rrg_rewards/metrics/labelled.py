@@ -122,6 +122,7 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
     if TYPE_CHECKING:
         # torch.jit.script would compile the annotated class.
         labeler: Labeler
+    label_sources: Tensor
     num_failed: Tensor
 
     def _set_labeler(self, labeler: LabelerSetting, reference_labeler: str | None = None) -> None:
@@ -130,6 +131,8 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         # Where reference labels came from since the last reset: from the column (True), or from the labeler (False).
         self._given: set[bool] = set()
         self._is_new_corpus = self._has_warned_of_labelers = False
+        # Number of processes with reference labels from the labeler, and of those with given ones; set by `sync`.
+        self.add_state("label_sources", torch.zeros(2, dtype=torch.long), dist_reduce_fx="sum")
         if isinstance(self.labeler, FallibleLabeler):
             self.add_state("num_failed", torch.zeros(len(FAILURE_KINDS), dtype=torch.long), dist_reduce_fx="sum")
 
@@ -164,13 +167,25 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         super().reset()
         self._is_new_corpus = True
 
+    def sync(self, *args: Any, **kwargs: Any) -> None:
+        """Sync the states over processes. The signature is then that of the scores of all processes.
+
+        A process without report pairs would otherwise name the labeler as the source of labels that were given.
+        """
+        if not self._is_synced:
+            own = set() if self._is_new_corpus else self._given
+            self.label_sources = torch.tensor([False in own, True in own], device=self.device).long()
+        super().sync(*args, **kwargs)
+        if self._is_synced:
+            self._given = {bool(given) for given in self.label_sources.nonzero().flatten()} or self._given
+
     @property
     def labeler_fields(self) -> dict[str, str]:
         """Where the labels come from, as fields of a signature.
 
         ``labeler`` if the labeler labels both sides. If the labels of references were given, in the column
         ``target_labels``, ``reference`` is ``given``, with ``reference_labeler`` if it is set, and ``prediction`` is
-        the labeler.
+        the labeler. In several processes, the fields agree after ``compute``.
         """
         labeler = f"{{{self.labeler.signature}}}"
         if True not in self._given:

@@ -416,6 +416,22 @@ def page_data(path: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore::rrg_rewards.metrics.LabelerWarning")
+def test_report_metrics_callback_the_page_has_the_signatures_of_the_scores(tmp_path: Path) -> None:
+    class Labelled(Echo):
+        def step(self, batch: Any) -> Any:
+            return {**super().step(batch), "known": LABELER(batch[1])}
+
+    metrics = {name: ReportCRG(LABELER, prior=0.3) for name in ("text", "known")}
+    callback = ReportMetricsCallback(
+        metrics, context_keys={"known": {"target_labels": "known"}}, html_dir=tmp_path / "pages"
+    )
+    validate(callback, tmp_path, Labelled())
+    html = (tmp_path / "pages" / "val_reports.html").read_text()
+    assert f"crg|reference:given|prediction:{{{LABELER.signature}}}|" in html
+    assert f"crg|labeler:{{{LABELER.signature}}}|" in html
+
+
 def test_report_metrics_callback_the_page_has_all_scores_and_the_worst_reports(tmp_path):
     metrics = {"crg": ReportCRG(LABELER, prior=0.3), "crimson": CRIMSON()}
     options = {"html_dir": tmp_path / "pages", "id_key": "study", "num_worst": 3}
