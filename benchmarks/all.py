@@ -1,20 +1,24 @@
 """Run the benchmarks of speed in turn and print one table of their ratios.
 
-    python benchmarks/all.py --quick                        # about ten minutes on two idle cores
+    python benchmarks/all.py --quick                        # less than ten minutes on two idle cores
+    python benchmarks/all.py --quick --mini runs/mini_ct_chat
     python benchmarks/all.py --quick --before v0.1.0        # the same for an earlier commit, beside the present state
     python benchmarks/all.py --quick --only rule_judge rule_labeler
 
 Each figure is a ratio of two sides that one script measured in one run, so that it can be compared between machines.
 With ``--before``, each script of the present state also runs with the package of an earlier commit, directly before it
 runs with the present package. A script that does not run there, for example because it uses an option that the earlier
-commit does not have, is marked with its last line of output, and so is a script without its data.
+commit does not have, is marked with the reason, and so is a script without its data, its model or an extra package.
 
-The results of the scripts are not written to ``benchmarks/results``; the table is, as ``all.json``.
+``--mini`` is the folder of the mini CT-CHAT, as in ``policy_throughput.py``. Judges run without a server: only the
+tokens of their prompts are counted. The results of the scripts are not written to ``benchmarks/results``; the table is,
+as ``all.json``.
 """
 
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -25,14 +29,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmark_data import RESULTS
 from timing import machine
 
+from rrg_rewards.data import write_json
 from rrg_rewards.version import __version__
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent
-# Longest time of one script in seconds.
-LIMIT = 900
+# Longest time of one script in seconds, also with --quick.
+LIMIT, QUICK_LIMIT = 900, 240
+# Replaced in arguments by the folder of --mini.
+MINI = "{mini}"
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class Benchmark:
     Attributes:
         script: Name of the script.
         ratios: Path of each ratio in the result, with keys and indices separated by ``/``, and what it is a ratio of.
-        arguments: Arguments of the script.
+        arguments: Arguments of the script; ``{mini}`` is the folder of the mini CT-CHAT.
         quick: Arguments in place of these with ``--quick``.
         lower: Names of the ratios of which a lower one is better.
     """
@@ -65,6 +73,20 @@ _STARTS = {
         ),
     }.items()
     for name in names
+}
+
+_WORKERS = {
+    f"figures/{number}/{ratio}": f"{command}, one worker / two, {measured}"
+    for number, command in enumerate(("score", "label", "agreement", "attack"))
+    for ratio, measured in (("ratio", "time"), ("ratio_of_work", "time beyond the start"))
+} | {"figures/4/ratio": "serve, two workers / one, rewards per second"}
+
+_SIZES = "figures/{command}/thousands_of_pairs/20/{figure}"
+_GROWTH = {
+    _SIZES.format(command="score_crimson", figure="exponent_of_work"): "score, CRIMSON, exponent of processor time",
+    _SIZES.format(command="agreement", figure="exponent_of_work"): "agreement, exponent of processor time",
+    _SIZES.format(command="score_crg", figure="memory_ratio"): "score, CRG, peak memory, 20,000 pairs / 20",
+    _SIZES.format(command="score_crimson", figure="memory_ratio"): "score, CRIMSON, peak memory, 20,000 pairs / 20",
 }
 
 BENCHMARKS = (
@@ -100,11 +122,48 @@ BENCHMARKS = (
         },
         quick=("--quick",),
     ),
+    Benchmark("imports", _STARTS, quick=("--quick",), lower=tuple(_STARTS)),
     Benchmark(
-        "imports",
-        _STARTS,
+        "ct_finebench",
+        {"cold_ratio_to_paper": "CT-FineBench, reports per second, first sight / those of the paper's model on a GPU"},
+        quick=("--repeats", "2"),
+    ),
+    Benchmark("workers", _WORKERS, quick=("--quick",)),
+    Benchmark(
+        "serve",
+        {
+            "figures/0/rate_over_direct": "reward server, CRG, single requests / direct calls, rewards per second",
+            "figures/0/direct_processor_over_served": "direct calls / reward server, CRG, processor time",
+        },
         quick=("--quick",),
-        lower=tuple(_STARTS),
+    ),
+    Benchmark(
+        "policy_overlap",
+        {
+            f"{case}/{trainer}/speed_up": f"step of {name}, {rewards}, without / with rewards in the background, time"
+            for case, rewards in (("judge", "a judge"), ("rules", "rules"))
+            for trainer, name in (("lightning", "PolicyModule"), ("trl", "TRL"))
+        },
+        arguments=("--mini", MINI),
+        quick=("--mini", MINI, "--quick"),
+    ),
+    Benchmark(
+        "policy_throughput",
+        {
+            "lowest_time_ratio": "step of GRPO, TRL / PolicyModule, time, least of the sizes",
+            "lowest_memory_ratio": "step of GRPO, TRL / PolicyModule, memory, least of the sizes",
+        },
+        arguments=("--mini", MINI, "--scaling"),
+        quick=("--mini", MINI, "--scaling", "--quick"),
+    ),
+    Benchmark("growth", _GROWTH, arguments=("--sizes", "5", "20", "100"), quick=("--quick",), lower=tuple(_GROWTH)),
+    Benchmark(
+        "judge_cost",
+        {
+            f"prompts/sets/CT-RATE/{prompt}/cacheable_share": f"tokens that a prefix cache holds / all, {prompt}"
+            for prompt in ("CRIMSON own", "error counts", "CT-FineBench answers")
+        },
+        quick=("--quick",),
     ),
 )
 
@@ -117,7 +176,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="+", choices=[entry.script for entry in BENCHMARKS], help="scripts to run (default: all)"
     )
-    parser.add_argument("--output", type=Path, default=FOLDER / "results" / "all.json", help="file of the table")
+    parser.add_argument("--mini", type=Path, default=ROOT / "runs" / "mini_ct_chat", help="folder of the mini CT-CHAT")
+    parser.add_argument("--output", type=Path, default=RESULTS / "all.json", help="file of the table")
     return parser.parse_args()
 
 
@@ -134,26 +194,50 @@ def unpack(commit: str, folder: Path) -> None:
     archive.unlink()
 
 
-def run_script(entry: Benchmark, arguments: Sequence[str], tree: Path, output: Path) -> dict[str, Any]:
+def run_script(script: str, arguments: Sequence[str], tree: Path, output: Path, limit: float) -> dict[str, Any]:
     """Run a script with the package in ``tree``.
 
     Returns:
         ``seconds``, and the script's ``result`` or, if it did not end well, the ``reason``.
     """
-    command = [sys.executable, FOLDER / f"{entry.script}.py", *arguments, "--output", output]
+    command = [sys.executable, FOLDER / f"{script}.py", *arguments, "--output", output]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     start = time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        cwd=tree,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        ended = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
-        )
+        written, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        return {"seconds": LIMIT, "reason": f"stopped after {LIMIT} seconds"}
+        # Also the processes that the script started.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return {"seconds": limit, "reason": f"stopped after {limit:g} seconds"}
     taken = {"seconds": round(time.perf_counter() - start, 1)}
-    if output.is_file():
+    if process.returncode == 0 and output.is_file():
         return {**taken, "result": json.loads(output.read_text(encoding="utf-8"))}
-    lines = (ended.stderr or ended.stdout).strip().splitlines()
-    return {**taken, "reason": lines[-1] if lines else f"exit code {ended.returncode}, no result"}
+    return {**taken, "reason": reason_of(written, errors, process.returncode)}
+
+
+def reason_of(written: str, errors: str, code: int) -> str:
+    r"""Return the line of a script's output that says why it has no result.
+
+    Example:
+        >>> reason_of("reports.csv: no such file; phantom reports are used\\nrate 3", "", 0)
+        'reports.csv: no such file; phantom reports are used'
+        >>> reason_of("", "Traceback\\nImportError: No module named 'psutil'", 1)
+        "ImportError: No module named 'psutil'"
+    """
+    lines = (errors if code else f"{written}\n{errors}").strip().splitlines()
+    # Scripts say this of their data, and may go on with other data without writing their figures.
+    missing = [line for line in lines if "no such file" in line]
+    return (missing or lines[-1:] or [f"exit code {code}, no result"])[0]
 
 
 def value_at(result: Any, path: str) -> float | None:
@@ -177,18 +261,37 @@ def rows_of(entry: Benchmark, runs: Mapping[str, Mapping[str, Any]]) -> Iterator
         values = {side: value_at(run.get("result"), path) for side, run in runs.items()}
         row: dict[str, Any] = {"script": entry.script, "ratio": name, **values}
         row["better"] = "lower" if path in entry.lower else "higher"
-        reasons = {side: run["reason"] for side, run in runs.items() if "reason" in run}
+        missing = "not in the result, because data or a size of it is missing"
+        reasons = {side: run.get("reason", missing) for side, run in runs.items() if values[side] is None}
         yield {**row, **({"not_run": reasons} if reasons else {})}
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], sides: Sequence[str]) -> None:
-    """Print the rows of one script."""
+def print_rows(rows: Sequence[Mapping[str, Any]], runs: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the rows of one script, its seconds, and why figures are missing."""
     for row in rows:
-        values = "".join(f"{'-' if row[side] is None else format(row[side], '.2f'):>9}" for side in sides)
+        values = "".join(f"{'-' if row[side] is None else format(row[side], '.2f'):>9}" for side in runs)
         mark = " (lower is better)" if row["better"] == "lower" else ""
         print(f"{values}  {row['ratio']}{mark}")
-    for side, reason in (rows[0].get("not_run") or {}).items():
-        print(f"{'':11}{rows[0]['script']}, {side}: {reason}")
+    for side, run in runs.items():
+        missing = dict.fromkeys(row["not_run"][side] for row in rows if side in row.get("not_run", {}))
+        reason = f"; not measured: {', '.join(missing)}" if missing else ""
+        print(f"{'':11}{rows[0]['script']}, {side}: {run['seconds']:.0f} seconds{reason}", flush=True)
+
+
+def run_entry(
+    entry: Benchmark, arguments: argparse.Namespace, trees: Mapping[str, Path], folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Run a script with each of the packages."""
+    options = entry.quick if arguments.quick else entry.arguments
+    if MINI in options and not arguments.mini.is_dir():
+        reason = f"{arguments.mini}: no such folder; --mini names that of the recipe ct_chat/mini_sft"
+        return {side: {"seconds": 0.0, "reason": reason} for side in trees}
+    options = tuple(str(arguments.mini.resolve()) if one == MINI else one for one in options)
+    limit = QUICK_LIMIT if arguments.quick else LIMIT
+    return {
+        side: run_script(entry.script, options, tree, folder / f"{entry.script}_{side}.json", limit)
+        for side, tree in trees.items()
+    }
 
 
 def main() -> None:
@@ -196,6 +299,8 @@ def main() -> None:
     arguments = parse_arguments()
     entries = [entry for entry in BENCHMARKS if arguments.only is None or entry.script in arguments.only]
     rows: list[dict[str, Any]] = []
+    seconds: dict[str, dict[str, float]] = {}
+    described = machine()
     with TemporaryDirectory() as temporary:
         trees = {"now": ROOT}
         if arguments.before:
@@ -205,17 +310,23 @@ def main() -> None:
             trees = {"before": before, **trees}
         print("".join(f"{side:>9}" for side in trees) + "  ratio")
         for entry in entries:
-            options = entry.quick if arguments.quick else entry.arguments
-            runs = {
-                side: run_script(entry, options, tree, Path(temporary, f"{entry.script}_{side}.json"))
-                for side, tree in trees.items()
-            }
+            runs = run_entry(entry, arguments, trees, Path(temporary))
             added = list(rows_of(entry, runs))
-            print_rows(added, list(trees))
+            print_rows(added, runs)
             rows += added
-    described = {**machine(), "cores": os.cpu_count(), "rrg_rewards": __version__}
-    table = {"machine": described, "quick": arguments.quick, "before": arguments.before, "rows": rows}
-    arguments.output.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+            seconds[entry.script] = {side: run["seconds"] for side, run in runs.items()}
+    total = round(sum(taken for sides in seconds.values() for taken in sides.values()), 1)
+    print(f"{total:.0f} seconds in all")
+    table = {
+        "machine": described,
+        "rrg_rewards": __version__,
+        "quick": arguments.quick,
+        "before": arguments.before,
+        "total_seconds": total,
+        "seconds": seconds,
+        "rows": rows,
+    }
+    write_json(table, arguments.output, overwrite=True)
     print(f"written to {arguments.output}")
 
 

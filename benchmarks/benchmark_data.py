@@ -1,14 +1,16 @@
-"""The data of benchmarks: reports, or phantom reports in their place, and annotated pairs."""
+"""The data of benchmarks: reports, or phantom reports in their place, and annotated pairs; the files of results."""
 
 import argparse
 import csv
 import os
 from pathlib import Path
+from typing import Any
 
-from rrg_rewards.data import phantom_studies
+from rrg_rewards.data import phantom_studies, write_json
 
-__all__ = ["SHARED", "need", "phantom_reports", "read_reports"]
+__all__ = ["RESULTS", "SHARED", "need", "phantom_reports", "read_reports", "write_results"]
 
+RESULTS = Path(__file__).resolve().parent / "results"
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 REPORTS = SHARED / "ct_rate_labels" / "reports.csv"
 
@@ -49,3 +51,22 @@ def need(path: Path, what: str) -> None:
     """
     if not path.is_file():
         raise SystemExit(f"{path}: no such file; it holds {what}. See --help for the option that names it.")
+
+
+def write_results(result: Any, arguments: argparse.Namespace, name: str) -> None:
+    """Write the figures of a benchmark to ``--output``.
+
+    Without that option they are written to ``benchmarks/results``, or nowhere with ``--quick``, whose figures are only
+    approximate.
+
+    Args:
+        result: The figures and what they were measured with.
+        arguments: The benchmark's arguments with ``output`` and ``quick``.
+        name: Name of the file in ``benchmarks/results``, without the ending.
+    """
+    path: Path | None = arguments.output
+    if path == Path(os.devnull) or (path is None and arguments.quick):
+        return
+    path = path or RESULTS / f"{name}.json"
+    write_json(result, path, overwrite=True)
+    print(f"written to {path}")

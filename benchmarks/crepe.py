@@ -17,7 +17,6 @@ ratios are also given in processor time, which other load hardly affects.
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmark_data import SHARED, need, phantom_reports
+from benchmark_data import SHARED, need, phantom_reports, write_results
 from timing import Took, compiling, in_turn, machine
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -41,7 +40,6 @@ from rrg_rewards.models import CrepeConfig, CrepeModel
 from rrg_rewards.models.pair_predictor import packed_batches
 from rrg_rewards.version import __version__
 
-ROOT = Path(__file__).resolve().parent.parent
 DTYPES = ("float32", "bfloat16")
 SIDES = (*DTYPES, "auto", "compiled")
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -66,8 +64,6 @@ def parse_arguments() -> argparse.Namespace:
         arguments.pairs, arguments.repeats = 6, 2
         # Threads that wait for one another on a busy machine would take processor time.
         torch.set_num_threads(1)
-    written = Path(os.devnull) if arguments.quick else ROOT / "benchmarks" / "results" / "crepe.json"
-    arguments.output = arguments.output or written
     return arguments
 
 
@@ -214,10 +210,10 @@ def main() -> None:
         "version": __version__,
         "model": arguments.model or "BERT-base of random weights",
         "device": gpu or f"CPU, {torch.get_num_threads()} threads",
-        "machine": {**machine(), "torch": torch.__version__},
+        "machine": machine(),
         "figures": figures,
     }
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_results(result, arguments, "crepe")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ GPU.
 import argparse
 import csv
 import json
-import os
 import statistics
 import tempfile
 from functools import partial
@@ -33,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmark_data import phantom_reports
+from benchmark_data import SHARED, phantom_reports, write_results
 from timing import Took, compiling, in_turn, machine
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
@@ -45,8 +44,6 @@ from rrg_rewards.metrics import ER2Score, Scores
 from rrg_rewards.models import ER2ScoreModel
 from rrg_rewards.version import __version__
 
-ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data"
 TOLERANCE = 1e-4
 DTYPES = ("float32", "bfloat16", "float16", "auto")
 PAPERS_MS = 40.0
@@ -69,7 +66,7 @@ def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="folder or Hub id; default: random weights")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder with radpref/ and ct_rate_labels/")
+    parser.add_argument("--data", type=Path, default=SHARED, help="folder with radpref/ and ct_rate_labels/")
     parser.add_argument("--reports", nargs="+", choices=("radpref", "ct"), default=["radpref", "ct"])
     parser.add_argument("--groups", type=int, default=1, help="references per call")
     parser.add_argument("--candidates", type=int, default=8, help="candidates per reference")
@@ -88,8 +85,6 @@ def parse_arguments() -> argparse.Namespace:
         arguments.candidates, arguments.repeats, arguments.reports = 4, 2, ["radpref"]
         # Threads that wait for one another on a busy machine would take processor time.
         torch.set_num_threads(1)
-    written = Path(os.devnull) if arguments.quick else ROOT / "benchmarks" / "results" / "er2score.json"
-    arguments.output = arguments.output or written
     return arguments
 
 
@@ -228,10 +223,10 @@ def main() -> None:
         "model": Path(arguments.model).name if arguments.model else "SmolLM2-135M of random weights",
         "dtypes": arguments.dtypes,
         "device": gpu or f"CPU, {torch.get_num_threads()} threads",
-        "machine": {**machine(), "torch": torch.__version__},
+        "machine": machine(),
         "figures": figures,
     }
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_results(result, arguments, "er2score")
 
 
 if __name__ == "__main__":

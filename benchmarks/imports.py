@@ -9,8 +9,6 @@ scores waits for `import torchmetrics`. It imports matplotlib, scipy and transfo
 """
 
 import argparse
-import json
-import os
 import resource
 import subprocess
 import sys
@@ -19,11 +17,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmark_data import write_results
 from timing import Took, machine
 
 from rrg_rewards.version import __version__
 
-ROOT = Path(__file__).resolve().parent.parent
 COMMAND = "import sys; from rrg_rewards.cli.main import main; sys.exit(main(sys.argv[1:]))"
 LABEL = ("label", "reports.csv", "--text-column", "report", "--output", "-", "--quiet")
 SCORE = ("score", "pairs.csv", "--quiet", "--metrics")
@@ -65,8 +63,6 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.repeats = 2
-    written = Path(os.devnull) if arguments.quick else ROOT / "benchmarks" / "results" / "imports.json"
-    arguments.output = arguments.output or written
     return arguments
 
 
@@ -118,7 +114,7 @@ def main() -> None:
         ratio = f"   {row['wall_ratio']} {row['processor_ratio']}  {row['beside']}" if "beside" in row else ""
         print(f"{name:46}{row['wall']:>8}{row['processor']:>11}{ratio}")
     result = {"version": __version__, "machine": machine(), "starts": arguments.repeats, "figures": figures}
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_results(result, arguments, "imports")
 
 
 if __name__ == "__main__":

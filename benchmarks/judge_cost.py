@@ -23,8 +23,6 @@ figures are those of the fastest run.
 import argparse
 import csv
 import importlib.util
-import json
-import os
 import signal
 import statistics
 import sys
@@ -35,7 +33,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from agreement import read_preferences
-from benchmark_data import SHARED, need
+from benchmark_data import SHARED, need, write_results
 from judge_server import compared, external_server, printed, vllm_servers
 from timing import machine
 
@@ -54,7 +52,6 @@ from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.recipes import recipe_path
 from rrg_rewards.version import __version__
 
-RESULTS = Path(__file__).resolve().parent / "results"
 # A conversation as a sequence whose beginnings can be compared: token ids, or characters.
 Encoder = Callable[[list[Message]], Sequence[Any]]
 
@@ -109,8 +106,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--concurrency", type=int, default=4, help="requests at the same time")
     parser.add_argument("--repeats", type=int, default=2, help="runs on each server and order")
     parser.add_argument("--few-tokens", type=int, default=4096, help="tokens of vLLM's small cache")
-    parser.add_argument("--quick", action="store_true", help="3 references, one run, no small cache")
-    parser.add_argument("--output", type=Path, default=RESULTS / "judge_cost.json")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="8 references, 3 for the server, one run, no small cache; writes only to --output",
+    )
+    parser.add_argument("--output", type=Path, help="file of the figures; default: benchmarks/results/judge_cost.json")
     arguments = parser.parse_args()
     if bool(arguments.server) != bool(arguments.server_model):
         parser.error("--server and --server-model belong together")
@@ -317,13 +318,11 @@ def main() -> None:
     # End the servers also if this process is terminated.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sets = read_references(arguments)
-    result: dict[str, Any] = {"machine": {**machine(), "cores": os.cpu_count()}, "rrg_rewards": __version__}
+    result: dict[str, Any] = {"machine": machine(), "rrg_rewards": __version__}
     result["prompts"] = count_prompts(arguments, sets)
     if arguments.server or arguments.vllm:
         result["server"] = measure_server(arguments, sets["CT-RATE"])
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(f"written to {arguments.output}")
+    write_results(result, arguments, "judge_cost")
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
+from benchmark_data import write_results
 from policy_runs import COMMON, GRPO, mini_generator, options, read, with_lightning, with_trl
 from timing import machine
 
-from rrg_rewards.data import write_json
 from rrg_rewards.functional import CrimsonEvaluation
 from rrg_rewards.judges import Judge
 from rrg_rewards.judges.registry import _JUDGES as JUDGES
@@ -35,7 +35,6 @@ from rrg_rewards.recipes._outputs import versions
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.training import PolicyModule
 
-RESULTS = Path(__file__).parent / "results"
 NOT_MEASURED = 2
 TRAINERS = ("lightning", "trl")
 # Settings of overlap_rewards by case, the first one without overlap.
@@ -153,8 +152,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6, help="steps of a run (default: 6)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each setting (default: 3)")
     parser.add_argument("--latency", type=float, default=0.2, help="seconds of an answer (default: 0.2)")
-    parser.add_argument("--quick", action="store_true", help="one round of 4 steps")
-    parser.add_argument("--output", type=Path, default=RESULTS / "policy_overlap.json", help="file to write")
+    parser.add_argument("--quick", action="store_true", help="one round of 4 steps; writes only to --output")
+    parser.add_argument("--output", type=Path, help="file to write (default: in results)")
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--serve", type=float, help=argparse.SUPPRESS)
@@ -173,12 +172,9 @@ def main() -> None:
         arguments.rounds, arguments.steps = 1, 4
     with server(arguments.latency) as port:
         result = {case: {trainer: compare(trainer, case, arguments, port) for trainer in TRAINERS} for case in SETTINGS}
-    write_json(
-        {"machine": machine(), "versions": versions(), "latency": arguments.latency, **result},
-        arguments.output,
-        overwrite=True,
-    )
     print(json.dumps(result, indent=2))
+    described = {"machine": machine(), "versions": versions(), "latency": arguments.latency}
+    write_results({**described, **result}, arguments, "policy_overlap")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import re
 import signal
 import statistics
@@ -25,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from benchmark_data import write_results
 from timing import machine
 
-from rrg_rewards.data import phantom_studies, write_json
+from rrg_rewards.data import phantom_studies
 from rrg_rewards.rewards import RemoteReward, make_reward
 
 OPTIONS: dict[str, dict[str, Any]] = {"crg": {"prior": 0.2}, "crimson": {}}
@@ -189,19 +189,25 @@ def main() -> None:
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "serve.json")
+    parser.add_argument("--quick", action="store_true", help="2,000 requests to one worker; writes only to --output")
+    parser.add_argument("--output", type=Path, help="file of the figures; default: benchmarks/results/serve.json")
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.requests, arguments.workers = 2_000, [1]
     reports = [study.report for study in phantom_studies(arguments.requests + 1, seed=0, style="full")]
     figures = []
     for reward in arguments.reward:
         expected, direct = direct_calls(reward, reports[:-1], reports[1:])
         for workers in arguments.workers:
             figure = measure(reward, workers, reports[:-1], reports[1:], arguments.clients, expected)
-            figures.append({"reward": reward, **figure, **direct})
+            ratios = {
+                "rate_over_direct": figure["rewards_per_second"] / direct["direct_rewards_per_second"],
+                "direct_processor_over_served": direct["direct_processor_ms_per_reward"]
+                / figure["processor_ms_per_reward"],
+            }
+            figures.append({"reward": reward, **figure, **direct, **ratios})
             print(json.dumps(figures[-1]), flush=True)
-    write_json(
-        {"machine": {**machine(), "cores": os.cpu_count()}, "figures": figures}, arguments.output, overwrite=True
-    )
+    write_results({"machine": machine(), "figures": figures}, arguments, "serve")
 
 
 if __name__ == "__main__":

@@ -39,18 +39,23 @@ def compiling(run: Callable[[], object]) -> dict[str, float]:
 
 
 def machine() -> dict[str, object]:
-    """Describe the machine."""
+    """Describe the machine, and the torch of this process with its number of threads."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.is_file() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     flags = next(
         (line.split(":", 1)[1].split() for line in lines if line.lower().startswith(("flags", "features"))), []
     )
+    torch = importlib.import_module("torch")
     return {
         "cpu": names[0] if names else platform.processor() or platform.machine(),
         "instructions": [name for name in INSTRUCTIONS if name in flags],
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "load_average": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
     }
 
 
