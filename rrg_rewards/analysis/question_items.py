@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.analysis.judge_settings import MiningSettings, QuestionSettings
@@ -356,15 +356,14 @@ def _engine_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) 
 def _triples(finding: Finding) -> Iterator[Triple]:
     """Return the triples of one finding, with its presence as ``existence``."""
     yield finding.concept, "existence", finding.presence
-    for attribute in fields(finding.attributes):
-        value = getattr(finding.attributes, attribute.name)
-        if attribute.name == "size_mm":
+    for name, value in finding.attributes._asdict().items():
+        if name == "size_mm":
             if value is not None:
                 yield finding.concept, "size", f"{value:g} mm"
         elif isinstance(value, tuple):
-            yield from ((finding.concept, attribute.name, each) for each in value)
+            yield from ((finding.concept, name, each) for each in value)
         elif value is not None:
-            yield finding.concept, attribute.name, str(value)
+            yield finding.concept, name, str(value)
 
 
 def _judged_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) -> Mapping[Triple, int]:

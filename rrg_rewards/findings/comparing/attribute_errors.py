@@ -1,7 +1,7 @@
 """Attribute errors of a matched finding: CRIMSON's eight types, significant or negligible."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from rrg_rewards.findings.knowledge.concepts import Relation
@@ -141,7 +141,7 @@ def _density(
         names = f"{_words([candidate.concept])} for {_words([reference.concept])}"
         return [AttributeDiscrepancy(relation.kind, not several, names)]
     levels = {
-        significance(finding.concept, replace(reference.attributes, morphology=finding.attributes.morphology))
+        significance(finding.concept, reference.attributes._replace(morphology=finding.attributes.morphology))
         for finding in (reference, candidate)
     }
     significant = not several and (None not in (ours, theirs) or len(levels) > 1)

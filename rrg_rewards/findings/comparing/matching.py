@@ -1,7 +1,7 @@
 """Compare two reports finding by finding: matched, false and missing findings, and attribute errors of matches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
 from operator import itemgetter
 from typing import Any
@@ -189,14 +189,13 @@ def _united(findings: Sequence[Finding]) -> Finding:
     location = dict.fromkeys(place for finding in findings for place in finding.attributes.location)
     side = "bilateral" if {"left", "right"} <= sides or "bilateral" in sides else attributes.laterality
     places = tuple(place for finding in findings for place in stated_places(finding.attributes))
-    united = replace(
-        attributes,
+    united = attributes._replace(
         laterality=side,
         location=tuple(location),
         size_mm=max(filter(None, (finding.attributes.size_mm for finding in findings)), default=None),
         places=places if side == "bilateral" and None not in sides else (),
     )
-    return replace(findings[0], attributes=united)
+    return findings[0]._replace(attributes=united)
 
 
 def _groups(

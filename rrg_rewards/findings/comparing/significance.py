@@ -75,7 +75,7 @@ def _condition(key: str, value: Any) -> Condition:
         return _bound(name, value, below=bound == "below")
     if key == "words":
         return _words(value)
-    if key not in Attributes.__slots__:
+    if key not in Attributes._fields:
         raise ValueError(f"unknown condition {key!r} in knowledge/concepts.yaml")
     choices = frozenset(value)
     if key in ("location", "morphology"):

@@ -286,4 +286,4 @@ def _mentions_fit(letter: str | None, detail: str, removed: Iterable[_Mention], 
 
 
 def _changed(first: Attributes, second: Attributes) -> set[str]:
-    return {name for name in Attributes.__slots__ if getattr(first, name) != getattr(second, name)}
+    return {name for name in Attributes._fields if getattr(first, name) != getattr(second, name)}

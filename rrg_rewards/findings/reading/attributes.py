@@ -1,7 +1,7 @@
 """Assign the words that state attributes to the findings of a sentence, and read the places of each finding."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -139,7 +139,7 @@ class AttributeReader:
             following = own if following is None else own.filled(following)
             if where[k].is_emphasis and following.laterality:
                 # "More prominent on the right, there are consolidation and atelectasis in both lungs."
-                result[k] = replace(result[k], laterality=None)
+                result[k] = result[k]._replace(laterality=None)
             if result[k].laterality in (None, following.laterality):
                 result[k] = _sharing(result[k], following, join)
 
@@ -321,7 +321,7 @@ def _statements(tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
 def _sharing(own: Attributes, other: Attributes, names: Sequence[str]) -> Attributes:
     """Return attributes with the named ones of another finding where the own ones are not stated."""
     missing = {name: value for name in names if not getattr(own, name) and (value := getattr(other, name))}
-    return replace(own, **missing) if missing else own
+    return own._replace(**missing) if missing else own
 
 
 def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:

@@ -1,7 +1,6 @@
 """Decide which words state the change of a finding since an earlier examination, and of which findings."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import takewhile
 
@@ -128,7 +127,7 @@ def with_presence(attributes: Attributes, is_absent: bool, tokens: Sequence[str]
     elif change == "resolved":
         # What has not gone is less: "resolution of most of the effusion".
         change = "decreased"
-    return attributes if change == attributes.change else replace(attributes, change=change)
+    return attributes if change == attributes.change else attributes._replace(change=change)
 
 
 def share_changes(
@@ -151,14 +150,14 @@ def share_changes(
     leads = [modifier is not None and modifier.start < name[0] for modifier, name in zip(stated, names, strict=True)]
     for k, is_listed in enumerate(listed):
         if is_listed and leads[k] and result[k + 1].change is None:
-            result[k + 1] = replace(result[k + 1], change=result[k].change)
+            result[k + 1] = result[k + 1]._replace(change=result[k].change)
             leads[k + 1] = True
     is_predicate = False
     for k in range(len(listed) - 1, -1, -1):
         end = names[k + 1][1]
         is_predicate = listed[k] and (is_predicate or not (leads[k + 1] or _PLURAL.isdisjoint(tokens[end : end + 1])))
         if is_predicate and result[k].change is None:
-            result[k] = replace(result[k], change=result[k + 1].change)
+            result[k] = result[k]._replace(change=result[k + 1].change)
 
 
 def _listed(tokens: Sequence[str], names: Sequence[tuple[int, int]]) -> list[bool]:

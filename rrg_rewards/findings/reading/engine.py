@@ -1,7 +1,6 @@
 """Find the mentions of a lexicon's concepts in reports."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import chain, filterfalse
 from pathlib import Path
@@ -186,7 +185,7 @@ class FindingEngine:
                     findings[-1] = _continued(findings[-1], reading.continuation)
                 elif reading.item is not None and findings and _has_items(findings[-1], index):
                     # The name is that of the finding before.
-                    findings.append(replace(findings[-1], sentence=index, attributes=reading.item))
+                    findings.append(findings[-1]._replace(sentence=index, attributes=reading.item))
                 for concept, presence, unit_start, unit_end, attributes, organ, words in reading.findings:
                     start, end = unit_start + offset, unit_end + offset
                     # From the report, because wrapped lines are joined in the unit.
@@ -290,7 +289,7 @@ def _timed(finding: _TokenFinding, attributes: Attributes, tokens: Sequence[str]
     """Return the attributes of a finding with a change that fits its presence and its words."""
     if finding.is_open and attributes.change in ("increased", "decreased") and not is_compared(tokens):
         # "The density of the liver has decreased" describes the liver.
-        attributes = replace(attributes, change=None)
+        attributes = attributes._replace(change=None)
     if attributes.change is None and finding.presence != ABSENT:
         return attributes
     return with_presence(attributes, finding.presence == ABSENT, tokens, finding.start)
@@ -344,8 +343,8 @@ def _continued(finding: Finding, more: Attributes) -> Finding:
     )
     if more.device_position == "malpositioned":
         # "The tip is in the right atrium. It should be withdrawn."
-        return replace(finding, attributes=replace(finding.attributes, device_position=None).filled(stated))
-    return replace(finding, attributes=finding.attributes.filled(stated))
+        return finding._replace(attributes=finding.attributes._replace(device_position=None).filled(stated))
+    return finding._replace(attributes=finding.attributes.filled(stated))
 
 
 def _item(tokens: Sequence[str]) -> Attributes | None:

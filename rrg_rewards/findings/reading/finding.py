@@ -1,7 +1,5 @@
 """A finding in a report and its attributes."""
 
-from dataclasses import dataclass, fields, replace
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 OTHER = "other_finding"
@@ -26,8 +24,7 @@ class Place(NamedTuple):
     size_mm: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(NamedTuple):
     """Attributes of a finding that the words around it state; ``None`` or empty if not stated.
 
     Args:
@@ -61,7 +58,7 @@ class Attributes:
     places: tuple[Place, ...] = ()
 
     def __repr__(self) -> str:
-        stated = ((field.name, getattr(self, field.name)) for field in fields(self))
+        stated = zip(self._fields, self, strict=True)
         return f"Attributes({', '.join(f'{name}={value!r}' for name, value in stated if value)})"
 
     def filled(self, other: "Attributes") -> "Attributes":
@@ -75,18 +72,13 @@ class Attributes:
             >>> Attributes(change="stable").filled(Attributes(change="new"))
             Attributes(change='new')
         """
-        filled = Attributes(*[own or theirs for own, theirs in zip(_values(self), _values(other), strict=True)])
+        filled = Attributes._make([own or theirs for own, theirs in zip(self, other, strict=True)])
         if self.change and other.change and _CHANGES.index(other.change) < _CHANGES.index(self.change):
-            return replace(filled, change=other.change)
+            return filled._replace(change=other.change)
         return filled
 
 
-# Returns the values of all attributes; faster than asking for each.
-_values = attrgetter(*Attributes.__slots__)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One mention of a finding in a report.
 
     Args:
@@ -121,7 +113,7 @@ class Finding:
 
     def __getattr__(self, name: str) -> Any:
         # `finding.laterality` is short for `finding.attributes.laterality`.
-        if name in Attributes.__slots__:
+        if name in Attributes._fields:
             return getattr(self.attributes, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

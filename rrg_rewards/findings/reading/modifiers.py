@@ -16,7 +16,7 @@ Values = tuple[tuple[str, Any], ...]
 PLACING = frozenset({"in", "at", "on", "within", "throughout"})
 """Words between a measure or a verb and the place that it is in."""
 
-_KINDS = (*Attributes.__slots__, "segment", "implied")
+_KINDS = (*Attributes._fields, "segment", "implied")
 _DIGITS = "0123456789.<>"
 _ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth"),
