@@ -5,14 +5,14 @@ times that a row was drawn, so that pairs of rows are compared only once.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from rrg_rewards.functional.bootstrap import bootstrap_draws, draw_counts, percentile_interval
-from rrg_rewards.functional.correlation import pair_counts, permuted_pair_counts, weighted_pearson, weighted_ranks
+from rrg_rewards.functional.correlation import PairCounter, permuted_pair_counts, weighted_pearson, weighted_ranks
 from rrg_rewards.functional.significance_tests import PermutationTest, permutation_p_value
 
 AgreementStatistic = Literal["kendall", "spearman", "pearson", "accuracy", "preference", "binary"]
@@ -66,7 +66,7 @@ def human_agreement(
         tensor(0.7500, dtype=torch.float64)
     """
     _check_agreement(scores, target, statistic, units)
-    return _weighted_agreement(scores, target, torch.ones(1, len(scores)), statistic, units)[0]
+    return _weighted_agreement(scores, target, statistic, units)(torch.ones(1, len(scores)))[0]
 
 
 def agreement_interval(
@@ -117,13 +117,13 @@ def agreement_interval(
         return float("nan"), float("nan")
     if minus is not None:
         _check_agreement(minus, target, statistic, units)
+    ours = _weighted_agreement(scores, target, statistic, units)
+    theirs = None if minus is None else _weighted_agreement(minus, target, statistic, units)
     values = []
     drawn = bootstrap_draws(len(kinds), num_resamples, seed) if draws is None else draws
     for counts in draw_counts(drawn, len(kinds)):
         weights = counts if units is None else counts[:, unit_of_row]
-        values.append(_weighted_agreement(scores, target, weights, statistic, units))
-        if minus is not None:
-            values[-1] -= _weighted_agreement(minus, target, weights, statistic, units)
+        values.append(ours(weights) if theirs is None else ours(weights) - theirs(weights))
     return percentile_interval(torch.cat(values), confidence)
 
 
@@ -237,42 +237,43 @@ def perm_both_test(
     # All scores as rows of both metrics; a permutation gives weight 1 to one row of each pair.
     both = torch.cat([_standardised(scores, statistic) for scores in (first, second)])
     judged = torch.cat([target, target])
-    together = None if units is None else torch.cat([units, units])
+    agreement = _weighted_agreement(both, judged, statistic, None if units is None else torch.cat([units, units]))
     parts = []
     for exchanged in _coin_flips(num_permutations, len(target), generator):
-        ours, theirs = (
-            _weighted_agreement(both, judged, torch.cat([weight, ~weight], 1), statistic, together)
-            for weight in (~exchanged, exchanged)
-        )
+        ours, theirs = (agreement(torch.cat([weight, ~weight], 1)) for weight in (~exchanged, exchanged))
         parts.append(ours - theirs)
     found = torch.cat(parts)
     return PermutationTest(value, permutation_p_value(value, found), *percentile_interval(found))
 
 
 def _weighted_agreement(
-    scores: Tensor, target: Tensor, weights: Tensor, statistic: AgreementStatistic, units: Tensor | None = None
-) -> Tensor:
-    """Return :func:`human_agreement` for each of ``(B, N)`` weights, ``(B,)`` float64.
+    scores: Tensor, target: Tensor, statistic: AgreementStatistic, units: Tensor | None = None
+) -> Callable[[Tensor], Tensor]:
+    """Return :func:`human_agreement` as a function of ``(B, N)`` weights that returns ``(B,)`` float64.
 
     A row of integer weight w counts as w equal rows. With units, weights are equal within a unit, or 0 and 1; pairs
     within a unit count once for each time that the unit counts.
     """
-    ours, theirs = scores.double(), target.double()
-    return torch.cat([_agreement(ours, theirs, part.double(), statistic, units) for part in _chunks(weights)])
+    agreement = _agreement(scores.double(), target.double(), statistic, units)
+    return lambda weights: torch.cat([agreement(part.double()) for part in _chunks(weights)])
 
 
-def _agreement(scores: Tensor, target: Tensor, weights: Tensor, statistic: str, units: Tensor | None) -> Tensor:
+def _agreement(scores: Tensor, target: Tensor, statistic: str, units: Tensor | None) -> Callable[[Tensor], Tensor]:
     if statistic == "kendall":
-        return pair_counts(scores, target, weights).tau()
+        counted = PairCounter(scores, target)
+        return lambda weights: counted(weights).tau()
     if statistic == "accuracy":
-        return pair_counts(scores, target, weights, units).accuracy()
+        counted = PairCounter(scores, target, units)
+        return lambda weights: counted(weights).accuracy()
     if statistic == "spearman":
-        return weighted_pearson(weighted_ranks(scores, weights), weighted_ranks(target, weights), weights)
+        ours, theirs = weighted_ranks(scores), weighted_ranks(target)
+        return lambda weights: weighted_pearson(ours(weights), theirs(weights), weights)
     if statistic == "pearson":
-        return weighted_pearson(scores.expand_as(weights), target.expand_as(weights), weights)
+        return lambda weights: weighted_pearson(scores.expand_as(weights), target.expand_as(weights), weights)
     if statistic == "preference":
-        return _preference(scores, target, weights)
-    return (weights @ _alike(scores, target).double()) / weights.sum(1)
+        return lambda weights: _preference(scores, target, weights)
+    alike = _alike(scores, target).double()
+    return lambda weights: (weights @ alike) / weights.sum(1)
 
 
 def _permuted_agreement(
@@ -288,7 +289,7 @@ def _permuted_agreement(
         return _alike(ours, theirs[permutations]).double().mean(1)
     if statistic in ("spearman", "pearson"):
         one = torch.ones(1, len(ours), dtype=torch.float64)
-        sides = [weighted_ranks(v, one) if statistic == "spearman" else v[None] for v in (ours, theirs)]
+        sides = [weighted_ranks(v)(one) if statistic == "spearman" else v[None] for v in (ours, theirs)]
         own, judged = (side[0] - side.mean() for side in sides)
         spread = (own.square().sum() * judged.square().sum()).sqrt()
         return (judged[permutations] @ own) / spread

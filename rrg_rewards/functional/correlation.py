@@ -7,7 +7,7 @@ count pairs of rows; Knight's algorithm counts them by merging, in ``O(N log N)`
 Source: Knight, "A Computer Method for Calculating Kendall's Tau with Ungrouped Data", 1966.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +64,7 @@ def spearman_rho(preds: Tensor, target: Tensor) -> Tensor:
     if not len(preds):
         return torch.tensor(torch.nan, dtype=torch.float64, device=preds.device)
     weights = torch.ones(1, len(preds), dtype=torch.float64, device=preds.device)
-    return weighted_pearson(weighted_ranks(preds, weights), weighted_ranks(target, weights), weights)[0]
+    return weighted_pearson(weighted_ranks(preds)(weights), weighted_ranks(target)(weights), weights)[0]
 
 
 def _check(preds: Tensor, target: Tensor) -> None:
@@ -74,23 +74,26 @@ def _check(preds: Tensor, target: Tensor) -> None:
         raise ValueError("preds and target must not contain NaN; remove unscorable rows")
 
 
-def weighted_ranks(values: Tensor, weights: Tensor) -> Tensor:
-    """Return ranks, averaged over ties, up to a constant; integer weights repeat rows.
+def weighted_ranks(values: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return a function of weights that returns ranks, averaged over ties, up to a constant.
 
     Args:
         values: ``(N,)`` numbers.
-        weights: ``(B, N)`` float64 weights.
 
     Returns:
-        ``(B, N)`` float64.
+        Function of ``(B, N)`` float64 weights that returns ``(B, N)`` float64. Integer weights repeat rows.
 
     Example:
-        >>> weighted_ranks(torch.tensor([5.0, 7.0, 5.0]), torch.ones(1, 3).double())
+        >>> weighted_ranks(torch.tensor([5.0, 7.0, 5.0]))(torch.ones(1, 3).double())
         tensor([[1.0000, 2.5000, 1.0000]], dtype=torch.float64)
     """
     kinds, kind = torch.unique(values, return_inverse=True)
-    totals = weights.new_zeros(len(weights), len(kinds)).index_add_(1, kind, weights)
-    return (totals.cumsum(1) - totals / 2)[:, kind]
+
+    def ranks(weights: Tensor) -> Tensor:
+        totals = weights.new_zeros(len(weights), len(kinds)).index_add_(1, kind, weights)
+        return (totals.cumsum(1) - totals / 2)[:, kind]
+
+    return ranks
 
 
 def weighted_pearson(first: Tensor, second: Tensor, weights: Tensor) -> Tensor:
@@ -172,18 +175,50 @@ def pair_counts(first: Tensor, second: Tensor, weights: Tensor, units: Tensor | 
         >>> counts.signed, counts.first
         (tensor([2., 4.], dtype=torch.float64), tensor([6., 4.], dtype=torch.float64))
     """
-    owner, ours, theirs = _ranks_within(units, first, second)
-    order, both = _ordered(ours, theirs)
-    weights = weights.double()
-    # Within units, a pair has the weight of one of its rows if the other has any.
-    alike = units is None or (float(weights.max()) <= 1 and bool((weights == weights.round()).all()))
-    others = weights if alike else (weights > 0).double()
-    every, tied_first, tied_second = (_pairs_within(codes, weights, others) for codes in (owner, ours, theirs))
-    rows = torch.from_numpy(order)
-    weights, others = (moved := weights[:, rows]), moved if alike else others[:, rows]
-    tied, discordant = _pairs_within(both, weights, others), _discordant(theirs[order], weights, others)
-    untied = every - tied_first, every - tied_second
-    return PairCounts(untied[0] - tied_second + tied - 4 * discordant, *untied)
+    return PairCounter(first, second, units)(weights)
+
+
+class PairCounter:
+    """Counts pairs of rows as :func:`pair_counts`; what does not depend on the weights is computed once.
+
+    Args:
+        first: ``(N,)`` numbers.
+        second: ``(N,)`` numbers.
+        units: ``(N,)`` integers that say which rows belong together.
+
+    Example:
+        >>> counter = PairCounter(torch.tensor([1, 2, 3]), torch.tensor([1, 3, 2]))
+        >>> counter(torch.tensor([[1, 1, 1]])).signed, counter(torch.tensor([[1, 2, 0]])).signed
+        (tensor([2.], dtype=torch.float64), tensor([4.], dtype=torch.float64))
+    """
+
+    def __init__(self, first: Tensor, second: Tensor, units: Tensor | None = None) -> None:
+        self._has_units = units is not None
+        self._codes = _ranks_within(units, first, second)
+        _, ours, theirs = self._codes
+        order, self._both = _ordered(ours, theirs)
+        self._rows, self._values = torch.from_numpy(order), theirs[order]
+        self._plans: dict[int, _MergePlan] = {}
+
+    def __call__(self, weights: Tensor) -> PairCounts:
+        """Count the pairs for ``(B, N)`` weights."""
+        weights = weights.double()
+        # Within units, a pair has the weight of one of its rows if the other has any.
+        alike = not self._has_units or (float(weights.max()) <= 1 and bool((weights == weights.round()).all()))
+        others = weights if alike else (weights > 0).double()
+        every, tied_first, tied_second = (_pairs_within(codes, weights, others) for codes in self._codes)
+        weights, others = (moved := weights[:, self._rows]), moved if alike else others[:, self._rows]
+        tied = _pairs_within(self._both, weights, others)
+        discordant = self._plan(len(weights)).discordant(weights, others)
+        untied = every - tied_first, every - tied_second
+        return PairCounts(untied[0] - tied_second + tied - 4 * discordant, *untied)
+
+    def _plan(self, weightings: int) -> "_MergePlan":
+        """Return the merges for a number of weightings; few weightings are faster with small blocks."""
+        block = min(_BLOCK, 16 * weightings)
+        if block not in self._plans:
+            self._plans[block] = _MergePlan(self._values, block)
+        return self._plans[block]
 
 
 def permuted_pair_counts(
@@ -256,37 +291,54 @@ def _pairs_within(codes: _Array, weights: Tensor, others: Tensor) -> Tensor:
     return pairs
 
 
-def _discordant(values: _Array, weights: Tensor, others: Tensor) -> Tensor:
-    """Return the weight of pairs of rows of which the earlier one has the greater value: ``(B,)``.
+class _MergePlan:
+    """The inversions within blocks of rows, and the merges of the blocks.
 
-    A pair has the weight of the earlier row times the other weight of the later row.
+    Args:
+        values: Ranks of the rows in their order.
+        block: Maximum number of rows of a block.
     """
-    size, width = _padded_size(len(values), min(_BLOCK, 16 * len(weights)))
-    merges = _merges(values[None], size, width)
 
-    def padded(one: Tensor) -> Tensor:
-        return torch.nn.functional.pad(one, (0, size - len(values)))
+    def __init__(self, values: _Array, block: int) -> None:
+        self._known = len(values)
+        self._size, width = _padded_size(len(values), block)
+        merges = _merges(values[None], self._size, width)
+        in_blocks = torch.from_numpy(next(merges)[0])
+        ranks = torch.empty_like(in_blocks)
+        ranks[in_blocks] = torch.arange(width).repeat(self._size // width)
+        ranks = ranks.view(-1, width)
+        upper = torch.ones(width, width, dtype=torch.bool).triu(1)
+        self._inverted = ((ranks[:, :, None] > ranks[:, None]) & upper).double()
+        self._width = width
+        # For each merge, the places in the order of their values, and which of them are in the later half of a block.
+        self._merges = []
+        for merged in merges:
+            places = torch.from_numpy(merged[0])
+            self._merges.append((places, places // width % 2 == 1))
+            width *= 2
 
-    alike = others is weights
-    weights = padded(weights)
-    others = weights if alike else padded(others)
-    in_blocks = torch.from_numpy(next(merges)[0])
-    ranks = torch.empty_like(in_blocks)
-    ranks[in_blocks] = torch.arange(width).repeat(size // width)
-    ranks = ranks.view(-1, width)
-    inverted = (ranks[:, :, None] > ranks[:, None]) & torch.ones(width, width, dtype=torch.bool).triu(1)
-    ours, theirs = (one.view(len(one), -1, width).transpose(0, 1) for one in (weights, others))
-    total = ((ours @ inverted.double()) * theirs).sum((0, 2))
-    for merged in merges:
-        width *= 2
-        places = torch.from_numpy(merged[0])
-        later = (places // (width // 2) % 2).double()
-        ours = weights[:, places]
-        theirs = ours if alike else others[:, places]
-        # Sum for each row of the earlier half the weights of the later half before it.
-        below = (theirs * later).view(len(theirs), -1, width).cumsum(2).flatten(1)
-        total += torch.linalg.vecdot(ours * (1 - later), below)
-    return total
+    def discordant(self, weights: Tensor, others: Tensor) -> Tensor:
+        """Return the weight of pairs of rows of which the earlier one has the greater value: ``(B,)``.
+
+        A pair has the weight of the earlier row times the other weight of the later row.
+        """
+
+        def padded(one: Tensor) -> Tensor:
+            return torch.nn.functional.pad(one, (0, self._size - self._known))
+
+        alike, width = others is weights, self._width
+        weights = padded(weights)
+        others = weights if alike else padded(others)
+        ours, theirs = (one.view(len(one), -1, width).transpose(0, 1) for one in (weights, others))
+        total = ((ours @ self._inverted) * theirs).sum((0, 2))
+        for places, later in self._merges:
+            width *= 2
+            ours = weights[:, places]
+            theirs = ours if alike else others[:, places]
+            # Sum for each row of the earlier half the weights of the later half before it.
+            below = theirs.masked_fill(~later, 0).view(len(theirs), -1, width).cumsum(2).flatten(1)
+            total += torch.linalg.vecdot(ours.masked_fill(later, 0), below)
+        return total
 
 
 def _permuted_discordant(values: _Array) -> _Array:

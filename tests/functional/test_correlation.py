@@ -78,7 +78,7 @@ def test_weighted_correlations_repeat_rows(seed: int) -> None:
     first, second = (values.double() for values in tied_sample(seed))
     weights = torch.randint(0, 4, (3, len(first)), generator=torch.Generator().manual_seed(seed)).double()
     tau = pair_counts(first, second, weights).tau()
-    rho = weighted_pearson(weighted_ranks(first, weights), weighted_ranks(second, weights), weights)
+    rho = weighted_pearson(weighted_ranks(first)(weights), weighted_ranks(second)(weights), weights)
     r = weighted_pearson(first.expand_as(weights), second.expand_as(weights), weights)
     for draw, counts in enumerate(weights.long()):
         rows = torch.arange(len(first)).repeat_interleave(counts)
