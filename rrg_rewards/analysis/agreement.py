@@ -1,7 +1,7 @@
 """Agreement of scores with human judgements: values, intervals and tests."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, cast, get_args
@@ -22,7 +22,7 @@ from rrg_rewards.functional.agreement import (
 from rrg_rewards.functional.significance_tests import williams_test
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
-from rrg_rewards.utilities.worker_pool import WorkerPool, calls, worker_count
+from rrg_rewards.utilities.worker_pool import WorkerPool, calls, one_thread, worker_count
 
 ALL_ROWS = "all"
 """Name of the group of all rows."""
@@ -326,7 +326,18 @@ def measure_agreement(
         raise ValueError("scores and human must have at least one row")
     check_names([*scores, *human], settings.lower_is_better, [*scores, *human])
     check_binary(settings)
-    return measure_rows(rows.turned(settings.lower_is_better), settings, log=log or RunLog())
+    with agreement_workers(compare_scores, settings.workers) as pool:
+        return measure_rows(rows.turned(settings.lower_is_better), settings, log=log or RunLog(), pool=pool)
+
+
+@contextmanager
+def agreement_workers(function: Callable[[Any], Any], workers: int) -> Iterator[WorkerPool[Any, Any] | None]:
+    """Start processes for the function of an analysis, unless the number of workers is 1."""
+    if worker_count(workers) == 1:
+        yield None
+    else:
+        with WorkerPool(function, workers, name="a metric") as pool:
+            yield pool
 
 
 def measure_rows(
@@ -336,6 +347,7 @@ def measure_rows(
     candidates: Sequence[str] | None = None,
     signatures: Mapping[str, str] | None = None,
     log: RunLog,
+    pool: WorkerPool[Any, Any] | None = None,
 ) -> AgreementResult:
     """Measure the agreement in rows, as :func:`measure_agreement`.
 
@@ -345,13 +357,12 @@ def measure_rows(
         candidates: Endings of the columns of two candidates, if the columns are differences between them.
         signatures: Signatures of the metrics among the scores.
         log: Receives warnings and progress.
+        pool: Processes that call :func:`compare_scores`; ``None`` for this process.
     """
     left_out = ("binary", "preference" if candidates is None else "accuracy")
     default = [name for name in get_args(AgreementStatistic) if name not in left_out]
     statistics = default if settings.statistics is None else cast("Sequence[AgreementStatistic]", settings.statistics)
-    with ExitStack() as stack:
-        several = worker_count(settings.workers) > 1
-        pool = stack.enter_context(WorkerPool(_compare, settings.workers)) if several else None
+    with one_thread():
         groups = _Measuring(rows, settings, statistics, log, pool).groups()
     missing = {name: int(values.isnan().sum()) for name, values in rows.columns.items()}
     result = AgreementResult(
@@ -415,7 +426,7 @@ class _Measuring:
     settings: AgreementSettings
     statistics: Sequence[AgreementStatistic]
     log: RunLog
-    pool: "WorkerPool[_Comparison, ScoreAgreement | AgreementDifference] | None" = None
+    pool: WorkerPool[Any, Any] | None = None
 
     def groups(self) -> tuple[GroupAgreement, ...]:
         """Return the agreement in all rows and in each group."""
@@ -472,7 +483,7 @@ class _Measuring:
         compared: list[tuple[str, ...]] = [*((name,) for name in self.rows.scores), *pairs]
         tasks = ((None, (comparing.only(names), statistic)) for statistic in self.statistics for names in compared)
         found = []
-        for _, result in calls(_compare, tasks, self.pool):
+        for _, result in calls(compare_scores, tasks, self.pool):
             found.append(result())
             progress(1, 0)
         agreement = [one for one in found if isinstance(one, ScoreAgreement)]
@@ -570,10 +581,11 @@ class _Comparing:
         return {"low": low, "high": high}
 
 
-_Comparison = tuple[_Comparing, AgreementStatistic]
+Comparison = tuple[_Comparing, AgreementStatistic]
+"""One or two scores that are compared with a judgement, and the statistic."""
 
 
-def _compare(task: _Comparison) -> ScoreAgreement | AgreementDifference:
+def compare_scores(task: Comparison) -> ScoreAgreement | AgreementDifference:
     """Return the agreement of one score, or the difference between two."""
     comparing, statistic = task
     if len(comparing.scores) == 1:

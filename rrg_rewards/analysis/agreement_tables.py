@@ -1,7 +1,6 @@
 """Agreement of scores with human judgements in a table, read in batches, and in annotated data sets."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,19 @@ from torch import Tensor
 
 from rrg_rewards.analysis.agreement import (
     AgreementResult,
+    Comparison,
     RatedRows,
+    agreement_workers,
     check_binary,
     check_names,
+    compare_scores,
     measure_rows,
     numbered,
 )
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
-from rrg_rewards.analysis.pairs import PairBatch, PairReader, located
+from rrg_rewards.analysis.pairs import PairReader
+from rrg_rewards.analysis.scoring import BatchScorer, Texts, scored_parts
 from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, DatasetChoice, PairColumns
 from rrg_rewards.data.records.annotated_sets import (
     ANNOTATED_SETS,
@@ -30,16 +33,13 @@ from rrg_rewards.data.records.annotated_sets import (
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table, TableError, is_missing
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.references import score_batch, signature_with_references
-from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
-from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided, worker_count
+from rrg_rewards.utilities.worker_pool import WorkerPool
 
 # Some metrics compare all references, so that their reports are one batch.
 _ONE_BATCH = 2**31
-# Number of pairs that a worker scores in a call.
-_PART = 256
 
 
 @dataclass(frozen=True)
@@ -198,15 +198,27 @@ def _measured(
     reading: "_Reading", made: Mapping[str, ReportMetric], settings: AgreementSettings, with_text: bool
 ) -> TableAgreement:
     """Return the agreement in the table that is read, scored by metrics."""
-    rows = reading.rows(with_text).turned(settings.lower_is_better)
-    if made:
-        rows = replace(rows, scores={**rows.scores, **reading.scores(made, settings.workers)})
-    if not len(rows):
-        raise ValueError(f"{reading.source}: has no rows")
-    signatures = {name: signature_with_references(metric, reading.pairs.best) for name, metric in made.items()}
-    candidates = reading.columns.candidates
-    result = measure_rows(rows, settings, candidates=candidates, signatures=signatures, log=reading.log)
+    work = _Work(made, reading.pairs.best)
+    with agreement_workers(work, settings.workers) as pool:
+        rows = reading.rows(with_text).turned(settings.lower_is_better)
+        if made:
+            rows = replace(rows, scores={**rows.scores, **reading.scores(made, work, pool)})
+        if not len(rows):
+            raise ValueError(f"{reading.source}: has no rows")
+        signatures = {name: signature_with_references(metric, reading.pairs.best) for name, metric in made.items()}
+        candidates = reading.columns.candidates
+        result = measure_rows(rows, settings, candidates=candidates, signatures=signatures, log=reading.log, pool=pool)
     return TableAgreement(result, rows)
+
+
+class _Work:
+    """What workers do: first they score report pairs, then they compare scores with judgements."""
+
+    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
+        self._score = BatchScorer(metrics, best, warns=True)
+
+    def __call__(self, task: Texts | Comparison) -> Any:
+        return compare_scores(task) if len(task) == 2 else self._score(task)
 
 
 @dataclass(frozen=True)
@@ -254,7 +266,9 @@ class _Reading:
             texts,
         )
 
-    def scores(self, metrics: Mapping[str, ReportMetric], workers: int) -> dict[str, Tensor]:
+    def scores(
+        self, metrics: Mapping[str, ReportMetric], scorer: "_Work", pool: WorkerPool[Any, Any] | None
+    ) -> dict[str, Tensor]:
         """Return the scores of the reports by each metric, or the difference between both candidates of each row."""
         readers = []
         for column in self._prediction_columns:
@@ -265,7 +279,7 @@ class _Reading:
         scores = {}
         with self.log.progress("scoring") as progress:
             progress(0, len(metrics) * len(readers))
-            each = [_scored(reader, metrics, self.pairs.best, progress, workers) for reader in readers]
+            each = [_scored(reader, metrics, progress, scorer, pool) for reader in readers]
             for name, metric in metrics.items():
                 sides = [values[name] for values in each]
                 values = sides[0] if len(sides) == 1 else sides[0] - sides[1]
@@ -301,60 +315,17 @@ def _keys(table: Table, name: str) -> Sequence[Any]:
 
 
 def _scored(
-    reader: PairReader, metrics: Mapping[str, ReportMetric], best: bool | None, progress: Progress, workers: int
+    reader: PairReader,
+    metrics: Mapping[str, ReportMetric],
+    progress: Progress,
+    scorer: _Work,
+    pool: WorkerPool[Any, Any] | None,
 ) -> dict[str, Tensor]:
     """Return the scores of all pairs of a reader by metric, NaN if unscorable."""
     found: dict[str, list[Tensor]] = {name: [] for name in metrics}
-    several = worker_count(workers) > 1
-    with ExitStack() as stack:
-        scorer = _PartScorer(metrics, best)
-        pool = stack.enter_context(WorkerPool(scorer, workers)) if several else None
-        tasks = ((part, part.task) for batch in reader for part in _parts(batch, metrics, _PART if several else None))
-        for part, result in calls(scorer, tasks, pool):
-            with located(part.table, part.start):
-                scores = result()
-            metrics[part.name].note_scored(part.context, scores)
-            found[part.name].append(scores.value.double())
-            progress(int(part.is_last), 0)
+    for part, scores in scored_parts(scorer, metrics, reader, pool):
+        context = {key: column[part.rows] for key, column in part.batch.context[part.name].items()}
+        metrics[part.name].note_scored(context, scores)
+        found[part.name].append(scores.value.double())
+        progress(int(part.is_last), 0)
     return {name: torch.cat(values).cpu() for name, values in found.items()}
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Consecutive rows of a batch, from ``start``, that a metric scores in one call."""
-
-    name: str
-    table: Table
-    start: int
-    predictions: Sequence[str | None]
-    references: Sequence[Any]
-    context: Mapping[str, Any]
-    is_last: bool
-
-    @property
-    def task(self) -> tuple[str, Sequence[str | None], Sequence[Any], Mapping[str, Any]]:
-        return self.name, self.predictions, self.references, self.context
-
-
-class _PartScorer:
-    """Scores parts, here or in another process."""
-
-    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
-        self._metrics = dict(metrics)
-        self._best = best
-
-    def __call__(self, task: tuple[str, Sequence[str | None], Sequence[Any], Mapping[str, Any]]) -> Scores:
-        name, predictions, references, context = task
-        return score_batch(self._metrics[name], predictions, references, self._best, context)
-
-
-def _parts(batch: PairBatch, metrics: Mapping[str, ReportMetric], size: int | None) -> Iterator[_Part]:
-    """Yield the parts of a batch for each metric; only metrics with independent rows score several."""
-    count = len(batch.table)
-    for name, metric in metrics.items():
-        at_once = size if size is not None and metric.has_independent_rows else count
-        # A batch without rows is scored too, so that there is a tensor.
-        for rows in divided(count, max(1, at_once)) or [slice(0, 0)]:
-            context = {key: column[rows] for key, column in batch.context[name].items()}
-            last = rows.stop >= count
-            yield _Part(name, batch.table, rows.start, batch.predictions[rows], batch.references[rows], context, last)

@@ -31,10 +31,13 @@ from rrg_rewards.metrics.references import score_batch, signature_with_reference
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
-from rrg_rewards.utilities.worker_pool import WorkerPool, worker_count
+from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided, one_thread, worker_count
 from rrg_rewards.version import __version__
 
 CONFIDENCE = 0.95
+
+# Number of pairs that a worker scores in a call: few, so that all workers end at nearly the same time.
+_PART = 64
 
 ScoredBatches = Iterator[tuple[PairBatch, dict[str, Scores]]]
 
@@ -103,30 +106,86 @@ def score_table(
     return scoring.summary()
 
 
+Texts = tuple[Sequence[str | None], Sequence[Any], Mapping[str, Mapping[str, Any]]]
+"""Predictions, references, and the context columns of each metric that scores them."""
+
+
 class BatchScorer:
-    """Scores predictions, references and context columns of a batch with metrics, here or in another process.
+    """Scores predictions, references and context columns with metrics, here or in another process.
 
     Args:
         metrics: The metrics by name.
         best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
+        warns: Whether to warn of failures of judges; otherwise the caller counts them.
     """
 
-    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
+    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None, warns: bool = False) -> None:
         self._metrics = dict(metrics)
         self._best = best
+        self._warns = warns
 
-    def __call__(
-        self, batch: tuple[Sequence[str | None], Sequence[Any], Mapping[str, Mapping[str, Any]]]
-    ) -> dict[str, Scores]:
-        """Return the scores of a batch by metric."""
-        predictions, references, context = batch
+    def __call__(self, texts: Texts) -> dict[str, Scores]:
+        """Return the scores by metric."""
+        predictions, references, context = texts
         with warnings.catch_warnings():
-            # The run counts failures and warns once, at its end.
-            warnings.simplefilter("ignore", JudgeWarning)
+            if not self._warns:
+                warnings.simplefilter("ignore", JudgeWarning)
             return {
-                name: score_batch(metric, predictions, references, self._best, context[name])
-                for name, metric in self._metrics.items()
+                name: score_batch(self._metrics[name], predictions, references, self._best, own)
+                for name, own in context.items()
             }
+
+
+@dataclass(frozen=True)
+class BatchPart:
+    """Consecutive rows of a batch, which a metric scores in one call."""
+
+    name: str
+    batch: PairBatch
+    rows: slice
+
+    @property
+    def texts(self) -> Texts:
+        """What a :class:`BatchScorer` needs."""
+        context = {key: column[self.rows] for key, column in self.batch.context[self.name].items()}
+        return self.batch.predictions[self.rows], self.batch.references[self.rows], {self.name: context}
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the batch has no further rows."""
+        return bool(self.rows.stop >= len(self.batch.table))
+
+
+def scored_parts(
+    scorer: Callable[[Any], dict[str, Scores]],
+    metrics: Mapping[str, ReportMetric],
+    batches: Iterable[PairBatch],
+    pool: WorkerPool[Any, Any] | None = None,
+) -> Iterator[tuple[BatchPart, Scores]]:
+    """Yield the scores of batches: for each metric in its order, those of its parts.
+
+    Several workers score parts of a batch by metrics with independent rows; other metrics score a batch in one call.
+
+    Args:
+        scorer: A :class:`BatchScorer`, or a function that contains one.
+        metrics: The metrics by name.
+        batches: The report pairs.
+        pool: Processes with the scorer; ``None`` to score in this process.
+    """
+    parts = (part for batch in batches for part in _parts(batch, metrics, pool is not None))
+    for part, result in calls(scorer, ((part, part.texts) for part in parts), pool):
+        with located(part.batch.table, part.rows.start):
+            scores = result()[part.name]
+        yield part, scores
+
+
+def _parts(batch: PairBatch, metrics: Mapping[str, ReportMetric], divides: bool) -> Iterator[BatchPart]:
+    count = len(batch.table)
+    for name, metric in metrics.items():
+        size = _PART if divides and metric.has_independent_rows else count
+        # A batch without rows is scored too, so that there is a tensor.
+        for rows in divided(count, max(1, size)) or [slice(0, 0)]:
+            yield BatchPart(name, batch, rows)
 
 
 def score_batches(
@@ -140,14 +199,7 @@ def score_batches(
         progress: Receives the number of scored rows.
         best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
     """
-    scorers = {name: BatchScorer({name: metric}, best) for name, metric in metrics.items()}
-    for batch in batches:
-        scores: dict[str, Scores] = {}
-        for scorer in scorers.values():
-            with located(batch.table):
-                scores |= scorer((batch.predictions, batch.references, batch.context))
-            progress(len(batch.table), 0)
-        yield batch, scores
+    yield from _scored_batches(BatchScorer(metrics, best), metrics, batches, progress)
 
 
 def score_in_workers(
@@ -170,13 +222,26 @@ def score_in_workers(
         SettingError: If a metric has a model or a language model as judge.
         ChildProcessError: If a process was killed.
     """
-    with WorkerPool(BatchScorer(metrics, best), workers) as pool:
-        tasks = ((batch, (batch.predictions, batch.references, batch.context)) for batch in batches)
-        for batch, result in pool.map(tasks):
-            with located(batch.table):
-                scores = result()
-            progress(len(batch.table) * len(metrics), 0)
-            yield batch, scores
+    scorer = BatchScorer(metrics, best)
+    with WorkerPool(scorer, workers, name="a metric") as pool:
+        yield from _scored_batches(scorer, metrics, batches, progress, pool)
+
+
+def _scored_batches(
+    scorer: BatchScorer,
+    metrics: Mapping[str, ReportMetric],
+    batches: Iterable[PairBatch],
+    progress: Progress,
+    pool: WorkerPool[Texts, dict[str, Scores]] | None = None,
+) -> ScoredBatches:
+    found: dict[str, list[Scores]] = {name: [] for name in metrics}
+    last = [*metrics][-1]
+    for part, scores in scored_parts(scorer, metrics, batches, pool):
+        progress(part.rows.stop - part.rows.start, 0)
+        found[part.name].append(scores)
+        if part.name == last and part.is_last:
+            yield part.batch, {name: one.joined(others) if others else one for name, (one, *others) in found.items()}
+            found = {name: [] for name in metrics}
 
 
 def local_scorer(workers: int) -> Scorer:
@@ -454,6 +519,7 @@ class MetricTotals:
         """The sufficient statistics of all scored pairs so far."""
         return tuple(rows.tensor() for rows in self._rows)
 
+    @one_thread()
     def summary(self, num_resamples: int, seed: int) -> dict[str, Any]:
         """Return the corpus value with its interval, counts and parts; undefined numbers are ``None``.
 

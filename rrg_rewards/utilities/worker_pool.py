@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing import forkserver, get_context
 from typing import Any, Generic, TypeVar
@@ -139,6 +140,8 @@ class WorkerPool(Generic[Task, Result]):
         self._executor = ProcessPoolExecutor(
             self.workers, mp_context=get_context(_start_method()), initializer=_start, initargs=(content, threads)
         )
+        # All processes start with the first task, so that they import while this one reads its input.
+        self._executor.submit(_ready)
         self._warned: set[tuple[type[Warning], str]] = set()
 
     def __enter__(self) -> "WorkerPool[Task, Result]":
@@ -277,6 +280,10 @@ def _start(function: bytes, threads: int) -> None:
     _functions.append(pickle.loads(function))
 
 
+def _ready() -> None:
+    pass
+
+
 def _call(task: bytes) -> bytes:
     """Return the pickled result, the exception with its traceback, and the warnings of a call."""
     result = failure = None
@@ -297,6 +304,28 @@ def _sendable(error: Exception) -> Exception:
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread in the block, or in the decorated function.
+
+    Many operations on small tensors are slower with several threads, above all if other processes use the cores. Sums
+    of long tensors do not depend on the number of cores.
+
+    Example:
+        >>> with one_thread():
+        ...     torch.get_num_threads()
+        1
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def divided(count: int, size: int) -> Sequence[slice]:
