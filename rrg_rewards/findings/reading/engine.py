@@ -13,7 +13,7 @@ from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
 from rrg_rewards.findings.reading.finding import LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
-from rrg_rewards.findings.reading.mentions import Mention, find_mentions, mention_spans, sentence_codes
+from rrg_rewards.findings.reading.mentions import Mention, find_mentions, mention_spans, sentence_scope
 from rrg_rewards.findings.reading.merge_mentions import is_countable
 from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
@@ -254,7 +254,7 @@ class FindingEngine:
         taken = {i for mention, _ in named for i in range(mention.start, mention.end)}
         roles = reader.roles(tokens, taken) if self.open_findings else {}
         if roles:
-            scope = scope or NegationScope(sentence_codes(lexicon, tokens))
+            scope = scope or sentence_scope(lexicon, tokens)
             sites = ((i, lexicon.organ(code)) for i, code in enumerate(scope.codes) if code & lexicon.sites)
             organs = {i: organ for i, organ in sites if organ}
             findings += map(_open, reader.statements(tokens, roles, scope, organs, taken))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.findings.reading.modality import Modality
-from rrg_rewards.findings.reading.phrases import Phrase, PhraseCompiler, PhraseTable, WordBits, union
+from rrg_rewards.findings.reading.phrases import Phrase, PhraseCompiler, PhraseTable, RareWordTable, WordBits, union
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import (
@@ -119,7 +119,7 @@ class Lexicon:
     concepts: tuple[str, ...]
     labels: dict[str, tuple[str, ...]]
     words: WordBits
-    compounds: PhraseTable[Phrase[str]]
+    compounds: RareWordTable[Phrase[str]]
     rules: PhraseTable[Rule]
     heads: int
     sites: int
@@ -239,7 +239,7 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         labels={label: tuple(members) for label, members in content.get("labels", {}).items()},
         words=compiler.words,
         # Longest first, because "no significant change" must be matched before "no".
-        compounds=PhraseTable(sorted(compounds, key=lambda compound: -len(compound.rest)), compiler.words),
+        compounds=RareWordTable(sorted(compounds, key=lambda compound: -len(compound.rest)), compiler),
         rules=naming,
         heads=naming.heads | union(naming_compounds),
         sites=union(organs.bits.values()),

@@ -1,13 +1,13 @@
 """Find mentions of a lexicon's concepts in a sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.negation import ABSENT, NegationScope
-from rrg_rewards.findings.reading.phrases import match_end, union
+from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
 _LABEL_SIZE = 4
@@ -42,12 +42,17 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
     mentions: list[Mention] = []
     if not sentence & lexicon.heads:
         return mentions, None
-    words = _merge_compounds(lexicon, tokens, codes, sentence)
-    if words is not tokens:
-        sentence = union(codes)
+    words, cues = tokens, sentence
+    compounds = lexicon.compounds.find(tokens, codes, sentence) if sentence & lexicon.compounds.bits else None
+    if compounds:
+        words = _merged(lexicon, tokens, codes, compounds)
+        cues = sentence = union(codes)
         if not sentence & lexicon.rules.heads:
             return mentions, None
-    label = _join_label(lexicon, tokens, codes) if ":" in tokens[1 : _LABEL_SIZE + 1] else 0
+    label = 0
+    if ":" in tokens[1 : _LABEL_SIZE + 1]:
+        label = _join_label(lexicon, tokens, codes)
+        cues = union(codes)
     scope: NegationScope | None = None
     named: dict[int, int] = {}
     size = len(codes)
@@ -62,7 +67,7 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
             end = match_end(codes, i, rule.rest) if rule.rest else i + 1
             if not end:
                 continue
-            scope = scope or NegationScope(codes, label)
+            scope = scope or NegationScope(codes, cues, label)
             if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
                 named[rule.meaning] = end
                 presence = ABSENT if rule.absent else scope.presence(i, end)
@@ -93,28 +98,24 @@ def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> in
     return 0
 
 
-def sentence_codes(lexicon: Lexicon, tokens: Sequence[str]) -> list[int]:
-    """Return the codes of the tokens of a sentence, in which compounds are replaced by one word."""
+def sentence_scope(lexicon: Lexicon, tokens: Sequence[str]) -> NegationScope:
+    """Return the clauses and codes of a sentence, in which compounds are replaced by one word."""
     codes = list(map(lexicon.words.__getitem__, tokens))
-    sentence = union(codes)
-    _merge_compounds(lexicon, tokens, codes, sentence)
+    _merged(lexicon, tokens, codes, lexicon.compounds.find(tokens, codes, union(codes)))
     if ":" in tokens[1 : _LABEL_SIZE + 1]:
         _join_label(lexicon, tokens, codes)
-    return codes
+    return NegationScope(codes, union(codes))
 
 
-def _merge_compounds(lexicon: Lexicon, tokens: Sequence[str], codes: list[int], sentence: int) -> Sequence[str]:
+def _merged(
+    lexicon: Lexicon, tokens: Sequence[str], codes: list[int], compounds: Iterable[tuple[int, int, Phrase[str]]]
+) -> Sequence[str]:
     """Replace the codes of compounds in place; return the tokens in which each compound is one word and empty ones."""
-    compounds, words, size = lexicon.compounds, tokens, len(codes)
-    for i, candidates in enumerate(map(compounds.__getitem__, tokens)):
-        if candidates is None or (candidates.following and not (i + 1 < size and codes[i + 1] & candidates.following)):
-            continue
-        for compound in candidates[sentence & candidates.bits] if codes[i] else ():
-            if end := match_end(codes, i, compound.rest):
-                codes[i] = lexicon.words[compound.meaning]
-                codes[i + 1 : end] = [0] * (end - i - 1)
-                words = [*words[:i], compound.meaning, *[""] * (end - i - 1), *words[end:]]
-                break
+    words = list(tokens)
+    for start, end, compound in compounds:
+        codes[start] = lexicon.words[compound.meaning]
+        codes[start + 1 : end] = [0] * (end - start - 1)
+        words[start:end] = [compound.meaning, *[""] * (end - start - 1)]
     return words
 
 

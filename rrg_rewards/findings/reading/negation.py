@@ -44,14 +44,15 @@ class _Clauses:
 
     Args:
         codes: Codes of the sentence's tokens.
+        sentence: Their union.
         label: Bits of the sites that a label before the sentence names.
     """
 
-    def __init__(self, codes: Sequence[int], label: int = 0) -> None:
+    def __init__(self, codes: Sequence[int], sentence: int, label: int = 0) -> None:
         self.codes = codes
         self.label = label
         self.size = len(codes)
-        self.kinds = reduce(or_, codes, 0) & _CUE_MASK
+        self.kinds = sentence & _CUE_MASK
         self._unions: dict[tuple[int, int], int] = {}
         self._contexts: dict[int, range] = {}
         self._sites: list[int] | None = None
@@ -250,6 +251,7 @@ class NegationScope(_Clauses):
 
     Args:
         codes: Codes of the sentence's tokens.
+        sentence: Their union.
         label: Bits of the sites that a label before the sentence names.
     """
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from operator import or_
 from typing import Any, Generic, TypeVar
 
@@ -209,6 +210,77 @@ class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
             places += self._by_first[lowest]
             bits ^= lowest
         return (self.phrases[i] for i in sorted(places))
+
+
+Anchored = tuple[AnyPhrase, int, int, int]
+"""A phrase, its rank among all phrases, and the fewest and the most tokens from its first to its rarest word."""
+
+
+class RareWordTable(WordTable[tuple[Anchored[AnyPhrase], ...] | None]):
+    """Finds phrases by their rarest words, because many begin with a word such as "in" that most sentences contain.
+
+    The longer the shortest word of a choice, the rarer the choice is taken to be. The table maps a word to the phrases
+    of which it can be the rarest word, ``None`` for none.
+
+    Args:
+        phrases: The phrases. Of those that start at one token, the first one given is found.
+        compiler: The compiler of the phrases.
+
+    Attributes:
+        bits: Bits of the rarest words. A sentence without one of them contains no phrase.
+    """
+
+    def __init__(self, phrases: Iterable[AnyPhrase], compiler: "PhraseCompiler") -> None:
+        super().__init__(self._of_word)
+        self._words = compiler.words
+        lengths = {bit: min(map(len, members)) for members, bit in compiler.bits.items()}
+        self._by_rarest: dict[int, list[Anchored[AnyPhrase]]] = {}
+        for rank, phrase in enumerate(phrases):
+            bits = [phrase.first, *(step[0] for step in phrase.rest)]
+            place = bits.index(max(bits, key=lengths.__getitem__))
+            most = sum(reach for _, reach, _ in phrase.rest[:place])
+            self._by_rarest.setdefault(bits[place], []).append((phrase, rank, place, most))
+        self.bits = union(self._by_rarest)
+        self._by_bits: dict[int, tuple[Anchored[AnyPhrase], ...] | None] = {0: None}
+
+    def _of_word(self, word: str) -> tuple[Anchored[AnyPhrase], ...] | None:
+        bits = self._words[word] & self.bits
+        if bits not in self._by_bits:
+            named = (phrases for bit, phrases in self._by_rarest.items() if bit & bits)
+            self._by_bits[bits] = tuple(chain.from_iterable(named))
+        return self._by_bits[bits]
+
+    def find(self, tokens: Sequence[str], codes: Sequence[int], sentence: int) -> list[tuple[int, int, AnyPhrase]]:
+        """Return the phrases in a sentence, in order, each with its first token and the token after it.
+
+        Of phrases that overlap, the one that starts first is returned.
+
+        Args:
+            tokens: Tokens of the sentence.
+            codes: Their codes.
+            sentence: The union of the codes.
+        """
+        found = []
+        for i, phrases in enumerate(map(self.__getitem__, tokens)):
+            if phrases is None:
+                continue
+            for phrase, rank, least, most in phrases:
+                if phrase.words & sentence != phrase.words:
+                    continue
+                for start in range(max(0, i - most), i - least + 1):
+                    if codes[start] & phrase.first and (end := match_end(codes, start, phrase.rest)):
+                        found.append((start, rank, end, phrase))
+        if len(found) < 2:
+            return [(start, end, phrase) for start, _, end, phrase in found]
+        kept: list[tuple[int, int, AnyPhrase]] = []
+        for start, _, end, phrase in sorted(found, key=_by_start):
+            if not kept or start >= kept[-1][1]:
+                kept.append((start, end, phrase))
+        return kept
+
+
+def _by_start(found: tuple[int, int, int, Any]) -> tuple[int, int]:
+    return found[:2]
 
 
 class PhraseCompiler:

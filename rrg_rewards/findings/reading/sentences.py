@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import compress, pairwise
+from itertools import pairwise
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.tokens import UNIT_MARK, normalise, pad, tokenise
@@ -86,18 +86,25 @@ def tokenise_units(units: Sequence[str]) -> Iterator[list[list[str]]]:
         >>> list(tokenise_units(["No effusion; hernia", "Clear."]))
         [[['no', 'effusion'], ['hernia']], [['clear']]]
     """
-    # Other units are tokenised separately: a character outside ASCII slows down the string operations on all units, and
-    # a very long unit must be cut.
-    plain = [unit.isascii() and len(unit) <= _MAX_SENTENCE and UNIT_MARK not in unit for unit in units]
-    text = normalise(UNIT_MARK.join(compress(units, plain)))
-    texts = iter(pad(_STOP.sub("\n", text)).split(UNIT_MARK))
-    for unit, is_plain in zip(units, plain, strict=True):
-        if is_plain:
-            unit = next(texts)
-            lines = unit.split("\n") if "\n" in unit else (unit,)
-            yield [tokens for line in lines if (tokens := line.split())]
-        else:
+    # A very long unit must be cut, and is therefore tokenised separately. A character outside ASCII slows down the
+    # string operations on all units that are joined with it.
+    kinds = [unit.isascii() if len(unit) <= _MAX_SENTENCE and UNIT_MARK not in unit else None for unit in units]
+    texts = {
+        kind: _normalised([unit for unit, own in zip(units, kinds, strict=True) if own is kind])
+        for kind in (True, False)
+    }
+    for unit, kind in zip(units, kinds, strict=True):
+        if kind is None:
             yield [tokenise(sentence) for _, sentence in split_unit(unit)]
+        else:
+            text = next(texts[kind])
+            lines = text.split("\n") if "\n" in text else (text,)
+            yield [tokens for line in lines if (tokens := line.split())]
+
+
+def _normalised(units: Sequence[str]) -> Iterator[str]:
+    """Return the normalised text of each unit, with a line for each of its sentences."""
+    return iter(pad(_STOP.sub("\n", normalise(UNIT_MARK.join(units)))).split(UNIT_MARK))
 
 
 # Headings of the sections on the request and the technique.

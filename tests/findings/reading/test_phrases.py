@@ -1,7 +1,11 @@
-"""Tables of the words of reports are bounded."""
+"""Phrases are found by their rarest words, and tables of the words of reports are bounded."""
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading import modifiers, phrases
+from rrg_rewards.findings.reading.phrases import PhraseCompiler, RareWordTable, match_end, union
 
 
 def test_tables_of_a_reader_are_bounded(monkeypatch):
@@ -18,3 +22,18 @@ def test_word_bits_are_bounded(monkeypatch):
     words.add("nodul*", 1)
     assert [words[f"nodule{number}"] for number in range(20)] == [1] * 20
     assert len(words) == 5
+
+
+@given(st.lists(st.sampled_from(["in", "the", "past", "lower", "lobe", "seen", ",", "not"]), max_size=12))
+def test_rare_word_table_finds_the_first_of_overlapping_phrases(tokens):
+    compiler = PhraseCompiler({}, ",")
+    texts = ["not <2> seen", "in the past", "in <1> past", "lower <1> lobe|past", "the lower", "seen|in not <2> past"]
+    phrases = [compiler.phrase(text, text) for text in texts]
+    codes = [compiler.words[token] for token in tokens]
+    expected, start = [], 0
+    while start < len(tokens):
+        ends = ((match_end(codes, start, phrase.rest), phrase) for phrase in phrases if codes[start] & phrase.first)
+        end, phrase = next((found for found in ends if found[0]), (0, None))
+        expected += [(start, end, phrase)] if end else []
+        start = end or start + 1
+    assert RareWordTable(phrases, compiler).find(tokens, codes, union(codes)) == expected
