@@ -8,7 +8,7 @@ from typing import Any
 
 from rrg_rewards.data import phantom_studies, write_json
 
-__all__ = ["RESULTS", "SHARED", "need", "phantom_reports", "read_reports", "write_results"]
+__all__ = ["RESULTS", "SHARED", "model_name", "need", "phantom_reports", "read_reports", "write_results"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -51,6 +51,25 @@ def need(path: Path, what: str) -> None:
     """
     if not path.is_file():
         raise SystemExit(f"{path}: no such file; it holds {what}. See --help for the option that names it.")
+
+
+def model_name(model: str | Path) -> str:
+    """Return the name of a model for results, which says nothing of the machine: a Hub id, or the name of a folder.
+
+    Example:
+        >>> model_name("gihuncho/crepe-biomedbert"), model_name("/home/me/models/crepe/")
+        ('gihuncho/crepe-biomedbert', 'crepe')
+        >>> model_name("/cache/hub/models--gihuncho--crepe-biomedbert/snapshots/0a1b")
+        'gihuncho/crepe-biomedbert'
+    """
+    parts = Path(Path.cwd(), model).parts
+    for part in parts:
+        # Folders of the Hub's cache.
+        if part.startswith("models--"):
+            return part.removeprefix("models--").replace("--", "/")
+    text = str(model)
+    is_hub_id = text.count("/") == 1 and text[0] not in "./~" and not Path(text).exists()
+    return text if is_hub_id else parts[-1]
 
 
 def write_results(result: Any, arguments: argparse.Namespace, name: str) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmark_data import SHARED, need, phantom_reports, write_results
+from benchmark_data import SHARED, model_name, need, phantom_reports, write_results
 from timing import Took, compiling, in_turn, machine
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -208,7 +208,7 @@ def main() -> None:
     gpu = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else None
     result = {
         "version": __version__,
-        "model": arguments.model or "BERT-base of random weights",
+        "model": model_name(arguments.model) if arguments.model else "BERT-base of random weights",
         "device": gpu or f"CPU, {torch.get_num_threads()} threads",
         "machine": machine(),
         "figures": figures,

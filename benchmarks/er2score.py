@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmark_data import SHARED, phantom_reports, write_results
+from benchmark_data import SHARED, model_name, phantom_reports, write_results
 from timing import Took, compiling, in_turn, machine
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
@@ -220,7 +220,7 @@ def main() -> None:
     gpu = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else None
     result = {
         "version": __version__,
-        "model": Path(arguments.model).name if arguments.model else "SmolLM2-135M of random weights",
+        "model": model_name(arguments.model) if arguments.model else "SmolLM2-135M of random weights",
         "dtypes": arguments.dtypes,
         "device": gpu or f"CPU, {torch.get_num_threads()} threads",
         "machine": machine(),

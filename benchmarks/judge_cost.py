@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from agreement import read_preferences
-from benchmark_data import SHARED, need, write_results
+from benchmark_data import SHARED, model_name, need, write_results
 from judge_server import compared, external_server, printed, vllm_servers
 from timing import machine
 
@@ -281,7 +281,7 @@ def count_prompts(arguments: argparse.Namespace, sets: dict[str, list[Reference]
     encode, per_token = make_encoder(arguments.tokenizer)
     counted_with = f"{CHARACTERS_PER_TOKEN} characters a token"
     if arguments.tokenizer is not None:
-        counted_with = f"the tokenizer {arguments.tokenizer.name}"
+        counted_with = f"the tokenizer {model_name(arguments.tokenizer)}"
     print(f"tokens counted with {counted_with}")
     if not importlib.util.find_spec("CRIMSON"):
         print("crimson-score is not installed; its prompts are left out")
@@ -308,7 +308,7 @@ def measure_server(arguments: argparse.Namespace, references: list[Reference]) -
         figures = compared(sides, arguments.task, pairs, arguments.repeats, limits)
     printed(figures)
     described = {"references": arguments.server_references, "pairs": len(pairs), "task": arguments.task, **limits}
-    model = arguments.server_model or Path(arguments.vllm[1]).name
+    model = model_name(arguments.server_model or arguments.vllm[1])
     return {**described, "repeats": arguments.repeats, "model": model, **figures}
 
 

@@ -44,6 +44,32 @@ def test_phantom_reports_replace_reports_that_are_not_there(data, tmp_path, caps
     assert arguments.output == tmp_path / "figures.json"
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_write_results_keeps_the_file_of_results_from_quick_figures(data, tmp_path, quick):
+    results = tmp_path / "project" / "benchmarks" / "results" / "new.json"
+    data["write_results"]({"ratio": 2.0}, Namespace(output=None, quick=quick), "new")
+    assert results.is_file() is not quick
+    data["write_results"]({"ratio": 3.0}, Namespace(output=tmp_path / "own.json", quick=quick), "new")
+    assert json.loads((tmp_path / "own.json").read_text()) == {"ratio": 3.0}
+    # That of phantom reports.
+    data["write_results"]({"ratio": 4.0}, Namespace(output=Path(os.devnull), quick=quick), "new")
+    assert Path(os.devnull).is_char_device()
+
+
+def test_model_name_says_nothing_of_the_machine(data, tmp_path, monkeypatch):
+    name = data["model_name"]
+    assert name("gihuncho/crepe-biomedbert") == "gihuncho/crepe-biomedbert"
+    cached = tmp_path / "models--gihuncho--crepe-biomedbert" / "snapshots" / "0a1b"
+    assert name(cached) == "gihuncho/crepe-biomedbert"
+    (tmp_path / "runs" / "crepe").mkdir(parents=True)
+    (tmp_path / "SmolLM2-tokenizer").symlink_to(tmp_path / "runs")
+    assert name(tmp_path / "SmolLM2-tokenizer") == "SmolLM2-tokenizer"
+    monkeypatch.chdir(tmp_path)
+    assert name("runs/crepe") == "crepe"
+    monkeypatch.chdir(tmp_path / "runs" / "crepe")
+    assert name(".") == "crepe"
+
+
 def test_annotated_pairs_that_are_not_there_are_named(data, tmp_path):
     with pytest.raises(SystemExit, match=r"pairs\.json: no such file; it holds annotated pairs\. See --help"):
         data["need"](tmp_path / "pairs.json", "annotated pairs")
