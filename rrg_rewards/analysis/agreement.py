@@ -1,7 +1,6 @@
 """Agreement of scores with human judgements: values, intervals and tests."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, cast, get_args
@@ -22,7 +21,7 @@ from rrg_rewards.functional.agreement import (
 from rrg_rewards.functional.significance_tests import williams_test
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
-from rrg_rewards.utilities.worker_pool import WorkerPool, calls, one_thread, worker_count
+from rrg_rewards.utilities.worker_pool import WorkerPool, calls, one_thread, optional_pool
 
 ALL_ROWS = "all"
 """Name of the group of all rows."""
@@ -326,18 +325,8 @@ def measure_agreement(
         raise ValueError("scores and human must have at least one row")
     check_names([*scores, *human], settings.lower_is_better, [*scores, *human])
     check_binary(settings)
-    with agreement_workers(compare_scores, settings.workers) as pool:
+    with optional_pool(compare_scores, settings.workers) as pool:
         return measure_rows(rows.turned(settings.lower_is_better), settings, log=log or RunLog(), pool=pool)
-
-
-@contextmanager
-def agreement_workers(function: Callable[[Any], Any], workers: int) -> Iterator[WorkerPool[Any, Any] | None]:
-    """Start processes for the function of an analysis, unless the number of workers is 1."""
-    if worker_count(workers) == 1:
-        yield None
-    else:
-        with WorkerPool(function, workers, name="a metric") as pool:
-            yield pool
 
 
 def measure_rows(

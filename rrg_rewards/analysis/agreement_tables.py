@@ -12,17 +12,16 @@ from rrg_rewards.analysis.agreement import (
     AgreementResult,
     Comparison,
     RatedRows,
-    agreement_workers,
     check_binary,
     check_names,
     compare_scores,
     measure_rows,
     numbered,
 )
+from rrg_rewards.analysis.batch_scoring import BatchScorer, Texts, scored_parts
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.pairs import PairReader
-from rrg_rewards.analysis.scoring import BatchScorer, Texts, scored_parts
 from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, DatasetChoice, PairColumns
 from rrg_rewards.data.records.annotated_sets import (
     ANNOTATED_SETS,
@@ -36,7 +35,7 @@ from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
-from rrg_rewards.utilities.worker_pool import WorkerPool
+from rrg_rewards.utilities.worker_pool import WorkerPool, optional_pool
 
 # Some metrics compare all references, so that their reports are one batch.
 _ONE_BATCH = 2**31
@@ -199,7 +198,7 @@ def _measured(
 ) -> TableAgreement:
     """Return the agreement in the table that is read, scored by metrics."""
     work = _Work(made, reading.pairs.best)
-    with agreement_workers(work, settings.workers) as pool:
+    with optional_pool(work, settings.workers, name="a metric") as pool:
         rows = reading.rows(with_text).turned(settings.lower_is_better)
         if made:
             rows = replace(rows, scores={**rows.scores, **reading.scores(made, work, pool)})

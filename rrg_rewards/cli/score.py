@@ -23,8 +23,8 @@ from rrg_rewards.utilities.settings import SettingError, setting
 from rrg_rewards.utilities.worker_pool import prepare_workers
 
 if TYPE_CHECKING:
+    from rrg_rewards.analysis.batch_scoring import ScoredBatches, Scorer
     from rrg_rewards.analysis.pairs import PairBatch, PairReader
-    from rrg_rewards.analysis.scoring import ScoredBatches, Scorer
     from rrg_rewards.judges.base import Judge
     from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
@@ -142,7 +142,7 @@ class _Engine:
 
     def scorer(self) -> "Scorer":
         """Return the function that scores batches; raise if Ray is not installed."""
-        from rrg_rewards.analysis.scoring import local_scorer
+        from rrg_rewards.analysis.batch_scoring import local_scorer
 
         if self.engine == "local":
             return local_scorer(1 if self.workers is None else self.workers)

@@ -131,7 +131,7 @@ class WorkerPool(Generic[Task, Result]):
         workers: int,
         modules: Sequence[str] = _PRELOADED,
         *,
-        name: str = "what workers call",
+        name: str = "a function",
         threads: int = 1,
     ) -> None:
         self.workers = worker_count(workers)
@@ -199,6 +199,25 @@ class WorkerPool(Generic[Task, Result]):
                 yield waiting.popleft()
         if failure is not None:
             raise failure
+
+
+@contextmanager
+def optional_pool(
+    function: Callable[[Task], Result], workers: int, modules: Sequence[str] = _PRELOADED, name: str = "a function"
+) -> Iterator[WorkerPool[Task, Result] | None]:
+    """Start a pool for :func:`calls`, or yield ``None`` if the number of workers is 1.
+
+    Args:
+        function: As for :class:`WorkerPool`.
+        workers: As for :class:`WorkerPool`.
+        modules: As for :class:`WorkerPool`.
+        name: As for :class:`WorkerPool`.
+    """
+    if worker_count(workers) == 1:
+        yield None
+    else:
+        with WorkerPool(function, workers, modules, name=name) as pool:
+            yield pool
 
 
 def calls(

@@ -123,7 +123,7 @@ def test_an_existing_page_is_not_replaced(pairs, capsys):
 
 def test_a_missing_column_of_names_is_an_error_before_scoring(pairs, capsys, monkeypatch):
     page = pairs.parent / "page.html"
-    monkeypatch.delattr("rrg_rewards.analysis.scoring.score_batch")
+    monkeypatch.delattr("rrg_rewards.analysis.batch_scoring.score_batch")
     assert main(["score", str(pairs), "--metrics", "rouge", "--html", str(page), "--id-column", "no"]) == 1
     assert "unknown column 'no'" in capsys.readouterr().err
     assert main(["score", str(pairs), "--metrics", "rouge", "--html", str(page), "--id-column", "reference"]) == 1

@@ -3,14 +3,13 @@
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.worker_pool import WorkerPool, worker_count
+from rrg_rewards.utilities.worker_pool import optional_pool
 from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls, RewardFunction, reward_name
 from rrg_rewards.watch.attack.families import EVOLVED, Family, Material, Policy, make_families, read_material
 from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, get_outcome
@@ -130,8 +129,7 @@ def attack_reward(
     made = make_families(material, families, honest is not None)
     _check_families(made)
     _check_budget(settings, len(made), len(searched), len(rest))
-    with ExitStack() as stack:
-        pool = None if worker_count(workers) == 1 else stack.enter_context(WorkerPool(RewardFunction(reward), workers))
+    with optional_pool(RewardFunction(reward), workers, name="the reward") as pool:
         calls = RewardCalls(reward, columns, budget, batch_size, report_progress, pool)
         attack = _Attack(settings, calls, searched, rest, honest)
         attack.score_baselines()
